@@ -85,7 +85,7 @@ func TestCommands_OverHTTP(t *testing.T) {
 		if text := ok0("stats", "--json"); !strings.HasPrefix(text, `{"by":[],"measures":["runs"],"groups":[`) {
 			t.Errorf("stats --json: %s", text)
 		}
-		for format, want := range map[string]string{"text": "◄ tip", "wide": "◄ tip", "json": `"branches"`, "mermaid": "gitGraph", "dot": "digraph"} {
+		for format, want := range map[string]string{"text": "◄ tip", "wide": "◄ tip", "json": `"branches"`, "mermaid": "gitGraph"} {
 			if text := ok0("lineage", thread.ThreadID, "-o", format); !strings.Contains(text, want) || !strings.Contains(text, thread.Runs[0].RunID) {
 				t.Errorf("lineage -o %s: %s", format, text)
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
-	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/lineage/draw"
 )
 
 func newBlame(out *output, environ []string) *cobra.Command {
@@ -197,7 +197,7 @@ func (b *blamed) done() error {
 	if width > 0 {
 		others := 0
 		for line := range strings.Lines(table(columns[:len(columns)-1], rows, width, true)) {
-			others = max(others, lineage.TextWidth(strings.TrimSuffix(line, "\n")))
+			others = max(others, draw.TextWidth(strings.TrimSuffix(line, "\n")))
 		}
 		room = max(width-others-tableGap, 30)
 	}

@@ -101,8 +101,8 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"letters of anybody":      {[]string{"dead-letters", "list", "--brokers", "127.0.0.1:1"}, app.ExitUsage, "--any-tenant"},
 		"letters of another":      {[]string{"dead-letters", "list", "--tenant", "t"}, app.ExitUsage, "the API key's"},
 		"unknown reason":          {[]string{"dead-letters", "list", "--reason", "bad luck"}, app.ExitUsage, "after-terminal"},
-		"picture":                 {[]string{"lineage", "t", "-o", "png"}, app.ExitUsage, "jsonl, mermaid or dot"},
-		"picture and JSON":        {[]string{"lineage", "t", "--json", "-o", "dot"}, app.ExitUsage, "--json is -o json"},
+		"picture":                 {[]string{"lineage", "t", "-o", "png"}, app.ExitUsage, "jsonl or mermaid"},
+		"picture and JSON":        {[]string{"lineage", "t", "--json", "-o", "mermaid"}, app.ExitUsage, "--json is -o json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, code := skein(t, "", c.args...)

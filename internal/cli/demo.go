@@ -14,7 +14,7 @@ import (
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/demo"
-	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/lineage/draw"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -126,7 +126,7 @@ func showDemo(ctx context.Context, out *output, at server, c *client.Client, con
 	if err != nil {
 		return err
 	}
-	picture, err := draw(body, false, lineage.TextOptions{Width: out.drawingWidth(), Color: out.colour()})
+	picture, err := drawLineage(body, false, draw.TextOptions{Width: out.drawingWidth(), Color: out.colour()})
 	if err != nil {
 		return err
 	}

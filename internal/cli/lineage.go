@@ -12,6 +12,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/lineage/draw"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -31,7 +32,7 @@ run's messages; ~latest: there was no input), an end that Skein made, a run that
 that does not continue the parent's history: trimmed, summarised, edited, rewound and so on.`,
 		Example: `  skein lineage my-thread
   skein lineage my-thread --ancestors run-7 -o name
-  skein lineage my-thread -o dot | dot -Tsvg > my-thread.svg`,
+  skein lineage my-thread -o mermaid > my-thread.mmd`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := url.Values{}
@@ -43,7 +44,7 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 				return app.Usagef("--ancestors, --descendants and --siblings exclude one another")
 			}
 			part := len(q) > 1
-			if form == formMermaid || form == formDOT {
+			if form == formMermaid {
 				q.Set("format", form)
 				q.Del("words")
 			}
@@ -54,7 +55,7 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 				}
 				width := out.drawingWidth()
 				switch form {
-				case formJSON, formMermaid, formDOT:
+				case formJSON, formMermaid:
 					return out.document(body)
 				case formJSONL:
 					return out.lines(body, "runs")
@@ -63,7 +64,7 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 				case formWide:
 					width = 0
 				}
-				picture, err := draw(body, part, lineage.TextOptions{Width: width, ASCII: ascii, Color: out.colour()})
+				picture, err := drawLineage(body, part, draw.TextOptions{Width: width, ASCII: ascii, Color: out.colour()})
 				if err != nil {
 					return err
 				}
@@ -79,8 +80,8 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 	}
 	serverFlags(cmd, &at)
 	formFlags(cmd, &form,
-		"`FORM` of the answer: text (a picture), wide (a picture of any width), name (run ids), json (one document), jsonl (a line for each run), mermaid or dot",
-		formJSON, formText, formWide, formName, formJSON, formJSONL, formMermaid, formDOT)
+		"`FORM` of the answer: text (a picture), wide (a picture of any width), name (run ids), json (one document), jsonl (a line for each run) or mermaid",
+		formJSON, formText, formWide, formName, formJSON, formJSONL, formMermaid)
 	watchFlag(cmd, &watches)
 	cmd.Flags().StringVar(&ancestors, "ancestors", "", "only `RUN` and its ancestors")
 	cmd.Flags().StringVar(&descendants, "descendants", "", "only the descendants of `RUN`")
@@ -92,11 +93,8 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 	return cmd
 }
 
-// The forms of a lineage beside those of lists.
-const (
-	formMermaid = "mermaid"
-	formDOT     = "dot"
-)
+// formMermaid is the form of a lineage beside those of lists.
+const formMermaid = "mermaid"
 
 // listIDs prints the ids of the runs of a lineage answer, one per line.
 func listIDs(out *output, answer []byte) error {
@@ -112,9 +110,9 @@ func listIDs(out *output, answer []byte) error {
 	return nil
 }
 
-// draw draws a lineage answer, or one of a part of a thread. The layout is the one that every drawing of Skein has; it is done
+// drawLineage draws a lineage answer, or one of a part of a thread. The layout is the one that every drawing of Skein has; it is done
 // here, and not by the server, so that it fits the screen.
-func draw(answer []byte, part bool, o lineage.TextOptions) (string, error) {
+func drawLineage(answer []byte, part bool, o draw.TextOptions) (string, error) {
 	var a struct {
 		Tips     []string `json:"tips"`
 		TipRunID string   `json:"tipRunId"`
@@ -152,7 +150,7 @@ func draw(answer []byte, part bool, o lineage.TextOptions) (string, error) {
 	} else {
 		graph = lineage.NewGraph(runs)
 	}
-	if err := graph.Picture(lineage.PictureOptions{MaxLanes: lineage.LanesFor(o.Width)}).Text(&b, o); err != nil {
+	if err := draw.New(graph, draw.Options{MaxLanes: draw.LanesFor(o.Width)}).Text(&b, o); err != nil {
 		return "", err
 	}
 	return b.String(), nil

@@ -16,7 +16,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
-	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/lineage/draw"
 	"github.com/skeinhq/skein/pkg/search"
 )
 
@@ -333,7 +333,7 @@ func printStatistics(out *output, a statisticsAnswer, width int) error {
 	}
 	if width > 0 && len(a.Measures) == 1 {
 		line, _, _ := strings.Cut(table(columns, rows, width, false), "\n")
-		room := min(width-lineage.TextWidth(line)-tableGap, 60)
+		room := min(width-draw.TextWidth(line)-tableGap, 60)
 		if room >= 8 && greatest > 0 {
 			columns = append(columns, column{})
 			for i, g := range a.Groups {

@@ -68,7 +68,7 @@ func TestShow_SaysWhyARunEndedAndWhatItWaitsFor(t *testing.T) {
 func completes(t *testing.T, url string) {
 	for line, want := range map[string]string{
 		"show ": "t", "show x": "", "show t ": "failed waits", "lineage t --ancestors ": "failed waits", "erase ": "t", "erase t ": "",
-		"lineage t -o ": "text wide name json jsonl mermaid dot", "threads -o ": "table wide name json jsonl", "threads --sort ": "updated started id",
+		"lineage t -o ": "text wide name json jsonl mermaid", "threads -o ": "table wide name json jsonl", "threads --sort ": "updated started id",
 	} {
 		words := strings.Split(line, " ")
 		stdout, _, code := skein(t, "", append([]string{"__completeNoDesc", words[0], "--url", url}, words[1:]...)...)

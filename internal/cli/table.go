@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/lineage/draw"
 )
 
 // column is a column of a table. Those that do not fit on a screen are left out, the last one first.
@@ -49,9 +49,9 @@ func table(columns []column, rows [][]string, width int, wide bool) string {
 	widths := make([]int, len(columns))
 	for i, c := range columns {
 		header[i] = c.name
-		widths[i] = lineage.TextWidth(c.name)
+		widths[i] = draw.TextWidth(c.name)
 		for _, row := range rows {
-			widths[i] = max(widths[i], lineage.TextWidth(field(row[i])))
+			widths[i] = max(widths[i], draw.TextWidth(field(row[i])))
 		}
 	}
 	total := -tableGap
@@ -68,7 +68,7 @@ func table(columns []column, rows [][]string, width int, wide bool) string {
 		line := ""
 		for n, i := range shown {
 			text := field(row[i])
-			space := strings.Repeat(" ", widths[i]-lineage.TextWidth(text))
+			space := strings.Repeat(" ", widths[i]-draw.TextWidth(text))
 			if columns[i].right {
 				text, space = space+text, ""
 			}

@@ -6,7 +6,6 @@
 //	reading      Graph walks the runs of a thread: chains, tips, branches, common ancestors
 //	restoring    Restore, StartHistory and FullInput build histories and inputs out of what runs stored
 //	comparing    Diff says how two runs differ; Patch turns one JSON value into another
-//	drawing      Picture is the one layout of lanes; Text, Mermaid and DOT render it
 //
 // Everything is iterative and safe on hostile data: chains of 100,000 runs, parents that do not
 // exist, cycles, ids of any text.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/lineage/draw"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -26,8 +27,8 @@ type lineageAnswer struct {
 	Tips     []string `json:"tips"`
 	TipRunID string   `json:"tipRunId"`
 	// Picture is the layout of lanes that all drawings of the thread share.
-	Picture   *lineage.Picture `json:"picture"`
-	IndexedTo record.Position  `json:"indexedTo"`
+	Picture   *draw.Picture   `json:"picture"`
+	IndexedTo record.Position `json:"indexedTo"`
 }
 
 // lineageRun is a run as a node of the forest.
@@ -66,14 +67,13 @@ func newLineageRun(r store.Run) lineageRun {
 // lineageFormats are the renderings; the empty name is the default.
 var lineageFormats = map[string]struct {
 	contentType string
-	render      func(*lineage.Picture, io.Writer, int) error // nil for JSON
+	render      func(*draw.Picture, io.Writer, int) error // nil for JSON
 }{
 	"json": {"application/json", nil},
-	"text": {"text/plain; charset=utf-8", func(p *lineage.Picture, w io.Writer, width int) error {
-		return p.Text(w, lineage.TextOptions{Width: width})
+	"text": {"text/plain; charset=utf-8", func(p *draw.Picture, w io.Writer, width int) error {
+		return p.Text(w, draw.TextOptions{Width: width})
 	}},
-	"mermaid": {"text/vnd.mermaid; charset=utf-8", func(p *lineage.Picture, w io.Writer, _ int) error { return p.Mermaid(w) }},
-	"dot":     {"text/vnd.graphviz; charset=utf-8", func(p *lineage.Picture, w io.Writer, _ int) error { return p.DOT(w) }},
+	"mermaid": {"text/vnd.mermaid; charset=utf-8", func(p *draw.Picture, w io.Writer, _ int) error { return p.Mermaid(w) }},
 }
 
 const (
@@ -109,8 +109,8 @@ func (c *call) lineage() error {
 	if err := c.load.take(int64(len(v.runs)) * nodeBytes); err != nil {
 		return err
 	}
-	o := lineage.PictureOptions{}
-	if o.MaxLanes, err = c.number("lanes", lineage.LanesFor(width), 2, maxLanes); err != nil {
+	o := draw.Options{}
+	if o.MaxLanes, err = c.number("lanes", draw.LanesFor(width), 2, maxLanes); err != nil {
 		return err
 	}
 	bundle, err := c.runParam("bundle")
@@ -124,14 +124,14 @@ func (c *call) lineage() error {
 		if v.runs, err = bundled(graph, v.runs, o, bundle); err != nil {
 			return err
 		}
-		graph, o = lineage.NewPart(headsOf(v.runs), tips, tip), lineage.PictureOptions{MaxLanes: maxLanes, MaxSides: -1}
+		graph, o = lineage.NewPart(headsOf(v.runs), tips, tip), draw.Options{MaxLanes: maxLanes, MaxSides: -1}
 	case relation != "":
 		if v.runs, err = relatives(graph, v.runs, relation, c.query.Get(relation)); err != nil {
 			return err
 		}
 		graph = lineage.NewPart(headsOf(v.runs), tips, tip)
 	}
-	picture := graph.Picture(o)
+	picture := draw.New(graph, o)
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
 	if format.render != nil {
 		var b bytes.Buffer
@@ -195,8 +195,8 @@ func relatives(g *lineage.Graph, rows []store.Run, relation, run string) ([]stor
 }
 
 // bundled are the rows of runs that the fan or bundle with this run holds.
-func bundled(g *lineage.Graph, rows []store.Run, o lineage.PictureOptions, run string) ([]store.Run, error) {
-	picture := g.Picture(o)
+func bundled(g *lineage.Graph, rows []store.Run, o draw.Options, run string) ([]store.Run, error) {
+	picture := draw.New(g, o)
 	row := picture.Row(run)
 	if row < 0 {
 		return nil, store.ErrNotFound

@@ -16,6 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/artifact"
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/lineage/draw"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
@@ -146,7 +147,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 	for name, v := range map[string]any{
 		"Threads": threadsAnswer{}, "Thread": store.Thread{}, "ThreadSummary": threadAnswer{},
 		"Lineage": lineageAnswer{}, "LineageRun": lineageRun{}, "Branch": lineage.Branch{}, "Spawn": lineage.Spawn{},
-		"Picture": lineage.Picture{}, "Row": lineage.Row{}, "Badge": lineage.Badge{},
+		"Picture": draw.Picture{}, "Row": draw.Row{}, "Badge": draw.Badge{},
 		"Run": runAnswer{}, "Stats": record.Stats{}, "TokenUsage": record.TokenUsage{}, "Raw": record.Raw{},
 		"History": historyAnswer{}, "Diff": diffAnswer{}, "DiffSide": diffSide{}, "Change": lineage.Change{},
 		"ReplayedEvent": replayLine{}, "Proof": proofAnswer{}, "ProofClaim": claim{}, "VerifyProgress": verifyProgress{},

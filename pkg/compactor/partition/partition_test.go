@@ -901,13 +901,12 @@ func TestPartition_CountsSelfParentsAndCycles(t *testing.T) {
 // and of one that begins later, with its input before the child or behind.
 func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
 	for name, c := range map[string]struct {
-		input, comes bool
-		badge        string
+		input, comes, late bool
 	}{
-		"it never comes":                {false, false, "spawned by: p"},
-		"its input came, and no more":   {true, false, "late parent: p"},
-		"it comes late":                 {false, true, "late parent: p"},
-		"its input came, and it begins": {true, true, "late parent: p"},
+		"it never comes":                {false, false, false},
+		"its input came, and no more":   {true, false, true},
+		"it comes late":                 {false, true, true},
+		"its input came, and it begins": {true, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(t, nil)
@@ -931,9 +930,9 @@ func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
 				s.check(err)
 				runs = append(runs, h.Run)
 			}
-			badges := lineage.NewGraph(runs).Badges("c")
-			if len(badges) != 1 || badges[0].String() != c.badge {
-				t.Errorf("it is marked %v, want %q", badges, c.badge)
+			spawns := lineage.NewGraph(runs).Spawns()
+			if len(spawns) != 1 || spawns[0].Run != "c" || spawns[0].Late != c.late {
+				t.Errorf("spawns are %v, want one of c, late %v", spawns, c.late)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package lineage
+package draw
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 // TextOptions choose how a picture is written as text.
@@ -19,7 +21,7 @@ type TextOptions struct {
 	Color bool
 	// Label returns text for a run's line, such as the first words of its question; it may be nil. The text is made
 	// safe, and cut to fit.
-	Label func(Run) string
+	Label func(lineage.Run) string
 }
 
 // glyphs are the parts of a graph.
@@ -222,11 +224,11 @@ func (r *Row) contents(ellipsis string) string {
 	return text
 }
 
-func statusStyle(s Status) style {
+func statusStyle(s lineage.Status) style {
 	switch s {
-	case StatusError, StatusAbandoned:
+	case lineage.StatusError, lineage.StatusAbandoned:
 		return red
-	case StatusRunning, StatusInterrupted, StatusCancelled:
+	case lineage.StatusRunning, lineage.StatusInterrupted, lineage.StatusCancelled:
 		return yellow
 	default:
 		return dim

@@ -1,8 +1,10 @@
-package lineage
+package draw
 
 import (
 	"cmp"
 	"slices"
+
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 // Picture is the layout that every drawing of a thread uses: the terminal, format=text and the page. Rows are runs by
@@ -13,7 +15,7 @@ type Picture struct {
 	// Lanes is the number of lanes that the rows use.
 	Lanes int `json:"lanes"`
 
-	g     *Graph
+	g     *forest
 	rowOf []int
 }
 
@@ -84,8 +86,8 @@ func LanesFor(width int) int {
 	return max(2, min(DefaultMaxLanes, width/6))
 }
 
-// PictureOptions choose what is drawn. The zero value has the defaults.
-type PictureOptions struct {
+// Options choose what is drawn. The zero value has the defaults.
+type Options struct {
 	// MaxLanes is the number of lanes before branches are bundled; the last one is that of the bundles.
 	MaxLanes int
 	// MinFold is the length from which a straight stretch folds to one row; below 0 nothing does. Folding changes no lane.
@@ -96,12 +98,16 @@ type PictureOptions struct {
 	Keep []string
 }
 
-// Picture lays the graph out.
-func (g *Graph) Picture(o PictureOptions) *Picture {
+// New lays a graph out.
+func New(graph *lineage.Graph, o Options) *Picture {
+	g := newForest(graph)
 	o.MaxLanes = cmp.Or(max(o.MaxLanes, 0), DefaultMaxLanes)
 	o.MinFold = cmp.Or(o.MinFold, DefaultMinFold)
 	o.MaxSides = cmp.Or(o.MaxSides, DefaultMaxSides)
-	d := &drawing{Picture: &Picture{Rows: []Row{}, g: g, rowOf: make([]int, g.Len())}, o: o, keep: make(map[int]bool), spawners: make(map[int]bool)}
+	d := &drawing{
+		Picture: &Picture{Rows: []Row{}, g: g, rowOf: make([]int, g.Len())},
+		o:       o, keep: make(map[int]bool), spawners: make(map[int]bool),
+	}
 	for _, id := range o.Keep {
 		if i, ok := g.index[id]; ok {
 			d.keep[i] = true
@@ -129,19 +135,25 @@ func (g *Graph) Picture(o PictureOptions) *Picture {
 
 // Row returns the index of the row that shows a run, or -1.
 func (p *Picture) Row(id string) int {
-	if i, ok := p.g.index[id]; ok {
+	if i := p.g.find(id); i >= 0 {
 		return p.rowOf[i]
 	}
 	return -1
 }
 
 // RunsOf returns the runs that a row stands for, in order of rows.
-func (p *Picture) RunsOf(row int) []string { return p.g.ids(p.Rows[row].runs) }
+func (p *Picture) RunsOf(row int) []string {
+	var ids []string
+	for _, i := range p.Rows[row].runs {
+		ids = append(ids, p.g.runs[i].ID)
+	}
+	return ids
+}
 
 // drawing is the making of a picture.
 type drawing struct {
 	*Picture
-	o PictureOptions
+	o Options
 	// keep are the runs that were asked for, spawners those that others name as what spawned them.
 	keep, spawners map[int]bool
 	spans          []*span
@@ -159,29 +171,6 @@ func (s *span) low() int {
 		return s.first
 	}
 	return s.fork + 1
-}
-
-// order lists the runs by start. A run whose parent started later, which sound data never has, comes right behind it.
-func (g *Graph) order() []int {
-	out := make([]int, 0, len(g.runs))
-	placed := make([]bool, len(g.runs))
-	late := make(map[int][]int)
-	for i := range g.runs {
-		if p := g.parent[i]; p >= 0 && !placed[p] {
-			late[p] = append(late[p], i)
-			continue
-		}
-		for stack := []int{i}; len(stack) > 0; {
-			next := stack[len(stack)-1]
-			stack = stack[:len(stack)-1]
-			out = append(out, next)
-			placed[next] = true
-			for _, c := range slices.Backward(late[next]) {
-				stack = append(stack, c)
-			}
-		}
-	}
-	return out
 }
 
 // appendRuns makes a row of each run and of each fan, which stands where its first run would.
@@ -253,7 +242,7 @@ func (d *drawing) plain(i int) bool {
 	r := &d.g.runs[i]
 	_, spawned := d.g.spawns[i]
 	return !d.keep[i] && i != d.g.tip && !spawned && !d.spawners[i] && !r.Open() &&
-		r.Status != StatusError && r.Status != StatusInterrupted && r.Status != StatusAbandoned &&
+		r.Status != lineage.StatusError && r.Status != lineage.StatusInterrupted && r.Status != lineage.StatusAbandoned &&
 		!r.Synthetic && !r.Truncated && !r.RawLost
 }
 
@@ -414,9 +403,9 @@ func (d *drawing) describe(r *Row) {
 			switch run := &d.g.runs[i]; {
 			case run.Open():
 				r.Running++
-			case run.Status == StatusError:
+			case run.Status == lineage.StatusError:
 				r.Failed++
-			case run.Status == StatusInterrupted && len(d.g.children[i]) == 0:
+			case run.Status == lineage.StatusInterrupted && len(d.g.children[i]) == 0:
 				r.Waiting++
 			}
 		}

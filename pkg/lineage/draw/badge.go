@@ -1,9 +1,10 @@
-package lineage
+package draw
 
 import (
 	"fmt"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 // Badge marks what is not plain truth about a run, or about the runs that a row of a picture
@@ -61,16 +62,9 @@ func (b Badge) text(ascii bool) string {
 	return s
 }
 
-// Badges returns the badges of a run.
-func (g *Graph) Badges(id string) []Badge {
-	if i, ok := g.index[id]; ok {
-		return g.badges(i)
-	}
-	return nil
-}
-
-func (g *Graph) badges(i int) []Badge {
-	r := &g.runs[i]
+// badges returns the badges of a run.
+func (f *forest) badges(i int) []Badge {
+	r := &f.runs[i]
 	var out []Badge
 	add := func(is bool, name BadgeName) {
 		if is {
@@ -78,12 +72,12 @@ func (g *Graph) badges(i int) []Badge {
 		}
 	}
 	add(r.Open(), BadgeOpen)
-	add(r.ParentBy == ParentContent, BadgeContent)
-	add(r.ParentBy == ParentLatest, BadgeLatest)
-	if r.Parent != "" && g.parent[i] < 0 {
+	add(r.ParentBy == lineage.ParentContent, BadgeContent)
+	add(r.ParentBy == lineage.ParentLatest, BadgeLatest)
+	if r.Parent != "" && f.parent[i] < 0 {
 		out = append(out, Badge{Name: BadgeMissing, Run: agui.String(r.Parent)})
 	}
-	if s, ok := g.spawns[i]; ok {
+	if s, ok := f.spawns[i]; ok {
 		name := BadgeSpawned
 		if s.Late {
 			name = BadgeLate

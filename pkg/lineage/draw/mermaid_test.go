@@ -1,4 +1,4 @@
-package lineage
+package draw
 
 import (
 	"fmt"
@@ -6,69 +6,33 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/awalterschulze/gographviz"
 	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// oddThread draws a forest whose ids are words of the two languages, or anything.
-func oddThread(t *rapid.T) []Run {
+// oddThread draws a forest whose ids are words of Mermaid, or anything.
+func oddThread(t *rapid.T) []lineage.Run {
 	words := rapid.OneOf(rapid.StringN(1, 20, 512), rapid.SampledFrom([]string{
 		`"`, `"q"`, `\`, `\n`, `\N`, "a\nb", "x\x00y", "\u202eabc", "\u2028", "b/c", "it's", "<b>", "&amp;", "#35;", "#quot;", "a;b", "%%{init}%%", "%%", "{}",
 		"`x`", "[x]", "main", "checkout", "commit", "branch", "merge", "cherry-pick", "order", "end", "-->", "tip", "--", "-x", ".x", "a.", "1", "  ",
-		"type: REVERSE", `" tag: "x`, "digraph", "node", "n0", "s0", "subgraph", "🦊", strings.Repeat("🦊", 128), "\xff",
+		"type: REVERSE", `" tag: "x`, "🦊", strings.Repeat("🦊", 128), "\xff",
 	}))
-	var runs []Run
+	var runs []lineage.Run
 	for i := range rapid.IntRange(1, 14).Draw(t, "runs") {
-		r := Run{ID: words.Draw(t, "id"), Start: int64(i), End: int64(i), Sealed: true, Status: StatusFinished, ParentBy: ParentNone}
+		r := lineage.Run{ID: words.Draw(t, "id"), Start: int64(i), End: int64(i), Sealed: true, Status: lineage.StatusFinished, ParentBy: lineage.ParentNone}
 		if i > 0 && rapid.IntRange(0, 4).Draw(t, "root") > 0 {
-			r.Parent, r.ParentBy = rapid.SampledFrom(runs).Draw(t, "parent").ID, ParentContent
+			r.Parent, r.ParentBy = rapid.SampledFrom(runs).Draw(t, "parent").ID, lineage.ParentContent
 		}
 		if rapid.IntRange(0, 6).Draw(t, "spawned") == 0 {
 			r.SpawnedBy = words.Draw(t, "by")
 		}
 		if rapid.IntRange(0, 6).Draw(t, "open") == 0 {
-			r.End, r.Sealed, r.Status = -1, false, StatusRunning
+			r.End, r.Sealed, r.Status = -1, false, lineage.StatusRunning
 		}
 		runs = append(runs, r)
 	}
 	return runs
-}
-
-// Law: whatever the ids are, the DOT is DOT by the judgement of a parser of its grammar, and has the
-// picture's nodes and edges.
-func TestPicture_DOTIsValid(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := NewGraph(oddThread(t)).Picture(PictureOptions{MaxLanes: 4})
-		var b strings.Builder
-		if err := p.DOT(&b); err != nil {
-			t.Fatal(err)
-		}
-		// This parser takes U+FFFD for broken text, which Graphviz does not.
-		dot, err := gographviz.Read([]byte(strings.ReplaceAll(b.String(), "\uFFFD", "?")))
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, b.String())
-		}
-		rows, edges := 0, 0
-		for _, n := range dot.Nodes.Nodes {
-			if strings.HasPrefix(n.Name, "n") {
-				rows++
-			}
-		}
-		for _, e := range dot.Edges.Edges {
-			if e.Attrs["style"] != "dotted" {
-				edges++
-			}
-		}
-		want := 0
-		for _, r := range p.Rows {
-			if r.Above >= 0 {
-				want++
-			}
-		}
-		if rows != len(p.Rows) || edges != want {
-			t.Errorf("%d nodes and %d edges, want %d and %d in\n%s", rows, edges, len(p.Rows), want, b.String())
-		}
-	})
 }
 
 // Law: a gitGraph keeps Mermaid's rules, which its parser enforces: a branch is made once and from a
@@ -76,7 +40,7 @@ func TestPicture_DOTIsValid(t *testing.T) {
 // within quotes there is nothing that ends them or begins a directive.
 func TestPicture_MermaidKeepsItsRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := NewGraph(oddThread(t)).Picture(PictureOptions{MaxLanes: 4})
+		p := New(lineage.NewGraph(oddThread(t)), Options{MaxLanes: 4})
 		var b strings.Builder
 		if err := p.Mermaid(&b); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package lineage
+package draw
 
 import (
 	"bytes"
@@ -18,6 +18,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -25,9 +27,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // parseRuns reads a line a run: its id (in Go's quotes where it has to be), "<" and the parent's if
 // it has one, and then properties. Offsets are line numbers; the first child of a run continues its
 // branch.
-func parseRuns(t *testing.T, text string) []Run {
+func parseRuns(t *testing.T, text string) []lineage.Run {
 	t.Helper()
-	var runs []Run
+	var runs []lineage.Run
 	at := map[string]int{}
 	continued := map[string]bool{}
 	unquote := func(w string) string {
@@ -38,11 +40,11 @@ func parseRuns(t *testing.T, text string) []Run {
 	}
 	for n, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		words := strings.Fields(line)
-		r := Run{ID: unquote(words[0]), ParentBy: ParentNone, Start: int64(n), End: int64(n), Sealed: true, Status: StatusFinished, MessageCount: 2}
+		r := lineage.Run{ID: unquote(words[0]), ParentBy: lineage.ParentNone, Start: int64(n), End: int64(n), Sealed: true, Status: lineage.StatusFinished, MessageCount: 2}
 		r.Branch = r.ID
 		words = words[1:]
 		if len(words) > 1 && words[0] == "<" {
-			r.Parent, r.ParentBy = unquote(words[1]), ParentExplicit
+			r.Parent, r.ParentBy = unquote(words[1]), lineage.ParentExplicit
 			if p, ok := at[r.Parent]; ok {
 				r.MessageCount += runs[p].MessageCount
 				if !continued[r.Parent] {
@@ -55,18 +57,18 @@ func parseRuns(t *testing.T, text string) []Run {
 			name, value, _ := strings.Cut(w, "=")
 			switch name {
 			case "open":
-				r.End, r.Sealed, r.Status = -1, false, StatusRunning
+				r.End, r.Sealed, r.Status = -1, false, lineage.StatusRunning
 			case "abandoned":
-				r.Sealed, r.Status, r.Synthetic = false, StatusAbandoned, true
+				r.Sealed, r.Status, r.Synthetic = false, lineage.StatusAbandoned, true
 			case "content", "latest":
-				r.ParentBy = ParentBy(name)
+				r.ParentBy = lineage.ParentBy(name)
 			case "spawned":
 				r.SpawnedBy = unquote(value)
 			case "truncated":
 				r.Truncated = true
 			case "rewrote":
 				for _, kind := range strings.Split(value, ",") {
-					r.Rewrote = append(r.Rewrote, Rewrite(kind))
+					r.Rewrote = append(r.Rewrote, lineage.Rewrite(kind))
 				}
 			case "rawlost":
 				r.RawLost = true
@@ -77,7 +79,7 @@ func parseRuns(t *testing.T, text string) []Run {
 				}
 				r.StartedAt = v
 			default:
-				r.Status = Status(name)
+				r.Status = lineage.Status(name)
 			}
 		}
 		at[r.ID] = len(runs)
@@ -99,7 +101,7 @@ func TestPicture_Golden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g := NewGraph(parseRuns(t, string(a.Files[0].Data)))
+			g := lineage.NewGraph(parseRuns(t, string(a.Files[0].Data)))
 			for i := 1; i < len(a.Files); i++ {
 				got := draw(t, g, a.Files[i].Name)
 				if !*update && got != string(a.Files[i].Data) {
@@ -117,9 +119,9 @@ func TestPicture_Golden(t *testing.T) {
 }
 
 // draw makes the file of that name: its words choose the options.
-func draw(t *testing.T, g *Graph, name string) string {
+func draw(t *testing.T, g *lineage.Graph, name string) string {
 	t.Helper()
-	var o PictureOptions
+	var o Options
 	var text TextOptions
 	words := strings.FieldsFunc(strings.TrimSuffix(name, filepath.Ext(name)), func(r rune) bool { return r == '-' })
 	for _, w := range words {
@@ -133,7 +135,7 @@ func draw(t *testing.T, g *Graph, name string) string {
 		case w == "narrow":
 			text.Width = 40
 		case w == "labels":
-			text.Label = func(r Run) string { return "what about " + r.ID + "?\n\x1b[31m" }
+			text.Label = func(r lineage.Run) string { return "what about " + r.ID + "?\n\x1b[31m" }
 		case strings.HasSuffix(w, "lanes"):
 			n, err := strconv.Atoi(strings.TrimSuffix(w, "lanes"))
 			if err != nil {
@@ -143,13 +145,11 @@ func draw(t *testing.T, g *Graph, name string) string {
 		}
 	}
 	var b bytes.Buffer
-	p := g.Picture(o)
+	p := New(g, o)
 	var err error
 	switch filepath.Ext(name) {
 	case ".mmd":
 		err = p.Mermaid(&b)
-	case ".dot":
-		err = p.DOT(&b)
 	default:
 		err = p.Text(&b, text)
 	}
@@ -160,7 +160,7 @@ func draw(t *testing.T, g *Graph, name string) string {
 }
 
 // checkPicture checks the rules of docs/adr/015-lanes.md on a picture, from its rows alone.
-func checkPicture(t fataler, g *Graph, p *Picture, o PictureOptions) {
+func checkPicture(t *rapid.T, g *lineage.Graph, p *Picture, o Options) {
 	t.Helper()
 	if o.MaxLanes == 0 {
 		o.MaxLanes = DefaultMaxLanes
@@ -256,11 +256,11 @@ func checkPicture(t fataler, g *Graph, p *Picture, o PictureOptions) {
 // Law: lanes keep their rules for any forest, and neither folding nor bundling changes the others.
 func TestPicture_KeepsTheRulesOfLanes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var runs []Run
-		statuses := []Status{StatusFinished, StatusFinished, StatusFinished, StatusError, StatusInterrupted, StatusRunning}
+		var runs []lineage.Run
+		statuses := []lineage.Status{lineage.StatusFinished, lineage.StatusFinished, lineage.StatusFinished, lineage.StatusError, lineage.StatusInterrupted, lineage.StatusRunning}
 		for i := range rapid.IntRange(1, 60).Draw(t, "runs") {
-			r := Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), ParentBy: ParentNone, Status: rapid.SampledFrom(statuses).Draw(t, "status")}
-			if r.Status == StatusRunning {
+			r := lineage.Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), ParentBy: lineage.ParentNone, Status: rapid.SampledFrom(statuses).Draw(t, "status")}
+			if r.Status == lineage.StatusRunning {
 				r.End = -1
 			}
 			if i > 0 && rapid.IntRange(0, 20).Draw(t, "root") > 0 {
@@ -268,16 +268,16 @@ func TestPicture_KeepsTheRulesOfLanes(t *testing.T) {
 				if rapid.IntRange(0, 2).Draw(t, "aside") == 0 {
 					back = rapid.IntRange(0, i-1).Draw(t, "parent")
 				}
-				r.Parent, r.ParentBy = runs[back].ID, ParentExplicit
+				r.Parent, r.ParentBy = runs[back].ID, lineage.ParentExplicit
 			}
 			runs = append(runs, r)
 		}
-		g := NewGraph(runs)
-		o := PictureOptions{MaxLanes: rapid.IntRange(2, 8).Draw(t, "lanes"), MinFold: rapid.SampledFrom([]int{-1, 0, 2}).Draw(t, "fold"), MaxSides: rapid.SampledFrom([]int{-1, 0, 1}).Draw(t, "sides")}
-		p := g.Picture(o)
+		g := lineage.NewGraph(runs)
+		o := Options{MaxLanes: rapid.IntRange(2, 8).Draw(t, "lanes"), MinFold: rapid.SampledFrom([]int{-1, 0, 2}).Draw(t, "fold"), MaxSides: rapid.SampledFrom([]int{-1, 0, 1}).Draw(t, "sides")}
+		p := New(g, o)
 		checkPicture(t, g, p, o)
 		o.MinFold, o.MaxLanes = -1, 1000
-		open := g.Picture(o)
+		open := New(g, o)
 		checkPicture(t, g, open, o)
 		for _, r := range runs {
 			if a, b := p.Rows[p.Row(r.ID)], open.Rows[open.Row(r.ID)]; a.Branch >= 0 && (a.Lane != b.Lane || a.Branch != b.Branch) {
@@ -287,6 +287,50 @@ func TestPicture_KeepsTheRulesOfLanes(t *testing.T) {
 	})
 }
 
+// Law: on any runs at all, also such as cannot be, every picture is whole.
+func TestPicture_OfAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 30).Draw(t, "runs")
+		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("r", rapid.IntRange(0, n).Draw(t, "id")) })
+		runs := make([]lineage.Run, n)
+		for i := range runs {
+			runs[i] = lineage.Run{ID: fmt.Sprint("r", i), Start: rapid.Int64Range(0, 20).Draw(t, "start"), End: rapid.Int64Range(-1, 0).Draw(t, "end")}
+			if rapid.IntRange(0, 5).Draw(t, "has a parent") > 0 {
+				runs[i].Parent = id.Draw(t, "parent")
+			}
+			runs[i].Branch = rapid.SampledFrom([]string{"", "r0", "r1", runs[i].ID}).Draw(t, "branch")
+			if rapid.IntRange(0, 8).Draw(t, "spawned") == 0 {
+				runs[i].SpawnedBy = id.Draw(t, "by")
+			}
+		}
+		g := lineage.NewGraph(runs)
+		for _, o := range []Options{{}, {MinFold: -1}, {MaxLanes: 1}, {MaxLanes: 2, MinFold: 1}} {
+			checkPicture(t, g, New(g, o), o)
+		}
+	})
+}
+
+func TestPicture_OfAChainOfAHundredThousandRuns(t *testing.T) {
+	const n = 100_000
+	runs := make([]lineage.Run, n)
+	for i := range runs {
+		runs[i] = lineage.Run{ID: fmt.Sprint(i), Branch: "0", Start: int64(i)}
+		if i > 0 {
+			runs[i].Parent = fmt.Sprint(i - 1)
+		}
+	}
+	if p := New(lineage.NewGraph(runs), Options{}); len(p.Rows) != 3 || p.Rows[1].Runs != n-2 {
+		t.Errorf("a straight line is drawn in %d rows", len(p.Rows))
+	}
+	// Every run a branch of its own: each begins below its fork, where that one's lane is free.
+	for i := range runs {
+		runs[i].Branch = runs[i].ID
+	}
+	if p := New(lineage.NewGraph(runs), Options{}); len(p.Rows) != n || p.Lanes != 1 {
+		t.Errorf("a line of branches is drawn in %d rows and %d lanes", len(p.Rows), p.Lanes)
+	}
+}
+
 // Talk of 10,000 runs takes few lanes: those of a talk that is regenerated and edited now and then fit a screen.
 func TestPicture_TenThousandRunsTakeFewLanes(t *testing.T) {
 	for _, test := range []struct {
@@ -294,9 +338,9 @@ func TestPicture_TenThousandRunsTakeFewLanes(t *testing.T) {
 		most          int
 	}{{0.10, 0.05, 10}, {0.30, 0.10, 21}} {
 		for seed := range uint64(4) {
-			g := NewGraph(generatedTalk(10_000, seed, test.again, test.edited))
-			o := PictureOptions{MaxLanes: 1000, MaxSides: -1}
-			p := g.Picture(o)
+			g := lineage.NewGraph(generatedTalk(10_000, seed, test.again, test.edited))
+			o := Options{MaxLanes: 1000, MaxSides: -1}
+			p := New(g, o)
 			t.Logf("seed %d, %.0f %% regenerated, %.0f %% edited: %d lanes", seed, 100*test.again, 100*test.edited, p.Lanes)
 			if p.Lanes > test.most {
 				t.Errorf("seed %d: %d lanes, want %d at most", seed, p.Lanes, test.most)
@@ -307,12 +351,12 @@ func TestPicture_TenThousandRunsTakeFewLanes(t *testing.T) {
 
 // generatedTalk is a conversation that goes on from its last run, but for runs that answer the same question again and
 // for questions of before that are edited.
-func generatedTalk(n int, seed uint64, again, edited float64) []Run {
+func generatedTalk(n int, seed uint64, again, edited float64) []lineage.Run {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	runs := make([]Run, n)
+	runs := make([]lineage.Run, n)
 	tip := -1
 	for i := range runs {
-		r := Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), Sealed: true, Status: StatusFinished, ParentBy: ParentNone}
+		r := lineage.Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), Sealed: true, Status: lineage.StatusFinished, ParentBy: lineage.ParentNone}
 		from := tip
 		switch x := rng.Float64(); {
 		case tip > 0 && x < again:
@@ -325,14 +369,14 @@ func generatedTalk(n int, seed uint64, again, edited float64) []Run {
 			}
 		}
 		if from >= 0 {
-			r.Parent, r.ParentBy = runs[from].ID, ParentExplicit
+			r.Parent, r.ParentBy = runs[from].ID, lineage.ParentExplicit
 		}
 		runs[i], tip = r, i
 	}
 	return runs
 }
 
-func parentOf(runs []Run, i int) int {
+func parentOf(runs []lineage.Run, i int) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(runs[i].Parent, "r"))
 	if err != nil {
 		return i
@@ -349,20 +393,20 @@ func TestPicture_TextNeverLeavesTheScreen(t *testing.T) {
 			"", "\x00", "\x1b[2J", "a\nb", "\u202eabc", "\u2066", "👨‍👩‍👧", strings.Repeat("👍", 128), "日本語", "a\"b", `\`, "\xff\xfe",
 			"e\u0301\u0301\u0301", strings.Repeat("x", 512), "  ", "\u00a0", "\ufeff", "\u2028",
 		}))
-		var runs []Run
+		var runs []lineage.Run
 		for i := range rapid.IntRange(1, 12).Draw(t, "runs") {
-			r := Run{ID: word.Draw(t, "id"), Branch: fmt.Sprint(i), Start: int64(i), Status: Status(word.Draw(t, "status")), SpawnedBy: word.Draw(t, "spawned")}
+			r := lineage.Run{ID: word.Draw(t, "id"), Branch: fmt.Sprint(i), Start: int64(i), Status: lineage.Status(word.Draw(t, "status")), SpawnedBy: word.Draw(t, "spawned")}
 			if i > 0 {
 				r.Parent = runs[rapid.IntRange(0, i-1).Draw(t, "parent")].ID
 			}
 			runs = append(runs, r)
 		}
-		p := NewGraph(runs).Picture(PictureOptions{MaxLanes: 4})
+		p := New(lineage.NewGraph(runs), Options{MaxLanes: 4})
 		o := TextOptions{Width: rapid.IntRange(1, 60).Draw(t, "width"), ASCII: rapid.Bool().Draw(t, "ascii")}
 		label := word.Draw(t, "label")
-		o.Label = func(Run) string { return label }
-		var text, mermaid, dot bytes.Buffer
-		for _, err := range []error{p.Text(&text, o), p.Mermaid(&mermaid), p.DOT(&dot)} {
+		o.Label = func(lineage.Run) string { return label }
+		var text, mermaid bytes.Buffer
+		for _, err := range []error{p.Text(&text, o), p.Mermaid(&mermaid)} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -382,7 +426,7 @@ func TestPicture_TextNeverLeavesTheScreen(t *testing.T) {
 				t.Fatalf("%q is %d columns wide, not %d", l, w, o.Width)
 			}
 		}
-		for _, out := range []string{text.String(), mermaid.String(), dot.String()} {
+		for _, out := range []string{text.String(), mermaid.String()} {
 			for _, r := range out {
 				if r != '\n' && !unicode.IsPrint(r) || r == unicode.ReplacementChar && !strings.Contains(fmt.Sprint(runs, label), "\ufffd") {
 					t.Fatalf("%q gets through in %q", r, out)
@@ -398,16 +442,25 @@ func TestPicture_TextNeverLeavesTheScreen(t *testing.T) {
 				t.Fatalf("unbalanced quotes in %q", l)
 			}
 		}
-		for _, l := range strings.Split(dot.String(), "\n") {
-			if strings.Count(strings.NewReplacer(`\\`, "", `\"`, "").Replace(l), `"`)%2 != 0 {
-				t.Fatalf("unbalanced quotes in %q", l)
-			}
-		}
 	})
 }
 
+// talk is a thread with two trees, five branches and nine runs.
+func talk() []lineage.Run {
+	var runs []lineage.Run
+	for i, r := range []lineage.Run{
+		{ID: "a", Branch: "a"}, {ID: "b", Parent: "a", Branch: "a"}, {ID: "c", Parent: "b", Branch: "a"},
+		{ID: "b1", Parent: "b", Branch: "b1"}, {ID: "d", Parent: "c", Branch: "a"}, {ID: "b2", Parent: "b1", Branch: "b1"},
+		{ID: "c1", Parent: "c", Branch: "c1"}, {ID: "z", Branch: "z"}, {ID: "b3", Parent: "b", Branch: "b3"},
+	} {
+		r.Start = int64(i + 1)
+		runs = append(runs, r)
+	}
+	return runs
+}
+
 func TestPicture_ColorsChangeNothingElse(t *testing.T) {
-	p := NewGraph(sample()).Picture(PictureOptions{})
+	p := New(lineage.NewGraph(talk()), Options{})
 	var plain, colored bytes.Buffer
 	if err := p.Text(&plain, TextOptions{Width: 30}); err != nil {
 		t.Fatal(err)
@@ -428,14 +481,14 @@ func TestPicture_ColorsChangeNothingElse(t *testing.T) {
 }
 
 func TestPicture_KeepsRunsThatAreAskedFor(t *testing.T) {
-	var runs []Run
+	var runs []lineage.Run
 	for i := range 40 {
-		runs = append(runs, Run{ID: fmt.Sprint(i), Start: int64(i), Branch: "0"})
+		runs = append(runs, lineage.Run{ID: fmt.Sprint(i), Start: int64(i), Branch: "0"})
 		if i > 0 {
 			runs[i].Parent = fmt.Sprint(i - 1)
 		}
 	}
-	p := NewGraph(runs).Picture(PictureOptions{Keep: []string{"20", "nobody"}})
+	p := New(lineage.NewGraph(runs), Options{Keep: []string{"20", "nobody"}})
 	var got []string
 	for _, r := range p.Rows {
 		got = append(got, fmt.Sprint(r.RunID, "x", r.Runs))
@@ -446,12 +499,12 @@ func TestPicture_KeepsRunsThatAreAskedFor(t *testing.T) {
 }
 
 func TestPicture_SaysWhenItCannotBeWritten(t *testing.T) {
-	p := NewGraph(sample()).Picture(PictureOptions{})
+	p := New(lineage.NewGraph(talk()), Options{})
 	r, w := io.Pipe()
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for name, err := range map[string]error{"text": p.Text(w, TextOptions{}), "mermaid": p.Mermaid(w), "dot": p.DOT(w)} {
+	for name, err := range map[string]error{"text": p.Text(w, TextOptions{}), "mermaid": p.Mermaid(w)} {
 		if err == nil {
 			t.Errorf("%s: a closed pipe was written to", name)
 		}
@@ -459,14 +512,9 @@ func TestPicture_SaysWhenItCannotBeWritten(t *testing.T) {
 }
 
 func BenchmarkPicture(b *testing.B) {
-	th, _ := benchmarkThread(b, 10_000)
-	var runs []Run
-	for i := range th.Len() {
-		r, _ := th.Run(fmt.Sprint("r", i))
-		runs = append(runs, r)
-	}
+	runs := generatedTalk(10_000, 0, 0.10, 0.05)
 	for b.Loop() {
-		if err := NewGraph(runs).Picture(PictureOptions{}).Text(io.Discard, TextOptions{Width: 120}); err != nil {
+		if err := New(lineage.NewGraph(runs), Options{}).Text(io.Discard, TextOptions{Width: 120}); err != nil {
 			b.Fatal(err)
 		}
 	}
