@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,6 +36,17 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 			t.Errorf("%q is not shown", want)
 		}
 	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(readme), "```text\nTHREAD ")
+	block, _, _ = strings.Cut("THREAD "+block, "```")
+	for line := range strings.Lines(block) { // as on a terminal of 80 columns
+		if line = strings.TrimRight(line, "…\n"); !found || !strings.Contains(first, line) {
+			t.Errorf("README shows %q, which is not printed", line)
+		}
+	}
 	if !strings.Contains(stderr, "HTTP API on http://127.0.0.1:") {
 		t.Errorf("it does not say where the API listens: %s", stderr)
 	}
@@ -46,7 +58,7 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	defer ctrlC()
 	var second bytes.Buffer
 	log := &stopAt{text: "Ctrl-C stops it", stop: ctrlC}
-	err := run(ctx, args, nil, strings.NewReader(""), &second, log)
+	err = run(ctx, args, nil, strings.NewReader(""), &second, log)
 	if app.ExitCode(err) != app.ExitDone || second.String() != first {
 		t.Errorf("%v; the second demo prints\n%s\n%s", err, second.String(), log.all.String())
 	}

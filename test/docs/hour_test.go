@@ -39,8 +39,8 @@ var system = []string{
 var fence = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
 // TestFirstHour does what a newcomer does, on a clean clone with an empty HOME and only Go, make, git and curl in PATH: make run, then every
-// shell block of README and the guides, in order, pasted as it stands, and make test with -hour.tests. TestTerminal_Pictures draws README's picture
-// from what make run prints. The transcript is left in .cache/first-hour.txt.
+// shell block of README and the guides, in order, pasted as it stands, and make test with -hour.tests.
+// The transcript is left in .cache/first-hour.txt.
 func TestFirstHour(t *testing.T) {
 	if !*hour {
 		t.Skip("make first-hour does it")
@@ -120,7 +120,7 @@ func TestFirstHour(t *testing.T) {
 		}
 	}
 	demo.stop(t)
-	if tried < 25 { // README's and the guides' by now; the demo's output is a picture
+	if tried < 25 { // README's and the guides' by now
 		t.Errorf("%d blocks tried, want 25 and more", tried)
 	}
 	t.Logf("%d blocks, %v in all", tried, time.Since(began).Round(time.Second))
