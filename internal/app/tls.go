@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/skeinhq/skein/internal/reload"
 )
 
 // certificatePoll is how old what was read of a listener's files may be: a connection after that reads them again.
@@ -51,8 +53,12 @@ func (t *ListenerTLS) Listen(l net.Listener, logger *slog.Logger) (net.Listener,
 		return l, nil, nil
 	}
 	files := &listenerFiles{ListenerTLS: t, logger: logger}
-	if err := files.reload(time.Now()); err != nil {
+	files.source = reload.Source{Read: files.read, Take: files.take}
+	if err := files.source.Load(context.Background(), time.Now()); err != nil {
 		return nil, nil, err
+	}
+	files.source.Refused = func(err error) {
+		logger.Error("a certificate was not read; the one read before stays in force", "error", err)
 	}
 	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: files.config}), files.check, nil
 }
@@ -61,67 +67,43 @@ func (t *ListenerTLS) Listen(l net.Listener, logger *slog.Logger) (net.Listener,
 type listenerFiles struct {
 	*ListenerTLS
 	logger *slog.Logger
-
-	mu      sync.Mutex
-	read    time.Time
-	raw     []byte
-	current *tls.Config
-	leaf    *x509.Certificate
-	err     error
+	source reload.Source
+	now    atomic.Pointer[tls.Config]
 }
 
 // config is called for each connection.
-func (f *listenerFiles) config(*tls.ClientHelloInfo) (*tls.Config, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.refresh(time.Now())
-	return f.current, nil
+func (f *listenerFiles) config(h *tls.ClientHelloInfo) (*tls.Config, error) {
+	_ = f.source.Load(h.Context(), time.Now().Add(-certificatePoll)) // logged
+	return f.now.Load(), nil
 }
 
-func (f *listenerFiles) check(context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	f.refresh(now)
-	if f.err == nil && now.After(f.leaf.NotAfter) {
-		return fmt.Errorf("the certificate of %s expired at %s", f.cert, f.leaf.NotAfter.UTC().Format(time.RFC3339))
+func (f *listenerFiles) check(ctx context.Context) error {
+	err := f.source.Load(ctx, time.Now().Add(-certificatePoll))
+	if until := f.now.Load().Certificates[0].Leaf.NotAfter; err == nil && time.Now().After(until) {
+		return fmt.Errorf("the certificate of %s expired at %s", f.cert, until.UTC().Format(time.RFC3339))
 	}
-	return f.err
+	return err
 }
 
-// refresh reads the files again where they were read a while ago. It is logged once why they cannot be used.
-func (f *listenerFiles) refresh(now time.Time) {
-	if now.Sub(f.read) < certificatePoll {
-		return
-	}
-	was := f.err
-	if err := f.reload(now); err != nil && (was == nil || was.Error() != err.Error()) {
-		f.logger.Error("a certificate was not read; the one read before stays in force", "error", err)
-	}
-}
-
-func (f *listenerFiles) reload(now time.Time) error {
-	f.read = now
-	f.err = f.load()
-	return f.err
-}
-
-func (f *listenerFiles) load() error {
-	var texts [3][]byte
-	for i, path := range []string{f.cert, f.key, f.clientsOwn} {
-		if path == "" {
-			continue
+// read returns the files, with a NUL after each: PEM has none.
+func (f *listenerFiles) read(context.Context) ([]byte, error) {
+	var all []byte
+	for _, path := range []string{f.cert, f.key, f.clientsOwn} {
+		if path != "" {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, fmt.Errorf("reading a listener's certificate: %w", err)
+			}
+			all = append(all, text...)
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("reading a listener's certificate: %w", err)
-		}
-		texts[i] = text
+		all = append(all, 0)
 	}
-	raw := bytes.Join(texts[:], []byte{0})
-	if f.current != nil && bytes.Equal(raw, f.raw) {
-		return nil
-	}
+	return all, nil
+}
+
+// take puts the files in force.
+func (f *listenerFiles) take(all []byte) error {
+	texts := bytes.Split(all, []byte{0})
 	pair, err := tls.X509KeyPair(texts[0], texts[1])
 	if err != nil {
 		return fmt.Errorf("reading a listener's certificate %s and key %s: %w", f.cert, f.key, err)
@@ -138,9 +120,8 @@ func (f *listenerFiles) load() error {
 	if pair.Leaf == nil {
 		return fmt.Errorf("reading a listener's certificate %s: it has no leaf", f.cert)
 	}
-	if f.current != nil {
+	if f.now.Swap(config) != nil {
 		f.logger.Info("a certificate is in force", "file", f.cert, "until", pair.Leaf.NotAfter)
 	}
-	f.raw, f.current, f.leaf = raw, config, pair.Leaf
 	return nil
 }

@@ -2,24 +2,20 @@ package quota
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/reload"
 )
 
 const (
-	// pollInterval is how soon a changed file is seen. It is polled and not watched, as pkg/tenant's key file is: what a
-	// watch says of a mounted ConfigMap, whose links are swapped, depends on the system.
-	pollInterval = 2 * time.Second
 	// forgetAfter is when a tenant that does nothing is forgotten. Its buckets are full long before.
 	forgetAfter = 10 * time.Minute
 	// maxFileBytes bounds what is read.
@@ -47,10 +43,7 @@ type Quotas struct {
 	file    atomic.Pointer[file]
 
 	tenants sync.Map // of *Tenant by id
-
-	mu      sync.Mutex // of reload
-	loaded  [sha256.Size]byte
-	refused error // why the file as it is now is not in force
+	source  reload.Source
 }
 
 // Open reads the file. A file that cannot be used is an error here; later, in Run, it changes nothing and is logged.
@@ -62,23 +55,30 @@ func Open(cfg Config) (*Quotas, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	q := &Quotas{cfg: cfg}
-	q.file.Store(&file{fallback: cfg.Stage})
-	if cfg.Path != "" {
-		text, err := readBounded(cfg.Path)
-		if err != nil {
-			return nil, err
-		}
-		f, err := parse(text, cfg.Stage)
-		if err != nil {
-			return nil, fmt.Errorf("reading quotas of %s: %w", cfg.Path, err)
-		}
-		q.file.Store(f)
-		q.loaded = sha256.Sum256(text)
-		q.remark(f)
-	}
 	var err error
 	if q.metrics, err = newMetrics(cfg.Registerer); err != nil {
 		return nil, fmt.Errorf("registering metrics of quotas: %w", err)
+	}
+	q.file.Store(&file{fallback: cfg.Stage})
+	if cfg.Path == "" {
+		return q, nil
+	}
+	q.source = reload.Source{Read: func(context.Context) ([]byte, error) { return readBounded(cfg.Path) }, Take: q.take}
+	if err := q.source.Load(context.Background(), time.Now()); err != nil {
+		return nil, err
+	}
+	q.source.Stale = q.metrics.stale
+	q.source.Take = func(text []byte) error {
+		if err := q.take(text); err != nil {
+			return err
+		}
+		q.metrics.reloads.WithLabelValues(reloadLoaded).Inc()
+		cfg.Logger.Info("quotas are in force", "tenants", len(q.file.Load().tenants))
+		return nil
+	}
+	q.source.Refused = func(err error) {
+		q.metrics.reloads.WithLabelValues(reloadRefused).Inc()
+		cfg.Logger.Error("quotas were not read; those read before stay in force", "error", err)
 	}
 	return q, nil
 }
@@ -94,7 +94,7 @@ func Unlimited() *Quotas {
 
 // Run reads the file again whenever it changes, and forgets idle tenants, until ctx ends.
 func (q *Quotas) Run(ctx context.Context) error {
-	tick := time.NewTicker(pollInterval)
+	tick := time.NewTicker(reload.Interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -102,46 +102,26 @@ func (q *Quotas) Run(ctx context.Context) error {
 			return nil
 		case now := <-tick.C:
 			if q.cfg.Path != "" {
-				q.reload()
+				_ = q.source.Load(ctx, now) // logged
 			}
 			q.forget(now)
 		}
 	}
 }
 
-// reload puts the file as it is now in force. What tenants have used stays used.
-func (q *Quotas) reload() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	text, err := readBounded(q.cfg.Path)
-	sum := sha256.Sum256(text)
-	var f *file
-	if err == nil && sum != q.loaded {
-		f, err = parse(text, q.cfg.Stage)
+// take puts a file in force. What tenants have used stays used.
+func (q *Quotas) take(text []byte) error {
+	f, err := parse(text, q.cfg.Stage)
+	if err != nil {
+		return fmt.Errorf("reading quotas of %s: %w", q.cfg.Path, err)
 	}
-	was := q.refused
-	q.refused = err
-	switch {
-	case err != nil:
-		q.metrics.stale.Set(1)
-		if was == nil || was.Error() != err.Error() { // one line for each thing that is wrong
-			q.metrics.reloads.WithLabelValues(reloadRefused).Inc()
-			q.cfg.Logger.Error("quotas were not read; those read before stay in force", "error", err)
-		}
-	case f == nil:
-		q.metrics.stale.Set(0)
-	default:
-		q.loaded = sum
-		q.file.Store(f)
-		q.tenants.Range(func(id, t any) bool {
-			t.(*Tenant).set(f.of(id.(string)))
-			return true
-		})
-		q.metrics.stale.Set(0)
-		q.metrics.reloads.WithLabelValues(reloadLoaded).Inc()
-		q.cfg.Logger.Info("quotas are in force", "tenants", len(f.tenants))
-		q.remark(f)
-	}
+	q.file.Store(f)
+	q.tenants.Range(func(id, t any) bool {
+		t.(*Tenant).set(f.of(id.(string)))
+		return true
+	})
+	q.remark(f)
+	return nil
 }
 
 // remark warns of what is surprising about the limits of a file: of the default first, and of each tenant whose limits are others.
@@ -170,18 +150,10 @@ func (q *Quotas) forget(now time.Time) {
 	})
 }
 
-func readBounded(path string) (text []byte, err error) {
-	f, err := os.Open(path)
+func readBounded(path string) ([]byte, error) {
+	text, err := reload.File(path, maxFileBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading quotas: %w", err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	text, err = io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading quotas: %w", err)
-	}
-	if len(text) > maxFileBytes {
-		return nil, fmt.Errorf("reading quotas of %s: %w: it has more than %d bytes", path, ErrFile, maxFileBytes)
 	}
 	return text, nil
 }

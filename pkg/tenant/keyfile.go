@@ -8,22 +8,20 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/reload"
 )
 
 const (
-	// pollInterval is how soon a changed file is seen. It is polled and not watched: what a watch
-	// tells of mounted secrets, which are links that are swapped, depends on the system.
-	pollInterval = 2 * time.Second
+	// pollInterval is how soon a changed file is seen.
+	pollInterval = reload.Interval
 	// maxKeyFileBytes bounds what is read: some 100,000 keys.
 	maxKeyFileBytes = 32 << 20
 )
@@ -33,14 +31,10 @@ const (
 // changes who gets in: the keys that were read last stay in force, a line is logged, a metric is
 // raised. Until a good file was read, nobody gets in.
 type KeyFile struct {
-	path    string
 	logger  *slog.Logger
 	metrics *metrics
 	ring    atomic.Pointer[ring]
-
-	mu      sync.Mutex // of reload
-	loaded  [sha256.Size]byte
-	refused error // why the file as it is now is not in force
+	source  reload.Source
 }
 
 // OpenKeyFile reads the file for the first time. The error is about metrics only: what is wrong with
@@ -50,23 +44,22 @@ func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) (*
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics of API keys: %w", err)
 	}
-	f := &KeyFile{path: path, logger: logger, metrics: m}
-	f.reload()
+	f := &KeyFile{logger: logger, metrics: m}
+	f.source = reload.Source{
+		Read: func(context.Context) ([]byte, error) { return readBounded(path) }, Take: f.take, Stale: m.stale,
+		Refused: func(err error) {
+			m.reloads.WithLabelValues(reloadRefused).Inc()
+			logger.Error("API keys were not read; those read before stay in force", "error", err)
+		},
+	}
+	_ = f.source.Load(context.Background(), time.Now()) // logged, and Ready returns it
 	return f, nil
 }
 
 // Run reads the file again whenever it changes, until ctx ends.
 func (f *KeyFile) Run(ctx context.Context) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			f.reload()
-		}
-	}
+	f.source.Run(ctx, pollInterval)
+	return nil
 }
 
 // Ready returns nil once keys are in force, else why there are none.
@@ -74,55 +67,26 @@ func (f *KeyFile) Ready() error {
 	if f.ring.Load() != nil {
 		return nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.refused
+	return f.source.Err()
 }
 
-// reload takes the file as it is now.
-func (f *KeyFile) reload() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	text, err := readBounded(f.path)
-	sum := sha256.Sum256(text)
-	current := f.ring.Load() != nil && sum == f.loaded
-	var keys []Key
-	if err == nil && !current {
-		keys, err = ParseKeys(text)
+// take puts the keys of a file in force.
+func (f *KeyFile) take(text []byte) error {
+	keys, err := ParseKeys(text)
+	if err != nil {
+		return err
 	}
-	was := f.refused
-	f.refused = err
-	switch {
-	case err != nil:
-		f.metrics.stale.Set(1)
-		if was == nil || was.Error() != err.Error() { // one line for each thing that is wrong
-			f.metrics.reloads.WithLabelValues(reloadRefused).Inc()
-			f.logger.Error("API keys were not read; those read before stay in force", "error", err)
-		}
-	case current:
-		f.metrics.stale.Set(0) // it is again what it was
-	default:
-		f.loaded = sum
-		f.ring.Store(newRing(keys))
-		f.metrics.stale.Set(0)
-		f.metrics.keys.Set(float64(len(keys)))
-		f.metrics.reloads.WithLabelValues(reloadLoaded).Inc()
-		f.logger.Info("API keys are in force", "keys", len(keys))
-	}
+	f.ring.Store(newRing(keys))
+	f.metrics.keys.Set(float64(len(keys)))
+	f.metrics.reloads.WithLabelValues(reloadLoaded).Inc()
+	f.logger.Info("API keys are in force", "keys", len(keys))
+	return nil
 }
 
-func readBounded(path string) (text []byte, err error) {
-	file, err := os.Open(path)
+func readBounded(path string) ([]byte, error) {
+	text, err := reload.File(path, maxKeyFileBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading API keys: %w", err)
-	}
-	defer func() { _ = file.Close() }() // only read
-	text, err = io.ReadAll(io.LimitReader(file, maxKeyFileBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading API keys: %w", err)
-	}
-	if len(text) > maxKeyFileBytes {
-		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrKeyFile, maxKeyFileBytes)
 	}
 	return text, nil
 }

@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +19,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/reload"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -126,11 +124,7 @@ type Tokens struct {
 	logger  *slog.Logger
 	metrics *tokenMetrics
 	keys    atomic.Pointer[keyfunc.Keyfunc]
-
-	mu      sync.Mutex // of reload
-	tried   time.Time
-	text    string
-	refused error
+	source  *reload.Source
 }
 
 // OpenTokens reads the key set for the first time. The error is about the configuration and metrics only: a key set that
@@ -149,8 +143,18 @@ func OpenTokens(ctx context.Context, cfg TokenConfig, logger *slog.Logger, reg p
 		parser: jwt.NewParser(jwt.WithValidMethods(signatures), jwt.WithIssuer(cfg.Issuer), jwt.WithAudience(cfg.Audience),
 			jwt.WithExpirationRequired(), jwt.WithLeeway(cfg.Skew)),
 	}
-	t.reload(ctx, time.Now())
+	t.source = t.newSource()
+	_ = t.source.Load(ctx, time.Now()) // logged, and Ready returns it
 	return t, nil
+}
+
+func (t *Tokens) newSource() *reload.Source {
+	return &reload.Source{
+		Read: t.fetch, Take: t.take, Stale: t.metrics.stale,
+		Refused: func(err error) {
+			t.logger.Error("the key set of tokens was not read; the one read before stays in force", "error", err)
+		},
+	}
 }
 
 // Run reads the key set again until ctx ends.
@@ -171,7 +175,7 @@ func (t *Tokens) Run(ctx context.Context) error {
 			timer.Stop()
 			return nil
 		case <-timer.C:
-			t.reload(ctx, time.Now())
+			_ = t.source.Load(ctx, time.Now()) // logged
 		}
 	}
 }
@@ -181,49 +185,15 @@ func (t *Tokens) Ready() error {
 	if t.keys.Load() != nil {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.refused
+	return t.source.Err()
 }
 
-// reload reads the key set, unless another call has tried to since the given time.
-func (t *Tokens) reload(ctx context.Context, since time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.tried.After(since) {
-		return
-	}
-	keys, text, n, err := t.read(ctx)
-	t.tried = time.Now()
-	was := t.refused
-	if t.refused = err; err != nil {
-		if ctx.Err() != nil {
-			return
-		}
-		t.metrics.stale.Set(1)
-		if was == nil || was.Error() != err.Error() {
-			t.logger.Error("the key set of tokens was not read; the one read before stays in force", "error", err)
-		}
-		return
-	}
-	t.keys.Store(&keys)
-	t.metrics.stale.Set(0)
-	t.metrics.keys.Set(float64(n))
-	if text != t.text {
-		t.text = text
-		t.logger.Info("a key set of tokens is in force", "keys", n)
-	}
-}
-
-// read returns the keys of the set that verify signatures.
-func (t *Tokens) read(ctx context.Context) (_ keyfunc.Keyfunc, text string, n int, err error) {
-	raw, err := t.fetch(ctx)
-	if err != nil {
-		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
-	}
+// take puts a key set in force: its keys that verify signatures.
+func (t *Tokens) take(raw []byte) error {
+	n := 0
 	var set jwkset.JWKSMarshal
 	if err := json.Unmarshal(raw, &set); err != nil {
-		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
+		return fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
 	}
 	storage := jwkset.NewMemoryStorage()
 	for _, m := range set.Keys {
@@ -235,52 +205,48 @@ func (t *Tokens) read(ctx context.Context) (_ keyfunc.Keyfunc, text string, n in
 			continue
 		}
 		if err != nil {
-			return nil, "", 0, fmt.Errorf("reading the key set %s: key %.100q: %w", t.cfg.keySet(), m.KID, err)
+			return fmt.Errorf("reading the key set %s: key %.100q: %w", t.cfg.keySet(), m.KID, err)
 		}
-		if err := storage.KeyWrite(ctx, key); err != nil {
-			return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
+		if err := storage.KeyWrite(context.Background(), key); err != nil {
+			return fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
 		}
 		n++
 	}
 	if n == 0 {
-		return nil, "", 0, fmt.Errorf("reading the key set %s: it holds no public key for signatures", t.cfg.keySet())
+		return fmt.Errorf("reading the key set %s: it holds no public key for signatures", t.cfg.keySet())
 	}
 	keys, err := keyfunc.New(keyfunc.Options{Storage: storage})
 	if err != nil {
-		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
+		return fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
 	}
-	return keys, string(raw), n, nil
+	t.keys.Store(&keys)
+	t.metrics.keys.Set(float64(n))
+	t.logger.Info("a key set of tokens is in force", "keys", n)
+	return nil
 }
 
-func (t *Tokens) fetch(ctx context.Context) ([]byte, error) {
-	var body io.Reader
-	if t.cfg.remote() {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.cfg.JWKS, nil)
+func (t *Tokens) fetch(ctx context.Context) (_ []byte, err error) {
+	defer func() {
 		if err != nil {
-			return nil, err
+			err = fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
 		}
-		answer, err := t.client.Do(r)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = answer.Body.Close() }() // only read
-		if answer.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("the server answered %s", answer.Status)
-		}
-		body = answer.Body
-	} else {
-		f, err := os.Open(t.cfg.JWKS)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }() // only read
-		body = f
+	}()
+	if !t.cfg.remote() {
+		return reload.File(t.cfg.JWKS, maxJWKSBytes)
 	}
-	raw, err := io.ReadAll(io.LimitReader(body, maxJWKSBytes+1))
-	if err == nil && len(raw) > maxJWKSBytes {
-		err = fmt.Errorf("it has more than %d bytes", maxJWKSBytes)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.cfg.JWKS, nil)
+	if err != nil {
+		return nil, err
 	}
-	return raw, err
+	answer, err := t.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }() // only read
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the server answered %s", answer.Status)
+	}
+	return reload.Bounded(answer.Body, maxJWKSBytes)
 }
 
 // Authenticate implements Authenticator. The errors do not repeat the token.
@@ -313,7 +279,7 @@ func (t *Tokens) recheck(r *http.Request) (Identity, error) {
 	_, err = t.parser.ParseWithClaims(text, claims, (*keys).Keyfunc)
 	if errors.Is(err, jwkset.ErrKeyNotFound) && t.cfg.remote() {
 		// The issuer may have begun to sign with a new key. The fetch serves everybody who waits for it, and does not end with this caller.
-		t.reload(context.WithoutCancel(r.Context()), time.Now().Add(-jwksPause))
+		_ = t.source.Load(context.WithoutCancel(r.Context()), time.Now().Add(-jwksPause)) // logged
 		claims = jwt.MapClaims{}
 		_, err = t.parser.ParseWithClaims(text, claims, (*t.keys.Load()).Keyfunc)
 	}

@@ -1,0 +1,105 @@
+// Package reload reads files and documents again when they change: API keys, quotas, certificates, key sets of tokens.
+// They are polled and not watched: what a watch reports of mounted secrets, which are links that are swapped, depends on
+// the system.
+package reload
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Interval is the time between two polls of a file.
+const Interval = 2 * time.Second
+
+// Source is something that is read again. Content that cannot be read or used changes nothing: what was taken before stays
+// in force. The methods may be called at the same time.
+type Source struct {
+	// Read returns the content.
+	Read func(context.Context) ([]byte, error)
+	// Take puts content in force. It is not called again with the content that is in force.
+	Take func([]byte) error
+	// Refused is called with an error of either, unless the last call had the same; it may be nil.
+	Refused func(error)
+	// Stale is 1 while the content is not in force; it may be nil.
+	Stale prometheus.Gauge
+
+	mu     sync.Mutex
+	tried  time.Time
+	loaded *[sha256.Size]byte // of the content in force
+	err    error
+}
+
+// Load reads the content, unless it was read after since. It returns why the content is not in force, or nil.
+func (s *Source) Load(ctx context.Context, since time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tried.After(since) {
+		return s.err
+	}
+	text, err := s.Read(ctx)
+	sum := sha256.Sum256(text)
+	if err == nil && (s.loaded == nil || *s.loaded != sum) {
+		if err = s.Take(text); err == nil {
+			s.loaded = &sum
+		}
+	}
+	was := s.err
+	s.tried, s.err = time.Now(), err
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	if s.Stale != nil {
+		s.Stale.Set(map[bool]float64{true: 1}[err != nil])
+	}
+	if err != nil && s.Refused != nil && (was == nil || was.Error() != err.Error()) {
+		s.Refused(err)
+	}
+	return err
+}
+
+// Err returns why the content is not in force, or nil, as of the last Load.
+func (s *Source) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Run loads the content every interval until ctx ends.
+func (s *Source) Run(ctx context.Context, interval time.Duration) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = s.Load(ctx, time.Now()) // Refused has it
+		}
+	}
+}
+
+// File returns the content of a file of at most limit bytes.
+func File(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	return Bounded(f, limit)
+}
+
+// Bounded reads r to its end, if that is at most limit bytes.
+func Bounded(r io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
+	}
+	return text, err
+}
