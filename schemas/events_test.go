@@ -158,7 +158,7 @@ func TestHeadersSchema_IsSkeins(t *testing.T) {
 		{map[string]string{"agent": "shop 🧶", "label-user": "7", "label-" + strings.Repeat("k", 256): strings.Repeat("v", 256), "skein-synthetic": "true"}, true},
 		{map[string]string{"skein-kind": "erase"}, true},
 		{map[string]string{"skein-kind": "cancel", "run-id": "r"}, true},
-		{map[string]string{"skein-kind": "refold"}, true},
+		{map[string]string{"skein-kind": "refold"}, false},
 		{map[string]string{"seq": "9223372036854775807"}, true},
 		{map[string]string{"skein-version": "2"}, false},
 		{map[string]string{"skein-version": "one"}, false},

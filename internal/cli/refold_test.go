@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
@@ -104,99 +102,6 @@ func asOlderRulesHadIt(t *testing.T, s *dev.Server) (next record.Position) {
 	return next
 }
 
-// The compactor writes what is reported, and readers are given it.
-func TestRefold_AppliesWhatItReports(t *testing.T) {
-	data := t.TempDir()
-	publish := func(s *dev.Server, c *client.Client, run string, lines ...string) {
-		t.Helper()
-		events := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%[1]q}
-{"type":"STATE_DELTA","delta":[{"op":"add","path":"/%[1]s","value":1}]}
-`, run) + strings.Join(lines, "\n")
-		if _, err := c.PostEvents(t.Context(), "t", run, client.TypeNDJSON, strings.NewReader(events)); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Settle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	end := func(run string) string { return fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, run) }
-	withServer(t, data, func(s *dev.Server, c *client.Client) {
-		publish(s, c, "first", end("first"))
-		publish(s, c, "second", end("second"))
-		asOlderRulesHadIt(t, s)
-	})
-	withServer(t, data, func(s *dev.Server, c *client.Client) { // the local store has read what is there
-		publish(s, c, "third")
-		apply := func(want int, args ...string) (stdout, stderr string) {
-			t.Helper()
-			stdout, stderr, code := skein(t, "", append([]string{"refold", "--brokers", s.Broker(), "--all", "--apply"}, args...)...)
-			if code != want {
-				t.Fatalf("refold --apply %v: exit %d, want %d; stdout %q, stderr %q", args, code, want, stdout, stderr)
-			}
-			return stdout, stderr
-		}
-		state := func(run string) string {
-			t.Helper()
-			body, err := c.Get(t.Context(), client.RunPath("t", run)+"/history", nil)
-			var a struct{ State json.RawMessage }
-			if err != nil || json.Unmarshal(body, &a) != nil {
-				t.Fatalf("history of %s: %s, %v", run, body, err)
-			}
-			return string(a.State)
-		}
-		if _, stderr := apply(app.ExitUsage); !strings.Contains(stderr, "rewriting 1 thread: stdin is not a terminal, so there is no confirmation: pass --yes") {
-			t.Errorf("without a person it says %q", stderr)
-		}
-		if stdout, _ := apply(app.ExitDiffers, "--yes"); !strings.Contains(stdout, ", 2 of 2 left: run \"third\" is open: try again once it has ended\n") {
-			t.Errorf("while a run is open it says\n%s", stdout)
-		}
-		if got := state("second"); got != `{"first":0,"second":1}` {
-			t.Errorf("before it is rewritten, the state is %s", got)
-		}
-		if _, err := c.PostEvents(t.Context(), "t", "third", client.TypeNDJSON, strings.NewReader(end("third"))); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Settle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		stdout, _ := apply(app.ExitDone, "--yes", "--json")
-		var r refoldReceipt
-		if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.ThreadID != "t" || r.Tenant != dev.Tenant || r.Changed != 3 || r.Left != 0 || r.Why != "" {
-			t.Errorf("its receipt is %s (%v)", stdout, err)
-		}
-		if stdout, stderr := apply(app.ExitDone, "--yes"); !strings.HasPrefix(stdout, "3 runs by version 2 of the rules: 3 as they are, 0 would change") || !strings.Contains(stderr, "nothing to write") {
-			t.Errorf("once more it says %q, %q", stdout, stderr)
-		}
-		if err := s.Settle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for run, want := range map[string]string{"first": `{"first":1}`, "second": `{"first":1,"second":1}`, "third": `{"first":1,"second":1,"third":1}`} {
-			if got := state(run); got != want {
-				t.Errorf("state of %s is %s, want %s", run, got, want)
-			}
-		}
-		if stdout, stderr, code := skein(t, "", "verify", "t", "--url", s.URL()); code != 0 || stdout != "3 runs: 3 proved, 0 differ, 0 not proved\n" {
-			t.Errorf("verify: exit %d, %q, %q", code, stdout, stderr)
-		}
-	})
-}
-
-func TestRefold_SaysWhatBecameOfARequest(t *testing.T) {
-	for want, after := range map[string]ofThread{
-		"rewritten":                                {runs: 3, gone: 1},
-		"1 of 2 left: its contents were cut":       {runs: 3, changes: 1, left: "its contents were cut"},
-		"2 of 2 left: the compactor's log has":     {runs: 3, changes: 2},
-		"requested at 0:7, the thread does not ex": {},
-		"1 of 2 left: raw events of 1 run are go":  {runs: 3, gone: 2},
-	} {
-		var b bytes.Buffer
-		r := receiptOf(refold.Request{Tenant: "a", ThreadID: "t", Position: record.Position{Offset: 7}}, ofThread{runs: 3, changes: 2, gone: 1}, after)
-		if err := r.print(&output{stdout: &b}, false); err != nil || !strings.Contains(b.String(), want) {
-			t.Errorf("of %+v it says %q (%v), want %q", after, b.String(), err, want)
-		}
-	}
-}
-
 func TestRefold_OneClearLineForWhatCannotWork(t *testing.T) {
 	for want, args := range map[string][]string{
 		"select runs":         {},
@@ -208,7 +113,6 @@ func TestRefold_OneClearLineForWhatCannotWork(t *testing.T) {
 		"are of different partitions":                      {"-o", "1:2:2:3"},
 		"its end is not behind its start":                  {"-o", "1:2:1:2"},
 		"no Kafka brokers: pass --brokers HOST:":           {"--all"},
-		"--yes and --group need --apply":                   {"--all", "--yes", "--brokers", "127.0.0.1:1"},
 	} {
 		stdout, stderr, code := skein(t, "", append([]string{"refold"}, args...)...)
 		if code != app.ExitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || stdout != "" {

@@ -205,16 +205,6 @@ func (b *backlog) dropLost(own owned) {
 	b.stretches = slices.DeleteFunc(b.stretches, func(s *stretch) bool { return own.parts[s.of.id].assignment != s.of })
 }
 
-// refoldNext returns the stretch whose next record may be a request to refold a thread; nil if there is none.
-func (b *backlog) refoldNext() *stretch {
-	for _, s := range b.stretches {
-		if s.stop == partition.StopRefold {
-			return s
-		}
-	}
-	return nil
-}
-
 // process folds some of the backlog into the room, each partition beside the others, for about foldTime in all.
 func (b *backlog) process(room *partition.Room, members *membership) error {
 	b.turn++

@@ -25,18 +25,13 @@ type Config struct {
 	CommitInterval time.Duration
 	// Partition are the settings of each partition.
 	partition.Config
-
-	// refoldScanBytes bounds what is read of skein.events for one request to refold a thread, with other threads' events in
-	// between: the stage stands still meanwhile. Tests set less.
-	refoldScanBytes int
 }
 
 // DefaultConfig returns the settings of production. Dir and InstanceID have no default.
 func DefaultConfig() Config {
 	return Config{
-		CommitInterval:  200 * time.Millisecond,
-		Config:          partition.DefaultConfig(),
-		refoldScanBytes: 256 << 20,
+		CommitInterval: 200 * time.Millisecond,
+		Config:         partition.DefaultConfig(),
 	}
 }
 

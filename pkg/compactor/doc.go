@@ -19,8 +19,6 @@
 //   - runstore.Store holds, for one partition, what committed records of skein.runs say, and nothing
 //     else. Deleting its folder costs time and nothing more.
 //
-// Refold requests run in the main loop, as only it may begin transactions.
-//
 // Bad data (a malformed event, a record on a wrong partition) becomes a dead letter and costs only
 // itself. Bad weather (a broker away) ends the session, and with it everything that was not committed;
 // the next session starts from what was. A disk that is full or fails ends the process, without waiting

@@ -22,7 +22,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/partition"
-	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -849,179 +848,6 @@ func TestService_StopsWherePartitionsWereAddedAndTheGroupIsGone(t *testing.T) {
 	})
 }
 
-// olderRecords writes all records of runs once more, as older rules might have made them.
-func (w *world) olderRecords(from, to string) {
-	w.Helper()
-	for _, m := range w.runs() {
-		if header(m, record.HeaderKind) == string(record.KindRun) {
-			old := partitiontest.OlderRecord(w.T, m, from, to)
-			kafkatest.Produce(w.T, w.kafka, &kgo.Record{Topic: m.Topic, Partition: m.Partition, Key: m.Key, Value: old.Value, Headers: m.Headers})
-		}
-	}
-}
-
-// Many requests to fold threads again come in one poll: each is committed by itself, and what comes behind them is
-// processed once. Meanwhile a member comes: no transaction is begun in the generation of before the reads. (One that comes
-// at the same moment cuts it off all the same, about once in seventy runs, and what was in it is done again.)
-func TestService_CommitsEachThreadThatIsFoldedAgainByItself(t *testing.T) {
-	const partitions = 4
-	for _, joined := range []bool{false, true} {
-		t.Run(fmt.Sprintf("another joins %v", joined), func(t *testing.T) {
-			unknown := 1.0
-			for try := 0; try < 3 && unknown > 0 && (joined || try == 0); try++ {
-				inWorld(t, partitions, func(w *world) { unknown = foldedByItself(w, joined) })
-			}
-			equal(t, "transactions of unknown outcome", unknown, 0)
-		})
-	}
-}
-
-// foldedByItself returns how many transactions ended with an outcome that had to be asked for.
-func foldedByItself(w *world, joined bool) float64 {
-	const threads = 12
-	t := w.T
-	first := w.join("first", w.TempDir(), nil)
-	for i := range threads {
-		thread := fmt.Sprint("t", i)
-		w.script.Send(thread, "r", started("r"))
-		w.script.Send(thread, "r", text("m", "one"))
-		w.script.Send(thread, "r", finished("r"))
-	}
-	w.publish()
-	w.decided()
-	if err := first.stop(); err != nil {
-		t.Fatal(err)
-	}
-	w.olderRecords("one", "eins")
-
-	a := w.join("a", w.TempDir(), nil)
-	a.waitWorks()
-	if joined { // the reads take seconds, as long as it does
-		var slow atomic.Int32
-		a.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
-			if r.Key == kmsg.ListOffsets && slow.Add(1) <= 4 {
-				time.Sleep(2 * time.Second)
-			}
-			return kafkatest.Deliver
-		})
-	}
-	before := a.outcome(cycleCommitted)
-	for i := range threads {
-		thread := fmt.Sprint("t", i)
-		w.script.Refold(thread)
-		w.script.Send(thread, "next", started("next"))
-		w.script.Send(thread, "next", finished("next"))
-	}
-	w.publish()
-	if joined {
-		time.Sleep(time.Second)
-		w.join("b", w.TempDir(), nil).waitWorks()
-	}
-	w.decided()
-	if n := a.outcome(cycleCommitted) - before; !joined && n < threads {
-		t.Errorf("%v transactions for %d threads", n, threads)
-	}
-	equal(t, "transactions in error", a.outcome(cycleFailed), 0)
-	for i := range threads {
-		of := w.latestOf(fmt.Sprint("t", i))
-		equal(t, fmt.Sprintf("thread %d: refolds, base, its refolds", i),
-			[]any{of["r"].Refolds, of["next"].Base, of["next"].BaseRefolds}, []any{1, "r", 1})
-	}
-	written := map[string]int{}
-	for _, m := range w.runs() {
-		if r, err := record.DecodeRun(m.Value); err == nil && r.Refolds > 0 {
-			written[string(m.Key)]++
-		}
-	}
-	for key, n := range written {
-		equal(t, "records anew under "+key, n, 1)
-	}
-	return a.outcome(cycleUnknown)
-}
-
-// The raw events of a thread are unpacked in the main loop, beside what was polled: one answer of a broker has no more of them.
-func TestService_ReadsAThreadInSmallAnswers(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		t := w.T
-		first := w.join("first", w.TempDir(), nil)
-		first.waitWorks()
-		w.script.Turn("r", "m")
-		w.publish()
-		w.decided()
-		if err := first.stop(); err != nil {
-			t.Fatal(err)
-		}
-		w.olderRecords("answer", "reply")
-		w.join("second", w.TempDir(), nil).waitWorks()
-		var most, readers atomic.Int32
-		w.cluster.Fake.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
-			w.cluster.Fake.KeepControl()
-			for _, topic := range r.(*kmsg.FetchRequest).Topics {
-				for _, p := range topic.Partitions {
-					most.Store(max(most.Load(), p.PartitionMaxBytes))
-					if p.FetchOffset == 0 { // the session is at the end
-						readers.Add(1)
-					}
-				}
-			}
-			return nil, nil, false
-		})
-		w.script.Refold("t")
-		w.publish()
-		w.decided()
-		if n, bytes := readers.Load(), most.Load(); n == 0 || bytes > 128<<10 {
-			t.Errorf("%d reads, one answer may have %d bytes", n, bytes)
-		}
-		equal(t, "refolds", w.latestOf("t")["r"].Refolds, 1)
-	})
-}
-
-// A thread whose raw events are more than may be in memory, or have too much in between, stays as it is.
-func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
-	const holds, reads = 200 << 10, 800 << 10
-	large := fmt.Sprintf(`{"type":"RAW","event":%q}`, strings.Repeat("x", 14<<10)) // which its record does not keep
-	less := func(c *Config) { c.RefoldBytes, c.refoldScanBytes = holds, reads }
-	for thread, bound := range map[string]int{"t": holds, "another": reads} {
-		for _, fits := range []bool{true, false} {
-			t.Run(fmt.Sprintf("large events of %s, fits %v", thread, fits), func(t *testing.T) {
-				n := (bound - 20<<10) / len(large) // beside some small ones
-				if !fits {
-					n += 3
-				}
-				inWorld(t, 1, func(w *world) {
-					first := w.join("first", w.TempDir(), nil)
-					w.script.Send("t", "r", started("r"))
-					w.script.Send("another", "s", started("s"))
-					run := map[string]string{"t": "r", "another": "s"}[thread]
-					for range n {
-						w.script.Send(thread, run, large)
-						w.script.Send("t", "r", custom("c"))
-					}
-					for range record.MaxRanges { // so that a record does not say where the small gaps above are
-						w.script.Send("another", "s", custom("c"))
-						w.script.Send("another", "s", custom("c"))
-						w.script.Send("t", "r", custom("c"))
-					}
-					w.script.Send("t", "r", text("m", "one"))
-					w.script.Send("t", "r", finished("r"))
-					w.publish()
-					w.decided()
-					if err := first.stop(); err != nil {
-						w.Fatal(err)
-					}
-					w.olderRecords("one", "eins")
-					second := w.join("second", w.TempDir(), less)
-					w.script.Refold("t")
-					w.publish()
-					w.decided()
-					equal(w.T, "folded again", w.latestOf("t")["r"].Refolds == 1, fits)
-					equal(w.T, "it says why not", strings.Contains(second.log.String(), partition.ErrThreadLarge.Error()), !fits)
-				})
-			})
-		}
-	}
-}
-
 // polling is a session with one open partition for each sim, which has polled nothing yet.
 func polling(sims ...*sim) (*session, owned) {
 	s := newSession(DefaultConfig(), kafka.Config{}, nil, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()), func() time.Time { return sims[0].Now })
@@ -1054,7 +880,7 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	rounds := 0
 	for full := true; full; rounds++ {
 		s.room = partition.NewRoom(1)
-		err := s.process(t.Context(), own)
+		err := s.process(own)
 		full = s.room.Full()
 		out := 0
 		for _, sim := range sims {
@@ -1087,33 +913,8 @@ func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
 	sim.letter(1)
 	s.backlog.stretches[0].add(sim.Events)
 	own.parts[0] = view{assignment: newAssignment(0, sim.Now), phase: phaseOpen}
-	sim.check(s.process(t.Context(), own))
+	sim.check(s.process(own))
 	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.next()}, []any{0, int64(0)})
-}
-
-// A thread that is folded again is a transaction of its own: what is polled behind the request waits, and so do the
-// requests of other partitions.
-func TestSession_TakesRequestsToFoldAgainOneByOne(t *testing.T) {
-	sims := []*sim{newSim(t, nil), newSim(t, nil)}
-	s, own := polling(sims...)
-	for i, sim := range sims {
-		sim.Send("t", "r", started("r")) // an open run, so that the request is refused without a reader
-		sim.Refold("t")
-		sim.letter(1)
-		s.backlog.stretches[i].add(sim.Events)
-	}
-	type step struct {
-		full   bool
-		first  int64
-		second int64
-	}
-	for _, want := range []step{{false, 1, 1}, {true, 2, 1}, {true, 2, 2}, {false, 3, 3}} {
-		s.room = partition.NewRoom(1)
-		sims[0].check(s.process(t.Context(), own))
-		full := s.room.Full()
-		equal(t, "a round is over, and how far both are", step{full, sims[0].next(), sims[1].next()}, want)
-	}
-	equal(t, "what is left", len(s.backlog.stretches), 0)
 }
 
 // tick has each look at the clock of a session's backlog take so long.
@@ -1138,7 +939,7 @@ func TestSession_FoldsForATime(t *testing.T) {
 	s.backlog.stretches[0].add(slow.Events)
 	s.backlog.stretches[1].add(quick.Events)
 	for _, want := range []int64{foldRecords, 2 * foldRecords, 3 * foldRecords, 3*foldRecords + 1, 3*foldRecords + 2} {
-		slow.check(s.process(t.Context(), own))
+		slow.check(s.process(own))
 		equal(t, "the round is over, and how far both are", []any{s.room.Full(), slow.next(), quick.next()}, []any{false, want, int64(1)})
 	}
 	equal(t, "what is left", len(s.backlog.stretches), 0)
@@ -1158,7 +959,7 @@ func TestSession_TakesTurnsWhereTheRoomIsFull(t *testing.T) {
 	for round := range 9 {
 		s.room = partition.NewRoom(len(sims))
 		s.room.LimitMemory(1) // any run fills it
-		sims[0].check(s.process(t.Context(), own))
+		sims[0].check(s.process(own))
 		for i, sim := range sims {
 			if want := int64(round+len(sims)-i) / int64(len(sims)); sim.next() != want {
 				t.Errorf("after round %d partition %d is at %d, want %d", round, i, sim.next(), want)

@@ -2,7 +2,6 @@ package compactor
 
 import (
 	"cmp"
-	"errors"
 	"flag"
 	"maps"
 	"math/rand/v2"
@@ -14,14 +13,11 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/skeinhq/skein/internal/parts/partstest"
-	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
-	"github.com/skeinhq/skein/pkg/record"
 )
 
 var (
@@ -65,12 +61,6 @@ type fault struct {
 func TestService_AFaultAtEachRequest(t *testing.T) {
 	partstest.SkipShort(t, "time to put each fault")
 	everyFault(t, smallHistory, nil)
-}
-
-// A thread is folded again as a whole or not at all, and once, whatever meets the compactor.
-func TestService_AFaultAtEachRequestWhileAThreadIsFoldedAgain(t *testing.T) {
-	partstest.SkipShort(t, "time to put each fault")
-	everyFault(t, refoldedHistory, nil)
 }
 
 // Brokers before KIP-890 (Kafka 4.0) are told beforehand which partitions and which group are part of a
@@ -253,105 +243,4 @@ func smallHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameF
 	open := w.sealed()["u/open"]
 	equal(w.T, "open run", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
 	return sent
-}
-
-// refoldedHistory is one in which a thread is folded again, beside another one's open run, whose records are of
-// older rules.
-func refoldedHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameFolder bool) map[kmsg.Key]int {
-	w.Helper()
-	s := w.script
-	first := w.join("first", w.TempDir(), nil)
-	s.Send("u", "open", started("open")) // holds the commit below all that follows
-	s.Send("u", "open", text("m", "one "))
-	s.Chain()
-	w.publish()
-	w.decided()
-	if err := first.stop(); err != nil {
-		w.Fatal(err)
-	}
-	want := w.latestOf("t")
-	wantSnapshots := w.snapshots()
-	for _, m := range slices.Concat(w.runs(), kafkatest.Consume(w.T, w.kafka, w.kafka.Topics().Snapshots)) {
-		old := m
-		switch header(m, record.HeaderKind) {
-		case string(record.KindRun):
-			old = partitiontest.OlderRecord(w.T, m, "one", "eins")
-		case string(record.KindSnapshot):
-			old.Value = []byte(strings.ReplaceAll(string(m.Value), "one", "eins"))
-		default:
-			continue
-		}
-		kafkatest.Produce(w.T, w.kafka, &kgo.Record{Topic: m.Topic, Partition: m.Partition, Key: m.Key, Value: old.Value, Headers: m.Headers})
-	}
-
-	m, over := w.mortal(decide, sameFolder)
-	defer over()
-	s.Refold("t")
-	s.Send("u", "open", text("m", "and one"))
-	w.publish()
-	w.decided()
-	s.Turn("next", "mnext")
-	s.Send("u", "open", finished("open"))
-	w.publish()
-	w.decided()
-	sent := m.wire.Sent()
-
-	got := w.latestOf("t")
-	equal(w.T, "base of what follows", [2]any{got["next"].Base, got["next"].BaseRefolds}, [2]any{"r3", 1})
-	for id, r := range want {
-		if r.Refolds++; r.Base != "" {
-			r.BaseRefolds = 1
-		}
-		a, errA := record.EncodeRun(r)
-		b, errB := record.EncodeRun(got[id])
-		if err := errors.Join(errA, errB); err != nil {
-			w.Fatal(err)
-		}
-		equal(w.T, "record of "+id, string(b), string(a))
-	}
-	written := map[string]int{}
-	for _, m := range w.runs() {
-		if r, err := record.DecodeRun(m.Value); err == nil && r.Refolds > 0 {
-			written[r.RunID]++
-		}
-	}
-	equal(w.T, "records anew", written, map[string]int{"r1": 1, "r2": 1, "r3": 1})
-	snapshots := w.snapshots()
-	for key := range wantSnapshots { // what follows has written them once more
-		if strings.Contains(snapshots[key], "eins") {
-			w.Errorf("%s is %s", key, snapshots[key])
-		}
-	}
-	open := w.latestOf("u")["open"]
-	equal(w.T, "open run", string(open.Messages[0].Raw), assistantMessage("m", "one and one"))
-	return sent
-}
-
-// latestOf are the latest records of a thread's runs by id.
-func (w *world) latestOf(thread string) map[string]*record.Run {
-	w.Helper()
-	out := map[string]*record.Run{}
-	for _, m := range w.runs() {
-		if header(m, record.HeaderKind) != string(record.KindRun) {
-			continue
-		}
-		r, err := record.DecodeRun(m.Value)
-		if err != nil {
-			w.Fatal(err)
-		}
-		if r.ThreadID == thread {
-			out[r.RunID] = r
-		}
-	}
-	return out
-}
-
-// snapshots are the latest snapshots by key.
-func (w *world) snapshots() map[string]string {
-	w.Helper()
-	out := map[string]string{}
-	for _, m := range kafkatest.Consume(w.T, w.kafka, w.kafka.Topics().Snapshots) {
-		out[string(m.Key)] = string(m.Value)
-	}
-	return out
 }

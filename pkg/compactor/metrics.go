@@ -22,7 +22,7 @@ type Metrics struct {
 	Events        *prometheus.CounterVec // outcome
 	DeadLetters   *prometheus.CounterVec // reason
 	Runs          *prometheus.CounterVec // status
-	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, refolded, outgrown, over-quota
+	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, outgrown, over-quota
 	RecordBytes   prometheus.Counter
 	EventBytes    prometheus.Counter
 	Transactions  *prometheus.CounterVec // outcome

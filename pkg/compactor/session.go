@@ -174,7 +174,7 @@ func (s *session) run(ctx context.Context) error {
 }
 
 // cycle takes what comes within a commit interval and commits it. It ends sooner once that fills the room of a
-// transaction, or a thread was refolded.
+// transaction.
 func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	interval, cancel := context.WithTimeout(ctx, s.counts.shorten(s.cfg.CommitInterval, s.members.misplaced()))
 	defer cancel()
@@ -189,7 +189,7 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 		if err := errors.Join(s.counts.checkNowAndThen(ctx), s.opener.takeOpened()); err != nil {
 			return cycleFailed, err
 		}
-		if err := s.process(ctx, s.owned()); err != nil {
+		if err := s.process(s.owned()); err != nil {
 			return cycleFailed, err
 		}
 	}
@@ -232,15 +232,11 @@ func (s *session) hold(interval context.Context) cycleOutcome {
 // owned returns what is ours.
 func (s *session) owned() owned { return s.members.owned(s.client.CommittedOffsets()[s.topics.Events]) }
 
-// process folds some of the backlog, until the room is full. A thread that is refolded is committed with what was
-// processed before it, and with no other request.
-func (s *session) process(ctx context.Context, own owned) error {
+// process folds some of the backlog, until the room is full.
+func (s *session) process(own owned) error {
 	s.backlog.dropLost(own)
 	if s.room.Full() {
 		return nil
-	}
-	if next := s.backlog.refoldNext(); next != nil {
-		return s.refold(ctx, next)
 	}
 	return s.backlog.process(s.room, &s.members)
 }

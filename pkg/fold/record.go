@@ -50,7 +50,7 @@ func (r *Run) Record(given *record.Run, from Origin, first, next int64) (*record
 	made := &record.Run{
 		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, ClientRunID: given.ClientRunID,
 		Lineage: given.Lineage, Base: given.Base, Kept: given.Kept,
-		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, Refolds: given.Refolds, BaseRefolds: given.BaseRefolds,
+		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion,
 		RawLost: given.RawLost, Truncated: given.Truncated, Cut: given.Cut, Closed: given.Closed,
 		Agent: r.Producer.Agent, Labels: r.Producer.Labels, Synthetic: r.Synthetic,
 	}

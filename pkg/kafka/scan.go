@@ -100,30 +100,15 @@ const (
 // order, partitions in any. The spans must lie within what Spans has said. It ends with the spans, or
 // with an error: a record of a newer Skein (record.ErrUnknownVersion) is one.
 func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
-	return scan(ctx, cfg, topic, one(spans))
+	return scan(ctx, cfg, topic, spans)
 }
 
-// ScanPartition is Scan for several spans of one partition, which are in order and do not overlap. It is for a process that
-// has other work in memory: one answer of a broker is smaller, and so is what the records unpack to.
-func ScanPartition(ctx context.Context, cfg Config, topic string, partition int32, spans []Span) iter.Seq2[*kgo.Record, error] {
-	return scan(ctx, cfg, topic, map[int32][]Span{partition: spans}, kgo.FetchMaxPartitionBytes(smallFetch))
-}
-
-func one(spans map[int32]Span) map[int32][]Span {
-	each := make(map[int32][]Span, len(spans))
-	for p, s := range spans {
-		each[p] = []Span{s}
-	}
-	return each
-}
-
-func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span, extra ...kgo.Opt) iter.Seq2[*kgo.Record, error] {
+func scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, extra ...kgo.Opt) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
-		from, open := map[int32]int64{}, map[int32][]Span{} // what is left of each partition
-		for p, list := range spans {
-			list = slices.DeleteFunc(slices.Clone(list), Span.Empty)
-			if len(list) > 0 {
-				from[p], open[p] = list[0].Start, list
+		from, open := map[int32]int64{}, map[int32]Span{} // the partitions that are not read to their end
+		for p, span := range spans {
+			if !span.Empty() {
+				from[p], open[p] = span.Start, span
 			}
 		}
 		if len(open) == 0 {
@@ -149,13 +134,9 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span,
 				yield(nil, fmt.Errorf("reading %s: partition %d: %w", topic, max(e.Partition, 0), explain(e.Err)))
 				return
 			}
-			jump := map[int32]kgo.EpochOffset{} // over more than what the client may have read already
 			for r := range fetches.RecordsAll() {
-				list := open[r.Partition]
-				for len(list) > 0 && r.Offset >= list[0].End {
-					list = list[1:]
-				}
-				if len(list) > 0 && r.Offset >= list[0].Start && !r.Attrs.IsControl() {
+				span, isOpen := open[r.Partition]
+				if isOpen && r.Offset >= span.Start && r.Offset < span.End && !r.Attrs.IsControl() {
 					if err := CheckVersion(r); err != nil {
 						yield(nil, err)
 						return
@@ -164,20 +145,9 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span,
 						return
 					}
 				}
-				if len(list) > 0 && r.Offset == list[0].End-1 {
-					list = list[1:]
-				}
-				open[r.Partition] = list
-				if len(list) == 0 {
+				if isOpen && r.Offset >= span.End-1 {
 					delete(open, r.Partition)
-				} else if r.Offset+scanPoll < list[0].Start {
-					jump[r.Partition] = kgo.EpochOffset{Epoch: -1, Offset: list[0].Start}
-				} else {
-					delete(jump, r.Partition)
 				}
-			}
-			if len(jump) > 0 {
-				cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: jump})
 			}
 		}
 	}
@@ -194,7 +164,7 @@ func ScanByTime(ctx context.Context, cfg Config, topic string, spans map[int32]S
 		}
 		var heads []head
 		for _, p := range slices.Sorted(maps.Keys(spans)) { // of two records of one time, that of the lower partition comes first
-			next, stop := iter.Pull2(scan(ctx, cfg, topic, map[int32][]Span{p: {spans[p]}}, fetch))
+			next, stop := iter.Pull2(scan(ctx, cfg, topic, map[int32]Span{p: spans[p]}, fetch))
 			defer stop()
 			m, err, ok := next()
 			if err != nil {

@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -12,34 +11,6 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 )
-
-func TestScanPartition_ReadsEachSpanAndNothingElse(t *testing.T) {
-	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
-		const each, last = 500, 9_500
-		topic := cfg.Topics().Events
-		var records []*kgo.Record
-		for i := range last {
-			records = append(records, &kgo.Record{Topic: topic, Partition: 1, Key: []byte("k"), Value: fmt.Append(nil, i)})
-		}
-		for part := range slices.Chunk(records, each) { // in batches: a span begins within one
-			kafkatest.Produce(t, cfg, part...)
-		}
-		var got []int64
-		spans := []kafka.Span{{Start: 1, End: 1}, {Start: 3, End: 5}, {Start: 5, End: 6}, {Start: 8, End: 9}, {Start: 7_001, End: 7_003}, {Start: 9_499, End: 9_500}}
-		for m, err := range kafka.ScanPartition(t.Context(), cfg, topic, 1, spans) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(m.Value) != fmt.Sprint(m.Offset) {
-				t.Errorf("at %d is %s", m.Offset, m.Value)
-			}
-			got = append(got, m.Offset)
-		}
-		if want := []int64{3, 4, 5, 8, 7_001, 7_002, 9_499}; !slices.Equal(got, want) {
-			t.Errorf("it reads %v, want %v", got, want)
-		}
-	})
-}
 
 func TestScan_EndsAtARecordOfANewerVersion(t *testing.T) {
 	cfg := kafkatest.Start(t, 1)

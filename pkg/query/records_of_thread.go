@@ -47,13 +47,7 @@ func (s *recordsOfThread) Record(run string) (rec *record.Run, _ error) {
 	if errors.Is(err, ErrRecordGone) {
 		return nil, fmt.Errorf("%w: run %q has a newer record: %w", errBehind, run, err)
 	}
-	if err != nil || rec.Base == "" {
-		return rec, err
-	}
-	if base, err := s.row(rec.Base); err != nil || base.Refolds != rec.BaseRefolds {
-		return nil, fmt.Errorf("%w: run %q is based on another record of run %q: %w", errBehind, run, rec.Base, err)
-	}
-	return rec, nil
+	return rec, err
 }
 
 // History implements live.Source.

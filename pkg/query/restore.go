@@ -95,9 +95,6 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 	parts := make([]lineage.Content, len(chain))
 	for i, id := range chain {
 		row := rows[id]
-		if base := rows[row.Base]; row.Base != "" && base.Refolds != row.BaseRefolds {
-			return restored{}, fmt.Errorf("%w: run %q is encoded relative to another record of run %q", errBehind, id, base.RunID)
-		}
 		out.badges.Truncated = out.badges.Truncated || row.Truncated
 		out.badges.RawLost = out.badges.RawLost || row.RawLost
 		held, ok := contents[id]

@@ -42,8 +42,6 @@ type runAnswer struct {
 	Raw          record.Raw   `json:"raw"`
 	InputSHA256  string       `json:"inputSha256,omitempty"`
 	FoldVersion  int          `json:"foldVersion"`
-	// Refolds is how many times newer rules of the fold changed the history at the run's end: older copies are superseded.
-	Refolds int `json:"refolds,omitempty"`
 	// Record is the position of the run's record in skein.runs.
 	Record record.Position `json:"record"`
 
@@ -86,7 +84,7 @@ func newRunAnswer(r store.Run, to record.Position) runAnswer {
 		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal,
 		Interrupts: list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),
 		MessageCount: r.MessageCount, Stats: r.Stats, Raw: r.Raw,
-		InputSHA256: r.InputSHA256, FoldVersion: r.FoldVersion, Refolds: r.Refolds,
+		InputSHA256: r.InputSHA256, FoldVersion: r.FoldVersion,
 		Record: record.Position{Partition: r.Raw.Partition, Offset: r.Version},
 		badges: badgesOf(r), IndexedTo: to,
 	}

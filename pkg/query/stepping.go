@@ -32,7 +32,7 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 		return store.ErrNotFound
 	}
 	row := v.runs[i]
-	origin := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.Refolds, row.BaseRefolds, row.ParentRunID, "/", row.Base)
+	origin := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.ParentRunID, "/", row.Base)
 	held, suffices, err := c.acquireTimeline(v, timelineKey{c.tenant, c.threadID, run}, origin, enough)
 	if err != nil {
 		return err

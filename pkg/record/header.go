@@ -100,14 +100,12 @@ func (l Label) Valid() bool {
 // Kind says what a record's value is.
 type Kind string
 
-// The kinds: event, input, erase, refold and cancel on skein.events, run, fence, progress and erase on skein.runs, snapshot
+// The kinds: event, input, erase and cancel on skein.events, run, fence, progress and erase on skein.runs, snapshot
 // and oversize (in the place of a snapshot that is too large) on skein.snapshots.
 const (
 	KindEvent Kind = "event"
 	KindInput Kind = "input"
 	KindErase Kind = "erase"
-	// KindRefold asks the compactor to write a thread's records anew where the rules of the fold make others by now.
-	KindRefold Kind = "refold"
 	// KindCancel asks whoever holds a run to stop it: Skein's proxy, or the agent itself. For all others it says nothing; the end that
 	// may come of it is an event like any.
 	KindCancel   Kind = "cancel"
@@ -121,7 +119,7 @@ const (
 // kinds spares the copy of a name that is known.
 var kinds = func() map[string]Kind {
 	m := map[string]Kind{}
-	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindRefold, KindCancel, KindRun, KindFence, KindProgress, KindSnapshot, KindOversize} {
+	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindCancel, KindRun, KindFence, KindProgress, KindSnapshot, KindOversize} {
 		m[string(k)] = k
 	}
 	return m

@@ -11,8 +11,7 @@ import (
 type Status string
 
 // The statuses of a run. All but StatusRunning are terminal; all terminal ones but
-// StatusAbandoned are sealed by an event on skein.events, of the agent or of Skein's proxy (Run.Synthetic), and change no more, but where newer rules of the
-// fold are asked for (Run.Refolds). An abandoned run changes no more where it is closed, or its record was cut
+// StatusAbandoned are sealed by an event on skein.events, of the agent or of Skein's proxy (Run.Synthetic), and change no more. An abandoned run changes no more where it is closed, or its record was cut
 // (Run.Closed, Run.Truncated).
 const (
 	StatusRunning     Status = "running"
@@ -140,11 +139,6 @@ type Run struct {
 	// InputSHA256 is over the input's bytes as they came; empty without an input.
 	InputSHA256 string `json:"inputSha256,omitempty"`
 	FoldVersion int    `json:"foldVersion"`
-	// Refolds is how many times the history at the run's end was told anew (skein refold --apply): by this
-	// record, or by one that it is based on. BaseRefolds is Base's number as this record is told
-	// against it: whoever has a record of Base with another one has two that do not fit together.
-	Refolds     int `json:"refolds,omitempty"`
-	BaseRefolds int `json:"baseRefolds,omitempty"`
 
 	Truncated bool `json:"truncated,omitempty"`
 	// Cut is there where contents were cut while the run went on. Truncated comes with its last record.

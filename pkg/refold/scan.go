@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,8 +30,6 @@ type Query struct {
 	Span      *kafka.Span
 	// Progress is called with the number of raw records read; it may be nil.
 	Progress func(done, total int)
-	// Unchanged is called by Refold, after a thread's runs, if all its records would stay as they are, with the reason; it may be nil.
-	Unchanged func(tenant, thread, reason string)
 	// Excluded is called by Verify with a thread that it does not verify: it is over the limit, or got newer records while Verify
 	// read.
 	Excluded func(tenant, thread string) error
@@ -67,41 +64,23 @@ const requestTimeout = 30 * time.Second
 // Refold folds the raw events of the selected runs again and calls report with the result of each, ordered by partition, thread and
 // start. Runs that start while it reads are left out.
 func Refold(ctx context.Context, cfg kafka.Config, q Query, report func(verify.Result) error) error {
-	s := &scan{cfg: cfg, query: q, report: report}
-	if err := s.fetchSpans(ctx); err != nil {
-		return err
+	q.Excluded = func(_, thread string) error {
+		return fmt.Errorf("reading run records: some of thread %q were replaced or erased meanwhile; try again", thread)
 	}
-	var plans [][]*batch
-	for _, p := range s.partitions {
-		batches, _, err := s.plan(ctx, p)
-		if err != nil {
-			return err
-		}
-		plans = append(plans, batches)
-		for _, b := range batches {
-			s.total += int(max(0, b.raw.End-b.raw.Start))
-		}
-	}
-	for _, batches := range plans {
-		for _, b := range batches {
-			if err := s.fold(ctx, b); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	s := &scan{cfg: cfg, query: q, changes: report}
+	return s.verifyAll(ctx, nil)
 }
 
 // scan reads the runs that a query selects, thread by thread.
 type scan struct {
-	cfg         kafka.Config
-	query       Query
-	report      func(verify.Result) error
-	partitions  []int32
-	thread      string // its key
-	events      map[int32]kafka.Span
-	runs        map[int32]kafka.Span
-	done, total int
+	cfg   kafka.Config
+	query Query
+	// changes takes the results of Refold; nil: Verify.
+	changes    func(verify.Result) error
+	partitions []int32
+	thread     string // its key
+	events     map[int32]kafka.Span
+	runs       map[int32]kafka.Span
 	// maxRuns is how many runs are planned at once, maxBytes how large the records of a thread may be; 0 is any.
 	maxRuns, maxBytes int
 	part              part
@@ -149,13 +128,13 @@ func (s *scan) fetchSpans(ctx context.Context) error {
 	s.partitions = slices.Sorted(maps.Keys(s.runs))
 	if s.query.Thread != "" {
 		if s.thread, err = record.ThreadKey(s.query.Tenant, s.query.Thread); err != nil {
-			return fmt.Errorf("refolding: %w", err)
+			return fmt.Errorf("selecting runs: %w", err)
 		}
 		s.partitions = []int32{record.Partition([]byte(s.thread), count)}
 	}
 	if s.query.Span != nil {
 		if s.query.Partition >= count {
-			return fmt.Errorf("refolding: there is no partition %d, there are %d", s.query.Partition, count)
+			return fmt.Errorf("selecting runs: there is no partition %d, there are %d", s.query.Partition, count)
 		}
 		s.partitions = []int32{s.query.Partition}
 	}
@@ -321,63 +300,6 @@ func (s *scan) read(ctx context.Context, b *batch, f func(thread string, m *kgo.
 			return err
 		}
 		delete(b.records, m.Offset)
-	}
-	return nil
-}
-
-// fold folds the threads of a batch and reports the results of their runs.
-func (s *scan) fold(ctx context.Context, b *batch) error {
-	records := map[string][]*record.Run{}
-	err := s.read(ctx, b, func(thread string, _ *kgo.Record, rec *record.Run) error {
-		records[thread] = append(records[thread], rec)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if missing := len(b.records); missing > 0 {
-		return fmt.Errorf("reading run records: %d of partition %d were replaced or erased meanwhile; try again", missing, b.partition)
-	}
-	start := s.events[b.partition].Start
-	threads := make(map[string]*verify.Rewriter, len(records))
-	for key, list := range records {
-		threads[key] = verify.NewRewriter(list, start)
-	}
-	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Events, map[int32]kafka.Span{b.partition: b.raw}) {
-		if err != nil {
-			return fmt.Errorf("reading raw events: %w", err)
-		}
-		if s.done++; s.query.Progress != nil && (s.done%1000 == 0 || s.done == s.total) {
-			s.query.Progress(s.done, s.total)
-		}
-		if t := threads[string(m.Key)]; t != nil {
-			if err := take(m, record.Headers{}, t.Take); err != nil {
-				return err
-			}
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(threads)) {
-		results, err := threads[key].Results()
-		if err != nil {
-			return err
-		}
-		for i, rec := range records[key] { // in the same order
-			if s.query.Span != nil && !overlap(*s.query.Span, kafka.Span{Start: rec.Raw.First, End: rec.Raw.Next}) {
-				continue
-			}
-			if err := s.report(results[i]); err != nil {
-				return err
-			}
-		}
-		if s.query.Unchanged == nil {
-			continue
-		}
-		one := records[key][0]
-		if _, err := threads[key].Rewrite(); errors.Is(err, verify.ErrUnchanged) {
-			s.query.Unchanged(one.Tenant, one.ThreadID, strings.TrimPrefix(err.Error(), verify.ErrUnchanged.Error()+": "))
-		} else if err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -120,6 +120,9 @@ func (s *scan) verify(ctx context.Context, b *batch, p *progress, report func([]
 		if threads[key], err = verify.NewThread(records, nil, held, verify.NewRecords(records)); err != nil {
 			return nil, err
 		}
+		if s.changes != nil {
+			threads[key].FollowChanges()
+		}
 	}
 	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Events, map[int32]kafka.Span{b.partition: b.raw}) {
 		if err != nil {
@@ -133,6 +136,13 @@ func (s *scan) verify(ctx context.Context, b *batch, p *progress, report func([]
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(threads)) {
+		if s.changes != nil {
+			if err := s.reportChanges(threads[key], runs[key]); err != nil {
+				return nil, err
+			}
+			delete(threads, key)
+			continue
+		}
 		reports, err := threads[key].Reports()
 		if err != nil {
 			return nil, err
@@ -150,6 +160,24 @@ func (s *scan) verify(ctx context.Context, b *batch, p *progress, report func([]
 		delete(runs, key)
 	}
 	return excluded, nil
+}
+
+// reportChanges reports what would change in the selected runs of a thread.
+func (s *scan) reportChanges(t *verify.Thread, runs []Verified) error {
+	results, err := t.Changes()
+	if err != nil {
+		return err
+	}
+	for i, r := range results { // in the same order
+		raw := runs[i].Record.Raw
+		if s.query.Span != nil && !overlap(*s.query.Span, kafka.Span{Start: raw.First, End: raw.Next}) {
+			continue
+		}
+		if err := s.changes(r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // nameAs has a record named as its key says, and returns the members that said otherwise.

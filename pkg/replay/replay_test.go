@@ -174,12 +174,12 @@ func TestRun_PublishesWhatWasPlanned(t *testing.T) {
 			w.event("acme2", fmt.Sprint("t", i), "r", text)
 		}
 		input := w.write("acme", "t0", kafka.Headers(record.Headers{Kind: record.KindInput, RunID: "r", Seq: -1}), `{"threadId":"t0","runId":"r"}`)
-		refold := w.write("acme", "t0", kafka.Headers(record.Headers{Kind: record.KindRefold, Seq: -1}), `{}`)
+		cancel := w.write("acme", "t0", kafka.Headers(record.Headers{Kind: record.KindCancel, Seq: -1}), `{}`)
 		malformed := w.event("acme", "t1", "r", `no JSON`)
 		var want []*kgo.Record
 		bytes := int64(0)
 		for _, m := range w.events {
-			if strings.HasPrefix(string(m.Key), "acme/") && m != refold {
+			if strings.HasPrefix(string(m.Key), "acme/") && m != cancel {
 				want = append(want, m)
 				bytes += int64(len(m.Key) + len(m.Value))
 			}

@@ -4,6 +4,6 @@
 // A Thread compares each run's record with what its raw events make, and resolves the run's parent, branch and base again. A run
 // starts from the recorded history of its parent, so each record is verified by itself.
 //
-// A Rewriter finds the records that differ under the current rules; the compactor replaces them with the new ones. It takes lineage
-// from the records, and a run starts from what its parent's raw events make now, so a change is followed along a thread.
+// Thread.Changes finds the records that differ under the current rules. It takes lineage from the records, and a run starts from what
+// its parent's raw events make now, so a change is followed along a thread.
 package verify

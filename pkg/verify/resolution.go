@@ -37,8 +37,6 @@ type resolutionCheck struct {
 	blind map[string]*record.Run
 	// doubtful: most differs from least.
 	doubtful bool
-	// retold: a history was refolded since, so the key by which it was found is not known.
-	retold bool
 	// lost: a run has begun whose parent resolution is not known.
 	lost bool
 	// touched: runs may have expired and had raw records since that are not in their records, as dropped records do not reopen
@@ -102,7 +100,7 @@ func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage
 			return at, nil, false, err
 		}
 	}
-	if own.rec.FoldVersion != compact.Version || own.rec.Refolds > 0 { // it was resolved by other rules, and keeps its parent
+	if own.rec.FoldVersion != compact.Version { // it was resolved by other rules, and keeps its parent
 		return at, nil, false, nil
 	}
 	if own.rec.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
@@ -155,11 +153,11 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 	case given != "" && given != start.RunID && given != start.ClientID:
 		return true
 	case start.Input != nil: // by histories
-		if p.retold || len(p.blind) > 0 {
+		if len(p.blind) > 0 {
 			return false
 		}
 		for _, o := range p.open {
-			if start.Offset > o.until || o.rec.FoldVersion != compact.Version || o.rec.Refolds > 0 {
+			if start.Offset > o.until || o.rec.FoldVersion != compact.Version {
 				return false
 			}
 		}
@@ -198,7 +196,6 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 		}
 		delete(p.open, h.RunID)
 		delete(p.blind, h.RunID)
-		p.retold = p.retold || h.Refolds > 0
 		var how stands
 		switch {
 		case h.Status.Sealed():

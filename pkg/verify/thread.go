@@ -86,8 +86,8 @@ const maxUnsealed = 16
 const maxRecent = 8
 
 // Thread folds runs of one thread again, together in the order of their raw records, and compares the results with their records.
-// Unlike a Rewriter, which follows a change along the thread, it verifies each record by itself: a run starts from the recorded
-// history of its parent.
+// Each record is verified by itself: a run starts from the recorded history of its parent. With FollowChanges it starts from what
+// the parent's raw events make now.
 type Thread struct {
 	loop       *fold.Loop
 	source     Source
@@ -102,6 +102,9 @@ type Thread struct {
 	// them.
 	recent map[string]keyedHistory
 	order  []string
+	// made are the histories at the ends of runs that were folded again, for the runs that start from them; nil: they start from
+	// the recorded ones.
+	made map[string]keyedHistory
 }
 
 // keyedHistory is a history and its key.
@@ -138,7 +141,7 @@ type threadRun struct {
 	// differ, from that offset on.
 	compared bool
 	digest   Digest
-	differ   []string
+	differ   []Difference
 	diverges int64
 }
 
@@ -418,8 +421,11 @@ func (t *Thread) parent(p *threadRun, at int64) (lineage.History, error) {
 	return lineage.History{Messages: live.Fold.Messages(), State: live.Fold.State()}, nil
 }
 
-// history returns the recorded history at a run's end.
+// history returns the history at a run's end that others start from.
 func (t *Thread) history(run string) (keyedHistory, error) {
+	if h, ok := t.made[run]; ok {
+		return h, nil
+	}
 	if h, ok := t.recent[run]; ok {
 		return h, nil
 	}
@@ -463,22 +469,31 @@ func (t *Thread) compare(p *threadRun) error {
 	if err != nil {
 		return fmt.Errorf("verifying run %q: %w", p.ID, err)
 	}
+	byOthers := t.made == nil && rec.FoldVersion != compact.Version
 	for _, d := range all {
-		if compared(rec, rec.FoldVersion != compact.Version, d.Member) {
-			p.differ = append(p.differ, d.Member)
+		if compared(rec, byOthers, d.Member) {
+			p.differ = append(p.differ, d)
 		}
 	}
 	if !p.seen.whole() {
-		p.differ = append(p.differ, "raw.ranges")
+		p.differ = append(p.differ, Difference{Member: "raw.ranges"})
 	}
 	if len(p.differ) > 0 {
 		p.diverges = p.trace.first(rec, made, p.differ)
-	} else if p.Fold != nil && rec.Status.Sealed() && len(unprovedOf(rec)) == 0 { // the record says the same
+	}
+	follows := t.made != nil && rec.Status != record.StatusRunning && rec.Whole() && !rec.RawLost
+	proved := t.made == nil && len(p.differ) == 0 && rec.Status.Sealed() && len(unprovedOf(rec)) == 0 // the record says the same
+	if p.Fold != nil && (follows || proved) {
 		h := keyedHistory{History: at}
 		if err := h.key.UnmarshalText([]byte(made.HistoryKey)); err != nil {
 			return fmt.Errorf("verifying run %q: %w", p.ID, err)
 		}
-		t.keep(p.ID, h)
+		if follows {
+			h.History = h.Share()
+			t.made[p.ID] = h
+		} else {
+			t.keep(p.ID, h)
+		}
 	}
 	p.trace = trace{}
 	if rec.Status != record.StatusRunning {
@@ -514,9 +529,9 @@ func (p *threadRun) report() Report {
 	default:
 		out.Differences = append(out.Differences, p.misplaced...)
 	}
-	for _, name := range p.differ {
-		if !slices.Contains(out.Differences, name) {
-			out.Differences = append(out.Differences, name)
+	for _, d := range p.differ {
+		if !slices.Contains(out.Differences, d.Member) {
+			out.Differences = append(out.Differences, d.Member)
 		}
 	}
 	out.Verdict, out.From = Proved, p.diverges

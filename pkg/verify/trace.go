@@ -52,15 +52,15 @@ func (t *trace) message(offset int64, ev *agui.Event, f agui.Field) {
 
 // first returns the first event behind the members in which two records differ, as far as the trace knows it; else the run's
 // first event.
-func (t *trace) first(want, made *record.Run, differences []string) int64 {
+func (t *trace) first(want, made *record.Run, differences []Difference) int64 {
 	best := int64(-1)
 	offer := func(offset int64, ok bool) {
 		if ok && (best < 0 || offset < best) {
 			best = offset
 		}
 	}
-	for _, name := range differences {
-		switch name {
+	for _, d := range differences {
+		switch d.Member {
 		case "messages":
 			for i, m := range made.Messages {
 				if i >= len(want.Messages) || !bytes.Equal(m.Raw, want.Messages[i].Raw) {

@@ -96,7 +96,7 @@ func TestProducing_TellsEveryHeaderKindAndRule(t *testing.T) {
 			t.Errorf("there is no kind %s", name)
 		}
 	}
-	for _, kind := range []record.Kind{record.KindEvent, record.KindInput, record.KindErase, record.KindRefold, record.KindCancel} {
+	for _, kind := range []record.Kind{record.KindEvent, record.KindInput, record.KindErase, record.KindCancel} {
 		if !slices.Contains(kinds, string(kind)) {
 			t.Errorf("kind %s is not told", kind)
 		}

@@ -36,9 +36,6 @@ type Config struct {
 	// share it evenly; each keeps the conversation that it used last, whatever its size.
 	CacheBytes int
 
-	// RefoldBytes bounds the records, and the raw events, that a request to refold a thread holds.
-	RefoldBytes int
-
 	// Quota returns what a tenant's open runs may take; nil, or a quota of 0, is no limit. It is called for each run that begins.
 	Quota func(tenant string) Quota
 
@@ -75,7 +72,6 @@ func DefaultConfig() Config {
 		RecordLimit:           16 << 20,
 		OpenRunBytes:          256 << 20,
 		CacheBytes:            64 << 20,
-		RefoldBytes:           64 << 20,
 		Quota:                 func(string) Quota { return Quota{OpenRuns: DefaultOpenRuns} },
 		maxThreadRunsInMemory: maxThreadRunsInMemory,
 	}

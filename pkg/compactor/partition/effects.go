@@ -42,8 +42,6 @@ const (
 	outputOversize   = "oversize"
 	outputTombstone  = "tombstone"
 	outputErasure    = "erasure"
-	// outputRefolded: the rewritten record of an ended run.
-	outputRefolded = "refolded"
 	// outputOutgrown: the final record of a run that was too large: see endOutgrown.
 	outputOutgrown = "outgrown"
 	// outputOverQuota: the final record of a run that was ended as its tenant had too many: see endOverQuota.
@@ -52,7 +50,7 @@ const (
 
 // OutputKinds returns the kinds of output, for the metric.
 func OutputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown, outputOverQuota}
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputOutgrown, outputOverQuota}
 }
 
 // IsFinal reports whether this is the final record of a run. That of an abandoned one is, where it was closed at once.

@@ -43,7 +43,7 @@ func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 		if r.resolution != nil { // what it starts from, and its input as received
 			folded, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
 		} else { // encoded relative to no base, so that the final resolution has the whole input
-			rec.Base, rec.BaseRefolds = "", 0
+			rec.Base = ""
 		}
 		if r.Input != nil {
 			rec.InputMessages, rec.InputLayout = r.Input.Messages, nil

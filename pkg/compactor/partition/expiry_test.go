@@ -14,7 +14,6 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // silence lets time pass, which another thread's event tells.
@@ -321,26 +320,13 @@ func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
 }
 
 // foldedAgain are the records of a thread that come out otherwise where it is folded again by its raw events and records.
-func (s *sim) foldedAgain(thread string) []verify.Rewritten {
+func (s *sim) foldedAgain(thread string) []string {
 	s.tb.Helper()
-	var records []*record.Run
-	for key, value := range s.values() {
-		if strings.HasPrefix(key, "acme/"+thread+"/") {
-			r, err := record.DecodeRun([]byte(value))
-			s.check(err)
-			r.Open = nil // as rows have it
-			records = append(records, r)
-		}
+	records := s.byThread()[thread]
+	for _, r := range records {
+		r.Open = nil // as rows have it
 	}
-	again := verify.NewRewriter(records, 0)
-	for _, m := range s.Events {
-		if string(m.Key) == "acme/"+thread {
-			s.check(takeRaw(again.Take, m))
-		}
-	}
-	anew, err := again.Rewrite()
-	s.check(err)
-	return anew
+	return s.changed(records)
 }
 
 // What tells that time has passed are neither the times of events nor stream time where a partition opens: events of
@@ -436,7 +422,11 @@ func TestPartition_ClosesARunThatHasOnlyAnInput(t *testing.T) {
 	equal(t, "the next one's", []any{again.ParentRunID, again.ParentBy, again.Base}, []any{"r", record.ParentContent, "r"})
 	s.checkHeads()
 	equal(t, "records that come out otherwise", len(s.foldedAgain("t")), 0)
-	s.older("word", "Wort")
+	for i, m := range s.runs {
+		if header(m, record.HeaderKind) == string(record.KindRun) && m.Value != nil {
+			s.runs[i] = partitiontest.OlderRecord(t, m, "word", "Wort")
+		}
+	}
 	equal(t, "records of an older version that come out otherwise", len(s.foldedAgain("t")), 1)
 }
 
@@ -520,9 +510,8 @@ func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
 	s.Now = s.Now.Add(time.Second)
 	marker := s.Append(&kgo.Record{
 		Key: []byte{0, 0, 0, 1}, Value: make([]byte, 6), Timestamp: s.Now, Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true, Control: true}),
-		Headers: kafka.Headers(record.Headers{Kind: record.KindRefold, Seq: -1}),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1}),
 	})
-	equal(t, "asks for something", mayBeRefoldRequest(marker), false)
 	s.feed(1)
 	equal(t, "counts", s.part.counts, newCounts())
 	s.commit(true)

@@ -20,7 +20,7 @@ import (
 //	         it expired (reactivate)                      limit without a record (expireRun)
 //	expired  the idle limit (expireRun), pending or open  a record of the run (reactivate), 168 idle limits, or a record over the
 //	                                                      limit (close)
-//	sealed   any of these ends (end, close)               an erasure: its record never changes, but by a refold
+//	sealed   any of these ends (end, close)               an erasure: its record never changes
 //
 // A run that expired before its first event is still pending in what its record says of its parent.
 

@@ -35,8 +35,6 @@ const (
 	// outcomeErasure: a thread was erased. outcomeErased: a record of a thread that was erased since.
 	outcomeErasure fold.Outcome = "erasure"
 	outcomeErased  fold.Outcome = "erased"
-	// outcomeRefold: a request to refold a thread.
-	outcomeRefold fold.Outcome = "refold"
 	// outcomeCancel: a run was to be stopped, which is not the compactor's to do.
 	outcomeCancel fold.Outcome = "cancel"
 )
@@ -45,7 +43,7 @@ const (
 func Outcomes() []string {
 	return []string{
 		string(outcomeFolded), string(outcomeInput), string(outcomeDropped), string(outcomeDeadLetter), string(outcomeTerminal),
-		string(outcomeErasure), string(outcomeErased), string(outcomeRefold), string(outcomeCancel),
+		string(outcomeErasure), string(outcomeErased), string(outcomeCancel),
 	}
 }
 

@@ -53,11 +53,10 @@ type Processor struct {
 	admission admission
 	gap       *gap // nil: there is none to pass
 
-	room      *Room // of the transaction that outputs go into
-	outputs   []Output
-	cuts      []Outgrown // since the last transaction
-	counts    Counts
-	refolding *RefoldRequest // the last record, if it was one; see BeginRefold
+	room    *Room // of the transaction that outputs go into
+	outputs []Output
+	cuts    []Outgrown // since the last transaction
+	counts  Counts
 }
 
 // OpenReport says how a partition was opened, for the log.
@@ -152,23 +151,19 @@ const (
 	StopEnd Stop = iota
 	// StopFull: the room of the transaction is full.
 	StopFull
-	// StopRefold: the next record may be a request to refold a thread, for BeginRefold.
-	StopRefold
 	// StopVersion: a newer Skein wrote the next record (kafka.CheckVersion says which). The partition must stop there.
 	StopVersion
 )
 
 // Process folds records in offset order and returns how many it took. It keeps none of their bytes: the caller may use
-// them again. It stops early, between two records, when room is full, or before a refold request or a record of a newer Skein. An error is never
-// about the data: it says that the partition cannot go on.
+// them again. It stops early, between two records, when room is full, or before a record of a newer Skein. An error is never about
+// the data: it says that the partition cannot go on.
 func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (taken int, stop Stop, err error) {
 	p.enter(room)
 	for taken, m := range records {
 		switch {
 		case isNewer(m):
 			return taken, StopVersion, nil
-		case mayBeRefoldRequest(m):
-			return taken, StopRefold, nil
 		case room.Full():
 			return taken, StopFull, nil
 		}
@@ -362,8 +357,6 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 		return p.fold(t, m)
 	case record.KindErase:
 		return p.erase(t, m)
-	case record.KindRefold:
-		return p.takeRefold(t, m)
 	default:
 		return p.deadLetter(m, reasonUnknownKind, string(m.headers.Kind))
 	}

@@ -1,12 +1,10 @@
 package partition
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -20,9 +18,7 @@ type resolution struct {
 	parent lineage.History
 	// base is the history that the run's messages are encoded relative to; empty without a base.
 	base lineage.History
-	// baseRefolds is how often that history was refolded. While the run is open it is not.
-	baseRefolds int
-	fold        *compact.Run
+	fold *compact.Run
 	// before is the run as it was before that event: see resolutionRecord.
 	before pending
 }
@@ -83,11 +79,6 @@ func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset 
 	}
 	if pl.Run.Base != "" {
 		pl.base = pl.parent
-		base := r.thread.runs[pl.Run.Base] // in memory: Place has loaded it
-		if base == nil {
-			return fmt.Errorf("resolving parent of run: %w: its base", runstore.ErrMissing)
-		}
-		pl.baseRefolds = base.Refolds
 		return nil
 	}
 	// A resolution record has to hold what the run takes over, beside an input that came before its first event.
@@ -133,7 +124,7 @@ func (p *Processor) decide(r *run, pl *resolution) error {
 	if r.resolution != nil { // from its record
 		r.resolution = nil
 	} else {
-		r.resolution = &resolution{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds, before: pl.before}
+		r.resolution = &resolution{Placement: pl.Placement, parent: pl.parent, base: pl.base, before: pl.before}
 	}
 	if pl.Concurrent || r.thread.hasOtherUnsealed(h) {
 		p.writeUnsealed(r.thread)
@@ -144,13 +135,13 @@ func (p *Processor) decide(r *run, pl *resolution) error {
 
 // describe sets lineage and input in a record, with the input's hash.
 func (pl *resolution) describe(rec *record.Run, inputSHA256 string) {
-	rec.Lineage, rec.Base, rec.BaseRefolds = fold.RecordLineage(pl.Run), pl.Run.Base, pl.baseRefolds
+	rec.Lineage, rec.Base = fold.RecordLineage(pl.Run), pl.Run.Base
 	fold.FillInput(rec, pl.parent, pl.base, pl.input, inputSHA256)
 }
 
 // resolutionOf is the resolution in a record of the resolution alone.
 func (p *Processor) resolutionOf(t *thread, h *threadRun, rec *record.Run) (*resolution, error) {
-	pl := &resolution{baseRefolds: rec.BaseRefolds}
+	pl := &resolution{}
 	pl.Run = h.Run
 	pl.Run.End, pl.Run.Status, pl.Run.Synthetic = -1, lineage.StatusRunning, false
 	if rec.Base == "" {

@@ -101,7 +101,6 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 		if r.Fold, err = compact.Resume(at.Messages, at.State, rec.Open.Fold); err != nil {
 			return nil, fmt.Errorf("loading run: %w", err)
 		}
-		r.rec.Refolds, r.rec.BaseRefolds = rec.Refolds, rec.BaseRefolds
 		r.rec.FoldVersion = rec.FoldVersion // the rules under which it began
 		r.rec.Kept = rec.Kept               // whatever the setting is by now
 		r.Fold.Keep(rec.Kept)

@@ -35,9 +35,6 @@ type sim struct {
 	room       int                       // what the partition has of it for runs that are due; 0 is the default
 	read       int                       // events that the partition has been given
 	reads      map[string]runstore.Reads // of the store, up to the last commit since the one before
-
-	rawStart int64   // where the log of skein.events begins for who folds again
-	refused  []error // what became of requests to fold again
 }
 
 func newSim(tb testing.TB, change func(*Config)) *sim {
@@ -132,12 +129,9 @@ func (s *sim) feed(n int) {
 // process hands over a record as the session does.
 func (s *sim) process(m *kgo.Record) {
 	s.tb.Helper()
-	taken, stop, err := s.part.Process([]*kgo.Record{m}, s.Now, s.inRoom)
+	taken, _, err := s.part.Process([]*kgo.Record{m}, s.Now, s.inRoom)
 	s.check(err)
-	switch {
-	case stop == StopRefold:
-		s.answerRefold(m)
-	case taken != 1:
+	if taken != 1 {
 		s.tb.Fatalf("the record at %d is not taken", m.Offset)
 	}
 }

@@ -7,12 +7,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // TestGolden_VerifyAndRefoldSayTheSame holds what verify and refold say of records, spoilt or not, to what they said before: each
@@ -101,20 +99,7 @@ func (s *sim) golden(rng *rand.Rand, records hasRecord, out *bytes.Buffer) {
 			fmt.Fprintln(out)
 		}
 	}
-	var list []*record.Run
-	for _, id := range ids {
-		list = append(list, records[id])
-	}
-	again := verify.NewRewriter(list, int64(start))
-	for _, m := range s.Events[start:] {
-		if strings.HasSuffix(string(m.Key), "/"+list[0].ThreadID) {
-			if err := takeRaw(again.Take, m); err != nil {
-				fmt.Fprintf(out, "refold: error: %v\n", err)
-				return
-			}
-		}
-	}
-	results, err := again.Results()
+	results, err := records.changes(start, s.Events)
 	if err != nil {
 		fmt.Fprintf(out, "refold: error: %v\n", err)
 	}
@@ -123,12 +108,4 @@ func (s *sim) golden(rng *rand.Rand, records hasRecord, out *bytes.Buffer) {
 		s.check(err)
 		fmt.Fprintf(out, "%s\n", text)
 	}
-	anew, err := again.Rewrite()
-	fmt.Fprintf(out, "anew: %v", err)
-	for _, a := range anew {
-		text, err := record.EncodeRun(a.Record)
-		s.check(err)
-		fmt.Fprintf(out, " %s %x %d %d", a.Record.RunID, sum(text), len(a.Was.Messages), len(a.Is.Messages))
-	}
-	fmt.Fprintln(out)
 }

@@ -31,11 +31,6 @@ func (s *Store) putRecord(b *pebble.Batch, e Entry) error {
 			return err
 		}
 	}
-	if e.Metadata.Refolds > 0 { // the one before it may have been sealed
-		if err := b.DeleteRange(chunkKey(recordKey, chunks), after(append(recordKey, '/')), nil); err != nil {
-			return err
-		}
-	}
 	return s.setChunks(b, e.Key, chunks, e.Metadata.Sealed)
 }
 

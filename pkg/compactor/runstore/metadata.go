@@ -23,8 +23,6 @@ type Metadata struct {
 	NextSeq int64 `json:"nextSeq"`
 	// SinceSnapshot is as in the record.
 	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
-	// Refolds is as in the record.
-	Refolds int `json:"refolds,omitempty"`
 	// LastAt is when the run's latest record came, in stream time; only while it is not sealed.
 	LastAt time.Time `json:"lastAt,omitzero"`
 	// Pending: an input has come, but no event yet, so the parent resolution is preliminary unless the run is Placed.
@@ -37,7 +35,7 @@ type Metadata struct {
 func MetadataOf(r *record.Run) (*Metadata, error) {
 	m := &Metadata{
 		Run:  fold.LineageOf(r),
-		Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot, Refolds: r.Refolds,
+		Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot,
 	}
 	m.Sealed = r.Open == nil
 	if r.Open != nil {

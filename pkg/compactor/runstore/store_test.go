@@ -308,14 +308,6 @@ func TestStore_KeepsLargeRecordsInChunks(t *testing.T) {
 	large := largeRecord(t, "t", "a", record.StatusFinished, 5*chunkBytes, offset)
 	s.do(s.Apply([]Entry{large}, now))
 	holds(large)
-	refolded := largeRecord(t, "t", "a", record.StatusFinished, 2*chunkBytes, offset+1)
-	r, err := record.DecodeRun(refolded.Value)
-	s.do(err)
-	r.Refolds = 1
-	refolded.Value, err = record.EncodeRun(r)
-	s.do(err)
-	s.do(s.Apply([]Entry{refolded}, now))
-	holds(refolded)
 	for _, e := range neighbours {
 		holds(e)
 	}

@@ -45,9 +45,6 @@ func (s *Script) Input(thread, run, value string) *kgo.Record {
 // Erase appends a request to erase a thread.
 func (s *Script) Erase(thread string) { s.SendKind(record.KindErase, thread, "", `{}`) }
 
-// Refold appends a request to refold a thread.
-func (s *Script) Refold(thread string) { s.SendKind(record.KindRefold, thread, "", `{}`) }
-
 // Turn appends a whole run of thread t that answers with one message.
 func (s *Script) Turn(run, message string) {
 	s.TB.Helper()
