@@ -28,7 +28,7 @@ const analyticsRuns = "SKEIN_BENCH_RUNS"
 const insertRuns = `
 INSERT INTO runs (tenant, thread_id, run_id, version, parent_run_id, parent_by, branch_id, root_run_id, depth, status, agent,
     started_at, ended_at, updated_at, duration_ms, time_to_first_token_ms, raw_partition, raw_first, raw_next, raw_events, message_count, own_messages, input_messages,
-    events, event_bytes, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, facts, asked, head, record)
+    events, event_bytes, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, asked, head, record)
 `
 
 // selectRuns makes runs, so many a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part. In so many of a
@@ -56,18 +56,17 @@ SELECT
     part, first, first + 60, 60, turn * 2 + 2, 1, 1,
     map('RUN_STARTED', 1, 'TEXT_MESSAGE_CHUNK', 50, 'RUN_FINISHED', 1), map('RUN_STARTED', 90, 'TEXT_MESSAGE_CHUNK', 5000, 'RUN_FINISHED', 60),
     ['large'], [toInt64(sipHash64(number, 'i') %% 9000)], [toInt64(sipHash64(number, 'o') %% 900)],
-    toInt64(sipHash64(number, 'i') %% 9000), toInt64(sipHash64(number, 'o') %% 900), 1, asks,
-    concat('{"run":{"parentRunId":"', p, '","parentBy":"content","branchId":"', branch, '","rootRunId":"', root, '","depth":', toString(turn),
-        ',"status":"finished","agent":"agent-1","input":{},"base":"', p, '","messageCount":', toString(turn * 2 + 2),
-        ',"stats":{"events":{},"eventBytes":{},"messages":0,"durationMs":', toString(duration), '},"startedAt":"2026-09-17T12:00:00Z","endedAt":"2026-09-17T12:00:09Z","raw":{"partition":0,"first":',
-        toString(first), ',"next":', toString(first + 60), ',"ranges":[[', toString(first), ',', toString(first + 60), ']],"events":60,"sha256":"","nextSeq":0},"foldVersion":0},"facts":{"asked":"', asks,
-        '","question":"What is the weather like in ', substring(sha, 1, 12), '?","reply":"It is ', substring(sha, 12, 20), '"},"counts":{"messages":1,"inputMessages":1}}'),
-    concat('{"tenant":"', t, '","threadId":"', th, '","runId":"', r, '","parentRunId":"', p, '","parentBy":"content","branchId":"', branch, '","rootRunId":"', root,
-        '","depth":', toString(turn), ',"status":"finished","started":{"type":"RUN_STARTED","threadId":"', th, '","runId":"', r, '"},"input":{"threadId":"', th,
+    toInt64(sipHash64(number, 'i') %% 9000), toInt64(sipHash64(number, 'o') %% 900), asks,
+    concat('{"facts":{"asked":"', asks, '","question":"What is the weather like in ', substring(sha, 1, 12), '?","reply":"It is ', substring(sha, 12, 20),
+        '"},"counts":{"messages":1,"inputMessages":1},"durationMs":', toString(duration), ',"hasInput":true,"parentRunId":"', p, '","parentBy":"content","branchId":"', branch,
+        '","rootRunId":"', root, '","depth":', toString(turn), ',"status":"finished","agent":"agent-1","base":"', p, '","messageCount":', toString(turn * 2 + 2),
+        ',"startedAt":"2026-09-17T12:00:00Z","endedAt":"2026-09-17T12:00:09Z","raw":{"partition":0,"first":', toString(first), ',"next":', toString(first + 60),
+        ',"ranges":[[', toString(first), ',', toString(first + 60), ']],"events":60,"sha256":"', sha, '","nextSeq":-1}}'),
+    concat('{"started":{"type":"RUN_STARTED","threadId":"', th, '","runId":"', r, '"},"input":{"threadId":"', th,
         '","runId":"', r, '","tools":[{"name":"search","description":"Searches the web","parameters":{"type":"object"}}],"context":[],"forwardedProps":{},"state":{"seen":"',
-        substring(sha, 1, 24), '"}},"base":"', p, '","messageCount":', toString(turn * 2 + 2), ',"historyKey":"', substring(sha, 1, 32),
-        '","terminal":{"type":"RUN_FINISHED","threadId":"', th, '","runId":"', r, '"},"stats":{"events":{"RUN_STARTED":1,"TEXT_MESSAGE_CHUNK":50,"RUN_FINISHED":1},"eventBytes":{"TEXT_MESSAGE_CHUNK":5000},"messages":1,"usage":{"large":{"inputTokens":5,"outputTokens":7}}},"startedAt":"2026-09-17T12:00:00Z","endedAt":"2026-09-17T12:00:09Z","raw":{"partition":0,"first":',
-        toString(first), ',"next":', toString(first + 60), ',"ranges":[[', toString(first), ',', toString(first + 60), ']],"events":60,"sha256":"', sha, '","nextSeq":-1},"inputSha256":"', sha, '","foldVersion":1}')
+        substring(sha, 1, 24), '"}},"historyKey":"', substring(sha, 1, 32), '","terminal":{"type":"RUN_FINISHED","threadId":"', th, '","runId":"', r,
+        '"},"stats":{"events":{"RUN_STARTED":1,"TEXT_MESSAGE_CHUNK":50,"RUN_FINISHED":1},"eventBytes":{"TEXT_MESSAGE_CHUNK":5000},"messages":1,"usage":{"large":{"inputTokens":5,"outputTokens":7}},"durationMs":',
+        toString(duration), '},"inputSha256":"', sha, '","foldVersion":1}')
 FROM numbers(%[1]d, %[2]d) ARRAY JOIN if(thread %% 100 < %[5]d, [0, 1], [0]) AS again`
 
 // BenchmarkAnalytics measures reads over many runs, at 12 and at 40 parts that are not merged:

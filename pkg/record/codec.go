@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -52,11 +51,8 @@ func EncodeRun(r *Run) ([]byte, error) {
 // with b.
 func DecodeRun(b []byte) (*Run, error) {
 	r := new(Run)
-	if len(b) < largeRecord || !r.decodeLarge(b) {
-		*r = Run{}
-		if err := json.Unmarshal(b, r); err != nil {
-			return nil, fmt.Errorf("decoding run record: %w", err)
-		}
+	if err := r.decode(b); err != nil {
+		return nil, fmt.Errorf("decoding run record: %w", err)
 	}
 	for _, id := range []string{r.Tenant, r.ThreadID, r.RunID} {
 		if id == "" {
@@ -76,71 +72,66 @@ func DecodeRun(b []byte) (*Run, error) {
 	return r, nil
 }
 
-// largeRecord is the size from which decodeLarge is worth it.
-const largeRecord = 64 << 10
+// maxDepth is how deep encoding/json reads.
+const maxDepth = 10_000
 
-// decodeLarge is json.Unmarshal, some four times faster: encoding/json reads all of a record three times before it has copied the messages
-// and the checkpoint, which are most of a large one. It returns false where it cannot tell that the result is the same.
-func (r *Run) decodeLarge(b []byte) bool {
-	if agui.CheckDepth(b, agui.MaxInputDepth) != nil {
-		return false
+// decode takes the messages and the checkpoint, which are most of a large record, as they lie in the text, and leaves the rest to
+// encoding/json, which reads everything three times before it copies it.
+func (r *Run) decode(b []byte) error {
+	if err := agui.CheckDepth(b, maxDepth); err != nil {
+		return err
 	}
-	rest := []byte{'{'}
-	add := func(name string, value json.RawMessage) {
-		if len(rest) > 1 {
-			rest = append(rest, ',')
-		}
-		rest = append(append(agui.AppendString(rest, name), ':'), value...)
-	}
-	var fold json.RawMessage
+	rest, fold := []byte{'{'}, json.RawMessage(nil)
 	for name, value := range agui.Members(b) {
-		switch name {
-		case "messages", "inputMessages":
-			to := &r.Messages
-			if name == "inputMessages" {
-				to = &r.InputMessages
+		switch {
+		case name == "messages" && value[0] == '[':
+			if err := decodeMessages(&r.Messages, value); err != nil {
+				return err
 			}
-			if value[0] != '[' {
-				return false
+		case name == "inputMessages" && value[0] == '[':
+			if err := decodeMessages(&r.InputMessages, value); err != nil {
+				return err
 			}
-			*to = []agui.Message{}
-			for raw := range agui.Elements(value) {
-				var m agui.Message
-				if m.UnmarshalJSON(raw) != nil {
-					return false
-				}
-				*to = append(*to, m)
-			}
-		case "open":
-			if value[0] != '{' {
-				return false
-			}
-			outer := rest
-			rest = []byte{'{'}
+		case name == "open" && value[0] == '{':
+			open := []byte{'{'}
 			for name, value := range agui.Members(value) {
 				if name == "fold" {
 					fold = bytes.Clone(value)
-					continue
+				} else {
+					open = appendMember(open, name, value)
 				}
-				add(name, value)
 			}
-			open := append(rest, '}')
-			rest = outer
-			add(name, open)
+			rest = appendMember(rest, name, append(open, '}'))
 		default:
-			if strings.EqualFold(name, "messages") || strings.EqualFold(name, "inputMessages") || strings.EqualFold(name, "open") {
-				return false // encoding/json takes it for that member
-			}
-			add(name, value)
+			rest = appendMember(rest, name, value)
 		}
 	}
-	if json.Unmarshal(append(rest, '}'), r) != nil {
-		return false
+	if err := json.Unmarshal(append(rest, '}'), r); err != nil {
+		return err
 	}
 	if r.Open != nil {
 		r.Open.Fold = fold
 	}
-	return true
+	return nil
+}
+
+func decodeMessages(to *[]agui.Message, list json.RawMessage) error {
+	*to = []agui.Message{}
+	for raw := range agui.Elements(list) {
+		var m agui.Message
+		if err := m.UnmarshalJSON(raw); err != nil {
+			return err
+		}
+		*to = append(*to, m)
+	}
+	return nil
+}
+
+func appendMember(object []byte, name string, value json.RawMessage) []byte {
+	if len(object) > 1 {
+		object = append(object, ',')
+	}
+	return append(append(agui.AppendString(object, name), ':'), value...)
 }
 
 var (
@@ -148,12 +139,15 @@ var (
 	lastTime  = time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
 )
 
-func writable(t time.Time) time.Time {
+func writable(t time.Time) time.Time { return ClampTime(t, firstTime, lastTime) }
+
+// ClampTime returns the time between first and last that is nearest to t, in UTC.
+func ClampTime(t, first, last time.Time) time.Time {
 	switch t = t.UTC(); {
-	case t.Before(firstTime):
-		return firstTime
-	case t.After(lastTime):
-		return lastTime
+	case t.Before(first):
+		return first
+	case t.After(last):
+		return last
 	}
 	return t
 }

@@ -15,10 +15,6 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// FactsVersion numbers the rules of FactsOf and ContentFactsOf. Rows keep the number that made them: 0 stands for rows
-// written before there were facts, whose fact columns are empty until skein.runs is read again.
-const FactsVersion = 3
-
 // The limits of texts in facts; the record and the messages hold the whole text.
 const (
 	maxPreview      = 200  // characters of Question, Reply and Resumed

@@ -4,66 +4,92 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// HeadOf returns the part of a record that Reader.Lineage gives.
-func HeadOf(r *record.Run) record.Run {
-	out := record.Run{
-		Tenant: r.Tenant, ThreadID: r.ThreadID, RunID: r.RunID, ClientRunID: r.ClientRunID, Lineage: r.Lineage, Base: r.Base,
-		Status: r.Status, Agent: r.Agent, Rewrote: r.Rewrote, MessageCount: r.MessageCount, InputForm: r.InputForm,
-		StartedAt: r.StartedAt, EndedAt: r.EndedAt, Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
-		Raw: record.Raw{Partition: r.Raw.Partition, First: r.Raw.First, Next: r.Raw.Next, Events: r.Raw.Events, Ranges: r.Raw.Ranges},
-	}
-	out.Stats.Duration = r.Stats.Duration
-	if r.Input != nil {
-		out.Input = json.RawMessage("{}")
-	}
-	return out
+// headMembers are the members of a run record that its head has: what Reader.Lineage gives.
+var headMembers = map[string]bool{
+	"clientRunId": true, "parentRunId": true, "parentBy": true, "spawnedBy": true, "branchId": true, "rootRunId": true, "depth": true,
+	"status": true, "agent": true, "inputForm": true, "rewrote": true, "base": true, "messageCount": true, "synthetic": true,
+	"startedAt": true, "endedAt": true, "raw": true, "truncated": true, "rawLost": true,
 }
 
-// EncodeHead returns the head of a whole record, whose facts are those of FactsOf: {"run": a run record of HeadOf without its ids, "facts": …,
-// "counts": …}, the last of them where the run has contents. It is one
-// text, as a read of many narrow columns costs more than it saves: over five million runs in twelve parts, 35 columns took four times as
-// long as whole records (docs/bench/analytics.md).
-func EncodeHead(r *record.Run, facts Facts) ([]byte, error) {
-	h := HeadOf(r)
-	h.Tenant, h.ThreadID, h.RunID = "", "", "" // the row has them
-	text, err := record.EncodeRun(&h)
-	if err != nil {
-		return nil, fmt.Errorf("encoding head: %w", err)
-	}
-	out := fmt.Appendf(nil, `{"run":%s`, text) // a Marshal of all would read the record once more
-	if facts != (Facts{}) {
-		known, err := json.Marshal(facts)
-		if err != nil {
-			return nil, fmt.Errorf("encoding head: %w", err)
-		}
-		out = fmt.Appendf(out, `,"facts":%s`, known)
-	}
+// headFacts are the members that a head has beside those of the record.
+type headFacts struct {
+	Facts    Facts   `json:"facts,omitzero"`
+	Counts   *Counts `json:"counts,omitempty"` // of a run that has contents
+	Duration *int64  `json:"durationMs,omitempty"`
+	HasInput bool    `json:"hasInput,omitempty"`
+}
+
+// EncodeRow encodes a run record, without its ids, contents and open fold, as two JSON objects that have no member of it in common: head,
+// with the facts of the whole record, and rest. A head is one text, as a read of many narrow columns costs more than it saves: over five
+// million runs in twelve parts, 35 columns took four times as long as whole records (docs/bench/analytics.md).
+func EncodeRow(r *record.Run, facts Facts) (head, rest []byte, err error) {
+	more := headFacts{Facts: facts, Duration: r.Stats.Duration, HasInput: r.Input != nil}
 	if r.Status != record.StatusRunning {
-		out = fmt.Appendf(out, `,"counts":{"messages":%d,"inputMessages":%d}`, len(r.Messages), len(r.InputMessages))
+		more.Counts = &Counts{Messages: len(r.Messages), InputMessages: len(r.InputMessages)}
 	}
-	return append(out, '}'), nil
+	narrow := *r
+	narrow.Messages, narrow.InputMessages, narrow.State, narrow.Open = nil, nil, nil, nil
+	text, err := record.EncodeRun(&narrow)
+	if err != nil {
+		return nil, nil, err
+	}
+	if head, err = json.Marshal(more); err != nil {
+		return nil, nil, fmt.Errorf("encoding facts: %w", err)
+	}
+	head, rest = head[:len(head)-1], []byte{'{'}
+	for name, value := range agui.Members(text) {
+		switch {
+		case name == "tenant" || name == "threadId" || name == "runId": // the row has them
+		case headMembers[name]:
+			head = appendMember(head, name, value)
+		default:
+			rest = appendMember(rest, name, value)
+		}
+	}
+	return append(head, '}'), append(rest, '}'), nil
 }
 
-// DecodeHead reads what EncodeHead has written; ids and version come from the row.
-func DecodeHead(text []byte) (Run, error) {
-	if r, ok := readHead(text); ok {
-		return r, nil
+func appendMember(object []byte, name string, value json.RawMessage) []byte {
+	if len(object) > 1 {
+		object = append(object, ',')
 	}
-	return decodeHead(text)
+	return append(append(agui.AppendString(object, name), ':'), value...)
 }
 
-// decodeHead reads a head of any form, such as of another version.
-func decodeHead(text []byte) (Run, error) {
+// DecodeHead decodes the head of a row; ids and version come from the row's columns.
+func DecodeHead(head []byte) (Run, error) {
 	var h struct {
-		Run    record.Run `json:"run"`
-		Facts  Facts      `json:"facts"`
-		Counts *Counts    `json:"counts"`
+		record.Run
+		headFacts
 	}
-	if err := json.Unmarshal(text, &h); err != nil {
+	if err := json.Unmarshal(head, &h); err != nil {
 		return Run{}, fmt.Errorf("decoding head: %w", err)
 	}
+	h.Stats.Duration = h.Duration
+	if h.HasInput {
+		h.Input = json.RawMessage("{}")
+	}
 	return Run{Run: h.Run, Facts: h.Facts, Counts: h.Counts}, nil
+}
+
+// DecodeRow decodes both texts of a row, with the ids that its columns have.
+func DecodeRow(tenant, thread, run string, head, rest []byte) (*record.Run, error) {
+	text := []byte{'{'}
+	for _, id := range [][2]string{{"tenant", tenant}, {"threadId", thread}, {"runId", run}} {
+		text = appendMember(text, id[0], agui.AppendString(nil, id[1]))
+	}
+	for _, part := range [][]byte{head, rest} {
+		if len(part) > len("{}") {
+			text = append(append(text, ','), part[1:len(part)-1]...)
+		}
+	}
+	r, err := record.DecodeRun(append(text, '}'))
+	if err != nil {
+		return nil, fmt.Errorf("decoding row: %w", err)
+	}
+	return r, nil
 }

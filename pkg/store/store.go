@@ -66,7 +66,7 @@ type Run struct {
 	record.Run
 	// Version is the offset of the record in skein.runs, on partition Run.Raw.Partition.
 	Version int64
-	// Facts are set by Reader.Lineage, and of a row that was written before there were facts partly empty.
+	// Facts are set by Reader.Lineage.
 	Facts Facts
 	// Counts are set by Reader.Thread and Reader.Lineage, of a run that has contents: Reader.Contents tells by them whether those are whole. A store
 	// that reads contents at one moment leaves them out.
@@ -160,7 +160,7 @@ type Migrator interface {
 type Reader interface {
 	// Thread returns all runs of a thread, ordered by Raw.First. ErrNotFound if there is none.
 	Thread(ctx context.Context, tenant, thread string) ([]Run, error)
-	// Lineage returns the runs of a thread as Thread does, but of each only its head: what HeadOf gives, and Facts.
+	// Lineage returns the runs of a thread as Thread does, but of each only its head (headMembers), and Facts.
 	Lineage(ctx context.Context, tenant, thread string) ([]Run, error)
 	// Run returns one run, or ErrNotFound.
 	Run(ctx context.Context, tenant, thread, run string) (Run, error)

@@ -71,30 +71,6 @@ func TestRunsByTime_HasEachRunOnce(t *testing.T) {
 
 func epochDay(n int) time.Time { return time.Date(2026, 9, n, 0, 0, 0, 0, time.UTC) }
 
-// A database from before migration 8 has its runs in the order of time once it is migrated.
-func TestMigrate_FillsRunsByTime(t *testing.T) {
-	s := open(t)
-	for _, statement := range []string{"DROP VIEW v_runs_by_time", "DROP VIEW runs_to_time", "DROP TABLE runs_by_time", "TRUNCATE TABLE schema_migrations"} {
-		if err := s.exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	entries, _ := talks(t, 8)
-	if err := s.Write(t.Context(), entries[:40]); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	const columns = "run_id, thread_id, depth, status, agent, labels, error_code, started_at, duration_ms, event_bytes, anomalies, input_tokens, version"
-	if n := text(t, s, "SELECT toString(count()) FROM (SELECT "+columns+" FROM v_runs EXCEPT SELECT "+columns+" FROM v_runs_by_time)"); n != "0" {
-		t.Errorf("%s runs are not in v_runs_by_time as v_runs has them", n)
-	}
-	if a, b := text(t, s, "SELECT toString(count()) FROM v_runs"), text(t, s, "SELECT toString(count()) FROM v_runs_by_time"); a != b || a == "0" {
-		t.Errorf("%s runs, %s of them in the order of time", a, b)
-	}
-}
-
 // A search for a rare word reads the granules that may have it, and a search for one that is nowhere reads no message.
 func TestSearch_SkipsMessagesWithoutTheWord(t *testing.T) {
 	s := open(t)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
@@ -66,8 +65,8 @@ func identifier(name string) string {
 // Migrate implements store.Migrator. It creates the database where it is missing and applies the files
 // that were not yet. ClickHouse knows no transaction and no lock for this; so each statement is one
 // that may run again, and two that migrate at once, or one after another was killed, end up with the
-// same. A schema that is newer than this binary is left alone: since the first release changes only add.
-func (s *Store) Migrate(ctx context.Context) (err error) {
+// same. A schema that is newer than this binary is left alone: from the first release on, changes only add.
+func (s *Store) Migrate(ctx context.Context) error {
 	have, err := s.schemaVersion(ctx)
 	if errors.Is(err, errNoDatabase) {
 		err = s.createDatabase(ctx)
@@ -75,27 +74,13 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("migrating ClickHouse: %w", err)
 	}
-	missing := schema[min(have, len(schema)):]
-	if len(missing) == 0 {
-		return nil
-	}
-	o := s.opts
-	o.InsertTimeout = max(o.InsertTimeout, migrateTimeout)
-	long, err := New(o)
-	if err != nil {
-		return fmt.Errorf("migrating ClickHouse: %w", err)
-	}
-	defer func() { err = errors.Join(err, long.Close()) }()
-	for _, m := range missing {
-		if err := long.apply(ctx, m); err != nil {
+	for _, m := range schema[min(have, len(schema)):] {
+		if err := s.apply(ctx, m); err != nil {
 			return fmt.Errorf("migrating ClickHouse: applying %s: %w", m.Name, err)
 		}
 	}
 	return nil
 }
-
-// migrateTimeout bounds one statement of a migration, which may copy a table: a hundred million runs take an hour or so.
-const migrateTimeout = 6 * time.Hour
 
 func (s *Store) apply(ctx context.Context, m store.Migration) error {
 	for _, statement := range split(m.SQL) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -19,149 +20,125 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
+// selectedRun is a row of runs as statements select it: of runs as a whole all texts, for Lineage the head alone.
+type selectedRun struct {
+	ThreadID      string `ch:"thread_id"`
+	RunID         string `ch:"run_id"`
+	Version       uint64 `ch:"version"`
+	Head          string `ch:"head"`
+	Record        string `ch:"record"`
+	OwnMessages   uint32 `ch:"own_messages"`
+	InputMessages uint32 `ch:"input_messages"`
+	UpdatedAt     int64  `ch:"at"` // Unix milliseconds
+}
+
+// run decodes a row that has both texts.
+func (r *selectedRun) run(tenant string) (store.Run, error) {
+	decoded, err := store.DecodeRow(tenant, r.ThreadID, r.RunID, []byte(r.Head), []byte(r.Record))
+	if err != nil {
+		return store.Run{}, err
+	}
+	return store.Run{Run: *decoded, Version: int64(r.Version)}, nil
+}
+
+// runs reads rows of runs.
+func (s *Store) runs(ctx context.Context, query string, args named) (rows []selectedRun, err error) {
+	err = s.query(ctx, s.opts.QueryTimeout, nil, query, args, func(answer driver.Rows) error {
+		var row selectedRun
+		if err := answer.ScanStruct(&row); err != nil {
+			return err
+		}
+		rows = append(rows, row)
+		return store.Metered(ctx, store.RowBytes, len(row.Head)+len(row.Record))
+	})
+	return rows, err
+}
+
 // Thread implements store.Reader.
 func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
-	var runs []store.Run
-	err := s.each(ctx, selectThread, named{"tenant": tenant, "thread": thread}, func(scan scan) error {
-		var own, input uint32
-		err := scanRun(ctx, &runs)(func(dest ...any) error { return scan(append(dest, &own, &input)...) })
-		if err == nil {
-			runs[len(runs)-1].Counts = &store.Counts{Messages: int(own), InputMessages: int(input)}
-		}
-		return err
+	rows, err := s.runs(ctx, selectThread, named{"tenant": tenant, "thread": thread})
+	if err != nil {
+		return nil, fmt.Errorf("reading thread: %w", err)
+	}
+	runs, err := decodeInOrder(rows, func(row *selectedRun) (store.Run, error) {
+		r, err := row.run(tenant)
+		r.Counts = &store.Counts{Messages: int(row.OwnMessages), InputMessages: int(row.InputMessages)}
+		return r, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading thread: %w", err)
 	}
-	if len(runs) == 0 {
-		return nil, store.ErrNotFound
-	}
-	sorted := make([]*store.Run, len(runs))
-	for i := range runs {
-		sorted[i] = &runs[i]
-	}
-	return inOrder(sorted), nil
+	return runs, nil
 }
 
-// inOrder copies runs, in the order of Reader.Thread. Runs are large, and would be moved many times if they were sorted themselves.
-func inOrder(runs []*store.Run) []store.Run {
-	slices.SortFunc(runs, func(a, b *store.Run) int {
-		return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
-	})
-	out := make([]store.Run, len(runs))
-	for i, r := range runs {
-		out[i] = *r
-	}
-	return out
-}
-
-// Lineage implements store.Reader. Of a thread that has a row from before there were heads, or counts in them, it reads the records.
+// Lineage implements store.Reader.
 func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run, error) {
-	var decoded []*headChunk
-	var decoding errgroup.Group
-	decoding.SetLimit(runtime.GOMAXPROCS(0))
-	chunk := &headChunk{}
-	handOver := func() {
-		c := chunk
-		decoded, chunk = append(decoded, c), &headChunk{}
-		decoding.Go(func() error { return c.decode(tenant, thread) })
-	}
-	old := false
-	err := s.each(ctx, selectLineage, named{"tenant": tenant, "thread": thread}, func(scan scan) error {
-		var h headRow
-		if err := scan(&h.run, &h.version, &h.text); err != nil {
-			return err
-		}
-		if old = old || h.text == ""; old {
-			return nil
-		}
-		if chunk.rows = append(chunk.rows, h); len(chunk.rows) == headsAtOnce {
-			handOver()
-		}
-		return store.Metered(ctx, store.RowBytes, len(h.text))
-	})
-	handOver()
-	if err := errors.Join(err, decoding.Wait()); err != nil {
+	rows, err := s.runs(ctx, selectLineage, named{"tenant": tenant, "thread": thread})
+	if err != nil {
 		return nil, fmt.Errorf("reading lineage: %w", err)
 	}
-	var runs []*store.Run
-	for _, c := range decoded {
-		old = old || c.old
-		for i := range c.runs {
-			runs = append(runs, &c.runs[i])
-		}
+	runs, err := decodeInOrder(rows, func(row *selectedRun) (store.Run, error) {
+		r, err := store.DecodeHead([]byte(row.Head))
+		r.Tenant, r.ThreadID, r.RunID, r.Version = tenant, thread, row.RunID, int64(row.Version)
+		return r, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading lineage: %w", err)
 	}
-	if old {
-		return s.Thread(ctx, tenant, thread)
-	}
-	if len(runs) == 0 {
+	return runs, nil
+}
+
+// decodedAtOnce is how many rows one goroutine decodes: decoding takes longer than reading.
+const decodedAtOnce = 1000
+
+// decodeInOrder decodes the rows of a thread, on all processors, and returns the runs in the order of Reader.Thread.
+func decodeInOrder(rows []selectedRun, decode func(*selectedRun) (store.Run, error)) ([]store.Run, error) {
+	if len(rows) == 0 {
 		return nil, store.ErrNotFound
 	}
-	return inOrder(runs), nil
-}
-
-// headsAtOnce is how many heads are decoded while the next ones are read: decoding takes longer than reading.
-const headsAtOnce = 1000
-
-// headRow is a row of lineage.sql.
-type headRow struct {
-	run, text string
-	version   uint64
-}
-
-// headChunk is some rows, and then their runs. It is old where one of them has contents that it does not count.
-type headChunk struct {
-	rows []headRow
-	runs []store.Run
-	old  bool
-}
-
-func (c *headChunk) decode(tenant, thread string) error {
-	c.runs = make([]store.Run, 0, len(c.rows))
-	for _, h := range c.rows {
-		r, err := store.DecodeHead([]byte(h.text))
-		if err != nil {
+	decoded := make([]store.Run, len(rows))
+	var decoding errgroup.Group
+	decoding.SetLimit(runtime.GOMAXPROCS(0))
+	for from := 0; from < len(rows); from += decodedAtOnce {
+		decoding.Go(func() (err error) {
+			for i := from; i < min(from+decodedAtOnce, len(rows)) && err == nil; i++ {
+				decoded[i], err = decode(&rows[i])
+				rows[i] = selectedRun{} // its texts are as large as the run
+			}
 			return err
-		}
-		r.Tenant, r.ThreadID, r.RunID, r.Version = tenant, thread, h.run, int64(h.version)
-		c.old = c.old || r.Counts == nil && r.Status != record.StatusRunning
-		c.runs = append(c.runs, r)
+		})
 	}
-	c.rows = nil // the texts are as large as the runs
-	return nil
+	if err := decoding.Wait(); err != nil {
+		return nil, err
+	}
+	order := make([]*store.Run, len(rows)) // runs are large, and would be moved many times if they were sorted themselves
+	for i := range decoded {
+		order[i] = &decoded[i]
+	}
+	slices.SortFunc(order, func(a, b *store.Run) int {
+		return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
+	})
+	sorted := make([]store.Run, len(rows))
+	for i, r := range order {
+		sorted[i] = *r
+	}
+	return sorted, nil
 }
 
 // Run implements store.Reader.
 func (s *Store) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
-	var runs []store.Run
-	err := s.each(ctx, selectRun, named{"tenant": tenant, "thread": thread, "run": run}, scanRun(ctx, &runs))
+	rows, err := s.runs(ctx, selectRun, named{"tenant": tenant, "thread": thread, "run": run})
 	if err != nil {
 		return store.Run{}, fmt.Errorf("reading run: %w", err)
 	}
-	if len(runs) == 0 {
+	if len(rows) == 0 {
 		return store.Run{}, store.ErrNotFound
 	}
-	return runs[0], nil
-}
-
-// scanRun appends a row of runs.
-func scanRun(ctx context.Context, runs *[]store.Run) func(scan) error {
-	return func(scan scan) error {
-		var version uint64
-		var text string
-		if err := scan(&version, &text); err != nil {
-			return err
-		}
-		if err := store.Metered(ctx, store.RowBytes, len(text)); err != nil {
-			return err
-		}
-		r, err := record.DecodeRun([]byte(text))
-		if err != nil {
-			return fmt.Errorf("decoding row: %w", err)
-		}
-		*runs = append(*runs, store.Run{Run: *r, Version: int64(version)})
-		return nil
+	r, err := rows[0].run(tenant)
+	if err != nil {
+		return store.Run{}, fmt.Errorf("reading run: %w", err)
 	}
+	return r, nil
 }
 
 // Contents implements store.Reader. The answer has the contents of the versions that the rows are of, and those as a whole.
@@ -310,21 +287,23 @@ func (s *Store) Interrupted(ctx context.Context, tenant string, q store.Interrup
 		"tenant": tenant, "agent": q.Agent, "at": q.After.At, "thread": q.After.ThreadID, "run": q.After.RunID,
 		"limit": limit + 1, // one more tells whether there is a next page
 	}
-	runs, ends := []store.Run{}, []int64{}
-	err := s.each(ctx, selectInterrupted, args, func(scan scan) error {
-		var at int64
-		err := scanRun(ctx, &runs)(func(dest ...any) error { return scan(append(dest, &at)...) })
-		ends = append(ends, at)
-		return err
-	})
+	rows, err := s.runs(ctx, selectInterrupted, args)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading interrupted runs: %w", err)
 	}
-	if len(runs) <= limit {
-		return runs, nil, nil
+	var next *store.InterruptCursor
+	if len(rows) > limit {
+		rows = rows[:limit]
+		last := rows[limit-1]
+		next = &store.InterruptCursor{At: last.UpdatedAt, ThreadID: last.ThreadID, RunID: last.RunID}
 	}
-	last := runs[limit-1]
-	return slices.Clip(runs[:limit]), &store.InterruptCursor{At: ends[limit-1], ThreadID: last.ThreadID, RunID: last.RunID}, nil
+	runs := make([]store.Run, len(rows))
+	for i := range rows {
+		if runs[i], err = rows[i].run(tenant); err != nil {
+			return nil, nil, fmt.Errorf("reading interrupted runs: %w", err)
+		}
+	}
+	return runs, next, nil
 }
 
 // Erasure implements store.Reader.
@@ -377,7 +356,16 @@ func (s *Store) each(ctx context.Context, query string, args named, f func(scan)
 }
 
 // eachWith is each with a limit of time and settings of its own.
-func (s *Store) eachWith(ctx context.Context, limit time.Duration, settings ch.Settings, query string, args named, f func(scan) error) (err error) {
+func (s *Store) eachWith(
+	ctx context.Context, limit time.Duration, settings ch.Settings, query string, args named, f func(scan) error,
+) error {
+	return s.query(ctx, limit, settings, query, args, func(rows driver.Rows) error { return f(rows.Scan) })
+}
+
+// query runs a query and calls f for every row, with the rows at its place.
+func (s *Store) query(
+	ctx context.Context, limit time.Duration, settings ch.Settings, query string, args named, f func(driver.Rows) error,
+) (err error) {
 	ctx, cancel := s.readingWithin(ctx, limit, settings)
 	defer cancel()
 	params := make([]any, 0, len(args))
@@ -390,7 +378,7 @@ func (s *Store) eachWith(ctx context.Context, limit time.Duration, settings ch.S
 	}
 	defer func() { err = explain(errors.Join(err, rows.Close())) }()
 	for rows.Next() {
-		if err := f(rows.Scan); err != nil {
+		if err := f(rows); err != nil {
 			return err
 		}
 	}

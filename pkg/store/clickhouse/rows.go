@@ -82,24 +82,23 @@ type runRow struct {
 	CacheWriteInputTokens int64         `ch:"cache_write_input_tokens"`
 	FoldVersion           uint32        `ch:"fold_version"`
 
-	Record string `ch:"record"`
-
-	Facts        uint8    `ch:"facts"`
 	ErrorCode    string   `ch:"error_code"`
 	ErrorMessage string   `ch:"error_message"`
 	CancelledBy  string   `ch:"cancelled_by"`
 	Rewrote      []string `ch:"rewrote"`
 	Asked        string   `ch:"asked"`
-	Head         string   `ch:"head"`
+
+	// Head and Record are the record without ids, contents and open fold (store.EncodeRow).
+	Head   string `ch:"head"`
+	Record string `ch:"record"`
 }
 
 func (r *runRow) size() int {
-	return len(r.Record) + len(r.Tenant) + len(r.ThreadID) + 4*len(r.RunID) + 512
+	return len(r.Record) + len(r.Head) + len(r.Tenant) + len(r.ThreadID) + 4*len(r.RunID) + 512
 }
 
 func (r *runRow) appendDigest(dst []byte) []byte {
-	// Facts are made of what is not in Record too, and by rules that may change between two binaries.
-	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record, fmt.Sprint(r.Facts), r.Head, fmt.Sprint(r.RecordedAt.Unix()))
+	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record, r.Head, fmt.Sprint(r.RecordedAt.Unix()))
 }
 
 // newRunRow builds the row of an entry. It depends on nothing else.
@@ -116,19 +115,15 @@ func newRunRow(e store.Entry) (*runRow, error) {
 		row.Deleted = 1
 		return row, nil
 	}
-	r := *e.Run
-	// The key decides whose row this is, whatever the payload says.
-	r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
-	row.OwnMessages, row.InputMessages = uint32(len(r.Messages)), uint32(len(r.InputMessages))
-	if err := row.know(&r); err != nil {
-		return nil, fmt.Errorf("building row: %w", err)
-	}
-	r.Messages, r.InputMessages, r.State, r.Open = nil, nil, nil, nil
-	text, err := record.EncodeRun(&r)
+	r := e.Run
+	facts := store.FactsOf(r)
+	head, rest, err := store.EncodeRow(r, facts)
 	if err != nil {
 		return nil, fmt.Errorf("building row: %w", err)
 	}
-	row.Record = string(text)
+	row.Head, row.Record = string(head), string(rest)
+	row.ErrorCode, row.ErrorMessage, row.CancelledBy = facts.ErrorCode, facts.ErrorMessage, facts.CancelledBy
+	row.Rewrote, row.Asked = r.Rewrote, facts.Asked
 
 	row.ClientRunID, row.ParentRunID, row.SpawnedBy = r.ClientRunID, r.ParentRunID, string(r.SpawnedBy)
 	row.ParentBy = string(r.ParentBy)
@@ -137,7 +132,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	row.Status = string(r.Status)
 	row.Agent, row.Labels = r.Agent, r.Labels
 	row.Synthetic, row.Truncated, row.RawLost = r.Synthetic, r.Truncated, r.RawLost
-	row.StartedAt, row.UpdatedAt = timesOf(&r)
+	row.StartedAt, row.UpdatedAt = timesOf(r)
 	if r.EndedAt != nil {
 		end := row.UpdatedAt
 		row.EndedAt = &end
@@ -147,7 +142,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	row.RawPartition, row.RawFirst, row.RawNext = r.Raw.Partition, r.Raw.First, r.Raw.Next
 	row.RawEvents = r.Raw.Events
 
-	row.MessageCount = uint32(r.MessageCount)
+	row.MessageCount, row.OwnMessages, row.InputMessages = uint32(r.MessageCount), uint32(len(r.Messages)), uint32(len(r.InputMessages))
 	row.OpenInterrupts = uint32(len(r.Interrupts))
 	row.PendingToolCalls = uint32(len(r.PendingToolCalls))
 	row.Resumes = uint32(len(r.Resumes))
@@ -158,24 +153,11 @@ func newRunRow(e store.Entry) (*runRow, error) {
 
 // timesOf returns when a run started and when it was last heard of: its end, where it has one.
 func timesOf(r *record.Run) (startedAt, updatedAt time.Time) {
-	startedAt = sayable(r.StartedAt)
+	startedAt = clamp(r.StartedAt)
 	if r.EndedAt != nil {
-		return startedAt, sayable(*r.EndedAt)
+		return startedAt, clamp(*r.EndedAt)
 	}
 	return startedAt, startedAt
-}
-
-// know fills in the facts of the whole record.
-func (r *runRow) know(rec *record.Run) error {
-	f := store.FactsOf(rec)
-	text, err := store.EncodeHead(rec, f)
-	if err != nil {
-		return err
-	}
-	r.Head, r.Facts = string(text), store.FactsVersion
-	r.ErrorCode, r.ErrorMessage, r.CancelledBy = f.ErrorCode, f.ErrorMessage, f.CancelledBy
-	r.Rewrote, r.Asked = rec.Rewrote, f.Asked
-	return nil
 }
 
 // count fills in the statistics.
@@ -212,16 +194,8 @@ var (
 	lastTime  = time.Date(2261, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
 )
 
-// sayable returns the nearest time that the database can hold.
-func sayable(t time.Time) time.Time {
-	switch t = t.UTC(); {
-	case t.Before(firstTime):
-		return firstTime
-	case t.After(lastTime):
-		return lastTime
-	}
-	return t
-}
+// clamp returns the nearest time that the database can hold.
+func clamp(t time.Time) time.Time { return record.ClampTime(t, firstTime, lastTime) }
 
 // messageRow is a row of messages.
 type messageRow struct {
@@ -286,7 +260,7 @@ type erasureRow struct {
 
 func newErasureRow(e store.Entry) *erasureRow {
 	return &erasureRow{
-		Tenant: e.Tenant, ThreadID: e.ThreadID, Below: e.Erasure.Below, At: sayable(e.Erasure.At), Version: uint64(e.Version),
+		Tenant: e.Tenant, ThreadID: e.ThreadID, Below: e.Erasure.Below, At: clamp(e.Erasure.At), Version: uint64(e.Version),
 	}
 }
 

@@ -104,7 +104,7 @@ func (b *batch) addFacts(e store.Entry) {
 			Failed: t.Failed, Error: t.Error, Pending: t.Pending, Duration: t.DurationMs,
 		}
 		if t.CalledAt != nil {
-			at := sayable(*t.CalledAt)
+			at := clamp(*t.CalledAt)
 			row.CalledAt = &at
 		}
 		b.toolCalls = append(b.toolCalls, row)
@@ -115,7 +115,7 @@ func (b *batch) addFacts(e store.Entry) {
 			InterruptID: n.ID, Reason: n.Reason, Message: n.Message, ToolCallID: n.ToolCallID, Agent: e.Run.Agent, OpenedAt: updatedAt,
 		}
 		if n.ExpiresAt != nil {
-			at := sayable(*n.ExpiresAt)
+			at := clamp(*n.ExpiresAt)
 			row.ExpiresAt = &at
 		}
 		b.interrupts = append(b.interrupts, row)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -196,28 +195,28 @@ func TestRuns_HaveColumnsToSearchBy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for expression, want := range map[string]string{
-		"status":                              "interrupted",
-		"agent":                               "shop",
-		"labels['user']":                      "7",
-		"length(labels)":                      "2",
-		"started_at":                          "2026-09-17 12:00:00.005",
-		"ended_at":                            "2261-12-31 23:59:59.999",
-		"time_to_first_token_ms":              "120",
-		"duration_ms":                         "1500",
-		"open_interrupts":                     "1",
-		"pending_tool_calls":                  "2",
-		"own_messages":                        "2",
-		"events['TEXT_MESSAGE_CHUNK']":        "12",
-		"event_bytes_sum":                     "910",
-		"tool_calls['search']":                "2",
-		"tool_calls_sum":                      "3",
-		"anomalies['open-at-end']":            "1",
-		"models":                              "['a','b']",
-		"model_input_tokens":                  "[10,3]",
-		"(input_tokens, output_tokens)":       "(13,4)",
-		"(total_tokens, reasoning_tokens)":    "(7,1)",
-		"cached_input_tokens":                 "-5",
-		"JSONExtractString(record, 'status')": "interrupted",
+		"status":                            "interrupted",
+		"agent":                             "shop",
+		"labels['user']":                    "7",
+		"length(labels)":                    "2",
+		"started_at":                        "2026-09-17 12:00:00.005",
+		"ended_at":                          "2261-12-31 23:59:59.999",
+		"time_to_first_token_ms":            "120",
+		"duration_ms":                       "1500",
+		"open_interrupts":                   "1",
+		"pending_tool_calls":                "2",
+		"own_messages":                      "2",
+		"events['TEXT_MESSAGE_CHUNK']":      "12",
+		"event_bytes_sum":                   "910",
+		"tool_calls['search']":              "2",
+		"tool_calls_sum":                    "3",
+		"anomalies['open-at-end']":          "1",
+		"models":                            "['a','b']",
+		"model_input_tokens":                "[10,3]",
+		"(input_tokens, output_tokens)":     "(13,4)",
+		"(total_tokens, reasoning_tokens)":  "(7,1)",
+		"cached_input_tokens":               "-5",
+		"JSONExtractString(head, 'status')": "interrupted",
 	} {
 		var got string
 		if err := s.conn.QueryRow(t.Context(), "SELECT toString("+expression+") FROM runs FINAL").Scan(&got); err != nil || got != want {
@@ -326,27 +325,6 @@ func TestWrite_FactsAreDeletedWithTheirRun(t *testing.T) {
 	}
 	for _, table := range tables {
 		until(t, s, "SELECT count() FROM "+table, 0)
-	}
-}
-
-// Rows that an older binary wrote know no facts: the thread is read from its records, and rows that are written again are new.
-func TestLineage_OfRowsFromBeforeThereWereFacts(t *testing.T) {
-	s := open(t)
-	e := withMessages(sealedEntry(1), record.StatusFinished, 1)
-	e.Run.Input = json.RawMessage(`{"state":1}`)
-	if err := s.Write(t.Context(), []store.Entry{e}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.exec(t.Context(), "ALTER TABLE runs UPDATE facts = 0, head = '' WHERE 1 SETTINGS mutations_sync = 1"); err != nil {
-		t.Fatal(err)
-	}
-	runs, err := s.Lineage(t.Context(), "t", "th")
-	if err != nil || len(runs) != 1 || !runs[0].HasWholeInput() {
-		t.Errorf("%+v, %v; the row's record says that it has an input", runs, err)
-	}
-	page, err := s.Search(t.Context(), "t", search.Query{Sort: search.SortStarted, Limit: 1, Bounds: search.Bounds{Rows: 1000, Time: time.Minute}})
-	if err != nil || len(page.Runs) != 1 || page.Runs[0].Status != record.StatusFinished || page.Runs[0].Depth != e.Run.Depth {
-		t.Errorf("searched: %+v, %v", page, err)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
-	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -113,8 +112,6 @@ type searchView struct {
 	selection
 	Key, Direction   string
 	After, Ascending bool
-	// Whole: the records are read, of which rows from before there were heads have all that is known.
-	Whole bool
 	// ByStart: the key is the start.
 	ByStart bool
 }
@@ -136,10 +133,6 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 			args["since"] = since.UnixMilli()
 		}
 		page, err := s.search(ctx, view, args, q)
-		if errors.Is(err, errNoHead) {
-			view.Whole, view.ByThread = true, true // records are in runs alone
-			page, err = s.search(ctx, view, args, q)
-		}
 		if err != nil {
 			return search.Page{}, fmt.Errorf("searching runs: %w", err)
 		}
@@ -174,9 +167,6 @@ func windows(q search.Query, now time.Time) []time.Time {
 	return append(all, q.Since)
 }
 
-// errNoHead says that a row is from before there were heads.
-var errNoHead = errors.New("a row has no head")
-
 func (s *Store) search(ctx context.Context, view searchView, args named, q search.Query) (search.Page, error) {
 	page := search.Page{Runs: []search.Run{}}
 	var last search.Position
@@ -194,34 +184,22 @@ func (s *Store) search(ctx context.Context, view searchView, args named, q searc
 
 // scanFound reads a row of search.sql: the run and its sort key.
 func scanFound(ctx context.Context, scan scan) (search.Run, int64, error) {
-	var thread, run, head, whole string
+	var thread, run, head string
 	var key, input, output int64
 	var firstToken *int64
 	var interrupts uint32
 	var labels map[string]string
 	var tools map[string]int64
 	var models []string
-	if err := scan(&thread, &run, &head, &whole, &key, &labels, &firstToken, &models, &input, &output, &tools, &interrupts); err != nil {
+	if err := scan(&thread, &run, &head, &key, &labels, &firstToken, &models, &input, &output, &tools, &interrupts); err != nil {
 		return search.Run{}, 0, err
 	}
-	if err := store.Metered(ctx, store.RowBytes, len(head)+len(whole)); err != nil {
+	if err := store.Metered(ctx, store.RowBytes, len(head)); err != nil {
 		return search.Run{}, 0, err
 	}
-	var r store.Run
-	switch {
-	case head != "":
-		var err error
-		if r, err = store.DecodeHead([]byte(head)); err != nil {
-			return search.Run{}, 0, err
-		}
-	case whole == "":
-		return search.Run{}, 0, errNoHead
-	default:
-		rec, err := record.DecodeRun([]byte(whole))
-		if err != nil {
-			return search.Run{}, 0, fmt.Errorf("decoding row: %w", err)
-		}
-		r.Run = *rec
+	r, err := store.DecodeHead([]byte(head))
+	if err != nil {
+		return search.Run{}, 0, err
 	}
 	out := store.Found(&r.Run, r.Facts)
 	out.ThreadID, out.RunID = thread, run

@@ -31,8 +31,6 @@ var (
 	selectSources string
 	//go:embed sql/columns.sql
 	selectColumns string
-	//go:embed sql/left_behind.sql
-	selectLeftBehind string
 	//go:embed sql/delete_older.sql
 	deleteOlder string
 

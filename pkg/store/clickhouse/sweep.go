@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-
-	"github.com/skeinhq/skein/pkg/store"
 )
 
 //go:embed sql/masked.sql
@@ -37,25 +35,8 @@ func (s *Store) KeepSweeping(ctx context.Context, every time.Duration, logger *s
 	}
 }
 
-// Sweep deletes what came into the table by time behind its deletion, and has the server rewrite the parts that hold deleted rows, in the
-// tables that have not been swept for a while. It does not wait for that.
+// Sweep has the server rewrite the parts that hold deleted rows, in the tables that have not been swept for a while. It does not wait for that.
 func (s *Store) Sweep(ctx context.Context, notWithin time.Duration) error {
-	var behind []store.Entry
-	if err := s.each(ctx, selectLeftBehind, nil, func(scan scan) error {
-		var e store.Entry
-		var version uint64
-		err := scan(&e.Tenant, &e.ThreadID, &e.RunID, &version)
-		e.Version = int64(version)
-		behind = append(behind, e)
-		return err
-	}); err != nil {
-		return fmt.Errorf("looking for rows that came behind their deletion: %w", err)
-	}
-	for _, d := range deletionsOf(behind) {
-		if err := s.deleteRows(ctx, "runs_by_time", d); err != nil {
-			return fmt.Errorf("deleting from runs_by_time: %w", explain(err))
-		}
-	}
 	var tables []string
 	args := named{"database": s.opts.Database, "tables": contentTables, "seconds": int64(notWithin.Seconds())}
 	if err := s.each(ctx, selectMasked, args, func(scan scan) error {

@@ -84,15 +84,15 @@ func scanRun(ctx context.Context, scan func(...any) error) (store.Run, error) {
 const upsertRun = `
 INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, branch_id, message_count,
                   started_at, updated_at, raw_partition, raw_first, raw_next, record,
-                  facts, error_code, error_message, cancelled_by, asked, question, reply, resumed, recorded_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  error_code, error_message, cancelled_by, asked, question, reply, resumed, recorded_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, thread_id, run_id) DO UPDATE SET
     version = excluded.version, deleted = excluded.deleted, status = excluded.status, agent = excluded.agent,
     branch_id = excluded.branch_id, message_count = excluded.message_count,
     started_at = excluded.started_at, updated_at = excluded.updated_at,
     raw_partition = excluded.raw_partition, raw_first = excluded.raw_first,
     raw_next = excluded.raw_next, record = excluded.record,
-    facts = excluded.facts, error_code = excluded.error_code, error_message = excluded.error_message,
+    error_code = excluded.error_code, error_message = excluded.error_message,
     cancelled_by = excluded.cancelled_by, asked = excluded.asked, question = excluded.question, reply = excluded.reply,
     resumed = excluded.resumed, recorded_at = excluded.recorded_at
 -- An equal version is written again: the same row, unless a newer binary makes more of a record.
@@ -103,7 +103,7 @@ func (r runRow) upsert(ctx context.Context, upsert statement) (bool, error) {
 	f := r.facts
 	res, err := upsert.exec(ctx, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
 		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
-		store.FactsVersion, f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt)
+		f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt)
 	if err != nil {
 		return false, err
 	}

@@ -72,36 +72,6 @@ func TestStore_KeepsWhatWasWrittenOverARestart(t *testing.T) {
 	}
 }
 
-// A file of the schema before positions is brought up with its rows.
-func TestStore_BringsUpAnOlderFile(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "store.db"))
-	entry := store.Entry{Partition: 1, Version: 3, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{
-		Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone}, Raw: record.Raw{Partition: 1, Next: 7},
-	}}
-	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
-		t.Fatal(err)
-	}
-	older := "DROP INDEX runs_by_time; DROP TABLE positions; DROP TABLE erasures; DROP TABLE sources; DROP TABLE tool_calls; DROP TABLE interrupts; DROP TABLE answers; PRAGMA user_version = 1;"
-	for _, column := range []string{"agent", "facts", "error_code", "error_message", "cancelled_by", "asked", "question", "reply", "resumed", "recorded_at"} {
-		older += "ALTER TABLE runs DROP COLUMN " + column + ";"
-	}
-	if _, err := s.write.ExecContext(t.Context(), older); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Follow(t.Context(), "topic"); err != nil {
-		t.Errorf("rows of which nobody has said whose they are: %v", err)
-	}
-	if to, err := s.IndexedTo(t.Context(), "t"); err != nil || len(to) != 1 || to[1] != 7 {
-		t.Errorf("IndexedTo = %v, %v; want 1:7", to, err)
-	}
-	if runs, err := s.Lineage(t.Context(), "t", "th"); err != nil || len(runs) != 1 || runs[0].Version != 3 {
-		t.Errorf("lineage of rows from before there were facts: %v, %v", runs, err)
-	}
-}
-
 // What a row knows beside its record goes with the run.
 func TestStore_FactsAreDeletedWithTheirRun(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))

@@ -29,7 +29,16 @@ func factual(k key, first int64, status record.Status) *record.Run {
 
 // narrow returns the members of a run that Lineage sets.
 func narrow(r store.Run) store.Run {
-	return store.Run{Version: r.Version, Facts: r.Facts, Run: store.HeadOf(&r.Run)}
+	out := store.Run{Version: r.Version, Facts: r.Facts, Run: record.Run{
+		Tenant: r.Tenant, ThreadID: r.ThreadID, RunID: r.RunID, ClientRunID: r.ClientRunID, Lineage: r.Lineage, Base: r.Base,
+		Status: r.Status, Agent: r.Agent, Rewrote: r.Rewrote, MessageCount: r.MessageCount, InputForm: r.InputForm,
+		StartedAt: r.StartedAt, EndedAt: r.EndedAt, Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost, Raw: r.Raw,
+	}}
+	out.Stats.Duration = r.Stats.Duration
+	if r.Input != nil {
+		out.Input = json.RawMessage("{}")
+	}
+	return out
 }
 
 // Lineage tells of each run what its record does, in the newest version, and its facts.

@@ -1,5 +1,5 @@
 -- A page of the runs that ended with an interrupt and that no run goes on from, the longest waiting first.
-SELECT version, record, toUnixTimestamp64Milli(updated_at) AS at
+SELECT thread_id, run_id, version, head, record, toUnixTimestamp64Milli(updated_at) AS at
 FROM runs FINAL
 WHERE tenant = {tenant:String} AND status = 'interrupted' AND ({agent:String} = '' OR agent = {agent:String})
   AND (at, thread_id, run_id) > ({at:Int64}, {thread:String}, {run:String})

@@ -1,3 +1,3 @@
-SELECT version, record
+SELECT thread_id, run_id, version, head, record
 FROM runs FINAL
 WHERE tenant = {tenant:String} AND thread_id = {thread:String} AND run_id = {run:String}

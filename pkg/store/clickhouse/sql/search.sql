@@ -1,7 +1,7 @@
 -- A page of the runs that a filter selects. The inner statement finds them by narrow columns. PREWHERE, on the sorting key, which all versions of a row
 -- share, has the other columns read of their granules only: few of them, as each is a file more in every part.
 SELECT
-    thread_id, run_id, head, {{if .Whole}}record{{else}}''{{end}} AS whole, {{.Key}} AS sort_key,
+    thread_id, run_id, head, {{.Key}} AS sort_key,
     labels, time_to_first_token_ms, models, input_tokens, output_tokens, tool_calls, open_interrupts
 FROM {{template "table" .}} FINAL
 PREWHERE {{template "key" .}} IN (

@@ -52,7 +52,7 @@ tenant = {tenant:String}
 {{- end}}
 {{- end}}
 
-{{- /* As store.TextOf says it. Migration 10 has an index of it in lower case. */ -}}
+{{- /* As store.TextOf says it. The index words of messages has it in lower case. */ -}}
 {{define "text" -}}
 if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'),
             arrayStringConcat(arrayMap(p -> if(JSONExtractString(p, 'type') = 'text', JSONExtractString(p, 'text'), ''), JSONExtractArrayRaw(raw, 'content')), '\n'))
