@@ -132,7 +132,10 @@ func (c *call) refuse(err error) {
 	}
 	if over := new(quota.ExceededError); errors.As(err, &over) {
 		over.SetHeader(c.w.Header())
-		problem.Write(c.w, over.Problem())
+		problem.Write(c.w, problem.Problem{
+			Type: quota.ProblemType, Status: http.StatusTooManyRequests, Detail: over.Error(),
+			Extensions: map[string]any{"reason": "quota", "limit": over.Kind.String(), "violated-policies": []string{over.Kind.String()}},
+		})
 		return
 	}
 	r, ours := refusalOf(err)

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/skeinhq/skein/internal/problem"
 )
 
 // Window is what a bucket holds, in time at its rate.
@@ -229,11 +227,3 @@ func (e *ExceededError) SetHeader(h http.Header) {
 
 // ProblemType is the type that draft-ietf-httpapi-ratelimit-headers registers, violated-policies its member.
 const ProblemType = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-
-// Problem is the answer.
-func (e *ExceededError) Problem() problem.Problem {
-	return problem.Problem{
-		Type: ProblemType, Status: http.StatusTooManyRequests, Detail: e.Error(),
-		Extensions: map[string]any{"reason": "quota", "limit": e.Kind.String(), "violated-policies": []string{e.Kind.String()}},
-	}
-}
