@@ -21,7 +21,7 @@ import (
 // A revocation also waits for the write that is under way. The next owner may read a tombstone and delete what is older:
 // rows that were written here after that would stay.
 type assignment struct {
-	writing sync.Mutex // held while a block is written and committed
+	writing chan struct{} // holds an element while a block is written and committed
 
 	mu     sync.Mutex
 	epochs map[int32]int64
@@ -35,7 +35,7 @@ type assignment struct {
 }
 
 func newAssignment(count prometheus.Gauge, lag *kafka.Lag, stops *kafka.VersionStops) *assignment {
-	return &assignment{epochs: map[int32]int64{}, count: count, lag: lag, stops: stops}
+	return &assignment{writing: make(chan struct{}, 1), epochs: map[int32]int64{}, count: count, lag: lag, stops: stops}
 }
 
 func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
@@ -54,8 +54,8 @@ func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[strin
 }
 
 func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
-	a.writing.Lock()
-	defer a.writing.Unlock()
+	a.writing <- struct{}{}
+	defer func() { <-a.writing }()
 	a.gone(topics)
 }
 

@@ -2,9 +2,9 @@ package indexer
 
 import (
 	"bytes"
-	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,27 +53,21 @@ func TestBlock_DropsWhatIsNoLongerOurs(t *testing.T) {
 
 // Rows that are written behind a tombstone that the next owner has carried out would stay.
 func TestAssignment_ARevocationWaitsForTheWrite(t *testing.T) {
-	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now), new(kafka.VersionStops))
-	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0}})
-	a.writing.Lock()
-	begins, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		close(begins)
-		a.revoked(t.Context(), nil, map[string][]int32{"runs": {0}})
-		close(ended)
-	}()
-	<-begins
-	for range 10_000 {
-		runtime.Gosched()
-	}
-	if a.epoch(0) == 0 {
-		t.Error("the partition has gone in the middle of a write")
-	}
-	a.writing.Unlock()
-	<-ended
-	if a.epoch(0) != 0 {
-		t.Error("the partition is still ours")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now), new(kafka.VersionStops))
+		a.assigned(t.Context(), nil, map[string][]int32{"runs": {0}})
+		a.writing <- struct{}{}
+		go a.revoked(t.Context(), nil, map[string][]int32{"runs": {0}})
+		synctest.Wait()
+		if a.epoch(0) == 0 {
+			t.Error("the partition has gone in the middle of a write")
+		}
+		<-a.writing
+		synctest.Wait()
+		if a.epoch(0) != 0 {
+			t.Error("the partition is still ours")
+		}
+	})
 }
 
 func TestAssignment_CommitsOnlyWhatIsOurs(t *testing.T) {

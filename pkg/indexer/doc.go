@@ -8,6 +8,6 @@
 // A row is a pure function of one record and its version is the record's offset, so whatever is read again after a crash,
 // a rebalance or a retry writes the same rows: that, and not a deduplication token, makes the index right.
 //
-// A run whose rows the store refuses is found by halving its block (sieve), and put into the dead letters. Any other error
+// A run whose rows the store refuses is found by halving its block (bisector), and put into the dead letters. Any other error
 // of the store is waited for.
 package indexer

@@ -117,7 +117,7 @@ func (f *filler) write(ctx context.Context, b *block) error {
 		return nil
 	}
 	for try := 0; ; try++ {
-		s := sieve{store: f.store, busy: new(atomic.Int64)}
+		s := bisector{store: f.store, busy: new(atomic.Int64)}
 		err := s.write(ctx, entries)
 		switch {
 		case err == nil:

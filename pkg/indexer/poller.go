@@ -14,7 +14,7 @@ import (
 // poller fetches records. It does not poll again before the gatherer has taken what it has, which it does while it has room.
 type poller struct {
 	*Service
-	said said
+	logged logged
 }
 
 // polled is the result of one poll. epochs are those under which its partitions were fetched.
@@ -39,7 +39,7 @@ func (p *poller) run(ctx context.Context, cl *kgo.Client, out chan<- polled) err
 		if fetches.NumRecords() == 0 {
 			continue
 		}
-		clear(p.said)
+		clear(p.logged)
 		select {
 		case out <- got:
 		case <-ctx.Done():
@@ -64,7 +64,7 @@ func (p *poller) check(ctx context.Context, fetches kgo.Fetches) error {
 				f.Topic, f.Partition, p.cfg.Group, f.Err)
 		}
 		p.metrics.fetchErrors.Inc()
-		p.cfg.Logger.Log(ctx, p.said.level(f.Err), "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)
+		p.cfg.Logger.Log(ctx, p.logged.level(f.Err), "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)
 		p.wait(ctx, 0)
 	}
 	return nil

@@ -66,8 +66,8 @@ func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 // Lag is the member's lag, for who finds out from outside what the member cannot see.
 func (s *Service) Lag() *kafka.Lag { return s.metrics.lag }
 
-// stands notes how the store stands, for Ready.
-func (s *Service) stands(fault error) {
+// setFault sets what keeps the store from taking blocks, for Ready; nil is nothing.
+func (s *Service) setFault(fault error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
@@ -116,12 +116,12 @@ func (s *Service) index(ctx context.Context, cl *kgo.Client) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.DrainTimeout, cancel) })()
 	polls, ended, blocks := make(chan polled), make(chan struct{}), make(chan *block)
-	p := &poller{Service: s, said: said{}}
+	p := &poller{Service: s, logged: logged{}}
 	g := &gatherer{
 		Service: s, client: cl, block: newBlock(), blocks: blocks, ended: ended,
 		backlog: backlog{client: cl, topic: s.cfg.Kafka.Topics().Runs, stopped: s.metrics.stops.Has},
 	}
-	w := &writer{Service: s, client: cl, said: said{}, durable: map[int32]progress{}}
+	w := &writer{Service: s, client: cl, logged: logged{}, durable: map[int32]progress{}}
 	var stages errgroup.Group
 	stages.Go(func() error {
 		defer close(ended)
@@ -144,18 +144,18 @@ func (s *Service) follow(ctx context.Context) error {
 		return fmt.Errorf("starting indexer: %w", err)
 	}
 	defer adm.Close()
-	said := said{}
+	logged := logged{}
 	for try := 0; ctx.Err() == nil; try++ {
 		err := s.followOnce(ctx, adm)
 		switch {
 		case errors.Is(err, store.ErrOtherTopic):
 			return fmt.Errorf("reading %s: %w; empty the store and reset group %s to build the index anew", s.cfg.Kafka.Topics().Runs, err, s.cfg.Group)
 		case err == nil:
-			s.stands(nil)
+			s.setFault(nil)
 			return nil
 		case ctx.Err() == nil:
-			s.stands(err)
-			s.cfg.Logger.Log(ctx, said.level(err), "asking what to index failed; trying again", "error", err)
+			s.setFault(err)
+			s.cfg.Logger.Log(ctx, logged.level(err), "asking what to index failed; trying again", "error", err)
 			s.wait(ctx, try)
 		}
 	}

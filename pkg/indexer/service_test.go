@@ -607,7 +607,7 @@ func TestService_NoTurnIsLongerThanOneBoundedWrite(t *testing.T) {
 		return nil
 	}
 	all := []store.Entry{{Version: 1, RunID: "a"}, {Version: 2, RunID: "b"}}
-	if err := (&sieve{store: w, busy: &s.busy}).write(t.Context(), all); err != nil {
+	if err := (&bisector{store: w, busy: &s.busy}).write(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.turns) != 4 || !slices.IsSortedFunc(w.turns, time.Time.Compare) || len(slices.CompactFunc(slices.Clone(w.turns), time.Time.Equal)) != 4 { // the block, its tenant's runs, each of them

@@ -13,11 +13,11 @@ import (
 type writer struct {
 	*Service
 	client *kgo.Client
-	said   said
+	logged logged
 	// durable is what may be committed and is not yet: a commit that fails is tried again.
-	durable map[int32]progress
-	letters *kgo.Client // of dead letters; made when the first one is written
-	takenAt time.Time   // when the store has last taken a run; zero if it has not yet
+	durable     map[int32]progress
+	deadLetters *kgo.Client // of dead letters; made when the first one is written
+	takenAt     time.Time   // when the store has last taken a run; zero if it has not yet
 }
 
 // run writes blocks until the channel is closed. While the store is away it tries the same block again for as long as
@@ -57,12 +57,12 @@ func (w *writer) write(ctx context.Context, b *block) error {
 			return err
 		}
 		w.metrics.writeErrors.Inc()
-		w.stands(err)
-		w.cfg.Logger.Log(ctx, w.said.level(err), "writing to the store failed; trying again", "error", err)
+		w.setFault(err)
+		w.cfg.Logger.Log(ctx, w.logged.level(err), "writing to the store failed; trying again", "error", err)
 		w.wait(ctx, try)
 	}
-	w.stands(nil)
-	clear(w.said)
+	w.setFault(nil)
+	clear(w.logged)
 	return nil
 }
 
@@ -73,12 +73,12 @@ const writeTimeout = 4 * time.Minute
 // writeOnce makes what is still ours of a block durable, and commits. After an error some entries may be durable: to
 // write them again changes nothing.
 func (w *writer) writeOnce(ctx context.Context, b *block) error {
-	w.owned.writing.Lock()
-	defer w.owned.writing.Unlock()
+	w.owned.writing <- struct{}{}
+	defer func() { <-w.owned.writing }()
 	b = w.owned.current(b)
 	if entries := b.ordered(); len(entries) > 0 {
 		start := time.Now()
-		s := sieve{store: w.store, busy: &w.busy, stands: w.stands, worked: !w.takenAt.IsZero() && start.Sub(w.takenAt) < trust}
+		s := bisector{store: w.store, busy: &w.busy, fault: w.setFault, worked: !w.takenAt.IsZero() && start.Sub(w.takenAt) < trust}
 		err := s.write(ctx, entries)
 		if s.taken > 0 {
 			w.takenAt = start
@@ -86,7 +86,7 @@ func (w *writer) writeOnce(ctx context.Context, b *block) error {
 		if err != nil {
 			return fmt.Errorf("writing block: %w", err)
 		}
-		if err := w.bury(ctx, s.refused); err != nil {
+		if err := w.writeDeadLetters(ctx, s.refused); err != nil {
 			return fmt.Errorf("writing block: %w", err)
 		}
 		took := time.Since(start)
@@ -121,13 +121,13 @@ func (w *writer) commit(ctx context.Context) {
 		clear(w.durable)
 	case ctx.Err() == nil:
 		w.metrics.commitErrors.Inc()
-		w.cfg.Logger.Log(ctx, w.said.level(err), "committing offsets failed; trying again with the next block", "topic", topic, "error", err)
+		w.cfg.Logger.Log(ctx, w.logged.level(err), "committing offsets failed; trying again with the next block", "topic", topic, "error", err)
 	}
 }
 
 // close ends the client of dead letters.
 func (w *writer) close() {
-	if w.letters != nil {
-		w.letters.Close()
+	if w.deadLetters != nil {
+		w.deadLetters.Close()
 	}
 }

@@ -265,7 +265,7 @@ func (t *Tail) run() {
 		fetches := t.client.PollRecords(poll, pollRecords)
 		fetches.EachPartition(t.take)
 		if now := time.Now(); now.Sub(last) >= housekeeping {
-			t.keepHouse(now)
+			t.closeUnread(now)
 			last = now
 		}
 	}
@@ -363,8 +363,8 @@ func (t *Tail) give(p *partition, err error) {
 	p.ring = newRing(0)
 }
 
-// keepHouse closes partitions that have had no reader for Linger, and wakes readers when Away changes.
-func (t *Tail) keepHouse(now time.Time) {
+// closeUnread closes partitions that have had no reader for Linger, and wakes readers when Away changes.
+func (t *Tail) closeUnread(now time.Time) {
 	t.mu.Lock()
 	parts := maps.Clone(t.partitions)
 	t.mu.Unlock()

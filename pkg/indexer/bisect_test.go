@@ -111,7 +111,7 @@ func TestSieve_WaitsWhereTheStoreRefusesAll(t *testing.T) {
 			st := newFakeStore()
 			calls, told := 0, 0
 			st.onWrite = func(entries []store.Entry) error { calls++; return refusing(entries) }
-			s := sieve{store: st, busy: new(atomic.Int64), worked: c.worked, stands: func(error) { told++ }}
+			s := bisector{store: st, busy: new(atomic.Int64), worked: c.worked, fault: func(error) { told++ }}
 			if err := s.write(t.Context(), entries); !errors.Is(err, c.err) {
 				t.Fatalf("error %v, want %v", err, c.err)
 			}
@@ -139,7 +139,7 @@ func TestSieve_WaitsWhereTheStoreRefusesAll(t *testing.T) {
 func TestSieve_WritesTombstonesBehindRefusedRuns(t *testing.T) {
 	st := newFakeStore()
 	st.onWrite = refusing
-	s := sieve{store: st, busy: new(atomic.Int64), worked: true}
+	s := bisector{store: st, busy: new(atomic.Int64), worked: true}
 	var all []store.Entry
 	for i := range maxTried + 100 {
 		all = append(all, store.Entry{Version: int64(i), RunID: fmt.Sprint("bad-", i), Run: &record.Run{}})
@@ -162,7 +162,7 @@ func TestSieve_LeavesWeatherToTheNextTry(t *testing.T) {
 		}
 		return away
 	}
-	s := sieve{store: st, busy: new(atomic.Int64)}
+	s := bisector{store: st, busy: new(atomic.Int64)}
 	all := []store.Entry{{RunID: "a", Run: &record.Run{}}, {RunID: "b", Run: &record.Run{}}}
 	if err := s.write(t.Context(), all); !errors.Is(err, away) || len(s.refused) != 0 {
 		t.Errorf("error %v, %d refused", err, len(s.refused))

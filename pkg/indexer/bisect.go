@@ -11,12 +11,12 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// sieve writes the entries of a block and finds those that the store refuses. It takes the tenants one by one, so that no tenant's rows decide
+// bisector writes the entries of a block and finds those that the store refuses. It takes the tenants one by one, so that no tenant's rows decide
 // what becomes of another's.
-type sieve struct {
-	store  store.Writer
-	busy   *atomic.Int64 // since when the present call has lasted, in nanoseconds
-	stands func(error)   // is given the first refusal; may be nil
+type bisector struct {
+	store store.Writer
+	busy  *atomic.Int64 // since when the present call has lasted, in nanoseconds
+	fault func(error)   // gets the first refusal; it may be nil
 	// worked: the store has taken a run not long ago (trust), so that the tenant with most refused runs does not speak for the store.
 	worked bool
 
@@ -52,7 +52,7 @@ var errRefusesAll = errors.New("the store refuses all runs that it is given")
 var errUntried = fmt.Errorf("it was not tried, as the store refuses the tenant's %d runs before it, and a sample of those behind them", maxTried)
 
 // write writes entries in their order, without those that the store refuses. After an error some may be durable.
-func (s *sieve) write(ctx context.Context, entries []store.Entry) error {
+func (s *bisector) write(ctx context.Context, entries []store.Entry) error {
 	err := s.call(ctx, entries)
 	if !errors.Is(err, store.ErrRefused) {
 		if err == nil {
@@ -64,7 +64,7 @@ func (s *sieve) write(ctx context.Context, entries []store.Entry) error {
 	most := 0 // refused runs of one tenant
 	for i, of := range tenants {
 		before := len(s.refused)
-		if err := s.sift(ctx, of); err != nil {
+		if err := s.bisect(ctx, of); err != nil {
 			return err
 		}
 		most = max(most, len(s.refused)-before)
@@ -111,9 +111,9 @@ func runs(entries []store.Entry) (n int) {
 	return n
 }
 
-// sift writes entries of one tenant, without those that the store refuses.
-func (s *sieve) sift(ctx context.Context, entries []store.Entry) error {
-	t := tenantSieve{sieve: s}
+// bisect writes entries of one tenant, without those that the store refuses.
+func (s *bisector) bisect(ctx context.Context, entries []store.Entry) error {
+	t := tenantBisector{bisector: s}
 	if err := t.halve(ctx, entries); !errors.Is(err, errUntried) {
 		return err
 	}
@@ -140,16 +140,16 @@ func (s *sieve) sift(ctx context.Context, entries []store.Entry) error {
 	return s.call(ctx, tombstones)
 }
 
-// tenantSieve is a sieve for the entries of one tenant.
-type tenantSieve struct {
-	*sieve
+// tenantBisector is a bisector for the entries of one tenant.
+type tenantBisector struct {
+	*bisector
 	decided int  // entries that were written or refused: the first ones
 	refused int  // runs of them
 	takes   bool // the store has taken a run
 }
 
 // takesAnyOf reports whether the store takes some of the entries: each piece of them as a whole, or its last run.
-func (t *tenantSieve) takesAnyOf(ctx context.Context, entries []store.Entry) (bool, error) {
+func (t *tenantBisector) takesAnyOf(ctx context.Context, entries []store.Entry) (bool, error) {
 	for piece := range slices.Chunk(entries, max(1, (len(entries)+pieces-1)/pieces)) {
 		for runs(piece) > 0 {
 			err := t.call(ctx, piece)
@@ -170,7 +170,7 @@ func (t *tenantSieve) takesAnyOf(ctx context.Context, entries []store.Entry) (bo
 }
 
 // halve writes entries, and each half by itself where the store refuses them together. The error is errUntried where it has tried enough.
-func (t *tenantSieve) halve(ctx context.Context, entries []store.Entry) error {
+func (t *tenantBisector) halve(ctx context.Context, entries []store.Entry) error {
 	if !t.takes && t.refused >= maxTried {
 		return errUntried
 	}
@@ -192,16 +192,16 @@ func (t *tenantSieve) halve(ctx context.Context, entries []store.Entry) error {
 	case entries[0].Run == nil: // it has nothing that could be wrong
 		return err
 	}
-	if len(t.sieve.refused) == 0 && t.stands != nil {
-		t.stands(err)
+	if len(t.bisector.refused) == 0 && t.fault != nil {
+		t.fault(err)
 	}
-	t.sieve.refused = append(t.sieve.refused, refused{entries[0], err})
+	t.bisector.refused = append(t.bisector.refused, refused{entries[0], err})
 	t.refused++
 	t.decided++
 	return nil
 }
 
-func (s *sieve) call(ctx context.Context, entries []store.Entry) error {
+func (s *bisector) call(ctx context.Context, entries []store.Entry) error {
 	s.busy.Store(time.Now().UnixNano())
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

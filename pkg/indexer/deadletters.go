@@ -12,28 +12,28 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// bury writes refused entries to the dead letters and returns once the brokers have acknowledged them. After a crash
+// writeDeadLetters writes refused entries to the dead letters and returns once the brokers have acknowledged them. After a crash
 // before the commit they are written again.
-func (w *writer) bury(ctx context.Context, all []refused) error {
+func (w *writer) writeDeadLetters(ctx context.Context, all []refused) error {
 	if len(all) == 0 {
 		return nil
 	}
-	if w.letters == nil {
+	if w.deadLetters == nil {
 		cl, err := kafka.NewProducer(w.cfg.Kafka)
 		if err != nil {
 			return fmt.Errorf("writing dead letters: %w", err)
 		}
-		w.letters = cl
+		w.deadLetters = cl
 	}
-	letters := make([]*kgo.Record, 0, len(all))
+	records := make([]*kgo.Record, 0, len(all))
 	for _, r := range all {
-		m, err := letter(r, w.cfg.Kafka.Topics().DeadLetters)
+		m, err := deadLetter(r, w.cfg.Kafka.Topics().DeadLetters)
 		if err != nil {
 			return err
 		}
-		letters = append(letters, m)
+		records = append(records, m)
 	}
-	if err := w.letters.ProduceSync(ctx, letters...).FirstErr(); err != nil {
+	if err := w.deadLetters.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		return fmt.Errorf("writing dead letters: %w", err)
 	}
 	w.metrics.refused.Add(float64(len(all)))
@@ -41,20 +41,20 @@ func (w *writer) bury(ctx context.Context, all []refused) error {
 		// The store's reason, which is in the dead letter, may quote the row.
 		w.cfg.Logger.WarnContext(ctx, "run refused by the store, and written to the dead letters",
 			"topic", w.cfg.Kafka.Topics().Runs, "partition", r.Partition, "offset", r.Version,
-			"dead_letter", record.Position{Partition: letters[i].Partition, Offset: letters[i].Offset}.String())
+			"dead_letter", record.Position{Partition: records[i].Partition, Offset: records[i].Offset}.String())
 	}
 	return nil
 }
 
-// letterRoom is kept free for a dead letter's key, headers and the batch's frame.
-const letterRoom = 8 << 10
+// deadLetterRoom is kept free for a dead letter's key, headers and the batch's frame.
+const deadLetterRoom = 8 << 10
 
 // mostDetail bounds the store's reason in a dead letter, in bytes.
 const mostDetail = 512
 
-// letter returns the dead letter of a refused run: its record, on the partition of the thread, with the position of the
+// deadLetter returns the dead letter of a refused run: its record, on the partition of the thread, with the position of the
 // run's first event.
-func letter(r refused, topic string) (*kgo.Record, error) {
+func deadLetter(r refused, topic string) (*kgo.Record, error) {
 	key, err := record.ThreadKey(r.Tenant, r.ThreadID)
 	if err != nil {
 		return nil, fmt.Errorf("making dead letter: %w", err)
@@ -63,7 +63,7 @@ func letter(r refused, topic string) (*kgo.Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making dead letter: %w", err)
 	}
-	if len(value) > kafka.MaxBatchBytes-letterRoom {
+	if len(value) > kafka.MaxBatchBytes-deadLetterRoom {
 		value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(value), record.SHA256(value))
 	}
 	detail := fmt.Sprintf("record %d:%d of skein.runs: %v", r.Partition, r.Version, r.reason)
