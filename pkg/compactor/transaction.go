@@ -143,30 +143,20 @@ func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, err
 
 // produce hands all records to the client and waits until each is acknowledged or refused.
 func (s *session) produce(ctx context.Context, shares []share) error {
-	var mu sync.Mutex
-	var failed error
-	promise := func(_ *kgo.Record, err error) {
-		if err != nil {
-			mu.Lock()
-			failed = errors.Join(failed, err)
-			mu.Unlock()
-		}
-	}
+	var first kgo.FirstErrPromise // not aborting: the transaction's abort needs every answer
 	for _, sh := range shares {
 		if sh.fenceRecord != nil {
-			s.group.Produce(ctx, sh.fenceRecord, promise)
+			s.group.Produce(ctx, sh.fenceRecord, first.Promise())
 		}
 		for _, o := range sh.effects.Outputs {
-			s.group.Produce(ctx, o.Record, promise)
+			s.group.Produce(ctx, o.Record, first.Promise())
 		}
 	}
 	if err := s.client.Flush(ctx); err != nil {
 		return fmt.Errorf("producing: %w", err)
 	}
 	s.learn(shares)
-	mu.Lock()
-	defer mu.Unlock()
-	return failed
+	return first.Err()
 }
 
 // learn has the client know the topics of what was produced before the transaction ends (kafka.Learned).
