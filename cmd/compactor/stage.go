@@ -124,19 +124,17 @@ func partitionCount(ctx context.Context, p *app.Process) (n int, err error) {
 	return n, err
 }
 
-// collectLess lets the garbage collector run half as often as Go would have it: most of what the
-// compactor allocates is needed for one event only, and little stays. The limit, above what the settings
-// let it hold, has it run as often as it takes before memory grows beyond that. Large runs on several partitions
-// hold more than that for seconds, in which the collector would take most of the processor time: where GOMEMLIMIT says
-// what the container has, as in the chart, two thirds of it are the limit if that is more, and the rest is for what is
-// not on the heap. Who sets GOGC or a lower GOMEMLIMIT decides.
+// collectLess lets the garbage collector run half as often as Go would have it: most of what the compactor allocates is
+// needed for one event only, and little stays. The limit is above what the settings let it hold. Large runs on several
+// partitions hold more for seconds, in which the collector would take most of the processor time: if GOMEMLIMIT names the
+// container's memory, as in the chart, two thirds of it are the limit if that is more. GOGC and a lower GOMEMLIMIT win.
 func collectLess(cfg compactor.Config) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}
-	most, given := int64(2*(cfg.OpenRunBytes+cfg.CacheBytes)+128<<20), debug.SetMemoryLimit(-1)
-	if given != math.MaxInt64 {
-		most = max(most, given/3*2)
+	limit := int64(2*(cfg.OpenRunBytes+cfg.CacheBytes) + 128<<20)
+	if given := debug.SetMemoryLimit(-1); given != math.MaxInt64 {
+		limit = max(limit, given/3*2)
 	}
-	debug.SetMemoryLimit(min(most, given))
+	app.LimitMemory(limit)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -72,7 +71,8 @@ each with an --instance-id of its own.`,
 			if err := p.Await(ctx, "store", st.Ping, store.ErrSchema); err != nil {
 				return err
 			}
-			boundMemory()
+			// Two blocks, what was fetched and what goes to the store take about half of it, and Go would let garbage grow to as much again.
+			app.LimitMemory(400 << 20)
 			cfg := settings.config(p.Kafka())
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
 			s, err := indexer.New(cfg, st)
@@ -134,13 +134,4 @@ func (s *settings) config(k kafka.Config) indexer.Config {
 		cfg.MaxDelay = sqliteDelay
 	}
 	return cfg
-}
-
-// boundMemory has the garbage collector run more often as memory nears 400 MiB: two blocks, what was fetched and what goes to the
-// store take about half of that, and Go would let garbage grow to as much again. A lower GOMEMLIMIT stays.
-func boundMemory() {
-	const most = 400 << 20
-	if debug.SetMemoryLimit(-1) > most {
-		debug.SetMemoryLimit(most)
-	}
 }

@@ -36,6 +36,9 @@ func Main(name string, run RunFunc) {
 	os.Exit(ExitCode(err))
 }
 
+// LimitMemory sets Go's memory limit to n bytes; a lower GOMEMLIMIT stays.
+func LimitMemory(n int64) { debug.SetMemoryLimit(min(n, debug.SetMemoryLimit(-1))) }
+
 // heapLimit is the memory limit for Go where the environment (GOMEMLIMIT) sets one to the container's limit, as the chart does: 15 % less. Go may
 // exceed its limit for a moment, and does not count the program itself; where garbage grows up to the container's limit, the kernel kills the process.
 func heapLimit(environment int64) int64 {
