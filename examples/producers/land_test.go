@@ -65,7 +65,7 @@ func runs(t *testing.T, threads []thread) []run {
 func largest() run {
 	const before, after = `{"type":"CUSTOM","name":"large","value":"`, `"}`
 	noise := make([]byte, kafka.MaxValueBytes)
-	for i, r := 0, rand.New(rand.NewPCG(1, 2)); i < len(noise); i++ { //nolint:gosec // the same each time
+	for i, r := 0, rand.New(rand.NewPCG(1, 2)); i < len(noise); i++ {
 		noise[i] = byte(r.Uint32())
 	}
 	text := base64.StdEncoding.EncodeToString(noise)[:kafka.MaxValueBytes-len(before)-len(after)]

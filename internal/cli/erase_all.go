@@ -129,7 +129,7 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 		})
 	}
 	if err := work.Wait(); err != nil {
-		return nil, err //nolint:wrapcheck // its own functions
+		return nil, err
 	}
 	receipts := make([]client.Receipt, 0, len(last))
 	for _, r := range last {

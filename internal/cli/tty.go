@@ -36,7 +36,7 @@ func (s *tty) Write(b []byte) (int, error) {
 		text = text[size:]
 	}
 	if _, err := s.File.Write(out); err != nil {
-		return 0, err //nolint:wrapcheck // as from the file
+		return 0, err
 	}
 	return len(b), nil
 }
@@ -46,7 +46,7 @@ func (s *tty) WriteString(text string) (int, error) { return s.Write([]byte(text
 
 // ReadFrom implements io.ReaderFrom, for the same reason.
 func (s *tty) ReadFrom(r io.Reader) (int64, error) {
-	return io.Copy(struct{ io.Writer }{s}, r) //nolint:wrapcheck // as from the file
+	return io.Copy(struct{ io.Writer }{s}, r)
 }
 
 // terminal returns stdout for a program that draws on it and makes its texts printable by itself.

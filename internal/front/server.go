@@ -79,7 +79,7 @@ func (b *readBody) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		b.over.Store(true)
 	}
-	return n, err //nolint:wrapcheck // a body's own error
+	return n, err
 }
 
 const (

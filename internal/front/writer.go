@@ -41,7 +41,7 @@ func (w *Writer) SetWriteDeadline(until time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ending = true
-	return w.rc.SetWriteDeadline(until) //nolint:wrapcheck // http.ResponseController's own
+	return w.rc.SetWriteDeadline(until)
 }
 
 // Write implements http.ResponseWriter.
@@ -54,14 +54,14 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 		n, b = n+m, b[m:]
 	}
 	w.deadline(time.Time{})
-	return n, err //nolint:wrapcheck // the connection's own
+	return n, err
 }
 
 // FlushError serves http.ResponseController.
 func (w *Writer) FlushError() error {
 	w.deadline(time.Now().Add(w.stall))
 	defer w.deadline(time.Time{})
-	return w.rc.Flush() //nolint:wrapcheck // as above
+	return w.rc.Flush()
 }
 
 // Flush implements http.Flusher, which compression asks for.

@@ -303,7 +303,7 @@ func (l *lazyZstd) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return l.z.Read(p) //nolint:wrapcheck // a reader's own error
+	return l.z.Read(p)
 }
 
 func (l *lazyZstd) open() error {
@@ -325,7 +325,7 @@ func (l *lazyZstd) open() error {
 		case errors.Is(err, io.EOF):
 			return io.ErrUnexpectedEOF
 		case err != nil:
-			return err //nolint:wrapcheck // a reader's own error
+			return err
 		}
 	}
 	if window > zstdWindow {

@@ -72,7 +72,7 @@ type resting struct {
 
 func (r resting) Write(b []byte) (int, error) {
 	r.load.rest()
-	return r.w.Write(b) //nolint:wrapcheck // callers marks it
+	return r.w.Write(b)
 }
 
 // newProofWriter writes answers about many runs, of which each takes a large read. While its caller is written to, the request holds no turn, and behind

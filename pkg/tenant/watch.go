@@ -119,7 +119,7 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		b.whole.Store(true)
 	}
-	return n, err //nolint:wrapcheck // a reader's own error
+	return n, err
 }
 
 type watchKey struct{}
