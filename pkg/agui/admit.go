@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// MaxMembers is how many members one object of an event or input may have. Looking a name up among them takes an index of some 100 bytes
-// a member, ten times what the member takes itself.
+// MaxMembers is how many members one object of an event or input may have. An index of the names takes some 100 bytes a
+// member, ten times as much as a short member itself.
 const MaxMembers = 100_000
 
-// Admit checks what ingest demands of an event: Envelope, and those limits that its sender can still be told of: MaxMessages,
-// MaxToolCalls, MaxMembers and a timestamp before 1970. It returns the type as it stands. The error is one for which IsMalformed is true.
+// Admit checks what ingest requires of an event, and returns its type unchanged: Envelope, MaxMessages, MaxToolCalls, MaxMembers,
+// and no timestamp before 1970. IsMalformed is true for every error.
 func Admit(b []byte) (Type, error) {
 	var e Event
 	if err := e.scan(b); err != nil {
@@ -21,13 +21,14 @@ func Admit(b []byte) (Type, error) {
 	}
 	if v := e.JSON(FieldTimestamp); len(v) > 1 && v[0] == '-' && e.spec != &unknownSpec {
 		if n, err := strconv.ParseFloat(string(v), 64); err == nil && n < 0 {
-			return "", &MalformedError{Rule: RuleTime, Type: e.Type, Detail: fmt.Sprintf("timestamp %.40s is before 1970: give milliseconds since then", v)}
+			detail := fmt.Sprintf("timestamp %.40s is before 1970: give milliseconds since then", v)
+			return "", &MalformedError{Rule: RuleTime, Type: e.Type, Detail: detail}
 		}
 	}
 	return e.Type, CheckMembers(b)
 }
 
-// CheckMembers refuses checked JSON in which one object has more than MaxMembers members.
+// CheckMembers returns an error, for which IsMalformed is true, if an object of checked JSON has more than MaxMembers members.
 func CheckMembers(b []byte) error {
 	if len(b) < len(`"":0,`)*MaxMembers {
 		return nil

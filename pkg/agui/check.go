@@ -99,7 +99,7 @@ var (
 	isSubtype       = oneOf("tool-call", "message")
 )
 
-// inner returns an error of something inside a member with the member's name in front.
+// inner returns an error of a nested value with the name of the member that contains it.
 func inner(t Type, where string, err error) error {
 	if err == nil {
 		return nil
@@ -111,8 +111,7 @@ func inner(t Type, where string, err error) error {
 	return &MalformedError{Rule: rule, Type: t, Detail: where + ": " + detail}
 }
 
-// stringsOf checks the members of an object: each of required must be there and be a string, each
-// of optional must be one where it is there.
+// stringsOf checks the members of an object: the required ones must be strings, the optional ones strings or absent.
 func stringsOf(t Type, where string, v json.RawMessage, required, optional []string) error {
 	if kindOf(v) != kindObject {
 		return malformed(t, "%s must be an object, not %s", where, kindOf(v))
@@ -134,8 +133,8 @@ func isContent(t Type, f Field, v []byte) error {
 	return checkContent(t, f.String(), v)
 }
 
-// checkContent accepts a string or a list of content parts. A part of an unknown type is kept: the
-// client strips it, which is a matter of the reader, not of the store.
+// checkContent accepts a string or a list of content parts. It accepts parts of unknown types: a reader may strip them, as the client
+// does, but a store keeps them.
 func checkContent(t Type, where string, v json.RawMessage) error {
 	switch kindOf(v) {
 	case kindString:
@@ -174,7 +173,7 @@ func checkPart(t Type, where string, part json.RawMessage) error {
 			return err
 		}
 	default:
-		return nil // no discriminator that is known: stripped by the client, kept here
+		return nil // unknown: the client strips it, Skein keeps it
 	}
 	if kindOf(Lookup(part, "metadata")) == kindNull {
 		return malformed(t, "%s: a content part's metadata must be anything but null", where)
@@ -182,8 +181,7 @@ func checkPart(t Type, where string, part json.RawMessage) error {
 	return nil
 }
 
-// checkSource also reports whether the source is of a known type. A part with one that is not is stripped whole by
-// the client, whatever else is in it, and kept here.
+// checkSource also reports whether the source's type is known. If it is not, the client strips the whole part, and Skein keeps it.
 func checkSource(t Type, where string, source json.RawMessage) (known bool, err error) {
 	switch stringOrNone(Lookup(source, "type")) {
 	case "data":
@@ -196,7 +194,7 @@ func checkSource(t Type, where string, source json.RawMessage) (known bool, err 
 	return false, nil
 }
 
-// stringOrNone returns what a string says, and "" for anything else.
+// stringOrNone returns a string, decoded, and "" for anything else.
 func stringOrNone(v json.RawMessage) string {
 	if kindOf(v) != kindString {
 		return ""
@@ -204,8 +202,7 @@ func stringOrNone(v json.RawMessage) string {
 	return unquote(v)
 }
 
-// isPatch accepts an RFC 6902 patch. An operation of an unknown name may be anything else: the client strips it, and the
-// fold leaves it out.
+// isPatch accepts an RFC 6902 patch. An operation of an unknown name may have any members: the client and the fold leave it out.
 func isPatch(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindArray {
 		return want(t, f, v, "a JSON Patch, a list of operations")
@@ -261,7 +258,7 @@ func isMessages(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindArray {
 		return want(t, f, v, "a list of messages")
 	}
-	if depth := MaxMessageDepth + len("["); tooDeep(v, depth) { // the upgrade table has made it so
+	if depth := MaxMessageDepth + len("["); tooDeep(v, depth) { // possible after the upgrade table
 		return deeper(t, f.String(), depth)
 	}
 	for m := range Elements(v) {

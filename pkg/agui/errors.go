@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// MalformedError says why data is not what it claims to be. It costs the event, never the stream.
+// MalformedError is the error for bad data. It costs the event, never the stream.
 type MalformedError struct {
-	// Rule is a short fixed name for counting, such as "not-json" or "schema".
+	// Rule is a short stable name for counting, such as "not-json" or "schema".
 	Rule string
-	// Type is the event type, where it was known.
+	// Type is the event type, or "" if it is not known.
 	Type Type
-	// Detail says where and what, for a person.
+	// Detail describes the fault and where it is, for a person.
 	Detail string
 }
 
@@ -22,7 +22,7 @@ func (e *MalformedError) Error() string {
 	return e.Detail
 }
 
-// IsMalformed reports whether err is about the data, so that trying again is of no use.
+// IsMalformed reports whether err is about the data, so that a retry cannot succeed.
 func IsMalformed(err error) bool {
 	var m *MalformedError
 	return errors.As(err, &m)
@@ -35,13 +35,13 @@ const (
 	RuleNotObject = "not-an-object"
 	RuleNoType    = "no-type"
 	RuleSchema    = "schema"
-	// RuleChunk is for chunks that the client cannot place, such as a first one without an id.
+	// RuleChunk is for chunks that the client cannot assign to a stream, such as a first one without an id.
 	RuleChunk = "chunk"
-	// RuleTooMany is for more than MaxMessages or MaxToolCalls in one input or snapshot, or than MaxMembers in one object.
+	// RuleTooMany is for input or snapshots over MaxMessages or MaxToolCalls, and objects over MaxMembers.
 	RuleTooMany = "too-many"
 	// RuleTime is for a timestamp before 1970.
 	RuleTime = "before-1970"
-	// RuleRepeated is for a snapshot that would put messages in several places, too large for all of them.
+	// RuleRepeated is for a snapshot that would repeat too many bytes of messages at several positions.
 	RuleRepeated = "repeated"
 )
 
@@ -50,14 +50,15 @@ var (
 	errTruncated = &MalformedError{Rule: RuleNotJSON, Detail: "not JSON: the text ends before the value does"}
 	errTooDeep   = &MalformedError{Rule: RuleTooDeep, Detail: fmt.Sprintf("nested more than %d deep", MaxDepth)}
 	errNotObject = &MalformedError{Rule: RuleNotObject, Detail: "not a JSON object"}
-	errNoType    = &MalformedError{Rule: RuleNoType, Detail: "no type: an event needs a member \"type\" that is a string with a character in it"}
+	errNoType    = &MalformedError{Rule: RuleNoType,
+		Detail: "no type: an event needs a member \"type\" that is a string with a character in it"}
 )
 
 func syntaxAt(i int) error {
 	return &MalformedError{Rule: RuleNotJSON, Detail: fmt.Sprintf("not JSON: unexpected character at byte %d", i+1)}
 }
 
-// atDepth says which limit a text has, where that is not MaxDepth.
+// atDepth replaces errTooDeep by an error with the limit, if that is not MaxDepth.
 func atDepth(err error, t Type, depth int) error {
 	if err == errTooDeep && depth != MaxDepth { //nolint:errorlint // made here, never wrapped
 		return deeper(t, "", depth)
@@ -65,7 +66,7 @@ func atDepth(err error, t Type, depth int) error {
 	return err
 }
 
-// deeper is the error of a part of an event or input, or of all of it, that is nested more than so deep.
+// deeper returns the error for an event or input, or the named part of one, that is nested deeper than depth.
 func deeper(t Type, what string, depth int) error {
 	if what != "" {
 		what += " is "

@@ -11,37 +11,36 @@ import (
 // Type is an event type, such as "TEXT_MESSAGE_START". Unknown types are kept as they are.
 type Type string
 
-// Event is one AG-UI event: its exact bytes and where its members lie in them. Members that the
-// protocol does not describe for the event's type stay in Raw and nowhere else.
+// Event is one AG-UI event: its exact bytes, and the positions of its members in them. Members that the protocol does not
+// describe for the event's type are in Raw only.
 type Event struct {
-	// Type is the event's type after the upgrade table was applied; Raw keeps the older form.
+	// Type is the event's type after the upgrade table; Raw keeps the older form.
 	Type Type
-	// Raw is the event as it came. It aliases the bytes given to Decode.
+	// Raw is the event as received. It aliases the bytes given to Decode.
 	Raw json.RawMessage
-	// Body is what is folded and kept of it: Raw, with null in the place of numbers that no double can hold, as 1e400.
-	// The client has infinity there until it writes null, and other readers refuse such a number.
+	// Body is what is folded and kept: Raw with null in place of numbers that no double can hold, such as 1e400. The client has infinity
+	// there and encodes it as null; other readers refuse such a number.
 	Body json.RawMessage
 
-	// ThreadID, RunID and ParentRunID are what RUN_STARTED and RUN_FINISHED name.
+	// ThreadID, RunID and ParentRunID are those of RUN_STARTED and RUN_FINISHED; empty for other types.
 	ThreadID, RunID, ParentRunID string
-	// Timestamp is the agent's, in milliseconds since 1970. The protocol names no unit: most agents
-	// send milliseconds, llama-index seconds. Values that would lie before March 1973 in
-	// milliseconds are taken for seconds.
+	// Timestamp is the agent's, in milliseconds since 1970. The protocol defines no unit: most agents send milliseconds, llama-index
+	// sends seconds. Values that would be before March 1973 in milliseconds are read as seconds.
 	Timestamp    int64
 	HasTimestamp bool
 
-	spec        *spec                // of Type; of no members for an unknown one
-	undescribed bool                 // a member that no event type has
-	beyond      bool                 // a number that no double can hold
-	has         uint64               // bit f: member f is there
-	spans       [numFields][2]uint32 // of Body, or {^0, index} of extras
+	spec        *spec                // of Type; unknownSpec for an unknown one
+	undescribed bool                 // whether it has a member that no event type has
+	beyond      bool                 // whether it has a number that no double can hold
+	has         uint64               // bit f is set if member f is present
+	spans       [numFields][2]uint32 // start and end in Body, or {inExtras, index in extras}
 	extras      []json.RawMessage    // values that the upgrade table made
 }
 
 const inExtras = ^uint32(0)
 
-// Envelope checks what ingest demands of an event: one JSON object in UTF-8, with a type, nested no deeper than one of
-// that type may be. It returns the type as it stands. The error is one for which IsMalformed is true.
+// Envelope checks that an event is one JSON object in UTF-8, with a type, nested no deeper than that type allows. It returns
+// the type unchanged. IsMalformed is true for every error.
 func Envelope(b []byte) (Type, error) {
 	var e Event
 	if err := e.scan(b); err != nil {
@@ -50,9 +49,8 @@ func Envelope(b []byte) (Type, error) {
 	return e.Type, nil
 }
 
-// Decode reads one event. The event aliases b, which must not change while it is in use. An event
-// that the protocol's schema rejects gives an error for which IsMalformed is true; unknown types and
-// members are no error.
+// Decode reads one event. The event aliases b, which must not change while the event is in use. If the protocol's schema rejects
+// the event, IsMalformed is true for the error; unknown types and members are no error.
 func Decode(b []byte) (*Event, error) {
 	e := new(Event)
 	if err := e.Decode(b); err != nil {
@@ -61,7 +59,7 @@ func Decode(b []byte) (*Event, error) {
 	return e, nil
 }
 
-// Decode is the function Decode into an event that is used again.
+// Decode is the function Decode, into an event that it reuses.
 func (e *Event) Decode(b []byte) error {
 	e.ThreadID, e.RunID, e.ParentRunID, e.Timestamp, e.HasTimestamp = "", "", "", 0, false
 	e.beyond, e.extras = false, e.extras[:0]
@@ -81,7 +79,7 @@ func (e *Event) Decode(b []byte) error {
 	return e.check()
 }
 
-// scan checks the JSON and notes where the members of the top level lie.
+// scan checks the JSON and records the positions of the top-level members.
 func (e *Event) scan(b []byte) error {
 	if !utf8.Valid(b) {
 		return errNotUTF8
@@ -90,7 +88,7 @@ func (e *Event) scan(b []byte) error {
 	if err != errTooDeep { //nolint:errorlint // made here, never wrapped
 		return err
 	}
-	// Some types may be deeper. Which one this is, only a look at all of it tells.
+	// Some types may be deeper; the type is known only after all members were read.
 	if err = e.scanDepth(b, MaxEventDepth); err == nil {
 		depth := e.Type.maxDepth()
 		err = atDepth(e.scanDepth(b, depth), e.Type, depth)
@@ -98,9 +96,9 @@ func (e *Event) scan(b []byte) error {
 	return err
 }
 
-// scanDepth is scan with a limit; errTooDeep says that it is passed, whatever that is.
+// scanDepth is scan with a limit of depth; it returns errTooDeep if the event is deeper.
 func (e *Event) scanDepth(b []byte, depth int) error {
-	e.has, e.undescribed = 0, false // spans count where has says so
+	e.has, e.undescribed = 0, false
 	i := skipSpace(b, 0)
 	if i >= len(b) {
 		return errTruncated
@@ -186,7 +184,7 @@ func lookupField(name []byte) (Field, bool) {
 	return f, ok
 }
 
-// check holds the members against the schema of the event's type and fills the decoded fields.
+// check checks the members against the schema of the event's type and fills the decoded fields.
 func (e *Event) check() error {
 	if e.Has(FieldTimestamp) {
 		e.Timestamp, e.HasTimestamp = safeInt(e.JSON(FieldTimestamp))
@@ -202,7 +200,7 @@ func (e *Event) check() error {
 			continue
 		}
 		if s.field == FieldTimestamp && e.HasTimestamp {
-			continue // read above, so it is one
+			continue // checked above
 		}
 		if err := s.check(e.Type, s.field, e.JSON(s.field)); err != nil {
 			return err
@@ -217,8 +215,8 @@ func (e *Event) check() error {
 	return nil
 }
 
-// Time is the event's own timestamp, zero where it has none. One that is no time between 1970 and 9999,
-// where RFC 3339 ends, such as one of microseconds, is none.
+// Time returns the event's timestamp, or the zero time if it has none between 1970 and 9999, the last year of RFC 3339. (One in
+// microseconds, for example, is outside.)
 func (e *Event) Time() time.Time {
 	const last = 253402300799999
 	if !e.HasTimestamp || e.Timestamp <= 0 || e.Timestamp > last {
@@ -227,13 +225,13 @@ func (e *Event) Time() time.Time {
 	return time.UnixMilli(e.Timestamp).UTC()
 }
 
-// Has reports whether the member is there.
+// Has reports whether the member is present.
 func (e *Event) Has(f Field) bool { return e.has&(1<<f) != 0 }
 
 // HasUndescribed reports whether the event has a member that the protocol does not describe for its type.
 func (e *Event) HasUndescribed() bool { return e.undescribed || e.has&^e.spec.described != 0 }
 
-// JSON returns the member's value, or nil where it is not there.
+// JSON returns the member's value, or nil if it is absent.
 func (e *Event) JSON(f Field) json.RawMessage {
 	if !e.Has(f) {
 		return nil
@@ -245,7 +243,7 @@ func (e *Event) JSON(f Field) json.RawMessage {
 	return e.Body[s[0]:s[1]]
 }
 
-// String returns a member that is a string, decoded, and whether it is there.
+// String returns a member that is a string, decoded, and whether it is present.
 func (e *Event) String(f Field) (string, bool) {
 	v := e.JSON(f)
 	if kindOf(v) != kindString {
@@ -254,7 +252,7 @@ func (e *Event) String(f Field) (string, bool) {
 	return unquote(v), true
 }
 
-// Text returns a member that is a string, still escaped; nil where it is not there.
+// Text returns a member that is a string, still escaped, or nil if it is absent.
 func (e *Event) Text(f Field) Text {
 	v := e.JSON(f)
 	if kindOf(v) != kindString {
@@ -263,28 +261,27 @@ func (e *Event) Text(f Field) Text {
 	return TextOf(v)
 }
 
-// Messages returns the messages of a MESSAGES_SNAPSHOT in order, and how many others it has, which have no role, or
-// an unknown one and no id.
+// Messages returns the messages of a MESSAGES_SNAPSHOT in order, and how many others it has that are left out: those
+// without a role, or with an unknown one and no id.
 func (e *Event) Messages() (messages []Message, stripped int) {
 	return messagesOf(e.JSON(FieldMessages))
 }
 
-// Input returns RUN_STARTED's input, or nil where it has none. It shares nothing with the event. Run is the id that made
-// ids of messages contain, the event's runId where it is empty.
+// Input returns RUN_STARTED's input, or nil if it has none. It shares nothing with the event. Made message ids contain
+// run, or the event's runId if run is empty.
 func (e *Event) Input(run string) *RunAgentInput {
 	v := e.JSON(FieldInput)
 	if e.Type != RunStarted || v == nil {
 		return nil
 	}
 	in, err := decodeInput(bytes.Clone(v), cmp.Or(run, e.RunID), true)
-	if err != nil { // cannot be: check has accepted it
+	if err != nil { // impossible: check has accepted it
 		return nil
 	}
 	return in
 }
 
-// OutcomeType returns the type of RUN_FINISHED's outcome: "success" where it has none, or one of a
-// type that the protocol does not know.
+// OutcomeType returns the type of RUN_FINISHED's outcome: "success" if it is absent or of an unknown type.
 func (e *Event) OutcomeType() string {
 	switch t := stringOrNone(Lookup(e.JSON(FieldOutcome), "type")); t {
 	case "interrupt", "cancelled":

@@ -7,35 +7,34 @@ import (
 	"strings"
 )
 
-// Families are the families of events that a run record keeps as they came, though they fold to nothing.
-// As text they are names with commas between them, or "none"; as JSON a list of names. The zero value is
-// what is kept unless somebody says otherwise: all but raw.
-type Families uint8 // the set, xor usually
+// Families is a set of families of events that a run record keeps unchanged, although they fold to nothing. As text it is names
+// separated by commas, or "none"; as JSON a list of names. The zero value is the default: all but raw.
+type Families uint8 // the set, xor byDefault
 
 const (
 	familyStep     Families = 1 << iota // STEP_*
 	familySubagent                      // SUBAGENT_*
 	familyCustom                        // CUSTOM
 	familyMeta                          // META
-	familyUnknown                       // what neither this version nor an older one of the protocol knows
+	familyUnknown                       // types of no version of the protocol
 	familyRaw                           // RAW
 
-	usually = familyStep | familySubagent | familyCustom | familyMeta | familyUnknown
+	byDefault = familyStep | familySubagent | familyCustom | familyMeta | familyUnknown
 
 	// NoFamilies is the empty set.
-	NoFamilies = usually
+	NoFamilies = byDefault
 )
 
-// familyNames are the names by bit.
+// familyNames has the name of each bit.
 var familyNames = []string{"step", "subagent", "custom", "meta", "unknown", "raw"}
 
-// noFamily is the text of the empty set: where a setting is empty, nobody can tell whether it was meant.
+// noFamily is the text of the empty set, as an empty setting could be a mistake.
 const noFamily = "none"
 
-// FamilyNames are the names of all families, in the order in which they are written.
+// FamilyNames returns the names of all families, in the order in which they are written.
 func FamilyNames() []string { return slices.Clone(familyNames) }
 
-// FamiliesOf returns the families of these names.
+// FamiliesOf returns the set of these families, or an error for an unknown name.
 func FamiliesOf(names ...string) (Families, error) {
 	set := Families(0)
 	for _, name := range names {
@@ -45,14 +44,14 @@ func FamiliesOf(names ...string) (Families, error) {
 		}
 		set |= 1 << i
 	}
-	return set ^ usually, nil
+	return set ^ byDefault, nil
 }
 
-// Names are the families' names, in one order.
+// Names returns the families' names, in the order of FamilyNames.
 func (f Families) Names() []string {
 	names := []string{}
 	for i, name := range familyNames {
-		if (f^usually)>>i&1 == 1 {
+		if (f^byDefault)>>i&1 == 1 {
 			names = append(names, name)
 		}
 	}
@@ -60,9 +59,9 @@ func (f Families) Names() []string {
 }
 
 // Keep reports whether events of the type are kept.
-func (f Families) Keep(t Type) bool { return (f^usually)&familyOf(t) != 0 }
+func (f Families) Keep(t Type) bool { return (f^byDefault)&familyOf(t) != 0 }
 
-// familyOf is the family of a type; 0 where events of it fold to something.
+// familyOf returns the family of a type, or 0 if its events fold to something.
 func familyOf(t Type) Families {
 	switch t {
 	case StepStarted, StepFinished:
@@ -82,7 +81,7 @@ func familyOf(t Type) Families {
 	return familyUnknown
 }
 
-// String is the text.
+// String returns the text.
 func (f Families) String() string {
 	if names := f.Names(); len(names) > 0 {
 		return strings.Join(names, ",")

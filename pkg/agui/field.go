@@ -62,8 +62,8 @@ var fieldNames = [numFields]string{
 // String returns the member's name on the wire.
 func (f Field) String() string { return fieldNames[f] }
 
-// fieldSlots finds a field by its name: a hash table with open addressing, as every member of every
-// event is looked up. A slot holds a field and one, or 0.
+// fieldSlots is a hash table of the fields by name, with open addressing: every member of every event is looked up. A slot holds
+// the field plus 1, or 0.
 var fieldSlots = func() (slots [256]Field) {
 	for f, name := range fieldNames {
 		i := fieldHash(name)
@@ -75,7 +75,7 @@ var fieldSlots = func() (slots [256]Field) {
 	return slots
 }()
 
-// fieldHash tells the names apart by their length and two letters. The name is not empty.
+// fieldHash hashes a non-empty name by its length and three of its letters.
 func fieldHash[S string | []byte](name S) uint8 {
 	return uint8(len(name))*31 + name[0]*7 + name[len(name)-1]*5 + name[len(name)/2]
 }
@@ -125,11 +125,11 @@ const (
 	SubagentError           Type = "SUBAGENT_ERROR"
 	Raw                     Type = "RAW"
 	Custom                  Type = "CUSTOM"
-	// Meta is a draft of the documentation; it is kept and folds to nothing.
+	// Meta is in a draft of the protocol; it is kept and folds to nothing.
 	Meta Type = "META"
 )
 
-// The event types that left the protocol with 1.0; Upgraded says what they became.
+// The event types that AG-UI 1.0 removed; the fold reads them as REASONING_*.
 const (
 	ThinkingStart              Type = "THINKING_START"
 	ThinkingEnd                Type = "THINKING_END"
@@ -138,17 +138,17 @@ const (
 	ThinkingTextMessageEnd     Type = "THINKING_TEXT_MESSAGE_END"
 )
 
-// check says what a member's value must be.
+// check returns an error if a member's value is not what the schema requires.
 type check func(t Type, f Field, v []byte) error
 
-// spec is what the protocol says of an event type.
+// spec is the schema of an event type.
 type spec struct {
 	name      Type
 	members   []member
 	described uint64 // the members as a bit set
 }
 
-// unknownSpec is that of all types that the protocol does not know.
+// unknownSpec is the spec of all unknown types.
 var unknownSpec spec
 
 type member struct {
@@ -160,7 +160,7 @@ type member struct {
 func must(f Field, c check) member { return member{f, true, c} }
 func may(f Field, c check) member  { return member{f, false, c} }
 
-// common members of every event; attributable ones also have subagentRunId.
+// event adds the members of every event; attributable adds subagentRunId, too.
 func event(members ...member) []member {
 	return append(members, may(FieldTimestamp, isTimestamp), may(FieldRawEvent, isNotNull), may(FieldMetadata, isObject))
 }
@@ -169,7 +169,7 @@ func attributable(members ...member) []member {
 	return event(append(members, may(FieldSubagentRunID, isString))...)
 }
 
-// specs holds what is known of each event type.
+// specs has the spec of each known event type.
 var specs = func() map[Type]*spec {
 	m := make(map[Type]*spec, len(schemas))
 	for t, members := range schemas {
@@ -182,7 +182,7 @@ var specs = func() map[Type]*spec {
 	return m
 }()
 
-// schemas holds the members of each event type as @ag-ui/core 1.0.0's schemas describe them.
+// schemas has the members of each event type as the schemas of @ag-ui/core 1.0.0 describe them.
 var schemas = map[Type][]member{
 	RunStarted: event(may(FieldThreadID, isString), must(FieldRunID, isString), may(FieldProtocolVersion, isString),
 		may(FieldParentRunID, isString), may(FieldInput, isInput)),

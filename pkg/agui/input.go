@@ -5,32 +5,31 @@ import (
 	"encoding/json"
 )
 
-// RunAgentInput is what an agent is called with.
+// RunAgentInput is the input that an agent is called with.
 type RunAgentInput struct {
 	ThreadID, RunID string
-	// ParentRunID is empty where the input names none.
+	// ParentRunID is empty if the input names none.
 	ParentRunID string
-	// Messages all have an id: one that came without has "message-RUN-N", of the run's id and its place in the list,
-	// counted from 1, which no message of another run has.
+	// Messages all have an id. A message without one gets "message-RUN-N", of the run's id and the message's position from 1, which
+	// no message of another run has.
 	Messages []Message
-	// Stripped is how many others it has, which have no role that is a string, or an unknown one and no id.
+	// Stripped is how many other messages the input has: those without a role, or with an unknown one and no id.
 	Stripped int
-	// State is nil where the input has none (absent, or null as the client has it).
+	// State is nil if the state is absent or null.
 	State json.RawMessage
-	// Resume are the answers to the parent run's interrupts.
+	// Resume has the answers to the parent run's interrupts.
 	Resume []json.RawMessage
-	// Serialised says that the input came on RUN_STARTED. AG-UI lets that one leave out messages that are already in
-	// the history; whether it did is told by lineage.Normalised.
+	// Serialised reports whether the input was on RUN_STARTED. AG-UI allows such an input to leave out messages of the history;
+	// lineage.Normalised decides whether it did.
 	Serialised bool
-	// Raw is the input after the upgrade table, ids of messages aside, with null in the place of numbers that no double can
-	// hold (Event.Body); it is what was given where there was none of either.
+	// Raw is the input after the upgrade table, without made ids, and with null in place of numbers that no double can hold (see
+	// Event.Body). If neither applies it is the input's own bytes.
 	Raw json.RawMessage
 }
 
-// DecodeInput reads a RunAgentInput. It accepts the older forms of the upgrade table and inputs
-// without threadId and runId, which then come from the address. Run is the id that made ids of messages contain, the
-// input's own runId where it is empty. What the schema rejects gives an error for which IsMalformed is true. The input
-// aliases b.
+// DecodeInput reads a RunAgentInput, which aliases b. It accepts the older forms of the upgrade table, and inputs without
+// threadId and runId, which the caller then knows from the request's path. Made message ids contain run, or the input's runId if
+// run is empty. If the schema rejects the input, IsMalformed is true for the error.
 func DecodeInput(b []byte, run string) (*RunAgentInput, error) {
 	beyond := false
 	if err := checkNoting(b, MaxInputDepth, &beyond); err != nil {
@@ -55,7 +54,7 @@ func decodeInput(raw json.RawMessage, run string, serialised bool) (*RunAgentInp
 	if kindOf(raw) != kindObject {
 		return nil, malformed("", "the input must be an object, not %s", kindOf(raw))
 	}
-	if tooDeep(raw, MaxInputDepth) { // the upgrade table has made it so
+	if tooDeep(raw, MaxInputDepth) { // possible after the upgrade table
 		return nil, deeper("", "", MaxInputDepth)
 	}
 	in := &RunAgentInput{Raw: raw, Serialised: serialised}

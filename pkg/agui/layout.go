@@ -6,23 +6,22 @@ import (
 	"hash/maphash"
 )
 
-// Layout says how a conversation is put together from another one, the base, and messages of its
-// own, as consecutive segments. It lets a run be stored as what it added to its parent's history.
+// Layout describes a conversation as consecutive segments of another one, the base, and of a list of its own messages. With it a
+// run is stored as what it added to its parent's history.
 //
-// An empty layout is the default rule: every own message replaces the first base message of its
-// id in place, or is appended in order. A layout that builds the empty conversation from a base
-// that is not empty has one segment of length 0.
+// An empty layout is the default rule: every own message replaces the first base message of its id in place, or is appended in
+// order. The layout of an empty conversation on a base that is not empty has one segment of length 0.
 type Layout []Segment
 
-// Segment is a half-open range of the base list, or of the own list where Own is set.
+// Segment is a half-open range of the own list if Own is set, else of the base.
 type Segment struct {
 	Own  bool `json:"own,omitempty"`
 	From int  `json:"from"`
 	To   int  `json:"to"`
 }
 
-// Apply builds the conversation. The result is a list of its own; base and own are not changed.
-// An error says that the layout does not belong to these lists.
+// Apply builds the conversation. The result is a new list; base and own are not changed. Apply returns an error if a segment is
+// outside its list.
 func (l Layout) Apply(base, own []Message) ([]Message, error) {
 	if len(l) == 0 {
 		return overlay(base, own), nil
@@ -49,8 +48,8 @@ func (l Layout) Apply(base, own []Message) ([]Message, error) {
 	return full, nil
 }
 
-// overlay is the default rule. Of several own messages with the id of one base message the last
-// one stands; several with an id that base does not have are all appended.
+// overlay is the default rule. Of several own messages with the id of a base message the last one replaces it; several with an id
+// that base does not have are all appended.
 func overlay(base, own []Message) []Message {
 	full := make([]Message, len(base), len(base)+len(own))
 	copy(full, base)
@@ -118,8 +117,7 @@ func Diff(base, full []Message) (own []Message, layout Layout) {
 	return own, layout
 }
 
-// disjoint reports whether no message of one list has the id of a message of the other. It pays for a
-// small set of what was added, not for one of the whole conversation.
+// disjoint reports whether no id is in both lists. It makes a set of the added messages, which are few, not of the base.
 func disjoint(base, added []Message) bool {
 	ids := make(map[string]struct{}, len(added))
 	for _, m := range added {
@@ -136,7 +134,7 @@ func disjoint(base, added []Message) bool {
 	return true
 }
 
-// add appends a segment, joined to the last one where it continues it.
+// add appends a segment, merged with the last one if it continues that.
 func (l Layout) add(s Segment) Layout {
 	if n := len(l); n > 0 && l[n-1].Own == s.Own && l[n-1].To == s.From {
 		l[n-1].To = s.To
@@ -145,12 +143,12 @@ func (l Layout) add(s Segment) Layout {
 	return append(l, s)
 }
 
-// contentSeed is of this process: the hashes never leave it.
+// contentSeed differs in each process; its hashes never leave it.
 var contentSeed = maphash.MakeSeed()
 
 // indexOf returns a function that finds the first message of the list with equal content, or -1.
-// Messages are looked up by id alone where ids are unique, so that contents are compared once; a
-// list with repeated ids is looked up by content too, so that many messages of one id stay linear.
+// If ids are unique, it looks up by id alone, so that each content is compared once; otherwise by content too, so that many messages
+// of one id cost linear time.
 func indexOf(list []Message) func(Message) int {
 	type key struct {
 		id  string

@@ -21,7 +21,7 @@ func knownRole(role string) bool {
 	return false
 }
 
-// Message is one conversation message: its identity and the whole JSON object as it is.
+// Message is one message of a conversation: its id and role, and the whole JSON object unchanged.
 type Message struct {
 	ID   string
 	Role string
@@ -32,8 +32,8 @@ type Message struct {
 // MarshalJSON returns Raw.
 func (m Message) MarshalJSON() ([]byte, error) { return m.Raw, nil }
 
-// UnmarshalJSON reads a message. It keeps a copy of b and demands no more than an id and a role:
-// what a store has written it must be able to read.
+// UnmarshalJSON reads a message and keeps a copy of b. It requires only an id and a role: a store must be able to read what it
+// has written.
 func (m *Message) UnmarshalJSON(b []byte) error {
 	id, role := Lookup(b, "id"), Lookup(b, "role")
 	if kindOf(id) != kindString || kindOf(role) != kindString {
@@ -43,8 +43,8 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// messagesOf reads the identities of checked messages without copying them. It leaves out those that have none, as
-// the client's enforcement does: they cannot be stored or found.
+// messagesOf reads ids and roles of checked messages without copying the messages. Like the client's enforcement, it leaves out those
+// that lack either, which cannot be stored or found.
 func messagesOf(list json.RawMessage) (messages []Message, stripped int) {
 	for raw := range Elements(list) {
 		id, role := Lookup(raw, "id"), Lookup(raw, "role")
@@ -60,8 +60,8 @@ func messagesOf(list json.RawMessage) (messages []Message, stripped int) {
 // Get returns a member of the message, or nil.
 func (m Message) Get(name string) json.RawMessage { return Lookup(m.Raw, name) }
 
-// checkMessage accepts a message as the schemas of AG-UI 1.0 do, each role's its own: what it does not name
-// may be anything. One without a role that it knows may be anything as a whole: see messagesOf.
+// checkMessage checks a message against the schema of its role in AG-UI 1.0. Other members may be anything, and so may a message
+// without a known role: see messagesOf.
 func checkMessage(t Type, raw json.RawMessage) error {
 	if kindOf(raw) != kindObject {
 		return malformed(t, "message must be an object, not %s", kindOf(raw))

@@ -12,9 +12,8 @@ import (
 
 // MaxDepth is how deep an event and the state may be nested: a value at the top has depth 1.
 //
-// What a fold makes of events goes round again, as part of what is deeper: in a snapshot, in the input of the next run,
-// in the event that repeats that input. So these have limits of their own, each by what it holds, and what is held
-// never outgrows them:
+// What a fold makes of events returns inside deeper values: in a snapshot, in the input of the next run, in the event that
+// repeats that input. Each of these has a limit of its own, so that what a fold holds always fits:
 //
 //	state            MaxDepth          a STATE_SNAPSHOT has 1 more
 //	message          MaxMessageDepth   a tool call's metadata, as deep as an event can bring it; a MESSAGES_SNAPSHOT has 2 more
@@ -40,16 +39,16 @@ func (t Type) maxDepth() int {
 	return MaxDepth
 }
 
-// The scanner reads JSON (RFC 8259) in place: it checks the grammar and finds where values begin
-// and end, and copies nothing. Values that were scanned once are read again without checks.
+// The scanner reads JSON (RFC 8259) in place: it checks the grammar, finds where values begin and end, and copies nothing.
+// "Checked" below means: has passed the scanner.
 
-// A depth is counted from where a text begins. To allow for more or less than MaxDepth, counting begins elsewhere.
-const checked = math.MinInt32 // of a text that was checked: no limit
+// checked is the depth to start from for a checked text, which needs no limit.
+const checked = math.MinInt32
 
-// within is where counting begins in a text that may be so deep.
+// within returns the depth to start from if a text may be that deep: the scanner stops at MaxDepth.
 func within(depth int) int { return MaxDepth - depth }
 
-// tooDeep reports whether a checked value is nested deeper.
+// tooDeep reports whether a checked value is nested deeper than depth.
 func tooDeep(v json.RawMessage, depth int) bool {
 	_, err := skipValue(v, 0, within(depth))
 	return len(v) > 0 && err != nil
@@ -71,7 +70,7 @@ func skipSpace(b []byte, i int) int {
 // skipValue checks the value that begins at b[i] and returns the index after it.
 func skipValue(b []byte, i, depth int) (int, error) { return skipNoting(b, i, depth, nil) }
 
-// skipNoting is skipValue that notes in beyond, where it is given, whether the value holds a number that no double can.
+// skipNoting is skipValue that sets *beyond, if it is not nil, when the value contains a number that no double can hold.
 func skipNoting(b []byte, i, depth int, beyond *bool) (int, error) {
 	if i >= len(b) {
 		return i, errTruncated
@@ -173,7 +172,7 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// plain8 is plain for eight bytes at a time. It may say no where all are plain, of bytes above 0x7F.
+// plain8 reports whether eight bytes are all plain and below 0x80.
 func plain8(x uint64) bool {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	quote, backslash := x^low*'"', x^low*'\\'
@@ -258,12 +257,12 @@ func skipNumber(b []byte, i int, beyond *bool) (int, error) {
 	}
 	if large && beyond != nil && !*beyond {
 		_, err := strconv.ParseFloat(string(b[start:i]), 64)
-		*beyond = err != nil // it is of range: too small a number is 0
+		*beyond = err != nil // out of range: a number that is too small is 0 without an error
 	}
 	return i, nil
 }
 
-// withinDoubles returns a checked text with null in the place of each number that no double can hold.
+// withinDoubles returns a checked text with null in place of each number that no double can hold.
 func withinDoubles(b []byte) []byte {
 	out := make([]byte, 0, len(b)) // null is shorter than all of these
 	kept := 0
@@ -271,7 +270,7 @@ func withinDoubles(b []byte) []byte {
 		start, beyond := i, false
 		switch c := b[i]; {
 		case c == '"':
-			i, _ = skipString(b, i) // of a checked text: there is no error, here and below
+			i, _ = skipString(b, i) // a checked text gives no error, here and below
 		case c == '-' || c >= '0' && c <= '9':
 			i, _ = skipNumber(b, i, &beyond)
 		default:
@@ -313,14 +312,14 @@ func skipByte(b []byte, i int, c byte) (int, error) {
 	return i + 1, nil
 }
 
-// Check reports whether b is one JSON text: UTF-8, well formed, at most MaxDepth deep, with
-// nothing but white space round it. The error is one for which IsMalformed is true.
+// Check returns an error unless b is one JSON text: UTF-8, well formed, at most MaxDepth deep, with nothing but white space
+// around it. IsMalformed is true for every error.
 func Check(b []byte) error { return CheckDepth(b, MaxDepth) }
 
 // CheckDepth is Check with another limit.
 func CheckDepth(b []byte, depth int) error { return checkNoting(b, depth, nil) }
 
-// checkNoting is CheckDepth that notes in beyond, where it is given, whether b holds a number that no double can.
+// checkNoting is CheckDepth with the beyond of skipNoting.
 func checkNoting(b []byte, depth int, beyond *bool) error {
 	if !utf8.Valid(b) {
 		return errNotUTF8
@@ -335,10 +334,8 @@ func checkNoting(b []byte, depth int, beyond *bool) error {
 	return nil
 }
 
-// Members iterates over the members of a checked JSON object in the order they stand, values
-// without white space round them. It yields nothing for any other value. A name that stands twice is
-// yielded once, in its first place and with its last value, as JavaScript has it: who looks at members in
-// turn never sees one that does not count.
+// Members iterates over the members of a checked JSON object in order, values without white space around them. It yields nothing
+// for any other value. It yields a repeated name once, at its first position and with its last value, as JavaScript does.
 func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		var room [fewMembers]memberSpan
@@ -350,7 +347,7 @@ func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	}
 }
 
-// memberSpan is where a member lies in its object: its name with the quotes, and its value.
+// memberSpan has the offsets of a member in its object: of its name with the quotes, and of its value.
 type memberSpan struct{ start, nameEnd, value, end uint32 }
 
 func (m memberSpan) name(obj json.RawMessage) json.RawMessage { return obj[m.start:m.nameEnd] }
@@ -367,7 +364,7 @@ func memberSpans(spans []memberSpan, obj json.RawMessage) []memberSpan {
 	return spans
 }
 
-// fewMembers is up to how many an object's names are compared with one another.
+// fewMembers is the number of members up to which names are compared with one another.
 const fewMembers = 16
 
 // unrepeated returns the members with each name once.
@@ -389,12 +386,12 @@ func unrepeated(obj json.RawMessage, members []memberSpan) []memberSpan {
 	return kept
 }
 
-// repeats reports whether a name stands twice.
+// repeats reports whether a name is repeated.
 func repeats(obj json.RawMessage, members []memberSpan) bool {
 	seen := uint64(0) // hashes of names
 	for i, m := range members {
 		name := TextOf(m.name(obj))
-		hash := ^uint64(0) // of one that is empty or has escapes: it may be any other
+		hash := ^uint64(0) // an empty name, or one with escapes, may equal any other
 		if len(name) > 0 && bytes.IndexByte(name, '\\') < 0 {
 			hash = 1 << (fieldHash([]byte(name)) % 64)
 		}
@@ -410,11 +407,11 @@ func repeats(obj json.RawMessage, members []memberSpan) bool {
 	return false
 }
 
-// noMember is an index at which no member is: neither a member nor the last one's end.
+// noMember is the index that is neither a member's nor the end.
 const noMember = -2
 
-// FirstMember returns where the first member of a checked JSON object begins, for MemberAt; negative where it has none, and
-// for any other value.
+// FirstMember returns the offset of the first member of a checked JSON object, for MemberAt. It is negative if there is
+// none, and for any other value.
 func FirstMember(obj json.RawMessage) int {
 	i := skipSpace(obj, 0)
 	if i >= len(obj) || obj[i] != '{' {
@@ -430,8 +427,8 @@ func memberFrom(obj json.RawMessage, i int) int {
 	return -1
 }
 
-// MemberAt returns the member of a checked JSON object that begins at i, its name with the quotes, and where the next one
-// begins, which is negative behind the last.
+// MemberAt returns the member at offset i of a checked JSON object, its name with the quotes, and the offset of the next
+// member, negative after the last.
 func (s *Spans) MemberAt(obj json.RawMessage, i int) (name, value json.RawMessage, next int) {
 	m, next := s.memberAt(obj, i)
 	return m.name(obj), obj[m.value:m.end], next
@@ -455,14 +452,14 @@ func (s *Spans) memberAt(obj json.RawMessage, i int) (m memberSpan, next int) {
 
 // NameAt is MemberAt for the name alone.
 func NameAt(obj json.RawMessage, i int) json.RawMessage {
-	end, _ := skipString(obj, i) // of a checked object: there is no error
+	end, _ := skipString(obj, i) // a checked object gives no error
 	return obj[i:end]
 }
 
 // Elements iterates over the elements of a checked JSON array. It yields nothing for any other value.
 func Elements(arr json.RawMessage) iter.Seq[json.RawMessage] { return (*Spans)(nil).Elements(arr) }
 
-// Elements is the function Elements.
+// Elements is the function Elements, which s makes faster.
 func (s *Spans) Elements(arr json.RawMessage) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
 		i := skipSpace(arr, 0)
@@ -495,7 +492,7 @@ func Lookup(obj json.RawMessage, name string) json.RawMessage {
 	return found
 }
 
-// isName reports whether a member's name, with its quotes, is that one.
+// isName reports whether a member's name, given with its quotes, equals is.
 func isName(name json.RawMessage, is string) bool {
 	in := name[1 : len(name)-1]
 	if bytes.IndexByte(in, '\\') < 0 {
@@ -504,8 +501,7 @@ func isName(name json.RawMessage, is string) bool {
 	return unquote(name) == is
 }
 
-// Without returns the object without the members of that name, the rest as it stands. It returns
-// obj itself where there is none.
+// Without returns the object without the members of a name and otherwise unchanged, or obj itself if there are none.
 func Without(obj json.RawMessage, name string) json.RawMessage {
 	if Lookup(obj, name) == nil {
 		return obj
@@ -513,7 +509,7 @@ func Without(obj json.RawMessage, name string) json.RawMessage {
 	return with(obj, name, nil)
 }
 
-// with returns the object with another value in the member's place, the rest as it stands; nil takes the member out.
+// with returns the object with another value for a member that it has; nil removes the member.
 func with(obj json.RawMessage, name string, value json.RawMessage) json.RawMessage {
 	out := append(make([]byte, 0, len(obj)+len(value)), '{')
 	for n, v := range Members(obj) {
@@ -568,7 +564,7 @@ func (k kind) String() string {
 	return [...]string{"nothing", "a string", "a number", "a boolean", "null", "an object", "an array"}[k]
 }
 
-// IsObject, IsString and IsArray say what a checked JSON value is.
+// IsObject reports whether v is a JSON object. Like IsString and IsArray it takes a checked value.
 func IsObject(v json.RawMessage) bool { return kindOf(v) == kindObject }
 
 // IsString reports whether v is a JSON string.

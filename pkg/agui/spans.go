@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// Spans knows where the long objects and arrays of a checked JSON text end. Who goes down into a text level by level
-// would else read what is deep in it once for each level. Nil knows nothing.
+// Spans has the ends of the long objects and arrays of a checked JSON text. Without them, reading a text level by level scans what
+// is deep in it once for each level. A nil *Spans is valid and has none.
 type Spans struct {
 	text         json.RawMessage
 	starts, ends []uint32
 }
 
-// LongSpan is how many bytes an object or array has that is worth to be known. It bounds the room that Spans take to a part of the text's, and
-// what is read again, of what is shorter, to MaxDepth times so many bytes.
+// LongSpan is how many bytes an object or array has at least to be in Spans. It bounds the memory of Spans to a fraction of
+// the text, and repeated scans of shorter values to MaxDepth times so many bytes.
 const LongSpan = 4096
 
-// SpansOf reads a text; nil where nothing in it is long.
+// SpansOf returns the spans of a checked text; nil if nothing in it is long.
 func SpansOf(text json.RawMessage) *Spans {
 	if len(text) < LongSpan {
 		return nil
 	}
 	s := &Spans{text: text}
-	var open []int // places in starts
+	var open []int // indexes in starts
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
 			end, err := skipString(text, i)
-			if err != nil { // cannot be: the text was checked
+			if err != nil { // impossible: the text was checked
 				return nil
 			}
 			i = end - 1
@@ -37,7 +37,7 @@ func SpansOf(text json.RawMessage) *Spans {
 		case '}', ']':
 			at := open[len(open)-1]
 			open = open[:len(open)-1]
-			if s.ends[at] = uint32(i + 1); i+1-int(s.starts[at]) < LongSpan { // so is all in it
+			if s.ends[at] = uint32(i + 1); i+1-int(s.starts[at]) < LongSpan { // and everything in it is shorter
 				s.starts, s.ends = s.starts[:at], s.ends[:at]
 			}
 		}
@@ -45,10 +45,10 @@ func SpansOf(text json.RawMessage) *Spans {
 	return s
 }
 
-// skip is skipValue for a checked text. In is the text, or what was sliced of it.
+// skip is skipValue for a checked text. in is the text of s, or a slice of it.
 func (s *Spans) skip(in json.RawMessage, i int) (int, error) {
 	if s != nil && i < len(in) && (in[i] == '{' || in[i] == '[') {
-		before := cap(s.text) - cap(in) // of the text
+		before := cap(s.text) - cap(in) // the offset of in
 		if at, ok := slices.BinarySearch(s.starts, uint32(before+i)); ok {
 			return int(s.ends[at]) - before, nil
 		}

@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// String is a string of AG-UI for what encoding/json writes and reads. AG-UI's strings are UTF-16, and may hold half a
-// surrogate pair (WTF-8 in Go, see Text): encoding/json makes U+FFFD of each half, so that two ids become one. String writes
-// it as the \u escape that it came as. All else it writes as encoding/json does that leaves HTML as it is.
+// String is a string of an event, for encoding/json. AG-UI's strings are UTF-16 and may contain half a surrogate pair (WTF-8
+// in Go, see Text). encoding/json turns each half into U+FFFD, so that two ids may become one; String encodes it as its \u
+// escape. Otherwise it encodes like encoding/json without HTML escaping.
 //
-// Ids, names and models that come from events belong in a String, Strings or StringMap wherever they are encoded.
+// Use String, Strings or StringMap wherever ids, names and models of events are encoded.
 type String string
 
 // MarshalJSON implements json.Marshaler.
@@ -36,10 +36,10 @@ func (s String) appendJSON(dst []byte) []byte {
 	return append(dst, lineEnds.Replace(string(AppendString(nil, string(s))))...)
 }
 
-// lineEnds are escaped by encoding/json, too: JavaScript once took them for ends of lines.
+// lineEnds escapes what encoding/json escapes, too, since JavaScript once read them as ends of lines.
 var lineEnds = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`)
 
-// valid returns what encoding/json has checked, which is not that it is UTF-8.
+// valid returns JSON from encoding/json, which does not check for UTF-8, as valid UTF-8.
 func valid(b []byte) []byte {
 	if utf8.Valid(b) {
 		return b
@@ -47,7 +47,7 @@ func valid(b []byte) []byte {
 	return bytes.ToValidUTF8(b, []byte("\ufffd"))
 }
 
-// Strings is a list of what String is one of.
+// Strings is a list of strings, each encoded as a String.
 type Strings []string
 
 // MarshalJSON implements json.Marshaler.
@@ -80,7 +80,7 @@ func (l *Strings) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// StringMap is a map by what String is one of.
+// StringMap is a map by strings, each encoded as a String.
 type StringMap[V any] map[string]V
 
 // MarshalJSON implements json.Marshaler. Names are sorted.

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is the inside of a JSON string, still escaped. Deltas are joined in this form because
-// AG-UI's strings are UTF-16: the halves of a surrogate pair that two deltas carry become one
-// character only where the escapes meet. A Go string would hold U+FFFD twice.
+// Text is the inside of a JSON string, still escaped. Deltas are joined in this form because AG-UI's strings are UTF-16: two deltas
+// may each carry half a surrogate pair, which become one character when the escapes are joined. A Go string would have U+FFFD
+// twice.
 type Text []byte
 
 // TextOf returns the inside of a checked JSON string.
@@ -18,7 +18,7 @@ func TextOf(v json.RawMessage) Text { return Text(v[1 : len(v)-1]) }
 // differ stay different.
 func (t Text) String() string { return string(appendDecoded(nil, t)) }
 
-// Equal reports whether both decode to the same. It costs in proportion to the shorter one.
+// Equal reports whether both decode to the same string. The cost is in proportion to the shorter one.
 func (t Text) Equal(o Text) bool {
 	const longest = len(`\u0041`) // what one character may take
 	if len(t) > longest*len(o) || len(o) > longest*len(t) {
@@ -30,9 +30,8 @@ func (t Text) Equal(o Text) bool {
 	return t.String() == o.String()
 }
 
-// AppendJSON appends the text as a JSON string in one normal form: only what must be escaped is,
-// surrogate pairs are joined, lone surrogates stay \u escapes. Appending texts piece by piece and
-// in one gives the same bytes.
+// AppendJSON appends the text as a JSON string in normal form: it escapes only what JSON requires, joins surrogate pairs, and keeps
+// lone surrogates as \u escapes. The bytes do not depend on how the text was split into deltas.
 func (t Text) AppendJSON(dst []byte) []byte {
 	dst = append(dst, '"')
 	if bytes.IndexByte(t, '\\') < 0 {

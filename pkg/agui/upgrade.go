@@ -5,10 +5,9 @@ import (
 	"strconv"
 )
 
-// The upgrade table: older wire forms that agents in the field still send, and what AG-UI 1.0
-// calls them. It works on the decoded members; the event's bytes stay as they came. Each row is
-// tested as a pair of an older and a 1.0 event in upgrade_test.go, and as a pair of runs in
-// test/conformance.
+// upgrade applies the upgrade table: older wire forms that agents still send, and their form in AG-UI 1.0. It changes the decoded
+// members, not the event's bytes. Each row is tested as a pair of an older and a 1.0 event in upgrade_test.go, and as a pair
+// of runs in test/conformance.
 //
 //	member or form                                    becomes
 //	rawEvent, result, outcome, parentMessageId: null  absent
@@ -18,14 +17,14 @@ import (
 //	RUN_FINISHED outcome "interrupt" + interrupt      {type: "interrupt", interrupts: […]}
 //	REASONING_MESSAGE_START role "assistant"          role "reasoning"
 //	REASONING_ENCRYPTED_VALUE encryptedContent        encryptedValue
-//	binary content parts                              image, audio, video, document; none where one mirrors it
+//	binary content parts                              image, audio, video, document; none if one mirrors it
 //	content parts: null metadata                      absent
 //	TOOL_CALL_RESULT content: both of these           as in the message that it becomes
 //	messages of unknown roles: null subagentRunId     absent
-//	input: messages as strings, without id or role    user messages with an id of the run's and their place
+//	input: messages as strings, without id or role    user messages with an id of the run's id and their position
 //	input: resume as an object                        a list of one
 //	input: null forwardedProps, parameters, payload   absent
-//	THINKING_*                                        REASONING_* (the fold gives the ids)
+//	THINKING_*                                        REASONING_* (the fold makes the ids)
 //	RUN_STARTED without threadId                      accepted
 func (e *Event) upgrade() {
 	e.dropNull(FieldRawEvent)
@@ -80,7 +79,7 @@ func (e *Event) dropNull(f Field) {
 	}
 }
 
-// upgradeInput brings a RunAgentInput to its 1.0 form.
+// upgradeInput converts a RunAgentInput to its 1.0 form.
 func upgradeInput(in json.RawMessage) (json.RawMessage, bool) {
 	return mapMembers(in, func(name string, v json.RawMessage) (json.RawMessage, bool) {
 		switch name {
@@ -104,9 +103,8 @@ func upgradeInput(in json.RawMessage) (json.RawMessage, bool) {
 	})
 }
 
-// nameMessages makes user messages of bare strings and gives id and role to messages that have none; a role only where
-// one has the content of a user's. The id is made of the run's and the message's place, counted from 1, so that what one
-// run was given is never taken for what another was.
+// nameMessages turns bare strings into user messages, and adds a missing id, or a missing role if the content is that of a user
+// message. An id is made of the run's id and the message's position from 1, so that messages of different runs never share one.
 func nameMessages(list json.RawMessage, run string) (json.RawMessage, bool) {
 	place := 0
 	return mapElements(list, func(m json.RawMessage) (json.RawMessage, bool) {
@@ -133,8 +131,8 @@ func madeID(run string, place int) json.RawMessage {
 	return AppendString(nil, "message-"+run+"-"+strconv.Itoa(place))
 }
 
-// UpgradeMessage turns a message's binary content parts into media parts and drops their null metadata, and the null
-// subagentRunId of a message whose role has no schema that would reject it.
+// UpgradeMessage converts a message's binary content parts to media parts, and drops null metadata of parts. It drops a null
+// subagentRunId if the role is unknown; the schemas of known roles reject it.
 func UpgradeMessage(m json.RawMessage) (up json.RawMessage, changed bool) {
 	if up = m; kindOf(Lookup(m, "subagentRunId")) == kindNull && !knownRole(stringOrNone(Lookup(m, "role"))) {
 		up, changed = Without(up, "subagentRunId"), true
@@ -145,10 +143,10 @@ func UpgradeMessage(m json.RawMessage) (up json.RawMessage, changed bool) {
 	return up, changed
 }
 
-// upgradeParts drops a binary part that mirrors a media part, before it or behind it: agents send an attachment in
-// both forms for the sake of older clients. Media parts that are alike, and binary parts without one, are meant.
+// upgradeParts drops a binary part that mirrors a media part, since agents send an attachment in both forms for older
+// clients. It keeps equal media parts, and binary parts without a media part.
 func upgradeParts(parts json.RawMessage) (json.RawMessage, bool) {
-	var media map[attachment]bool // what the media parts hold; made for the first binary part
+	var media map[attachment]bool // of the media parts; made for the first binary part
 	return mapElements(parts, func(part json.RawMessage) (json.RawMessage, bool) {
 		switch stringOrNone(Lookup(part, "type")) {
 		case "image", "audio", "video", "document":
@@ -175,8 +173,8 @@ func upgradeParts(parts json.RawMessage) (json.RawMessage, bool) {
 	})
 }
 
-// upgradeBinary looks at data, url and filename as JavaScript's if does, as the client: what else than a string is
-// in them is carried over, for the schema to reject.
+// upgradeBinary converts a binary part. Like the client, it tests data, url and filename as JavaScript's if does, and copies values that
+// are not strings, which the schema then rejects.
 func upgradeBinary(part json.RawMessage) (json.RawMessage, bool) {
 	mime := Lookup(part, "mimeType")
 	if kindOf(mime) != kindString {
@@ -187,7 +185,7 @@ func upgradeBinary(part json.RawMessage) (json.RawMessage, bool) {
 		source, value = "url", Lookup(part, "url")
 	}
 	if !truthy(value) {
-		return nil, false // only an id: there is nothing to convert
+		return nil, false // only an id
 	}
 	out := concat(`{"type":"`, []byte(mediaType(unquote(mime))), `","source":{"type":"`, []byte(source),
 		`","value":`, value, `,"mimeType":`, mime, `}`)
@@ -197,10 +195,10 @@ func upgradeBinary(part json.RawMessage) (json.RawMessage, bool) {
 	return append(out, '}'), true
 }
 
-// attachment is what tells media parts apart, each member as scalar returns it; filename is "" where it does not count.
+// attachment identifies a media part, each member as scalar returns it; filename is "" if it is to be ignored.
 type attachment struct{ kind, source, value, mimeType, filename string }
 
-// attachments are what media parts hold, with their filename and without: a binary part that has none mirrors both.
+// attachments returns those of the media parts, each with its filename and without, since a binary part without one mirrors both.
 func attachments(parts json.RawMessage) map[attachment]bool {
 	all := map[attachment]bool{}
 	for part := range Elements(parts) {
@@ -220,8 +218,7 @@ func attachmentOf(part json.RawMessage) attachment {
 	}
 }
 
-// scalar returns one text for all forms of a value that JavaScript's === takes for the same, and none for a list or
-// an object.
+// scalar returns equal texts for values that are equal by JavaScript's ===, and "" for a list or an object.
 func scalar(v json.RawMessage) string {
 	switch kindOf(v) {
 	case kindString:
@@ -234,7 +231,7 @@ func scalar(v json.RawMessage) string {
 	return ""
 }
 
-// truthy is JavaScript's idea of a value that counts as true.
+// truthy reports whether JavaScript's if takes the value for true.
 func truthy(v json.RawMessage) bool {
 	switch kindOf(v) {
 	case kindNone, kindNull:
@@ -251,7 +248,7 @@ func truthy(v json.RawMessage) bool {
 
 // float returns the nearest 64-bit float of a checked number, as JavaScript reads it.
 func float(v json.RawMessage) float64 {
-	f, _ := strconv.ParseFloat(string(v), 64) // the error is of range, and f is then the infinity
+	f, _ := strconv.ParseFloat(string(v), 64) // out of range gives infinity
 	return f
 }
 
@@ -273,7 +270,7 @@ func dropsNull(member string) func(json.RawMessage) (json.RawMessage, bool) {
 	}
 }
 
-// mapMembers replaces member values; nil drops the member. Where nothing changes v itself is returned.
+// mapMembers replaces member values; nil drops the member. It returns v itself if nothing changes.
 func mapMembers(v json.RawMessage, change func(string, json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
 	if kindOf(v) != kindObject {
 		return v, false
@@ -296,7 +293,7 @@ func mapMembers(v json.RawMessage, change func(string, json.RawMessage) (json.Ra
 	return append(out, '}'), true
 }
 
-// mapElements replaces the elements of an array; nil drops the element. Where nothing changes v itself is returned.
+// mapElements replaces the elements of an array; nil drops the element. It returns v itself if nothing changes.
 func mapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
 	if kindOf(v) != kindArray {
 		return v, false
@@ -319,7 +316,7 @@ func mapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessag
 	return append(out, ']'), true
 }
 
-// withFirst puts a member in front of an object's others.
+// withFirst returns the object with another member at the front.
 func withFirst(obj json.RawMessage, name string, v json.RawMessage) json.RawMessage {
 	out := append(append(AppendString([]byte{'{'}, name), ':'), v...)
 	for n, m := range Members(obj) {

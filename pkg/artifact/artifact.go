@@ -2,13 +2,15 @@ package artifact
 
 import (
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// What every artifact of version 1 says of itself.
+// The constant fields of every artifact of version 1.
 const (
 	Schema    = "ag-ui.compacted-message-snapshot.export.v1"
 	Framework = "ag_ui"
@@ -25,48 +27,43 @@ const (
 
 // Artifact is one export.
 type Artifact struct {
-	// Refs name thread and run as their platform does. They are opaque and never an address.
+	// ThreadIDRef and RunIDRef are the platform's ids, opaque and never a URL.
 	ThreadIDRef, RunIDRef string
-	// ParentRunIDRef is empty where none was observed.
+	// ParentRunIDRef is empty if no parent was observed.
 	ParentRunIDRef string
 	StartedAt      time.Time
-	// FinishedAt is zero where none was observed.
+	// FinishedAt is zero if no time was observed.
 	FinishedAt time.Time
 	Messages   []Message
 	// TerminalEvent is RUN_FINISHED or RUN_ERROR.
 	TerminalEvent agui.Type
-	// ErrorMessage, of one line, and ErrorCode come with RUN_ERROR only; empty is none.
+	// ErrorMessage, one line, and ErrorCode are set only with RUN_ERROR; empty means none.
 	ErrorMessage, ErrorCode string
 }
 
 // Message is one plain-text message.
 type Message struct {
-	// ID does not repeat within an artifact.
+	// ID is unique within an artifact.
 	ID   string
 	Role string
 	// Content may be empty.
 	Content string
-	// Name is empty where there is none.
+	// Name is empty if there is none.
 	Name string
 }
 
-// Roles are the roles of the contract, in its order.
+// Roles returns the roles of the contract, in its order.
 func Roles() []string {
 	return []string{agui.RoleDeveloper, agui.RoleSystem, agui.RoleAssistant, agui.RoleUser, agui.RoleTool}
 }
 
 func isRole(s string) bool {
-	for _, r := range Roles() {
-		if s == r {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(Roles(), s)
 }
 
 var address = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
-// Validate holds the artifact to the contract. The error is an *Error of the first rule that is broken.
+// Validate checks the artifact against the contract. It returns an *Error with the first rule that the artifact breaks.
 func (a *Artifact) Validate() error {
 	for _, ref := range []struct{ field, value string }{
 		{"thread_id_ref", a.ThreadIDRef}, {"run_id_ref", a.RunIDRef}, {"parent_run_id_ref", a.ParentRunIDRef},
@@ -150,22 +147,20 @@ func checkRef(where, s string) error {
 	return nil
 }
 
-// checkText holds a text that may be absent to its length.
-func checkText(where, s string, most int) error {
+// checkText checks an optional text for UTF-8 and its length in characters.
+func checkText(where, s string, limit int) error {
 	if !utf8.ValidString(s) {
 		return refuse(RuleUnicode, where, "half of a surrogate pair is no text")
 	}
-	if n := utf8.RuneCountInString(s); n > most {
-		return refuse(RuleLength, where, "it has %d characters, %d are allowed", n, most)
+	if n := utf8.RuneCountInString(s); n > limit {
+		return refuse(RuleLength, where, "it has %d characters, %d are allowed", n, limit)
 	}
 	return nil
 }
 
-func checkLine(where, s string, most int) error {
-	for _, c := range s {
-		if c == '\r' || c == '\n' {
-			return refuse(RuleLines, where, "it has several lines")
-		}
+func checkLine(where, s string, limit int) error {
+	if strings.ContainsAny(s, "\r\n") {
+		return refuse(RuleLines, where, "it has several lines")
 	}
-	return checkText(where, s, most)
+	return checkText(where, s, limit)
 }

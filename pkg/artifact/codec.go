@@ -10,8 +10,8 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Encode writes the artifact as one line of JSON, its fields in the order of the contract's example:
-// the same artifact gives the same bytes. An artifact that breaks a rule is not written.
+// Encode returns the artifact as one line of JSON, with its fields in the order of the contract's example: the same artifact gives
+// the same bytes. For an artifact that breaks a rule it returns an *Error.
 func (a *Artifact) Encode() ([]byte, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func appendField(b []byte, name, value string) []byte {
 	return agui.AppendString(b, value)
 }
 
-// Decode reads an artifact. Whatever breaks a rule gives an *Error and nothing else.
+// Decode reads an artifact. It returns an *Error if the artifact breaks a rule.
 func Decode(b []byte) (*Artifact, error) {
 	if err := agui.Check(b); err != nil {
 		return nil, refuse(RuleJSON, "", "%v", err)
@@ -192,8 +192,7 @@ func (o object) path(name string) string {
 	return o.where + "." + name
 }
 
-// text is a field that is a string; "" where it is absent. A field that is there is not empty, but
-// for content.
+// text returns a string field, or "" if it is absent. A field that is present must not be empty, except content.
 func (o object) text(name string) (string, error) {
 	v := o.values[name]
 	if v == nil {
@@ -209,7 +208,7 @@ func (o object) text(name string) (string, error) {
 	return s, nil
 }
 
-// texts reads fields by name, in the order of their names, so that the first error is always the same.
+// texts reads string fields in the order of their names, so that the first error is always the same.
 func (o object) texts(to map[string]*string) error {
 	for _, name := range slices.Sorted(maps.Keys(to)) {
 		s, err := o.text(name)
@@ -221,8 +220,7 @@ func (o object) texts(to map[string]*string) error {
 	return nil
 }
 
-// rfc3339 is the form in which times are written. time.Parse takes more: a comma, hours of one digit,
-// offsets of a day.
+// rfc3339 is the form of times. time.Parse also accepts a comma, hours of one digit and offsets of a day.
 var rfc3339 = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
 func (o object) time(name string) (time.Time, error) {
@@ -234,7 +232,7 @@ func (o object) time(name string) (time.Time, error) {
 	if err != nil || !rfc3339.MatchString(s) {
 		return time.Time{}, refuse(RuleTime, o.path(name), "%.80q is not a time as RFC 3339 writes it", s)
 	}
-	if t.IsZero() { // which stands for none
+	if t.IsZero() { // means none
 		return time.Time{}, refuse(RuleTime, o.path(name), "the year 1 is no time of a run")
 	}
 	return t.UTC(), nil

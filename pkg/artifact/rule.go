@@ -5,15 +5,15 @@ import (
 	"strconv"
 )
 
-// Rule is the name of one rule. Names stay as they are.
+// Rule is the stable name of one rule.
 type Rule string
 
 // The rules of an artifact.
 const (
 	RuleJSON              Rule = "not-json"             // it is one JSON object
 	RuleMissing           Rule = "missing-field"        // a field that is required is there
-	RuleUnknown           Rule = "unknown-field"        // no other field is
-	RuleRepeated          Rule = "repeated-field"       // and none stands twice
+	RuleUnknown           Rule = "unknown-field"        // there is no other field
+	RuleRepeated          Rule = "repeated-field"       // no field is repeated
 	RuleType              Rule = "wrong-type"           // a field has the JSON type of the contract
 	RuleSchema            Rule = "schema"               // schema names this version
 	RuleFramework         Rule = "framework"            // framework is ag_ui
@@ -47,7 +47,7 @@ const (
 	RuleTruncated        Rule = "truncated"               // its record has all of its content
 )
 
-// Rules are all rules, those of artifacts first.
+// Rules returns all rules, those of artifacts first.
 func Rules() []Rule {
 	return []Rule{
 		RuleJSON, RuleMissing, RuleUnknown, RuleRepeated, RuleType, RuleSchema, RuleFramework, RuleSurface, RuleLength,
@@ -58,10 +58,10 @@ func Rules() []Rule {
 	}
 }
 
-// Error says which rule an artifact or its source breaks.
+// Error names the rule that an artifact or its source breaks.
 type Error struct {
 	Rule Rule
-	// Where is a field such as messages[3].id, or empty.
+	// Where is a field, such as messages[3].id, or empty.
 	Where  string
 	Detail string // for a person
 }
@@ -77,5 +77,5 @@ func refuse(rule Rule, where, format string, args ...any) error {
 	return &Error{Rule: rule, Where: where, Detail: fmt.Sprintf(format, args...)}
 }
 
-// at names an element of a list.
+// at returns the name of a list's element.
 func at(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

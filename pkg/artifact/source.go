@@ -7,26 +7,26 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Projection is the name of the only projection of version 1: of a list of messages those with role
-// developer, system, assistant, user or tool and text as content, with id, role, content and name.
+// Projection is the name of the only projection of version 1: it keeps messages with role developer, system, assistant, user or
+// tool whose content is text, each with id, role, content and name.
 const Projection = "text-messages-v1"
 
-// Report says what a projection has left out. It goes beside an artifact, never into it.
+// Report lists what a projection left out. It accompanies an artifact and is never part of it.
 type Report struct {
 	Projection string `json:"projection"`
-	// Messages are those in the artifact.
+	// Messages is the number of messages in the artifact.
 	Messages int `json:"messages"`
-	// LeftOut counts messages by reason: no-text (content is no text, or is empty and tools are called),
-	// content-parts, or the role, such as activity.
+	// LeftOut counts messages by reason: no-text (the content is not a text, or is empty while tools are called), content-parts, or
+	// the role, such as activity.
 	LeftOut agui.StringMap[int] `json:"leftOut"`
-	// Stripped counts members of kept messages by name, such as toolCalls, or a name that is empty.
+	// Stripped counts removed members of kept messages by name, such as toolCalls, or name if it was empty.
 	Stripped agui.StringMap[int] `json:"stripped"`
 	// Events counts the events of a capture that are not part of the envelope, by type.
 	Events map[agui.Type]int `json:"events,omitempty"`
-	// StartedAtFrom says whose time started_at is: FromOption, FromEvent or FromRecord.
+	// StartedAtFrom is the source of started_at: FromOption, FromEvent or FromRecord.
 	StartedAtFrom string `json:"startedAtFrom"`
-	// Basis says what the messages of a run record rest on, in the words of a lineage.Basis: where it is
-	// inferred some may be those of a parent that was guessed. A capture has none.
+	// Basis is the lineage.Basis of a run record's messages: if it is inferred, some may be those of an inferred parent. A capture
+	// has none.
 	Basis string `json:"basis,omitempty"`
 }
 
@@ -34,18 +34,17 @@ type Report struct {
 const (
 	FromOption = "option" // the caller's
 	FromEvent  = "event"  // RUN_STARTED's own timestamp
-	FromRecord = "record" // the run record's, where RUN_STARTED tells none: of its first event, by Kafka's clock if need be
+	FromRecord = "record" // the run record's, if RUN_STARTED has none: the time of its first event or of that event's Kafka record
 )
 
-// FromEnvelope projects a captured envelope: the events of one run, among them exactly one RUN_STARTED,
-// one MESSAGES_SNAPSHOT and one terminal event, in whatever order, but that a RUN_ERROR, which names no
-// run, comes behind RUN_STARTED. All others are dropped and counted.
-// A line that is no event refuses the capture, where a fold would leave it out: it may have been a
-// second snapshot or another end. startedAt is used where it is not zero. The error is an *Error.
+// FromEnvelope projects a captured envelope: the events of one run, among them exactly one RUN_STARTED, one MESSAGES_SNAPSHOT
+// and one terminal event, in any order, except that a RUN_ERROR, which names no run, must follow RUN_STARTED. It counts and
+// drops all others. Unlike a fold, it refuses a capture with a line that is not an event, which could have been a second snapshot or
+// end. A startedAt that is not zero replaces the observed one. Errors are of type *Error.
 func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, error) {
 	report := &Report{Events: map[agui.Type]int{}}
 	var started, snapshots, ends []*agui.Event
-	foreign := false // an error that came before the run had begun
+	foreign := false // a RUN_ERROR precedes RUN_STARTED
 	for i, raw := range events {
 		ev, err := agui.Decode(raw)
 		if err != nil {
@@ -97,25 +96,25 @@ func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, err
 	}, startedAt, report)
 }
 
-// Run is a folded run as its record tells it.
+// Run is a folded run, as in its record.
 type Run struct {
 	ThreadID, RunID, ParentRunID string
-	// StartedAt and FinishedAt are the record's, zero where they are not known. The time of Started, where
-	// it has one, goes before StartedAt, which is that of the run's first event, whatever that was.
+	// StartedAt and FinishedAt are the record's, zero if unknown. StartedAt is the time of the run's first event; the timestamp of
+	// Started, if it has one, takes precedence.
 	StartedAt, FinishedAt time.Time
-	// Started is its RUN_STARTED; nil for a run that has none.
+	// Started is its RUN_STARTED, or nil.
 	Started *agui.Event
-	// Basis is a lineage.Basis; empty where nothing is known of it.
+	// Basis is a lineage.Basis; empty if unknown.
 	Basis string
-	// Messages are its history, whole.
+	// Messages is its whole history.
 	Messages []agui.Message
-	// Terminal is its terminal event; nil for a run that has none, or one that Skein has made up.
+	// Terminal is its terminal event; nil if it has none, or only a synthetic one.
 	Terminal *agui.Event
-	// Truncated says that the record lacks content.
+	// Truncated reports whether the record lacks content.
 	Truncated bool
 }
 
-// FromRun projects a folded run's history. startedAt is used where it is not zero. The error is an *Error.
+// FromRun projects a folded run's history. A startedAt that is not zero replaces the run's. Errors are of type *Error.
 func FromRun(r Run, startedAt time.Time) (*Artifact, *Report, error) {
 	return project(r, startedAt, &Report{})
 }
@@ -163,8 +162,8 @@ func project(r Run, startedAt time.Time, report *Report) (*Artifact, *Report, er
 	return a, report, nil
 }
 
-// checkEnd holds RUN_FINISHED to the run that RUN_STARTED has begun. RUN_ERROR names none, and older
-// agents' RUN_STARTED no thread.
+// checkEnd checks that RUN_FINISHED names the run of RUN_STARTED. RUN_ERROR names none, and older agents' RUN_STARTED no
+// thread.
 func (r *Run) checkEnd() error {
 	if r.Started == nil || r.Terminal.Type != agui.RunFinished {
 		return nil
@@ -179,7 +178,7 @@ func (r *Run) checkEnd() error {
 	return nil
 }
 
-// keep returns what an artifact has of a message, or why it has nothing.
+// keep returns what an artifact keeps of a message, or the reason why it keeps nothing.
 func (r *Report) keep(m agui.Message) (Message, string) {
 	if !isRole(m.Role) {
 		return Message{}, m.Role
@@ -219,7 +218,7 @@ func callsTools(m agui.Message) bool {
 	return false
 }
 
-// selfCheck reads the artifact back as a consumer would.
+// selfCheck encodes the artifact and reads it back as a consumer does.
 func (a *Artifact) selfCheck() error {
 	b, err := a.Encode()
 	if err != nil {

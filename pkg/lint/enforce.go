@@ -8,30 +8,30 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// enforcement is what the client's enforcement does with one event: what it takes out, and what it refuses.
+// enforcement does what the client's enforcement does with one event, and collects what that removes and refuses.
 type enforcement struct {
 	stripped []stripped
 	refused  []refusal
 }
 
-// stripped is something that the schema does not describe.
+// stripped is a value that the client removes because the schema does not describe it.
 type stripped struct {
 	rule string
-	path string // as the client writes it: names and indexes behind slashes
+	path string // as the client writes it: names and indexes, each after a slash
 	what string
 }
 
-// refusal is a value that is not what the schema says, or a member that is missing.
+// refusal is a value that breaks the schema, or a missing member.
 type refusal struct{ path, what string }
 
-// enforced returns what is left of a checked value; what is refused stays where it is.
+// enforced returns a checked value without what the client removes. Refused values stay.
 func (e *enforcement) enforced(v json.RawMessage, of *shape) json.RawMessage {
 	left, _ := e.walk(v, of, "")
 	return left
 }
 
-// walk returns what is left of a value, or that nothing is: it is of a kind that the schema does not know, and goes with
-// what demands it.
+// walk returns what is left of a value. known is false if the value is of a kind that the schema does not describe: the client then
+// removes it, and an object that requires it.
 func (e *enforcement) walk(v json.RawMessage, of *shape, path string) (left json.RawMessage, known bool) {
 	switch {
 	case of.is != nil:
@@ -150,7 +150,7 @@ func (s *shape) field(name string) *field {
 	return nil
 }
 
-// strip notes that something of an unknown kind goes whole.
+// strip records that a value of an unknown kind is removed.
 func (e *enforcement) strip(of *shape, path string, v json.RawMessage) {
 	rule := map[*shape]string{messages.list: RuleMessageStripped, parts.list: RulePartStripped, patch.list: RuleOperationStripped}[of]
 	if rule == "" {
@@ -175,7 +175,7 @@ func (e *enforcement) reset(m mark) {
 	e.stripped, e.refused = e.stripped[:m.stripped], e.refused[:m.refused]
 }
 
-// same reports whether nothing was taken out of a value: it is the same bytes in the same place.
+// same reports whether both are the same slice: nothing was removed.
 func same(a, b json.RawMessage) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 func appendElement(out []byte, v json.RawMessage) []byte {
@@ -185,7 +185,7 @@ func appendElement(out []byte, v json.RawMessage) []byte {
 	return append(out, v...)
 }
 
-// describe tells a value in a message: short ones as they are.
+// describe returns a value for a message: an object or a list by its kind, a scalar as it is, shortened.
 func describe(v json.RawMessage) string {
 	switch {
 	case agui.IsObject(v):
@@ -197,9 +197,9 @@ func describe(v json.RawMessage) string {
 }
 
 func shorten(v json.RawMessage) string {
-	const most = 60
-	if len(v) <= most {
+	const limit = 60
+	if len(v) <= limit {
 		return string(v)
 	}
-	return string([]rune(string(v[:most]))) + "…"
+	return string([]rune(string(v[:limit]))) + "…"
 }

@@ -16,34 +16,34 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 )
 
-// Finding is something that the client would refuse or bend.
+// Finding is one thing that the client would refuse or change.
 type Finding struct {
 	Rule  string `json:"rule"`
 	Level Level  `json:"level"`
-	// File is where the event lies; Line its line, from 1, or 0 where that is not known; Event its place among the events of
-	// the file, from 1, or 0 where the finding is about none.
+	// File is the name of the stream; Line the event's line from 1, 0 if unknown; Event its number in the file from 1, 0 if the finding
+	// is not about an event.
 	File  string `json:"file"`
 	Line  int    `json:"line,omitempty"`
 	Event int    `json:"event,omitempty"`
-	// Run is the id of the run, as RUN_STARTED names it, and Type the event's type.
+	// Run is the id of the run on RUN_STARTED, and Type the event's type.
 	Run  agui.String `json:"runId,omitempty"`
 	Type agui.String `json:"type,omitempty"`
-	// Path is the member of the event, names and indexes behind slashes.
+	// Path is the path of the member in the event: names and indexes, each after a slash, not escaped.
 	Path agui.String `json:"path,omitempty"`
-	// Message is what is there, for a person; Help what to do.
+	// Message describes the finding, for a person; Help says what to do.
 	Message string `json:"message"`
 	Help    string `json:"help"`
 }
 
-// Tally is what a Linter has seen.
+// Tally counts what a Linter has read and found.
 type Tally struct {
 	Events, Runs            int
 	Errors, Warnings, Notes int
-	// Stops is the first error: there the client gives up. Nil where it does not.
+	// Stops is the first error, at which the client ends the stream; nil if there is none.
 	Stops *Finding
 }
 
-// Linter looks at the events of one stream, in order, as one client would that plays it.
+// Linter checks the events of one stream, in order, as one client that plays it.
 type Linter struct {
 	file  string
 	found func(Finding)
@@ -52,22 +52,22 @@ type Linter struct {
 
 	run       *compact.Run
 	runID     string
-	counted   map[string]int64 // the run's anomalies, before the event
-	messages  []agui.Message   // before the first run
+	counted   map[string]int64 // the run's anomalies before the event
+	messages  []agui.Message   // what the run started from, and state
 	state     json.RawMessage
-	end       agui.Type // of the last run; "" while it goes on
+	end       agui.Type // the type that ended the last run; "" while it is open
 	open      map[opened]place
 	line      int
 	eventType agui.Type
 }
 
-// opened is something that is open: a kind, as rules name it, and its id.
+// opened is an open entity: its kind, as in the names of rules, and its id.
 type opened struct{ kind, id string }
 
 type place struct{ event, line int }
 
-// New starts a Linter for a stream of that name. Found is called with each finding as it is made. Input is what the agent was
-// called with: the client holds its messages and its state when the stream begins; nil is none and {}.
+// New returns a Linter for a stream of the given name, which calls found with each finding. input is the agent's input: the client
+// holds its messages and state when the stream begins. A nil input means no messages and the state {}.
 func New(file string, input *agui.RunAgentInput, found func(Finding)) *Linter {
 	l := &Linter{file: file, found: found, open: map[opened]place{}}
 	if input != nil {
@@ -76,7 +76,7 @@ func New(file string, input *agui.RunAgentInput, found func(Finding)) *Linter {
 	return l
 }
 
-// Off leaves out findings of these rules.
+// Off disables these rules.
 func (l *Linter) Off(rules ...string) {
 	l.off = map[string]bool{}
 	for _, name := range rules {
@@ -84,10 +84,10 @@ func (l *Linter) Off(rules ...string) {
 	}
 }
 
-// Tally says what was seen so far.
+// Tally returns the counts so far.
 func (l *Linter) Tally() Tally { return l.tally }
 
-// Event takes the next event, of that line; 0 says that the line is not known.
+// Event checks the next event; line is 0 if unknown.
 func (l *Linter) Event(data []byte, line int) {
 	l.tally.Events++
 	l.line, l.eventType = line, ""
@@ -129,10 +129,10 @@ func (l *Linter) Event(data []byte, line int) {
 	l.numbers(utf8)
 }
 
-// deepest is how deep an event may be to be looked at.
+// deepest is how deep an event may be nested to be checked.
 const deepest = 10_000
 
-// envelope tells the type of what the client takes for an event.
+// envelope returns the type of an event, and whether the client accepts it as one.
 func (l *Linter) envelope(data []byte) (agui.Type, bool) {
 	if err := agui.CheckDepth(data, deepest); err != nil {
 		var m *agui.MalformedError
@@ -159,7 +159,7 @@ func (l *Linter) envelope(data []byte) (agui.Type, bool) {
 	return agui.Type(agui.TextOf(kind).String()), true
 }
 
-// skeinTakes says of an older form that Skein reads it, where that is all that is wrong.
+// skeinTakes returns a remark if Skein accepts the event and only one value was refused.
 func (l *Linter) skeinTakes(data []byte, refused int) string {
 	if _, err := agui.Decode(data); err != nil || refused > 1 {
 		return ""
@@ -167,7 +167,7 @@ func (l *Linter) skeinTakes(data []byte, refused int) string {
 	return " (an older or lenient form: Skein accepts it, the client does not)"
 }
 
-// fold plays an event that has passed the client's enforcement.
+// fold folds an event that has passed the client's enforcement.
 func (l *Linter) fold(t agui.Type, data []byte) {
 	ev, err := agui.Decode(data)
 	if err != nil {
@@ -186,7 +186,7 @@ func (l *Linter) fold(t agui.Type, data []byte) {
 	}
 	if t == agui.RunStarted {
 		if l.end == "" && l.run != nil && l.run.Summary().Started != nil {
-			if l.run.Apply(ev) == nil { // which ends what chunks have left open, before it begins
+			if l.run.Apply(ev) == nil { // it first ends the streams that chunks opened
 				l.anomalies(ev)
 			}
 			l.begin()
@@ -213,20 +213,20 @@ func (l *Linter) fold(t agui.Type, data []byte) {
 	}
 }
 
-// begin starts the next run, from what the client holds.
+// begin starts the next run from what the client holds.
 func (l *Linter) begin() {
 	if l.run != nil {
 		l.messages, l.state = l.run.Messages(), l.run.State()
 	}
 	l.tally.Runs++
 	l.run = compact.New(l.messages, l.state)
-	l.run.Name(strconv.Itoa(l.tally.Runs)) // ids that the client makes up are new in each run, whatever the run's id
+	l.run.Name(strconv.Itoa(l.tally.Runs)) // ids that the client makes differ in each run, even if the run's id repeats
 	l.counted = map[string]int64{}
 	l.end = ""
 	clear(l.open)
 }
 
-// anomalies finds what the fold has counted at an event. Where the client refuses the event, that is all there is to say.
+// anomalies makes findings of what the fold has counted at an event. If the client refuses the event, it makes no others.
 func (l *Linter) anomalies(ev *agui.Event) {
 	var names []string
 	refused := false
@@ -238,7 +238,7 @@ func (l *Linter) anomalies(ev *agui.Event) {
 		names = append(names, name)
 		refused = refused || rules[ruleIndex[name]].Level == Error
 	}
-	// An event first ends what chunks have left open, as the client has it.
+	// In the client, an event first ends the streams that chunks opened.
 	own := entities[cmp.Or(thinking[ev.Type], ev.Type)]
 	closes := func(name string) bool {
 		return strings.HasSuffix(name, "-end-not-open") && (!own.end || name != own.kind+"-end-not-open")
@@ -260,7 +260,7 @@ func (l *Linter) anomalies(ev *agui.Event) {
 	}
 }
 
-// explain tells what a rule has met.
+// explain returns the message of a rule for an event.
 func (l *Linter) explain(rule string, ev *agui.Event) string {
 	subject := l.subject(ev)
 	switch {
@@ -296,7 +296,7 @@ func (l *Linter) explain(rule string, ev *agui.Event) string {
 	return subject
 }
 
-// subject names an event by its type and what it is about.
+// subject describes an event by its type and the id that it names.
 func (l *Linter) subject(ev *agui.Event) string {
 	t := string(l.eventType)
 	for _, of := range []struct {
@@ -315,7 +315,7 @@ func (l *Linter) subject(ev *agui.Event) string {
 	return t
 }
 
-// entities are what events open and end, by the kind in the names of rules.
+// entities has the kind of entity that an event opens or ends, as in the names of rules.
 var entities = map[agui.Type]struct {
 	kind string
 	id   agui.Field
@@ -330,7 +330,7 @@ var entities = map[agui.Type]struct {
 	agui.SubagentError: {"subagent", agui.FieldSubagentRunID, true},
 }
 
-// follow notes where what is open was opened. It is for messages only: what counts is what the fold says.
+// follow records where entities were opened, for the text of findings only: the fold decides what is open.
 func (l *Linter) follow(ev *agui.Event) {
 	e, ok := entities[cmp.Or(thinking[ev.Type], ev.Type)]
 	if !ok {
@@ -345,10 +345,10 @@ func (l *Linter) follow(ev *agui.Event) {
 	}
 }
 
-// whatIsOpen lists what was left open, the oldest first.
+// whatIsOpen lists the open entities of a kind, oldest first.
 func (l *Linter) whatIsOpen(kind string) string {
 	var ids []string
-	const most = 3
+	const limit = 3
 	keys := make([]opened, 0, len(l.open))
 	for k := range l.open {
 		if k.kind == kind {
@@ -357,8 +357,8 @@ func (l *Linter) whatIsOpen(kind string) string {
 	}
 	slices.SortFunc(keys, func(a, b opened) int { return cmp.Compare(l.open[a].event, l.open[b].event) })
 	for i, k := range keys {
-		if i == most {
-			ids = append(ids, fmt.Sprintf("%d more", len(keys)-most))
+		if i == limit {
+			ids = append(ids, fmt.Sprintf("%d more", len(keys)-limit))
 			break
 		}
 		where := fmt.Sprintf("event %d", l.open[k].event)
@@ -367,7 +367,9 @@ func (l *Linter) whatIsOpen(kind string) string {
 		}
 		ids = append(ids, strings.TrimSpace(fmt.Sprintf("%s %s", name(k.id), "of "+where)))
 	}
-	what := map[string]string{"text": "text message", "tool": "tool call", "reasoning": "reasoning message", "reasoning-span": "reasoning span"}[kind]
+	what := map[string]string{
+		"text": "text message", "tool": "tool call", "reasoning": "reasoning message", "reasoning-span": "reasoning span",
+	}[kind]
 	return " while a " + cmp.Or(what, kind) + " is open: " + strings.Join(ids, ", ")
 }
 
@@ -378,7 +380,7 @@ func name(id string) string {
 	return strconv.Quote(id)
 }
 
-// End says that the stream has ended.
+// End ends the stream. Call it once, after the last event.
 func (l *Linter) End() {
 	l.eventType = ""
 	switch {
@@ -395,7 +397,7 @@ func (l *Linter) End() {
 	}
 }
 
-// numbers finds those that no double holds as they are written.
+// numbers finds numbers that no double represents exactly.
 func (l *Linter) numbers(data []byte) {
 	rounded, large := "", ""
 	for i := 0; i < len(data); {
@@ -435,11 +437,11 @@ func (l *Linter) numbers(data []byte) {
 	}
 }
 
-// exact reports whether a double is written as a number that is equal to what was read.
+// exact reports whether the shortest text of f, the double read from number, equals number.
 func exact(number string, f float64) bool {
 	const (
-		safe = 15  // digits that each double holds
-		long = 400 // characters: longer than any double that is written in full, but for trailing zeros
+		safe = 15  // digits that every double holds
+		long = 400 // characters, more than any double in full has without trailing zeros
 	)
 	if len(number) <= safe && !strings.ContainsAny(number, "eE") {
 		return true
@@ -452,7 +454,7 @@ func exact(number string, f float64) bool {
 	return ok && given.Cmp(shortest) == 0
 }
 
-// javaScript writes a number as JavaScript does: with the shortest digits that are read as the same double.
+// javaScript formats a number as JavaScript does: with the fewest digits that give the same double.
 func javaScript(f float64) string {
 	shortest := strconv.FormatFloat(f, 'g', -1, 64)
 	if r, ok := new(big.Rat).SetString(shortest); ok && r.IsInt() && math.Abs(f) < 1e21 {
@@ -461,20 +463,23 @@ func javaScript(f float64) string {
 	return shortest
 }
 
-// find makes a finding about the event at hand.
+// find makes a finding about the current event.
 func (l *Linter) find(rule, path, message string) {
-	l.add(Finding{Rule: rule, Line: l.line, Event: l.tally.Events, Run: agui.String(l.runID), Type: agui.String(l.eventType), Path: agui.String(path), Message: message})
+	l.add(Finding{
+		Rule: rule, Line: l.line, Event: l.tally.Events, Run: agui.String(l.runID), Type: agui.String(l.eventType),
+		Path: agui.String(path), Message: message,
+	})
 }
 
 // about makes a finding about the stream.
 func (l *Linter) about(rule, message string) { l.add(Finding{Rule: rule, Message: message}) }
 
-// Status says that the agent answered with an HTTP status that is none of success.
+// Status makes a finding about an HTTP status of the agent that is not 2xx.
 func (l *Linter) Status(status, body string) {
 	l.about(RuleStatus, strings.TrimSpace("HTTP "+status+" "+quoted([]byte(body))))
 }
 
-// ContentType says that the agent's answer has a content type that is not that of SSE.
+// ContentType makes a finding about a content type of the agent that is not that of SSE.
 func (l *Linter) ContentType(t string) {
 	l.about(RuleContentType, fmt.Sprintf("the answer's Content-Type is %s", strconv.Quote(t)))
 }
@@ -499,14 +504,14 @@ func (l *Linter) add(f Finding) {
 	l.found(f)
 }
 
-// quoted tells a text in a message.
+// quoted returns the start of a text in quotes, for a message.
 func quoted(b []byte) string {
-	const most = 80
+	const limit = 80
 	if len(b) == 0 {
 		return ""
 	}
-	if len(b) > most {
-		return strconv.Quote(strings.ToValidUTF8(string(b[:most]), "")) + "…"
+	if len(b) > limit {
+		return strconv.Quote(strings.ToValidUTF8(string(b[:limit]), "")) + "…"
 	}
 	return strconv.Quote(string(b))
 }

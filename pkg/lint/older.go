@@ -6,24 +6,24 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// older is an older form that the client's compatibility boundary converts, until 2027-09-17.
+// older is an older form that the client converts to 1.0 until 2027-09-17.
 type older struct {
 	rule string
-	// what is the older form, and instead the one of 1.0, in the client's words.
+	// what is the older form, and instead that of 1.0, in the client's words.
 	what, instead string
 }
 
 const absent = "an absent field"
 
-// thinking are the events that left the protocol with 1.0, and what the client makes of them.
+// thinking has the types that AG-UI 1.0 removed, and those that the client converts them to.
 var thinking = map[agui.Type]agui.Type{
 	agui.ThinkingStart: agui.ReasoningStart, agui.ThinkingEnd: agui.ReasoningEnd,
 	agui.ThinkingTextMessageStart: agui.ReasoningMessageStart, agui.ThinkingTextMessageContent: agui.ReasoningMessageContent,
 	agui.ThinkingTextMessageEnd: agui.ReasoningMessageEnd,
 }
 
-// upgrade does what the client's compatibility boundary does: it returns the event of 1.0, its type, and what was older about
-// it. Ids that the client makes up are empty.
+// upgrade converts an event as the client does. It returns the type and the event of 1.0, and the older forms that it had. Ids
+// that the client makes are empty.
 func upgrade(t agui.Type, v json.RawMessage) (agui.Type, json.RawMessage, []older) {
 	var found []older
 	dropNull := func(v json.RawMessage, name, what string) json.RawMessage {
@@ -93,7 +93,7 @@ func upgradeMessage(m json.RawMessage, found *[]older) json.RawMessage {
 	return up
 }
 
-// mapMember changes the elements of a list in an object.
+// mapMember applies change to the elements of a list in an object.
 func mapMember(v json.RawMessage, name string, change func(json.RawMessage) json.RawMessage) json.RawMessage {
 	list := agui.Lookup(v, name)
 	out, changed := []byte{'['}, false
@@ -108,7 +108,7 @@ func mapMember(v json.RawMessage, name string, change func(json.RawMessage) json
 	return with(v, name, append(out, ']'))
 }
 
-// with returns the object with a member of that value.
+// with returns the object with a member set to value, at the front.
 func with(v json.RawMessage, name string, value json.RawMessage) json.RawMessage {
 	rest := agui.Without(v, name)
 	out := append(append(agui.AppendString([]byte{'{'}, name), ':'), value...)

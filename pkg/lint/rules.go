@@ -7,27 +7,27 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Level is how bad a finding is, in SARIF's words.
+// Level is the severity of a finding, as SARIF names it.
 type Level string
 
 const (
-	// Error: the client ends the stream there, and its run fails.
+	// Error: the client ends the stream at the event, and its run fails.
 	Error Level = "error"
-	// Warning: the client goes on, and does something else than the event says, or nothing.
+	// Warning: the client ignores the event or part of it, or changes its meaning, and continues.
 	Warning Level = "warning"
-	// Note: the client does as the event says, for now, or others may not.
+	// Note: this client accepts the event, but will stop to, or other readers do not.
 	Note Level = "note"
 )
 
-// Rule is something that Lint looks for.
+// Rule is one kind of finding.
 type Rule struct {
 	Name  string
 	Level Level
-	// Means is one sentence about what the client does, and Do one about what to do.
+	// Means says in one sentence what is wrong and what the client does, and Do what to do about it.
 	Means, Do string
 }
 
-// The rules that are not those of the client's verification and reducer.
+// The rules besides those of the client's verification and reducer.
 const (
 	RuleStatus          = "http-status"
 	RuleCRLF            = "sse-crlf"
@@ -93,7 +93,8 @@ var rules = slices.Concat([]Rule{
 	{RuleNotJSON, Error, "The data of an event is not JSON: the client's run fails. [DONE] and empty data count as well.",
 		"Send one JSON object per event and nothing after the last one; keep a connection alive with comments (lines that begin with a colon)."},
 	{RuleNotObject, Error, "The data of an event is JSON, but not an object: the client's run fails.", "Send one JSON object per event."},
-	{RuleNoType, Error, "The event has no type, or one that is not a non-empty string: the client's run fails.", "Use a type of AG-UI 1.0."},
+	{RuleNoType, Error, "The event has no type, or one that is not a non-empty string: the client's run fails.",
+		"Use a type of AG-UI 1.0."},
 	{RuleSchema, Error, "A member that the protocol requires is missing, or a member has the wrong type: the client's run fails.",
 		"Send the member as the protocol defines it; omit an optional member that has no value, as null is not accepted."},
 	{RuleChunk, Error, "The client cannot tell what a chunk continues: the client's run fails.",
@@ -105,21 +106,30 @@ var rules = slices.Concat([]Rule{
 		"Send events as SSE: a line with data: and JSON, then an empty line."},
 	{RuleNotEnded, Warning, "The stream ends before its run: the client treats the run as finished successfully.",
 		"End each run with RUN_FINISHED or RUN_ERROR."},
-	{RuleNotUTF8, Warning, "The text is not UTF-8: the client replaces what it cannot read with U+FFFD.", "Write UTF-8, and split text between characters, not inside one."},
-	{RuleLineIgnored, Warning, "A line is neither an SSE field nor a comment: the client ignores it.", "Begin event lines with data: and comments with a colon."},
-	{RuleUnknownType, Warning, "The protocol does not define the event type: the client drops the event.", "Send it as CUSTOM, or as RAW if it belongs to another protocol."},
-	{RuleMemberStripped, Warning, "The protocol does not define the member: the client removes it.", "Put it into metadata, which accepts any member, or omit it."},
-	{RuleMessageStripped, Warning, "The protocol does not define the message's role: the client removes the message from the list.", "Use a role of the protocol."},
+	{RuleNotUTF8, Warning, "The text is not UTF-8: the client replaces what it cannot read with U+FFFD.",
+		"Write UTF-8, and split text between characters, not inside one."},
+	{RuleLineIgnored, Warning, "A line is neither an SSE field nor a comment: the client ignores it.",
+		"Begin event lines with data: and comments with a colon."},
+	{RuleUnknownType, Warning, "The protocol does not define the event type: the client drops the event.",
+		"Send it as CUSTOM, or as RAW if it belongs to another protocol."},
+	{RuleMemberStripped, Warning, "The protocol does not define the member: the client removes it.",
+		"Put it into metadata, which accepts any member, or omit it."},
+	{RuleMessageStripped, Warning, "The protocol does not define the message's role: the client removes the message from the list.",
+		"Use a role of the protocol."},
 	{RulePartStripped, Warning, "The protocol does not define the content part's type or source: the client removes the part.",
 		"Use text, image, audio, video or document, with data, url or file as the source."},
-	{RuleOutcomeStripped, Warning, "The protocol does not define the outcome: the client removes it, and treats the run or subagent as successful.",
+	{RuleOutcomeStripped, Warning,
+		"The protocol does not define the outcome: the client removes it, and treats the run or subagent as successful.",
 		"Use an outcome of the protocol."},
 	{RuleOperationStripped, Warning, "RFC 6902 does not define the operation: the client removes it, and applies the others.",
 		"Use add, remove, replace, move, copy or test."},
 }, reducer, []Rule{
-	{RuleNumberRounded, Warning, "A number has more digits than a double can hold: the client rounds it.", "Send long numbers, such as ids, as strings."},
-	{RuleNumberTooLarge, Warning, "A number is too large for a double: the client reads infinity, and writes null.", "Send it as a string."},
-	{RuleContentType, Note, "The Content-Type is not text/event-stream: the client reads the answer as SSE anyway, proxies and browsers may not.",
+	{RuleNumberRounded, Warning, "A number has more digits than a double can hold: the client rounds it.",
+		"Send long numbers, such as ids, as strings."},
+	{RuleNumberTooLarge, Warning, "A number is too large for a double: the client reads infinity, and writes null.",
+		"Send it as a string."},
+	{RuleContentType, Note,
+		"The Content-Type is not text/event-stream: the client reads the answer as SSE anyway, proxies and browsers may not.",
 		"Answer with Content-Type: text/event-stream."},
 	{RuleErrorAfterFinish, Note, "RUN_ERROR follows RUN_FINISHED: the client accepts both, Skein the first only.", "End each run once."},
 	{RuleOlderThinking, Note, "AG-UI 1.0 removed THINKING_*: until 2027-09-17 the client converts it to REASONING_*, with random ids.",
@@ -137,13 +147,18 @@ var verification = func() []Rule {
 	all := []Rule{
 		fails("first-event-not-run-started", "The first event is neither RUN_STARTED nor RUN_ERROR", "Send RUN_STARTED first."),
 		fails(ruleStartedTwice, "RUN_STARTED comes while a run is active", "End the run before you start the next one."),
-		fails("step-start-while-open", "A step starts that is already open", "Finish it first, or use another name; each subagent has its own steps."),
-		fails("step-end-not-open", "A step finishes that is not open, or belongs to another subagent", "Finish each step once, with its original name and subagentRunId."),
+		fails("step-start-while-open", "A step starts that is already open",
+			"Finish it first, or use another name; each subagent has its own steps."),
+		fails("step-end-not-open", "A step finishes that is not open, or belongs to another subagent",
+			"Finish each step once, with its original name and subagentRunId."),
 		fails("subagent-start-while-open", "A subagent starts that is already active", "Give each invocation its own subagentRunId."),
-		fails("subagent-start-again", "A subagent starts that has already finished in this run", "Give each invocation its own subagentRunId."),
-		fails("subagent-parent-unknown", "A subagent names a parent that has not started in this run", "Start the parent first, or omit parentSubagentRunId."),
+		fails("subagent-start-again", "A subagent starts that has already finished in this run",
+			"Give each invocation its own subagentRunId."),
+		fails("subagent-parent-unknown", "A subagent names a parent that has not started in this run",
+			"Start the parent first, or omit parentSubagentRunId."),
 		fails("subagent-end-not-open", "A subagent ends that is not active", "Send SUBAGENT_STARTED first, and one end only."),
-		fails("subagent-mismatch", "An event has another subagentRunId than what it continues", "Repeat the subagentRunId of the start event, or omit it."),
+		fails("subagent-mismatch", "An event has another subagentRunId than what it continues",
+			"Repeat the subagentRunId of the start event, or omit it."),
 	}
 	for _, k := range []struct{ rule, name, start, end, content string }{
 		{"text", "text message", "TEXT_MESSAGE_START", "TEXT_MESSAGE_END", "TEXT_MESSAGE_CONTENT"},
@@ -154,30 +169,41 @@ var verification = func() []Rule {
 		all = append(all,
 			fails(k.rule+"-start-while-open", "A "+k.name+" starts that is already open", "Send "+k.end+" first, or use another id."),
 			fails(k.rule+"-end-not-open", "A "+k.name+" ends that is not open", "Send "+k.start+" first, and "+k.end+" only once."),
-			fails("open-at-end-"+k.rule, "A "+k.name+" is open at RUN_FINISHED", "Send "+k.end+" before RUN_FINISHED; only RUN_ERROR may leave it open."))
+			fails("open-at-end-"+k.rule, "A "+k.name+" is open at RUN_FINISHED",
+				"Send "+k.end+" before RUN_FINISHED; only RUN_ERROR may leave it open."))
 		if k.content != "" {
-			all = append(all, fails(k.rule+"-content-not-open", k.content+" comes for a "+k.name+" that is not open", "Send "+k.start+" first, with the same id."))
+			all = append(all, fails(k.rule+"-content-not-open", k.content+" comes for a "+k.name+" that is not open",
+				"Send "+k.start+" first, with the same id."))
 		}
 	}
 	all = append(all,
-		fails("open-at-end-step", "A step is open at RUN_FINISHED", "Send STEP_FINISHED before RUN_FINISHED; only RUN_ERROR may leave it open."),
-		fails("open-at-end-subagent", "A subagent is active at RUN_FINISHED", "Send SUBAGENT_FINISHED or SUBAGENT_ERROR before RUN_FINISHED; only RUN_ERROR may leave it active."))
+		fails("open-at-end-step", "A step is open at RUN_FINISHED",
+			"Send STEP_FINISHED before RUN_FINISHED; only RUN_ERROR may leave it open."),
+		fails("open-at-end-subagent", "A subagent is active at RUN_FINISHED",
+			"Send SUBAGENT_FINISHED or SUBAGENT_ERROR before RUN_FINISHED; only RUN_ERROR may leave it active."))
 	slices.SortFunc(all, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }()
 
-// reducer are the rules of the client's defaultApplyEvents, for what passed its enforcement.
+// reducer are the rules of the client's defaultApplyEvents, for events that have passed its enforcement.
 var reducer = []Rule{
-	{"activity-delta-on-message", Warning, "The id of an ACTIVITY_DELTA belongs to a message of another kind: the client drops the event.", "Use each id once."},
-	{"activity-patch-failed", Warning, "An operation of the patch fails: the client drops the whole patch.", "Write patches against the activity's last snapshot and the patches since then."},
+	{"activity-delta-on-message", Warning, "The id of an ACTIVITY_DELTA belongs to a message of another kind: the client drops the event.",
+		"Use each id once."},
+	{"activity-patch-failed", Warning, "An operation of the patch fails: the client drops the whole patch.",
+		"Write patches against the activity's last snapshot and the patches since then."},
 	{"activity-unknown", Warning, "No activity has that id: the client drops the event.", "Send ACTIVITY_SNAPSHOT first."},
-	{"encrypted-value-unknown", Warning, "No message or tool call has that id yet: the client drops the value.", "Send the value after the start of its message or tool call."},
-	{"message-unknown", Warning, "The message with that id is gone: the client drops the content.", "Include open messages in MESSAGES_SNAPSHOT."},
+	{"encrypted-value-unknown", Warning, "No message or tool call has that id yet: the client drops the value.",
+		"Send the value after the start of its message or tool call."},
+	{"message-unknown", Warning, "The message with that id is gone: the client drops the content.",
+		"Include open messages in MESSAGES_SNAPSHOT."},
 	{"state-patch-failed", Warning, "An operation of the patch fails: the client drops the whole patch.",
 		"Write patches against the client's state: the input's state, or {}, and the changes since then."},
 	{"text-on-activity", Warning, "The message's id belongs to an activity: the client drops the text.", "Use each id once."},
-	{"tool-call-renamed", Warning, "A tool call starts again with another name: the client renames it, and appends to its arguments.", "Use each tool call id once."},
-	{"tool-call-unknown", Warning, "The tool call with that id is gone: the client drops the event.", "Include the message of an open tool call in MESSAGES_SNAPSHOT."},
-	{"tool-parent-not-assistant", Warning, "A tool call's parent is not an assistant message: the client creates a message for the call, with the call's id.",
+	{"tool-call-renamed", Warning, "A tool call starts again with another name: the client renames it, and appends to its arguments.",
+		"Use each tool call id once."},
+	{"tool-call-unknown", Warning, "The tool call with that id is gone: the client drops the event.",
+		"Include the message of an open tool call in MESSAGES_SNAPSHOT."},
+	{"tool-parent-not-assistant", Warning,
+		"A tool call's parent is not an assistant message: the client creates a message for the call, with the call's id.",
 		"Name an assistant message, or no parent."},
 }

@@ -11,7 +11,7 @@ type sarifRun struct {
 	Tool struct {
 		Driver sarifDriver `json:"driver"`
 	} `json:"tool"`
-	// These three are SARIF's defaults, which not every reader knows.
+	// These three are SARIF's defaults, which some readers do not know.
 	Language         string   `json:"language"`
 	NewlineSequences []string `json:"newlineSequences"`
 	ColumnKind       string   `json:"columnKind"`
@@ -61,7 +61,7 @@ type sarifLocation struct {
 	} `json:"physicalLocation"`
 }
 
-// sarifProperties are what SARIF has no place for.
+// sarifProperties has what SARIF has no member for.
 type sarifProperties struct {
 	Event int    `json:"event,omitempty"`
 	RunID string `json:"runId,omitempty"`
@@ -71,14 +71,16 @@ type sarifProperties struct {
 
 const project = "https://github.com/skeinhq/skein"
 
-// SARIF returns the findings as a log of SARIF 2.1.0; version is that of the program. The findings' File has to be a URI
-// reference (RFC 3986), as of a file relative to the repository.
+// SARIF returns the findings as a SARIF 2.1.0 log; version is that of the program. Each finding's File must be a URI reference
+// (RFC 3986), such as a path relative to the repository.
 func SARIF(version string, findings []Finding) Log {
 	const language = "en-US"
 	run := sarifRun{Language: language, NewlineSequences: []string{"\r\n", "\n"}, ColumnKind: "utf16CodeUnits", Results: []sarifResult{}}
 	run.Tool.Driver = sarifDriver{Name: "skein lint", Version: version, InformationURI: project, Language: language}
 	for _, r := range rules {
-		rule := sarifRule{ID: r.Name, ShortDescription: sarifText{r.Means}, Help: sarifText{r.Do}, HelpURI: project + "/blob/main/docs/lint.md#rules"}
+		rule := sarifRule{
+			ID: r.Name, ShortDescription: sarifText{r.Means}, Help: sarifText{r.Do}, HelpURI: project + "/blob/main/docs/lint.md#rules",
+		}
 		rule.DefaultConfiguration.Level = r.Level
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, rule)
 	}
@@ -93,5 +95,8 @@ func SARIF(version string, findings []Finding) Log {
 		result.Locations = []sarifLocation{at}
 		run.Results = append(run.Results, result)
 	}
-	return Log{Schema: "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}}
+	return Log{
+		Schema:  "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
+		Version: "2.1.0", Runs: []sarifRun{run},
+	}
 }

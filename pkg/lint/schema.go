@@ -8,25 +8,24 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// shape is what the client's schema describes at one place of an event. Exactly one of its forms is set; the zero value is
-// any JSON.
+// shape is the client's schema of one value. One of is, object, list and options is set; the zero value allows any JSON.
 type shape struct {
-	// is says what a value without parts has to be: it returns what is wanted, "" where the value is that.
+	// is checks a value as a whole: it returns what the value must be, "" if it is that.
 	is func(v json.RawMessage) string
-	// object are the members of an object that has no others. An open one keeps others, as RFC 6902 demands.
+	// object has the members of an object. Others are removed, unless it is open, as RFC 6902 requires of operations.
 	object []field
 	open   bool
-	// list is what each element of a list is; min is how many it has at least.
+	// list is the shape of a list's elements; min is the smallest number of them.
 	list *shape
 	min  int
-	// orText says that a string may stand in the place of the list.
+	// orText allows a string instead of the list.
 	orText bool
-	// options are objects, told apart by the member by.
+	// options are shapes of objects by the value of their member by.
 	by      string
 	options map[string]*shape
 }
 
-// field is a member that the schema describes.
+// field is one member of an object's schema.
 type field struct {
 	name     string
 	of       *shape
@@ -39,14 +38,14 @@ func may(name string, of *shape) field  { return field{name, of, false} }
 func object(fields ...field) *shape { return &shape{object: fields} }
 func listOf(of *shape) *shape       { return &shape{list: of} }
 
-// operation is one of RFC 6902, in which members that it does not define are ignored.
+// operation returns the shape of an operation of RFC 6902, which ignores other members.
 func operation(fields ...field) *shape {
 	return &shape{object: append(fields, must("op", text)), open: true}
 }
 
 func union(by string, options map[string]*shape) *shape { return &shape{by: by, options: options} }
 
-// wants makes a shape of a test.
+// wants returns the shape of values that pass a test.
 func wants(what string, ok func(v json.RawMessage) bool) *shape {
 	return &shape{is: func(v json.RawMessage) string {
 		if ok(v) {
@@ -56,7 +55,7 @@ func wants(what string, ok func(v json.RawMessage) bool) *shape {
 	}}
 }
 
-// oneOf is a string of a few.
+// oneOf returns the shape of these strings.
 func oneOf(values ...string) *shape {
 	what := ""
 	for i, v := range values {
@@ -94,15 +93,15 @@ var (
 	})
 )
 
-// maxSafe is the greatest integer up to which a JavaScript number holds all.
+// maxSafe is JavaScript's MAX_SAFE_INTEGER.
 const maxSafe = 1<<53 - 1
 
-// number is the double that JavaScript makes of a JSON number.
+// number returns the double that JavaScript reads from a JSON number, and whether v is one.
 func number(v json.RawMessage) (float64, bool) {
 	if len(v) == 0 || v[0] != '-' && (v[0] < '0' || v[0] > '9') {
 		return 0, false
 	}
-	n, _ := strconv.ParseFloat(string(v), 64) // out of range is infinite, as in JavaScript
+	n, _ := strconv.ParseFloat(string(v), 64) // out of range gives infinity, as in JavaScript
 	return n, true
 }
 
@@ -119,7 +118,7 @@ func isPointer(s string) bool {
 	return true
 }
 
-// The schemas of @ag-ui/core 1.0.0. Those of events leave out the member type, by which they are found.
+// The schemas of @ag-ui/core 1.0.0.
 var (
 	source = union("type", map[string]*shape{
 		"data": object(must("type", text), must("value", text), must("mimeType", text)),
@@ -132,11 +131,15 @@ var (
 		"image": media, "audio": media, "video": media, "document": media,
 	})}
 	patch = listOf(union("op", map[string]*shape{
-		"add": operation(must("path", pointer), must("value", anything)), "replace": operation(must("path", pointer), must("value", anything)),
-		"test": operation(must("path", pointer), must("value", anything)), "remove": operation(must("path", pointer)),
-		"move": operation(must("from", pointer), must("path", pointer)), "copy": operation(must("from", pointer), must("path", pointer)),
+		"add":     operation(must("path", pointer), must("value", anything)),
+		"replace": operation(must("path", pointer), must("value", anything)),
+		"test":    operation(must("path", pointer), must("value", anything)),
+		"remove":  operation(must("path", pointer)),
+		"move":    operation(must("from", pointer), must("path", pointer)),
+		"copy":    operation(must("from", pointer), must("path", pointer)),
 	}))
-	toolCall = object(must("id", text), must("type", oneOf("function")), must("function", object(must("name", text), must("arguments", text))),
+	toolCall = object(must("id", text), must("type", oneOf("function")),
+		must("function", object(must("name", text), must("arguments", text))),
 		may("encryptedValue", text), may("metadata", anObject))
 	messages = listOf(union("role", map[string]*shape{
 		"developer": message(may("name", text), may("encryptedValue", text), must("content", text)),
@@ -148,8 +151,10 @@ var (
 		"reasoning": message(may("encryptedValue", text), must("content", text)),
 	}))
 	tool   = object(must("name", text), must("description", text), may("parameters", notNull), may("metadata", anObject))
-	answer = object(must("interruptId", text), must("status", oneOf("resolved", "cancelled")), may("payload", notNull), may("metadata", anObject))
-	input  = object(must("threadId", text), must("runId", text), may("protocolVersion", text), may("parentRunId", text), may("state", anything),
+	answer = object(must("interruptId", text), must("status", oneOf("resolved", "cancelled")),
+		may("payload", notNull), may("metadata", anObject))
+	input = object(must("threadId", text), must("runId", text), may("protocolVersion", text),
+		may("parentRunId", text), may("state", anything),
 		must("messages", messages), may("tools", listOf(tool)), may("context", listOf(object(must("description", text), must("value", text)))),
 		may("forwardedProps", notNull), may("resume", listOf(answer)))
 	interrupt = object(may("subagentRunId", text), must("id", text), must("reason", text), may("message", text), may("toolCallId", text),
@@ -163,7 +168,8 @@ var (
 		"success":   object(must("type", text)),
 		"suspended": object(must("type", text), may("interruptIds", listOf(text))),
 	})
-	usage = listOf(object(may("provider", text), may("model", text), may("inputTokens", counter), may("outputTokens", counter), may("totalTokens", counter),
+	usage = listOf(object(may("provider", text), may("model", text), may("inputTokens", counter),
+		may("outputTokens", counter), may("totalTokens", counter),
 		may("reasoningTokens", counter), may("cachedInputTokens", counter), may("cacheWriteInputTokens", counter)))
 	textRole = oneOf("developer", "system", "assistant", "user")
 )
@@ -176,12 +182,14 @@ func event(fields ...field) *shape {
 	return object(append(fields, must("type", text), may("timestamp", integer), may("rawEvent", notNull), may("metadata", anObject))...)
 }
 
-// by is an event that can be a subagent's.
+// by returns the shape of an event that a subagent can send.
 func by(fields ...field) *shape { return event(append(fields, may("subagentRunId", text))...) }
 
 var events = map[agui.Type]*shape{
-	agui.RunStarted:              event(must("threadId", text), must("runId", text), may("protocolVersion", text), may("parentRunId", text), may("input", input)),
-	agui.RunFinished:             event(must("threadId", text), must("runId", text), may("result", notNull), may("outcome", outcome), may("usage", usage)),
+	agui.RunStarted: event(must("threadId", text), must("runId", text), may("protocolVersion", text),
+		may("parentRunId", text), may("input", input)),
+	agui.RunFinished: event(must("threadId", text), must("runId", text), may("result", notNull),
+		may("outcome", outcome), may("usage", usage)),
 	agui.RunError:                event(must("message", text), may("code", text), may("usage", usage)),
 	agui.StepStarted:             by(must("stepName", text)),
 	agui.StepFinished:            by(must("stepName", text)),

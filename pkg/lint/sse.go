@@ -11,14 +11,13 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// mostUnits is how many UTF-16 units the client holds of an event that has not ended.
-const mostUnits = 10 << 20
+// maxUnits is the size of the client's buffer for an event that has not ended, in UTF-16 units.
+const maxUnits = 10 << 20
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// ReadSSE takes the events of a body of Server-Sent Events as the client frames them, which is not all that the standard
-// allows: an event ends with LF LF, and nothing but lines that begin with "data:" counts. First is the number of the first
-// line. The error is one of reading.
+// ReadSSE checks the events of a Server-Sent Events body, framed as the client does, which is stricter than the standard: an event
+// ends with LF LF, and only lines that begin with "data:" count. first is the number of the first line. An error is from r.
 func (l *Linter) ReadSSE(r io.Reader, first int) error {
 	s := &frames{l: l, r: bufio.NewReaderSize(r, 64<<10), line: first - 1}
 	if mark, err := s.r.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
@@ -40,18 +39,18 @@ func (l *Linter) ReadSSE(r io.Reader, first int) error {
 	}
 }
 
-// frames collects the data of one frame, which the client takes for an event.
+// frames collects the data of one frame, which the client reads as an event.
 type frames struct {
 	l    *Linter
 	r    *bufio.Reader
 	line int
-	// data are the frame's lines of data, and at the line of the first.
+	// data has the frame's data lines, and at is the number of the first.
 	data [][]byte
 	at   int
-	// carriage says that the frame has a line of CR alone behind its data, and lenient that such lines end events, as
-	// the standard has it: the client has failed by then.
+	// carriage reports whether a line of CR alone follows the frame's data. lenient makes such lines end events, as in the
+	// standard: it is set once the client has failed.
 	carriage, lenient bool
-	// units is how much the client holds, and full says that it is too much: the rest of the frame is left out.
+	// units is the size of the frame so far. full reports that it exceeds maxUnits: the rest of the frame is ignored.
 	units int
 	full  bool
 }
@@ -62,7 +61,7 @@ func (s *frames) next() ([]byte, error) {
 	s.line++
 	for {
 		piece, err := s.r.ReadSlice('\n')
-		s.hold(piece)
+		s.count(piece)
 		if !s.full {
 			line = append(line, piece...)
 		}
@@ -72,17 +71,17 @@ func (s *frames) next() ([]byte, error) {
 	}
 }
 
-// hold counts what the client holds.
-func (s *frames) hold(piece []byte) {
+// count adds to units.
+func (s *frames) count(piece []byte) {
 	for _, c := range piece {
 		if c&0xC0 != 0x80 { // the first byte of a character
 			s.units++
 		}
-		if c >= 0xF0 { // of one that has two units
+		if c >= 0xF0 { // of a character with two units
 			s.units++
 		}
 	}
-	if s.units <= mostUnits || s.full {
+	if s.units <= maxUnits || s.full {
 		return
 	}
 	s.full = true
@@ -102,7 +101,7 @@ func (s *frames) take(line []byte) {
 		s.end()
 	case s.full:
 	case string(line) == "\r":
-		s.carriage = slices.ContainsFunc(s.data, func(d []byte) bool { return len(bytes.TrimSpace(d)) > 0 }) // else it is space before the event
+		s.carriage = slices.ContainsFunc(s.data, func(d []byte) bool { return len(bytes.TrimSpace(d)) > 0 }) // else it precedes the event
 	case isData:
 		if s.carriage {
 			s.lenient = true
@@ -118,7 +117,7 @@ func (s *frames) take(line []byte) {
 	}
 }
 
-// end takes the frame for an event.
+// end checks the frame as an event.
 func (s *frames) end() {
 	data := s.data
 	s.data, s.carriage, s.full, s.units = nil, false, false, 0
@@ -136,12 +135,12 @@ func (s *frames) end() {
 	}
 }
 
-// framing makes a finding about the frame, which begins with the next event.
+// framing makes a finding about the frame of the next event.
 func (s *frames) framing(rule, message string) {
 	s.l.add(Finding{Rule: rule, Line: s.at, Event: s.l.tally.Events + 1, Message: message})
 }
 
-// isField reports whether a line is a comment, or a field of SSE that is not data.
+// isField reports whether a line is a comment, or an SSE field other than data.
 func isField(line []byte) bool {
 	name, _, _ := bytes.Cut(bytes.TrimSuffix(line, []byte("\r")), []byte(":"))
 	switch string(name) {
@@ -151,7 +150,7 @@ func isField(line []byte) bool {
 	return false
 }
 
-// isJSON reports whether a text is JSON to the client.
+// isJSON reports whether the client parses a text as JSON.
 func isJSON(b []byte) bool {
 	return agui.CheckDepth(bytes.ToValidUTF8(b, []byte("\ufffd")), deepest) == nil
 }
