@@ -10,13 +10,14 @@ import (
 // The reducers below do what defaultApplyEvents of @ag-ui/client 1.0.0 does, event by event. If the client only warns, they
 // change nothing and count the rule.
 
-func (r *Run) textStart(id, role, name string, hasName bool, o owner, metadata json.RawMessage) {
-	r.p.verify.open(kindText, id, o)
+// messageStart opens a text or reasoning message and appends it if its id is new.
+func (r *Run) messageStart(kind entityKind, id, role string, name *string, o owner, metadata json.RawMessage) {
+	r.p.verify.open(kind, id, o)
 	m := r.conv.find(id)
 	if m == nil {
 		m = newMessage(id, role, member{"id", stringValue(id)}, member{"role", stringValue(role)}, member{"content", &textValue{}})
-		if hasName {
-			m.obj.set("name", stringValue(name))
+		if name != nil {
+			m.obj.set("name", stringValue(*name))
 		}
 		o.tag(m.obj)
 		r.conv.push(m)
@@ -27,56 +28,28 @@ func (r *Run) textStart(id, role, name string, hasName bool, o owner, metadata j
 	r.mergeMetadata(m, metadata)
 }
 
-func (r *Run) textContent(id string, delta agui.Text, o owner, metadata json.RawMessage) {
-	r.p.verify.within(kindText, id, o)
+func (r *Run) messageContent(kind entityKind, id string, delta agui.Text, o owner, metadata json.RawMessage) {
+	r.p.verify.within(kind, id, o)
 	r.appendTo(id, delta, metadata)
 }
 
-func (r *Run) textEnd(id string, o owner, metadata json.RawMessage) {
-	r.p.verify.close(kindText, id, o)
-	r.endOf(id, metadata)
-}
-
-func (r *Run) reasoningStart(id string, o owner, metadata json.RawMessage) {
-	r.p.verify.open(kindReasoning, id, o)
-	m := r.conv.find(id)
-	if m == nil {
-		m = newMessage(id, agui.RoleReasoning, member{"id", stringValue(id)},
-			member{"role", stringValue(agui.RoleReasoning)}, member{"content", &textValue{}})
-		o.tag(m.obj)
-		r.conv.push(m)
-	} else if m.role == agui.RoleActivity {
-		r.Note("text-on-activity")
-		return
+func (r *Run) messageEnd(kind entityKind, id string, o owner, metadata json.RawMessage) {
+	r.p.verify.close(kind, id, o)
+	if m := r.withText(id); m != nil {
+		r.mergeMetadata(m, metadata)
 	}
-	r.mergeMetadata(m, metadata)
 }
 
-func (r *Run) reasoningContent(id string, delta agui.Text, o owner, metadata json.RawMessage) {
-	r.p.verify.within(kindReasoning, id, o)
-	r.appendTo(id, delta, metadata)
-}
-
-func (r *Run) reasoningEnd(id string, o owner, metadata json.RawMessage) {
-	r.p.verify.close(kindReasoning, id, o)
-	r.endOf(id, metadata)
-}
-
-// appendTo appends a delta to the message of the id, whatever its role, unless it is an activity.
+// appendTo appends a delta to the message of the id.
 func (r *Run) appendTo(id string, delta agui.Text, metadata json.RawMessage) {
-	m := r.conv.find(id)
-	switch {
-	case m == nil:
-		r.Note("message-unknown")
-	case m.role == agui.RoleActivity:
-		r.Note("text-on-activity")
-	default:
+	if m := r.withText(id); m != nil {
 		m.appendText(delta)
 		r.mergeMetadata(m, metadata)
 	}
 }
 
-func (r *Run) endOf(id string, metadata json.RawMessage) {
+// withText returns the message of the id, whatever its role, unless it is an activity. Otherwise it counts an anomaly and returns nil.
+func (r *Run) withText(id string) *message {
 	m := r.conv.find(id)
 	switch {
 	case m == nil:
@@ -84,8 +57,9 @@ func (r *Run) endOf(id string, metadata json.RawMessage) {
 	case m.role == agui.RoleActivity:
 		r.Note("text-on-activity")
 	default:
-		r.mergeMetadata(m, metadata)
+		return m
 	}
+	return nil
 }
 
 func (r *Run) mergeMetadata(m *message, metadata json.RawMessage) {

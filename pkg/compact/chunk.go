@@ -145,19 +145,15 @@ func (r *Run) closeLane(l *lane) {
 	r.conv.incoming = 0 // an end brings nothing, whatever event it comes from
 	defer func() { r.conv.incoming = event }()
 	o := l.owner()
-	switch l.Kind {
-	case kindText:
-		r.textEnd(l.ID, o, nil)
-	case kindTool:
+	if l.Kind == kindTool {
 		r.toolEnd(l.ID, o, nil)
-	default:
-		r.reasoningEnd(l.ID, o, nil)
+	} else {
+		r.messageEnd(l.Kind, l.ID, o, nil)
 	}
 }
 
-// closeLanes closes what an event that is no chunk closes: run-level events every lane, most others
-// their own; RAW, ACTIVITY_*, REASONING_ENCRYPTED_VALUE, SUBAGENT_STARTED and types that the
-// protocol does not know none.
+// closeLanes closes the lanes that an event other than a chunk closes: run-level events close all lanes, most others that of
+// their owner. RAW, ACTIVITY_*, REASONING_ENCRYPTED_VALUE, SUBAGENT_STARTED and unknown types close none.
 func (r *Run) closeLanes(t agui.Type, o owner) {
 	if len(r.p.lanes.byOwner) == 0 {
 		return
@@ -238,11 +234,7 @@ func (r *Run) startLane(l lane, metadata json.RawMessage) {
 	o := l.owner()
 	switch l.Kind {
 	case kindText:
-		name := ""
-		if l.Name != nil {
-			name = *l.Name
-		}
-		r.textStart(l.ID, l.Role, name, l.Name != nil, o, metadata)
+		r.messageStart(l.Kind, l.ID, l.Role, l.Name, o, metadata)
 	case kindTool:
 		parent := ""
 		if l.Parent != nil {
@@ -250,7 +242,7 @@ func (r *Run) startLane(l lane, metadata json.RawMessage) {
 		}
 		r.toolStart(l.ID, *l.Name, parent, l.Parent != nil, o, metadata)
 	default:
-		r.reasoningStart(l.ID, o, metadata)
+		r.messageStart(l.Kind, l.ID, agui.RoleReasoning, nil, o, metadata)
 	}
 }
 

@@ -187,18 +187,17 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		if !ok {
 			role = agui.RoleAssistant
 		}
-		name, hasName := ev.String(agui.FieldName)
-		r.textStart(id, role, name, hasName, o, ev.JSON(agui.FieldMetadata))
+		r.messageStart(kindText, id, role, stringField(ev, agui.FieldName), o, ev.JSON(agui.FieldMetadata))
 	case agui.TextMessageContent:
-		r.textContent(id, ev.Text(agui.FieldDelta), o, ev.JSON(agui.FieldMetadata))
+		r.messageContent(kindText, id, ev.Text(agui.FieldDelta), o, ev.JSON(agui.FieldMetadata))
 	case agui.TextMessageEnd:
-		r.textEnd(id, o, ev.JSON(agui.FieldMetadata))
+		r.messageEnd(kindText, id, o, ev.JSON(agui.FieldMetadata))
 	case agui.ReasoningMessageStart:
-		r.reasoningStart(id, o, ev.JSON(agui.FieldMetadata))
+		r.messageStart(kindReasoning, id, agui.RoleReasoning, nil, o, ev.JSON(agui.FieldMetadata))
 	case agui.ReasoningMessageContent:
-		r.reasoningContent(id, ev.Text(agui.FieldDelta), o, ev.JSON(agui.FieldMetadata))
+		r.messageContent(kindReasoning, id, ev.Text(agui.FieldDelta), o, ev.JSON(agui.FieldMetadata))
 	case agui.ReasoningMessageEnd:
-		r.reasoningEnd(id, o, ev.JSON(agui.FieldMetadata))
+		r.messageEnd(kindReasoning, id, o, ev.JSON(agui.FieldMetadata))
 	case agui.ReasoningStart:
 		r.p.verify.open(kindSpan, id, o)
 	case agui.ReasoningEnd:

@@ -75,11 +75,11 @@ func (r *Run) applyThinking(ev *agui.Event, as agui.Type, o owner) {
 	case agui.ReasoningMessageStart:
 		id := r.thinkingID()
 		at.Message = agui.String(id)
-		r.reasoningStart(id, o, metadata)
+		r.messageStart(kindReasoning, id, agui.RoleReasoning, nil, o, metadata)
 	case agui.ReasoningMessageContent:
-		r.reasoningContent(r.orNew(at.Message), ev.Text(agui.FieldDelta), o, metadata)
+		r.messageContent(kindReasoning, r.orNew(at.Message), ev.Text(agui.FieldDelta), o, metadata)
 	case agui.ReasoningMessageEnd:
-		r.reasoningEnd(r.orNew(at.Message), o, metadata)
+		r.messageEnd(kindReasoning, r.orNew(at.Message), o, metadata)
 		at.Message = ""
 	}
 }
