@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -55,6 +56,56 @@ func TestArchitecture_NamesFunctionsThatAreThere(t *testing.T) {
 	}
 	if n < 30 {
 		t.Fatalf("it names %d functions, which is no way", n)
+	}
+}
+
+// The picture has all packages, and each import is an arrow of it or follows from its arrows.
+func TestArchitecture_PictureHasAllPackages(t *testing.T) {
+	picture := section(t, "../../docs/architecture.md", "## Packages\n")
+	node := regexp.MustCompile(`(?m)^  (\w+)\["([a-z/]+)[:"].*?(?:--> (.*))?$`)
+	paths, arrows := map[string]string{}, map[string][]string{}
+	for _, m := range node.FindAllStringSubmatch(picture, -1) {
+		paths[m[1]] = m[2]
+		for below := range strings.SplitSeq(m[3], " & ") {
+			if below != "" {
+				arrows[m[2]] = append(arrows[m[2]], paths[below]) // it stands above: the picture is drawn from the bottom
+			}
+		}
+	}
+	var reaches func(from, to string) bool
+	reaches = func(from, to string) bool {
+		return slices.ContainsFunc(arrows[from], func(next string) bool { return next == to || reaches(next, to) })
+	}
+	there := map[string]bool{}
+	err := filepath.WalkDir("../../pkg", func(file string, d os.DirEntry, err error) error {
+		folder, _ := filepath.Rel("../../pkg", filepath.Dir(file))
+		if err != nil || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") || strings.Contains(folder+"/", "test/") {
+			return err
+		}
+		there[folder] = true
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, i := range parsed.Imports {
+			to, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), "github.com/skeinhq/skein/pkg/")
+			if ours && !reaches(folder, to) {
+				t.Errorf("%s imports %s, and no arrow goes there", folder, to)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if !there[path] {
+			t.Errorf("%s stands in the picture, and is no package", path)
+		}
+		delete(there, path)
+	}
+	for folder := range there {
+		t.Errorf("%s is not in the picture", folder)
 	}
 }
 
