@@ -155,7 +155,7 @@ func readObject(where string, raw json.RawMessage, required, optional []string) 
 			known[name] = true
 		}
 	}
-	for i := agui.FirstMember(raw); i >= 0; { // Members would pass over a name that stands twice
+	for i := agui.FirstMember(raw); i >= 0; { // Members would hide a repeated name
 		text, value, next := (*agui.Spans)(nil).MemberAt(raw, i)
 		name := agui.TextOf(text).String()
 		i = next

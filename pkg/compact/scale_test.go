@@ -20,8 +20,7 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 )
 
-// cpu is the processor time that this process has used. Unlike the time of the day it does not
-// count what other processes of a busy machine do.
+// cpu returns the processor time that this process has used, which other processes of a busy machine do not affect.
 func cpu(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -31,12 +30,12 @@ func cpu(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// scale folds n generated events and returns the processor time it took. The rules that they may break are named.
+// scale folds n generated events and returns the processor time that takes. breaks names the rules that they may break.
 func scale(t *testing.T, n int, line func(i, n int) string, breaks ...string) time.Duration {
 	t.Helper()
 	r := compact.New(nil, nil)
 	var ev agui.Event
-	runtime.GC() // what was before is not counted
+	runtime.GC() // so that earlier garbage is not counted
 	begin := cpu(t)
 	for i := range n {
 		if err := ev.Decode([]byte(line(i, n))); err != nil {
@@ -70,23 +69,22 @@ func members(n int) string {
 	return b.String() + `"k":0`
 }
 
-// grows fails the test if the large size, sixteen times the small one, costs like a square of it. A cost in
-// proportion is sixteen times as much, a square 256 times; the bound lies as far from one as from the other, and
-// the least of five tries counts, so that a busy machine changes nothing.
+// grows fails the test if the cost of the large size, sixteen times the small one, grows like a square. A linear cost is 16 times as
+// much, a square 256 times; the bound is midway. The smallest of up to five tries counts, so that a busy machine makes no difference.
 func grows(t *testing.T, small, large func() time.Duration) {
 	t.Helper()
 	const bound, tries = 64, 5
-	least, most := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
-	for i := 0; i < tries && (i == 0 || most > bound*least); i++ {
-		least, most = min(least, small()), min(most, large())
+	low, high := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	for i := 0; i < tries && (i == 0 || high > bound*low); i++ {
+		low, high = min(low, small()), min(high, large())
 	}
-	t.Logf("%v, of 16 times as much: %v", least.Round(time.Microsecond), most.Round(time.Microsecond))
-	if most > bound*least {
-		t.Errorf("%v became %v for 16 times as much", least, most)
+	t.Logf("%v, of 16 times as much: %v", low.Round(time.Microsecond), high.Round(time.Microsecond))
+	if high > bound*low {
+		t.Errorf("%v became %v for 16 times as much", low, high)
 	}
 }
 
-// Nothing in the fold is quadratic.
+// No cost in the fold is quadratic, except for the walks of docs/adr/021.
 func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 	partstest.SkipShort(t, "time for tests of scale")
 	for name, c := range map[string]struct {
@@ -301,7 +299,7 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 	}
 }
 
-// The members of what one event brings do not multiply either, nor the operations of a patch.
+// Costs are linear in the members of one event and the operations of a patch, too.
 func TestRun_CostsGrowWithTheSizeOfAnEvent(t *testing.T) {
 	partstest.SkipShort(t, "time for tests of scale")
 	for name, c := range map[string]struct {
