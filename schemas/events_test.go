@@ -153,7 +153,7 @@ func TestHeadersSchema_IsSkeins(t *testing.T) {
 		want    bool
 	}{
 		{nil, true},
-		{map[string]string{"skein-version": "1", "skein-kind": "event", "run-id": "r/1 🧶", "seq": "0", "source": "x", "traceparent": "00"}, true},
+		{map[string]string{"skein-version": "1", "skein-kind": "event", "run-id": "r/1 🧶", "seq": "0", "traceparent": "00"}, true},
 		{map[string]string{"skein-kind": "input", "run-id": strings.Repeat("r", 512)}, true},
 		{map[string]string{"agent": "shop 🧶", "label-user": "7", "label-" + strings.Repeat("k", 256): strings.Repeat("v", 256), "skein-synthetic": "true"}, true},
 		{map[string]string{"skein-kind": "erase"}, true},

@@ -92,8 +92,8 @@ func (c *callTimes) add(ev *agui.Event, ms int64) {
 // StopCallTimes drops the times of tool calls and notes no more, as of a run whose contents are cut.
 func (t *Tally) StopCallTimes() { t.calls = callTimes{stopped: true} }
 
-// RestoreCallTimes goes on with those of a record. A record that counts calls and has no times was begun by a version that noted none, or
-// cut: then the run keeps to that, so that a record has the times of its calls from the first one on or not at all.
+// RestoreCallTimes goes on with those of a record. A record that counts calls and has no times was cut, or is at the limit of its size: then
+// the run keeps to that, so that a record has the times of its calls from the first one on or not at all.
 func (t *Tally) RestoreCallTimes(rec *record.Run) {
 	s := rec.Stats
 	if rec.Cut != nil || s.ToolCallTimes == nil && s.Events[string(agui.ToolCallStart)]+s.Events[string(agui.ToolCallChunk)] > 0 {

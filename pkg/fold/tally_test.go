@@ -79,7 +79,7 @@ func TestTally_BoundsTheTimesOfToolCalls(t *testing.T) {
 	if len(long.calls.of) != 2 || long.calls.bytes > maxCallBytes || long.calls.of["a"] == nil {
 		t.Errorf("%d calls with %d bytes of ids, want the two that fit", len(long.calls.of), long.calls.bytes)
 	}
-	over := NewTally() // no call fits, and the record says that it is none from before there were times
+	over := NewTally() // no call fits, and the record says so
 	if got := times(t, over, 0, runStarted, fmt.Sprintf(start, strings.Repeat("y", maxCallBytes+1))); got != "{}" {
 		t.Errorf("%s, want {}", got)
 	}
@@ -98,7 +98,7 @@ func TestTally_GoesOnWithTheTimesOfARecord(t *testing.T) {
 		"no call by then":             {record.Run{Stats: record.Stats{Events: map[string]int64{"RUN_STARTED": 1}}}, `{"b":[5000]}`},
 		"a call by then":              {record.Run{Stats: with(called, map[string][]int64{"a": {7}})}, `{"a":[7,6000],"b":[5000]}`},
 		"a call that did not fit":     {record.Run{Stats: with(called, map[string][]int64{})}, `{"b":[5000]}`},
-		"of a version without times":  {record.Run{Stats: called}, `null`},
+		"of a record without times":   {record.Run{Stats: called}, `null`},
 		"the same, of calls by chunk": {record.Run{Stats: record.Stats{Events: map[string]int64{"TOOL_CALL_CHUNK": 3}}}, `null`},
 		"its contents were cut":       {record.Run{Cut: &record.Cut{Events: 1}}, `null`},
 	} {

@@ -11,7 +11,7 @@ import (
 func FuzzParseHeaders(f *testing.F) {
 	f.Add("skein-version", "1", "skein-kind", "event", "seq", "7")
 	f.Add("skein-version", "2", "run-id", "", "seq", "-1")
-	f.Add("run-id", "r\x00", "source", "\xff", "skein-kind", "nothing")
+	f.Add("run-id", "r\x00", "agent", "\xff", "skein-kind", "nothing")
 	f.Add("agent", "a", "label-user", "7", "label-\xff", "x")
 	f.Add("label-a", "1", "label-a", "2", "skein-synthetic", "true")
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2, k3, v3 string) {

@@ -42,9 +42,8 @@ const (
 	HeaderRunID   = "run-id"
 	HeaderSeq     = "seq"
 
-	// HeaderAgent says who produced the run, HeaderSource did so before: it is read where there is no agent, and not written.
-	HeaderAgent  = "agent"
-	HeaderSource = "source"
+	// HeaderAgent says who produced the run.
+	HeaderAgent = "agent"
 
 	// HeaderLabelPrefix, and a label's key behind it, is the name of a label's header.
 	HeaderLabelPrefix = "label-"
@@ -83,7 +82,7 @@ type Label struct{ Key, Value string }
 // SaidByProducer reports whether a header of that name says something of an event, its run or its producer, and not of where Skein has it from.
 func SaidByProducer(name string) bool {
 	switch name {
-	case HeaderVersion, HeaderKind, HeaderRunID, HeaderSeq, HeaderAgent, HeaderSource, HeaderSynthetic, HeaderIncomplete:
+	case HeaderVersion, HeaderKind, HeaderRunID, HeaderSeq, HeaderAgent, HeaderSynthetic, HeaderIncomplete:
 		return true
 	}
 	return strings.HasPrefix(name, HeaderLabelPrefix)
@@ -212,7 +211,6 @@ func ParseHeaders[H AnyHeader](hs []H) (Headers, error) { return ParseHeadersLik
 func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 	h := Headers{Version: Version, Kind: KindEvent, Seq: -1}
 	var err error
-	var source string
 	labels := labelReader{like: like.Labels}
 	bad := func(name, format string, args ...any) {
 		if err == nil {
@@ -268,10 +266,6 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 			if a := agentOf(x.Value, like.Agent); a != "" {
 				h.Agent = a
 			}
-		case HeaderSource:
-			if a := agentOf(x.Value, like.Agent); a != "" {
-				source = a
-			}
 		case HeaderSynthetic:
 			h.Synthetic = string(x.Value) == "true"
 		case HeaderIncomplete:
@@ -283,9 +277,6 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 				labels.add(key, x.Value)
 			}
 		}
-	}
-	if h.Agent == "" {
-		h.Agent = source
 	}
 	h.Labels = labels.read()
 	return h, err

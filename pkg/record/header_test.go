@@ -115,8 +115,8 @@ func TestParseHeadersLike_SaysTheSameWhateverItIsLike(t *testing.T) {
 		{header(record.HeaderAgent, "a"), header("label-a", "1"), header("label-b", "3"), header(record.HeaderSynthetic, "true")},
 		{header(record.HeaderAgent, "b"), header("label-a", "1")},
 		{header("label-b", "2"), header("label-a", "1"), header("label-a", "1")},
-		{header("label-a", "1"), header("label-b", "2"), header("label-a", "4"), header(record.HeaderSource, "a")},
-		{header(record.HeaderKind, "input"), header(record.HeaderRunID, "r2"), header(record.HeaderSource, "")},
+		{header("label-a", "1"), header("label-b", "2"), header("label-a", "4")},
+		{header(record.HeaderKind, "input"), header(record.HeaderRunID, "r2")},
 		{header(record.HeaderKind, "none"), header(record.HeaderRunID, ""), header(record.HeaderSeq, "x")},
 		{header(record.HeaderRunID, "r1"), header(record.HeaderRunID, "r2")},
 		{header(record.HeaderKind, "")},
@@ -158,16 +158,12 @@ func TestParseHeaders_ReadsTheAgent(t *testing.T) {
 		in   []string
 		want string
 	}{
-		"an agent":                   {[]string{"agent", "shop 🧶"}, "shop 🧶"},
-		"its older name":             {[]string{"source", "shop"}, "shop"},
-		"both":                       {[]string{"agent", "shop", "source", "older"}, "shop"},
-		"both, the other way round":  {[]string{"source", "older", "agent", "shop"}, "shop"},
-		"the last of two":            {[]string{"agent", "a", "agent", "b"}, "b"},
-		"512 bytes":                  {[]string{"agent", long}, long},
-		"513 bytes":                  {[]string{"agent", long + "a"}, ""},
-		"nothing":                    {[]string{"agent", ""}, ""},
-		"no text":                    {[]string{"agent", "\xff"}, ""},
-		"no agent but its older one": {[]string{"agent", "", "source", "older"}, "older"},
+		"an agent":        {[]string{"agent", "shop 🧶"}, "shop 🧶"},
+		"the last of two": {[]string{"agent", "a", "agent", "b"}, "b"},
+		"512 bytes":       {[]string{"agent", long}, long},
+		"513 bytes":       {[]string{"agent", long + "a"}, ""},
+		"nothing":         {[]string{"agent", ""}, ""},
+		"no text":         {[]string{"agent", "\xff"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := record.ParseHeaders(headersOf(c.in...)); err != nil || got.Agent != c.want {

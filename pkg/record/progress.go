@@ -14,7 +14,7 @@ type Progress struct {
 	// partition of skein.runs; empty where it is not known. A topic that is deleted and made again has another.
 	Events string `json:"events,omitzero"`
 	// Committed, Processed, Partitions, StreamTime and Gap are what the compactors' group has committed in the transaction of the record: its
-	// offset, and the metadata (EncodeProcessed, AppendStreamTime, AppendGap). Older records do not say them; Partitions is 0 then.
+	// offset, and the metadata (EncodeProcessed, AppendStreamTime, AppendGap). Partitions is 0 where there is no record.
 	Committed  int64 `json:"committed,omitzero"`
 	Processed  int64 `json:"processed,omitzero"`
 	Partitions int32 `json:"partitions,omitzero"`

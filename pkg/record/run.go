@@ -198,8 +198,8 @@ type Stats struct {
 	TimeToFirstToken *int64                     `json:"timeToFirstTokenMs,omitempty"`
 	Duration         *int64                     `json:"durationMs,omitempty"`
 	// ToolCallTimes are, by a tool call's id, the milliseconds from StartedAt to its first event, and to its result once that came. The first 1,000
-	// calls whose ids have 64 KiB together are in it. Nil: the run made no call on the stream, was cut, has a record at
-	// the limit (Fit), or was begun by a version that noted no times.
+	// calls whose ids have 64 KiB together are in it. Nil: the run made no call on the stream, was cut, or has a
+	// record at the limit (Fit).
 	ToolCallTimes agui.StringMap[[]int64] `json:"toolCallTimesMs,omitzero"`
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,13 +24,13 @@ type Difference struct {
 }
 
 // Differences returns the members, by name, in which a record differs from the one that its raw records make (fold.Run.Record). The checkpoint of
-// an open run is left out, and so is what the given record's version of the rules could not distinguish.
+// an open run is left out, and so are times of tool calls that the given record lacks.
 func Differences(given, made *record.Run) ([]Difference, error) {
 	textA, err := encodeClosed(given)
 	if err != nil {
 		return nil, err
 	}
-	textB, err := encodeClosed(asTimed(given, asCounted(given, made)))
+	textB, err := encodeClosed(asTimed(given, made))
 	if err != nil || bytes.Equal(textA, textB) {
 		return nil, err
 	}
@@ -132,24 +131,7 @@ func pointer(a, b json.RawMessage) string {
 	return ""
 }
 
-// asCounted returns a made record with its anomalies counted as in the given one. Records of version 1 count new numbers below earlier
-// ones as repeats: all of them, or those before the fix.
-func asCounted(given, made *record.Run) *record.Run {
-	was, is := given.Stats.Anomalies, made.Stats.Anomalies
-	undecided := is[fold.AnomalyBackwards] - was[fold.AnomalyBackwards]
-	if given.FoldVersion > 1 || undecided <= 0 || is[fold.AnomalyRepeat]+undecided != was[fold.AnomalyRepeat] {
-		return made
-	}
-	told := *made
-	told.Stats.Anomalies = maps.Clone(is)
-	told.Stats.Anomalies[fold.AnomalyRepeat] = was[fold.AnomalyRepeat]
-	if told.Stats.Anomalies[fold.AnomalyBackwards] = was[fold.AnomalyBackwards]; was[fold.AnomalyBackwards] == 0 {
-		delete(told.Stats.Anomalies, fold.AnomalyBackwards)
-	}
-	return &told
-}
-
-// asTimed returns a made record without the times of tool calls if the given one has none: it was begun by a version that noted none.
+// asTimed returns a made record without the times of tool calls if the given one has none: they were left out to keep it below its limit.
 func asTimed(given, made *record.Run) *record.Run {
 	if given.Stats.ToolCallTimes != nil {
 		return made

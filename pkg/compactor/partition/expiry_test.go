@@ -427,7 +427,7 @@ func TestPartition_ClosesARunThatHasOnlyAnInput(t *testing.T) {
 			s.runs[i] = partitiontest.OlderRecord(t, m, "word", "Wort")
 		}
 	}
-	equal(t, "records of an older version that come out otherwise", len(s.foldedAgain("t")), 1)
+	equal(t, "records that were changed and come out otherwise", len(s.foldedAgain("t")), 1)
 }
 
 // What was placed while a run could go on that is closed by now finds it as it was: it has its place in a record. An event that names

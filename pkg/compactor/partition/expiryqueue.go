@@ -44,7 +44,7 @@ func (w *expiryQueue) add(key string, since time.Time) *expiryEntry {
 	return one
 }
 
-// refresh notes when the last record of a run came. The time goes back only where stream time does (an older version's record, the clock).
+// refresh notes when the last record of a run came. The time goes back only where stream time does.
 func (w *expiryQueue) refresh(one *expiryEntry, since time.Time) {
 	one.of.MoveToBack(one.element)
 	if one.since = since; since.Before(one.sorted) {

@@ -127,11 +127,7 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Sto
 	var runs []unsealed
 	err := store.EachUnsealed(func(key string, recordedAt time.Time, h *runstore.Metadata) {
 		if h.Open() {
-			since := h.LastAt
-			if recordedAt.Before(since.Add(-clockSkew)) { // an older version took what the producer said
-				since = recordedAt
-			}
-			runs = append(runs, unsealed{key, since, p.expiring})
+			runs = append(runs, unsealed{key, h.LastAt, p.expiring})
 		} else {
 			runs = append(runs, unsealed{key, recordedAt, p.closing})
 		}

@@ -35,7 +35,7 @@ func TestPartition_RecordsSayWhoProducedTheRun(t *testing.T) {
 	s := newSim(t, nil)
 	in := s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[],"state":{},"tools":[],"context":[]}`)
 	in.Headers = append(in.Headers, says("label-user", "7", "label-env", "test")...)
-	s.Send("t", "r", started("r"), says("source", "shop", "label-user", "8")...)
+	s.Send("t", "r", started("r"), says("agent", "shop", "label-user", "8")...)
 	s.Send("t", "r", `{"type":`, says("label-bad", "event")...)
 	s.Send("t", "r", text("m", "x"), says("agent", "another", "label-user", "9", "label-b", "1")...)
 	s.Send("t", "r", finished("r"), says("label-end", "")...)

@@ -90,7 +90,7 @@ func talks(t testing.TB, seed uint64) (entries []store.Entry, final []*record.Ru
 			if rnd.IntN(3) == 0 {
 				r.Stats.Anomalies = map[string]int64{pick("open-at-end", "schema"): int64(1 + rnd.IntN(3))}
 			}
-			timed := rnd.IntN(5) > 0 // else its record is from before calls had times
+			timed := rnd.IntN(5) > 0 // else its record is at the limit of its size
 			if timed {
 				r.Stats.ToolCallTimes = map[string][]int64{}
 			}

@@ -119,7 +119,7 @@ func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
 	text := pick(r, "It is in France.", "An éclair is a cake", "Paris is 100 km away", "50% of it")
 	run.Messages = append(run.Messages, message(fmt.Sprint("a", i), "assistant", text))
 	run.texts = append(run.texts, text)
-	timed, times := r.IntN(4) > 0, map[string][]int64{} // else its record is from before calls had times
+	timed, times := r.IntN(4) > 0, map[string][]int64{} // else its record is at the limit of its size
 	for j := range r.IntN(3) {
 		tool, id := pick(r, "search", "fetch", "o'tool"), fmt.Sprintf("c%d-%d", i, j)
 		run.Stats.ToolCalls = maps.Clone(run.Stats.ToolCalls)
