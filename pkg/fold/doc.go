@@ -1,7 +1,15 @@
-// Package fold is the one loop that turns raw records of skein.events into folded runs. A Loop decodes each record once and decides what is an
-// event or an input, a repeat or malformed, and what is hashed and counted. Its callers (Runs) say which run a record belongs to, and what a run
-// starts from: the compactor as events come; readers later, to return the events of a run and to verify its record. Decisions of the
-// compactor alone are not here: parent resolution, when a record is written, and what becomes a dead letter.
+// Package fold turns raw records of skein.events into folded runs. A Loop decodes each record once and decides what does not depend on who
+// folds: what is an event or an input, a repeat or malformed, and what is hashed and counted. Which run a record belongs to, and what that
+// run starts from, is decided by one of two types:
+//
+//   - Thread decides about records that nobody has decided about: which run a record means, whether it begins another one, and at a run's
+//     first event its parent, branch, base and starting history. The compactor's partitions and live streams use it; what they hold of the
+//     thread's runs they give it as a Directory.
+//   - Recorded takes all of that from run records, for those who fold again: verify and timeline.
+//
+// A Table holds the runs of a thread and answers which one a raw record means; both types have one. Outcomes finds only what became of
+// the events of a recorded run. Resume continues a run from the record of an open one, and Fill makes the record. Decisions of the
+// compactor alone are not here: when a record is written, when a run expires, and what becomes a dead letter.
 //
 // Everything is pure: records and histories come in as values.
 package fold

@@ -2,63 +2,192 @@ package fold
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Span is the stretch of a run in its thread's partition.
-type Span struct {
-	RunID string
-	// ClientRunID is the client run id.
-	ClientRunID string
-	// First is the offset of the run's first record, Next the one after its last.
-	First, Next int64
-	// Sealed: no record at Next or behind is the run's.
-	Sealed bool
+// NewRecordTable returns a table of runs by their records, of which a run that was sealed, closed or cut is sealed (Final).
+func NewRecordTable(records []*record.Run) *Table[*Metadata] {
+	t := NewTable[*Metadata]()
+	for _, r := range slices.SortedFunc(slices.Values(records), func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }) {
+		t.Add(&Metadata{Run: LineageOf(r), Next: r.Raw.Next, NextSeq: r.Raw.NextSeq})
+	}
+	return &t
 }
 
-// SpanOf returns the span of a record's run.
-func SpanOf(r *record.Run) Span {
-	return Span{RunID: r.RunID, ClientRunID: cmp.Or(r.ClientRunID, r.RunID), First: r.Raw.First, Next: r.Raw.Next, Sealed: Final(r)}
-}
-
-// Recorded finds the runs of a thread's raw records by the runs' records.
+// Recorded decides about the raw records of runs that have run records already, in offset order: which of the runs a record is folded into
+// once more, and what a run starts from, both as the run records say. A parent that was open when its child started is folded along, as no
+// record has what it had said by then. It implements Runs.
 type Recorded struct {
-	byStart  []Span
-	byClient map[string][]Span // by start
+	*Table[*Metadata]
+	// Current is the run that the last record was folded into; nil if it was not.
+	Current *RecordedRun
+	runs    map[string]*RecordedRun
+	records map[string]*record.Run
+	owner   Refolder
 }
 
-// NewRecorded returns the runs of these records.
-func NewRecorded(records []*record.Run) *Recorded {
-	t := &Recorded{byStart: make([]Span, len(records)), byClient: make(map[string][]Span, len(records))}
-	for i, r := range records {
-		t.byStart[i] = SpanOf(r)
-	}
-	slices.SortFunc(t.byStart, func(a, b Span) int { return cmp.Compare(a.First, b.First) })
-	for _, s := range t.byStart {
-		t.byClient[s.ClientRunID] = append(t.byClient[s.ClientRunID], s)
-	}
-	return t
+// RecordedRun is a run that is folded once more.
+type RecordedRun struct {
+	*Run
+	// Rec is its record, which may lack contents.
+	Rec  *record.Run
+	From Origin
+	// Needs is the parent that was open when the run started; nil once the run has begun.
+	Needs *RecordedRun
+	// Failed is why the run cannot be folded; empty if it can. Gone: because its raw events are gone.
+	Failed string
+	Gone   bool
+	// Late: a raw record of the run came after the end in its record, which was not final.
+	Late bool
 }
 
-// Of returns the run of a raw record. A record with a client run id belongs to the last run with that id which started at or
-// before its offset; one without to the last run that started at or before the offset and had not ended before it.
-func (t *Recorded) Of(d *Decoded) (Span, bool) {
-	id, list := d.ClientRunID(), t.byStart
-	if id != "" {
-		list = t.byClient[id]
-	}
-	n, _ := slices.BinarySearchFunc(list, d.Offset+1, func(s Span, at int64) int { return cmp.Compare(s.First, at) })
-	for i := n - 1; i >= 0; i-- {
-		if id != "" || !list[i].Sealed || list[i].Next > d.Offset {
-			return list[i], true
+// Refolder is the owner of a Recorded.
+type Refolder interface {
+	// Takes returns the run that a record is folded into, or nil. m is the run that the record means, or nil.
+	Takes(m *Metadata, d *Decoded) (*RecordedRun, error)
+	// History returns the history at the end of a run, and its key, or nil if that is not known.
+	History(run string) (lineage.History, *lineage.Key, error)
+	// Starts is called at what may be the first event of a run, with the fold before it.
+	Starts(r *RecordedRun, first *Decoded, input *agui.RunAgentInput, started *compact.Run) error
+}
+
+// StartError says why a run cannot be folded once more.
+type StartError struct {
+	Reason string
+	// Gone: raw events that it needs were deleted.
+	Gone bool
+}
+
+func (e *StartError) Error() string { return e.Reason }
+
+// NewRecorded returns a Recorded over all runs of a thread, by their records. It folds none of them yet.
+func NewRecorded(records []*record.Run, owner Refolder) *Recorded {
+	f := &Recorded{runs: map[string]*RecordedRun{}, owner: owner}
+	f.Update(records)
+	return f
+}
+
+// Update replaces the records by newer ones.
+func (f *Recorded) Update(records []*record.Run) {
+	f.Table, f.records = NewRecordTable(records), make(map[string]*record.Run, len(records))
+	for _, rec := range records {
+		f.records[rec.RunID] = rec
+		if r := f.runs[rec.RunID]; r != nil {
+			r.Rec = rec
 		}
 	}
-	return Span{}, false
 }
 
-// Steady reports whether all of a run's events were folded by its record, so that the outcome of none depends on those before it.
-func Steady(r *record.Run) bool {
-	return r.Stats.Anomalies[AnomalyRepeat] == 0 && r.Stats.Anomalies[AnomalyBackwards] == 0 && r.Stats.Anomalies[AnomalyMalformed] == 0
+// Fold adds a run to those that are folded.
+func (f *Recorded) Fold(rec *record.Run) *RecordedRun {
+	r := &RecordedRun{Run: NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID)), Rec: rec}
+	f.runs[rec.RunID] = r
+	return r
+}
+
+// Folded returns the run of an id if it is one of those that are folded, or nil.
+func (f *Recorded) Folded(run string) *RecordedRun { return f.runs[run] }
+
+// maxUnsealed bounds the ancestors that are folded along with a run because they were open when their children started.
+const maxUnsealed = 16
+
+// FoldParents adds the ancestors of a run that were open when their children started: add is called with each, and folds it.
+func (f *Recorded) FoldParents(r *RecordedRun, add func(child *RecordedRun, parent *record.Run) (*RecordedRun, error)) (err error) {
+	for n := 0; ; n++ {
+		parent := f.records[r.Rec.ParentRunID]
+		if parent == nil || r.Needs != nil || !StartsBeside(r.Rec, parent) {
+			return nil
+		}
+		if n == maxUnsealed {
+			return &StartError{Reason: fmt.Sprintf("more than %d of its ancestors were open when their children started", maxUnsealed)}
+		}
+		if r.Needs, err = add(r, parent); err != nil {
+			return err
+		}
+		r = r.Needs
+	}
+}
+
+// Find implements Runs.
+func (f *Recorded) Find(d *Decoded) (*Run, Outcome, error) {
+	m := f.Of(d)
+	f.Current = nil
+	if m != nil {
+		r := f.runs[m.ID]
+		if r != nil && r.Rec.RawLost && d.Offset < m.Next && !within(r.Rec.Raw.Ranges, d.Offset) { // passed over when it was folded
+			return nil, "", nil
+		}
+	}
+	r, err := f.owner.Takes(m, d)
+	if r == nil || err != nil {
+		return nil, "", err
+	}
+	f.Current = r
+	return r.Run, "", nil
+}
+
+func within(ranges [][2]int64, offset int64) bool {
+	return slices.ContainsFunc(ranges, func(r [2]int64) bool { return r[0] <= offset && offset < r[1] })
+}
+
+// Begin implements Runs.
+func (f *Recorded) Begin(_ *Run, first *Decoded, input *agui.RunAgentInput) (_ *compact.Run, err error) {
+	r := f.Current
+	if r.Rec.Base != "" {
+		if r.From.Base, r.From.BaseKey, err = f.owner.History(r.Rec.Base); err != nil {
+			return nil, err
+		}
+	}
+	if r.From.Parent, err = f.parent(r, first.Offset); err != nil {
+		return nil, err
+	}
+	started := StartRecorded(r.Rec, &r.From, input)
+	return started, f.owner.Starts(r, first, input, started)
+}
+
+// parent is the history that a run starts from: its parent's, as it was at an offset.
+func (f *Recorded) parent(r *RecordedRun, at int64) (lineage.History, error) {
+	id := r.Rec.ParentRunID
+	if id == "" || r.Rec.Base == id || StartedAlone(r.Rec) {
+		return r.From.Base, nil
+	}
+	rec, parent, reason := f.records[id], f.runs[id], ""
+	switch {
+	case rec == nil:
+		reason = fmt.Sprintf("its parent %q has no record, or none yet", id)
+	case parent != nil && parent.Late:
+		reason = fmt.Sprintf("its parent %q had gone on when the run started, and its record does not say so yet", id)
+	case rec.Raw.Next <= at && rec.Status != record.StatusRunning:
+		h, _, err := f.owner.History(id)
+		return h, err
+	case parent != nil && parent.Gone:
+		reason = fmt.Sprintf("the raw events of its parent %q, which was going on when the run started, are gone", id)
+	case parent == nil || parent.Failed != "":
+		reason = fmt.Sprintf("its parent %q, which was going on when the run started, cannot be folded again", id)
+	case parent.Run.Fold == nil:
+		reason = fmt.Sprintf("its parent %q had no event when the run started", id)
+	default:
+		return At(parent.Run.Fold, lineage.History{}), nil
+	}
+	return lineage.History{}, &StartError{Reason: reason}
+}
+
+// MergeRanges sorts ranges of offsets and joins those that touch. It changes the list.
+func MergeRanges(ranges [][2]int64) (out [][2]int64) {
+	ranges = slices.DeleteFunc(ranges, func(r [2]int64) bool { return r[0] >= r[1] })
+	slices.SortFunc(ranges, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	for _, r := range ranges {
+		if n := len(out); n > 0 && r[0] <= out[n-1][1] {
+			out[n-1][1] = max(out[n-1][1], r[1])
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
 }

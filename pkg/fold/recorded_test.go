@@ -7,7 +7,7 @@ import (
 )
 
 func TestRecorded_Of(t *testing.T) {
-	thread := NewRecorded([]*record.Run{
+	thread := NewRecordTable([]*record.Run{
 		{RunID: "r~2", ClientRunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 40, Next: 50}},
 		{RunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 10, Next: 30}},
 		{RunID: "silent", Status: record.StatusAbandoned, Raw: record.Raw{First: 5, Next: 8}},
@@ -34,18 +34,21 @@ func TestRecorded_Of(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var d Decoded
 			d.Reset(record.Event{Offset: c.offset, Headers: record.Headers{Kind: record.KindEvent, RunID: c.named}, Value: []byte(`{"type":"CUSTOM","name":"x","value":1}`)})
-			got, ok := thread.Of(&d)
-			if got.RunID != c.want || ok != (c.want != "") {
-				t.Errorf("got %q, want %q", got.RunID, c.want)
+			got := ""
+			if m := thread.Of(&d); m != nil {
+				got = m.ID
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
 // A run that was abandoned may go on, but not where it was closed or its record was cut.
-func TestSpanOf_EndsARunThatWasClosedOrCut(t *testing.T) {
+func TestNewRecordTable_EndsARunThatWasClosedOrCut(t *testing.T) {
 	for _, is := range [][2]bool{{false, false}, {false, true}, {true, false}} {
-		s := SpanOf(&record.Run{RunID: "r", Status: record.StatusAbandoned, Truncated: is[0], Closed: is[1]})
+		s := NewRecordTable([]*record.Run{{RunID: "r", Status: record.StatusAbandoned, Truncated: is[0], Closed: is[1]}}).Get("r")
 		if want := is[0] || is[1]; s.Sealed != want {
 			t.Errorf("cut %t, closed %t: sealed %t", is[0], is[1], s.Sealed)
 		}

@@ -46,6 +46,8 @@ type Run struct {
 	// Input is the run's input so far, InputSHA256 its hash.
 	Input       *agui.RunAgentInput
 	InputSHA256 string
+	// Placed is the parent resolution that the run's record has without its first event, until that is read again; else nil.
+	Placed *Resolution
 	// Noted are the anomalies of the last record.
 	Noted []string
 }
@@ -56,7 +58,7 @@ func NewRun(threadID, id, clientID string) *Run {
 }
 
 // step takes the next record that belongs to the run. The error is Begin's.
-func (r *Run) step(d *Decoded, runs Runs) (outcome Outcome, err error) {
+func (r *Run) step(d *Decoded, start starter) (outcome Outcome, err error) {
 	r.Noted = r.Noted[:0]
 	switch {
 	case d.Headers.Kind == record.KindInput:
@@ -65,7 +67,7 @@ func (r *Run) step(d *Decoded, runs Runs) (outcome Outcome, err error) {
 		r.note(r.Seq.Drop(d.Headers.Seq))
 		outcome = Repeat
 	default:
-		outcome, err = r.takeEvent(d, runs)
+		outcome, err = r.takeEvent(d, start)
 	}
 	if err == nil {
 		r.Producer.Take(d.Headers)
@@ -73,7 +75,7 @@ func (r *Run) step(d *Decoded, runs Runs) (outcome Outcome, err error) {
 	return outcome, err
 }
 
-func (r *Run) takeEvent(d *Decoded, runs Runs) (Outcome, error) {
+func (r *Run) takeEvent(d *Decoded, start starter) (Outcome, error) {
 	ev := d.Payload()
 	if ev == nil {
 		return r.refuse(d), nil
@@ -84,7 +86,7 @@ func (r *Run) takeEvent(d *Decoded, runs Runs) (Outcome, error) {
 			input, sum = InputOf(ev, r.ID)
 		}
 		var err error
-		if into, err = runs.Begin(r, d, input); err != nil {
+		if into, err = start.Begin(r, d, input); err != nil {
 			return "", err
 		}
 	}

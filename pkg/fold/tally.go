@@ -92,9 +92,21 @@ func (c *callTimes) add(ev *agui.Event, ms int64) {
 // StopCallTimes drops the times of tool calls and notes no more, as of a run whose contents are cut.
 func (t *Tally) StopCallTimes() { t.calls = callTimes{stopped: true} }
 
-// RestoreCallTimes goes on with those of a record. A record that counts calls and has no times was cut, or is at the limit of its size: then
-// the run keeps to that, so that a record has the times of its calls from the first one on or not at all.
-func (t *Tally) RestoreCallTimes(rec *record.Run) {
+// restore goes on with what the record of an open run has.
+func (t *Tally) restore(rec *record.Run) error {
+	s := rec.Stats
+	t.Events, t.TimeToFirstToken = rec.Raw.Events, s.TimeToFirstToken
+	t.StartedAt, t.EndedAt = rec.StartedAt, rec.Open.LastAt
+	t.restoreCallTimes(rec)
+	if err := t.hash.(encoding.BinaryUnmarshaler).UnmarshalBinary(rec.Open.Hash); err != nil {
+		return fmt.Errorf("restoring hash of run: %w", err)
+	}
+	return nil
+}
+
+// restoreCallTimes goes on with those of a record. A record that counts calls and has no times was cut, or is at the
+// limit of its size: then the run keeps to that, so that a record has the times of its calls from the first one on or not at all.
+func (t *Tally) restoreCallTimes(rec *record.Run) {
 	s := rec.Stats
 	if rec.Cut != nil || s.ToolCallTimes == nil && s.Events[string(agui.ToolCallStart)]+s.Events[string(agui.ToolCallChunk)] > 0 {
 		t.StopCallTimes()
@@ -132,14 +144,6 @@ func (t *Tally) HashState() ([]byte, error) {
 		return nil, fmt.Errorf("saving hash of run: %w", err)
 	}
 	return b, nil
-}
-
-// RestoreHash resumes from a HashState.
-func (t *Tally) RestoreHash(b []byte) error {
-	if err := t.hash.(encoding.BinaryUnmarshaler).UnmarshalBinary(b); err != nil {
-		return fmt.Errorf("restoring hash of run: %w", err)
-	}
-	return nil
 }
 
 // carriesToken reports whether events of the type carry output of a model.

@@ -106,7 +106,7 @@ func TestTally_GoesOnWithTheTimesOfARecord(t *testing.T) {
 			before := len(c.rec.Stats.ToolCallTimes)
 			tally := NewTally()
 			tally.Events, tally.StartedAt = 1, time.Unix(0, 0)
-			tally.RestoreCallTimes(&c.rec)
+			tally.restoreCallTimes(&c.rec)
 			if got := times(t, tally, 5, fmt.Sprintf(start, "b"), fmt.Sprintf(result, "a")); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}

@@ -75,7 +75,7 @@ func TestThread_HoldsNoEventThatFoldsToNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r := thread.Run("r"); r != nil {
+			if r := thread.Get("r"); r != nil {
 				thread.Replay(r, 0)
 			}
 			offset := int64(0)

@@ -14,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
@@ -41,7 +40,7 @@ const (
 // rawReplay gives back raw events of a thread: those that its runs were folded from or, with all, all.
 type rawReplay struct {
 	key      string // of the thread
-	recorded *fold.Recorded
+	recorded *fold.Table[*fold.Metadata]
 	wanted   map[string]*replayRun // by run id
 	from, to int64
 	all      bool
@@ -50,16 +49,12 @@ type rawReplay struct {
 	// whole: every run of the thread is wanted, and so what belongs to none.
 	whole bool
 
-	loop *fold.Loop
-	// runID is the run of the last record.
-	runID string
+	decoded fold.Decoded // the last record
 }
 
 // replayRun is a run of a replay.
 type replayRun struct {
-	*fold.Run
-	// steady: every event of the run is folded, so that each can be returned without reading those before it.
-	steady bool
+	*fold.Outcomes
 	// cut: it is not steady and its first records have expired, so that outcomes are not known.
 	cut bool
 }
@@ -109,8 +104,7 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	rp := &rawReplay{key: key, types: types, recorded: fold.NewRecorded(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
-	rp.loop = fold.NewLoop(rp)
+	rp := &rawReplay{key: key, types: types, recorded: fold.NewRecordTable(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err
@@ -122,11 +116,11 @@ func (c *call) replayEvents() error {
 	var ranges [][2]int64
 	folds := int64(0) // what the runs take that have to be folded
 	for _, r := range runs {
-		run := &replayRun{Run: fold.NewRun(c.threadID, r.RunID, cmp.Or(r.ClientRunID, r.RunID)), steady: fold.Steady(&r.Run)}
+		run := &replayRun{Outcomes: fold.NewOutcomes(&r.Run)}
 		rp.wanted[r.RunID] = run
-		run.cut = all && !run.steady && r.Raw.First < raw.start
+		run.cut = all && !run.Steady() && r.Raw.First < raw.start
 		from := rp.from
-		if !run.steady && !run.cut {
+		if !run.Steady() && !run.cut {
 			from = 0
 		}
 		before := len(ranges)
@@ -139,7 +133,7 @@ func (c *call) replayEvents() error {
 				}
 			}
 		}
-		if !run.steady && !run.cut && len(ranges) > before {
+		if !run.Steady() && !run.cut && len(ranges) > before {
 			folds += verify.Bytes(&r.Run) / 2 // of a fold and what it is compared with
 		}
 	}
@@ -147,7 +141,7 @@ func (c *call) replayEvents() error {
 		return err
 	}
 	defer func() { _ = c.load.hold(-folds) }() // giving back never fails
-	ranges = merge(ranges)
+	ranges = fold.MergeRanges(ranges)
 	if len(ranges) > 0 && (ranges[0][0] < raw.start || ranges[len(ranges)-1][1] > raw.end) {
 		return rp.gone(raw, ranges)
 	}
@@ -281,7 +275,7 @@ func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
 		r.extensions = map[string]any{"earliest": earliest}
 		r.detail = fmt.Sprintf("the first of these raw events are gone: they are older than the retention of skein.events. The rest begins at %s: request it with from=%s", earliest, earliest)
 		for _, run := range rp.wanted {
-			if !run.steady {
+			if !run.Steady() {
 				r.detail += " and all=true, as repeats cannot be recognised without the first ones"
 				break
 			}
@@ -290,37 +284,23 @@ func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
 	return r
 }
 
-// merge makes ranges rising and disjoint.
-func merge(ranges [][2]int64) [][2]int64 {
-	ranges = slices.DeleteFunc(ranges, func(r [2]int64) bool { return r[0] >= r[1] })
-	slices.SortFunc(ranges, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
-	var out [][2]int64
-	for _, r := range ranges {
-		if n := len(out); n > 0 && r[0] <= out[n-1][1] {
-			out[n-1][1] = max(out[n-1][1], r[1])
-			continue
-		}
-		out = append(out, r)
-	}
-	return out
-}
-
 // take decides about the next record of the partition; ok is false where it is not given back.
 func (rp *rawReplay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 	// Other threads, and other tenants, lie in between.
 	if string(m.Key) != rp.key {
 		return replayed{}, false, nil
 	}
-	raw, ok, err := kafka.RunEvent(m, rp.loop.Decoded().Headers)
+	raw, ok, err := kafka.RunEvent(m, rp.decoded.Headers)
 	if !ok {
 		return replayed{}, false, err
 	}
-	_, outcome, err := rp.loop.Next(raw)
+	rp.decoded.Reset(raw)
+	runID, outcome, err := rp.outcome(&rp.decoded)
 	if err != nil || outcome == outcomeOther {
 		return replayed{}, false, err
 	}
 	e = replayed{
-		position: raw.Position(), runID: rp.runID, at: m.Timestamp, kind: raw.Headers.Kind, seq: raw.Headers.Seq, outcome: outcome, value: m.Value,
+		position: raw.Position(), runID: runID, at: m.Timestamp, kind: raw.Headers.Kind, seq: raw.Headers.Seq, outcome: outcome, value: m.Value,
 	}
 	in := m.Offset >= rp.from && m.Offset < rp.to
 	return e, in && (rp.all || outcome == fold.Folded) && rp.ofType(), nil
@@ -331,7 +311,7 @@ func (rp *rawReplay) ofType() bool {
 	if len(rp.types) == 0 {
 		return true
 	}
-	ev := rp.loop.Decoded().Payload()
+	ev := rp.decoded.Payload()
 	return ev != nil && slices.Contains(rp.types, ev.Type)
 }
 
@@ -350,42 +330,30 @@ func (c *call) types() ([]agui.Type, error) {
 	return types, nil
 }
 
-// Find implements fold.Runs: it returns a run whose events have to be folded to tell what became of them.
-func (rp *rawReplay) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
-	rp.runID = ""
-	span, found := rp.recorded.Of(d)
-	run := rp.wanted[span.RunID]
-	switch {
-	case !found && rp.whole:
-		return nil, outcomeNoRun, nil
-	case run == nil:
-		return nil, outcomeOther, nil
+// outcome tells what became of a record, and of which run it is.
+func (rp *rawReplay) outcome(d *fold.Decoded) (runID string, _ fold.Outcome, err error) {
+	of := rp.recorded.Of(d)
+	if of == nil && rp.whole {
+		return "", outcomeNoRun, nil
 	}
-	rp.runID = span.RunID
+	if of == nil || rp.wanted[of.ID] == nil {
+		return "", outcomeOther, nil
+	}
+	run, outcome := rp.wanted[of.ID], outcomeUnknown
 	switch {
-	case d.Offset >= span.Next && span.Sealed:
-		return nil, outcomeLate, nil
-	case d.Offset >= span.Next:
-		return nil, outcomeAhead, nil
-	case d.Headers.Kind == record.KindInput && (run.steady || run.cut):
-		return nil, fold.Input, nil
+	case d.Offset >= of.Next && of.Sealed:
+		outcome = outcomeLate
+	case d.Offset >= of.Next:
+		outcome = outcomeAhead
+	case run.cut && d.Headers.Kind == record.KindInput:
+		outcome = fold.Input
 	case run.cut:
-		return nil, outcomeUnknown, nil
-	case !run.steady:
-		return run.Run, "", nil
-	case d.Headers.Synthetic && d.Malformed() != nil:
-		return nil, "", fmt.Errorf("%w: event %s is malformed, and its run's record counts none", errBroken, d.Position())
-	case d.SyntheticEnd():
-		return nil, fold.SyntheticEnd, nil
+	case run.Steady() && d.Headers.Synthetic && d.Malformed() != nil:
+		err = fmt.Errorf("%w: event %s is malformed, and its run's record counts none", errBroken, d.Position())
+	default:
+		outcome, err = run.Of(d)
 	}
-	return nil, fold.Folded, nil
-}
-
-// Begin implements fold.Runs: what can be folded does not depend on the messages and state before the run.
-func (rp *rawReplay) Begin(*fold.Run, *fold.Decoded, *agui.RunAgentInput) (*compact.Run, error) {
-	outcomes := compact.New(nil, nil)
-	outcomes.Keep(agui.NoFamilies)
-	return outcomes, nil
+	return of.ID, outcome, err
 }
 
 // stream ends a response whose first bytes were sent. A failure can only be reported by cutting the response off.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -164,7 +165,7 @@ func (c *call) eachOfThread(raw *rawRead, ranges [][2]int64, like func() record.
 
 // unsteppable returns the refusal for a run that cannot be stepped through.
 func (c *call) unsteppable(raw *rawRead, row store.Run, err error) error {
-	why := new(timeline.StartError)
+	why := new(fold.StartError)
 	switch {
 	case errors.As(err, &why) && why.Gone:
 		return c.goneFrom(raw, row, why.Reason)

@@ -205,15 +205,15 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 		return err
 	}
 	had := false
-	if s.seq >= 0 && run.Head.ID == s.runID && e.Headers.Seq >= s.seq { // behind it every event is new, be it numbered or not
+	if s.seq >= 0 && run.ID == s.runID && e.Headers.Seq >= s.seq { // behind it every event is new, be it numbered or not
 		had, s.seq = e.Headers.Seq == s.seq, -1
 	}
 	if outcome != fold.Folded && outcome != fold.SyntheticEnd {
 		return nil
 	}
 	if s.resumes() {
-		switch id := run.Head.ID; {
-		case s.from.seq >= 0 && id == s.runID && run.NextSeq() < 0:
+		switch id := run.ID; {
+		case s.from.seq >= 0 && id == s.runID && run.NextSeq < 0:
 			return s.unnumbered()
 		case s.from.seq >= 0 && id == s.runID:
 			s.playing, s.heard = run, time.Now()

@@ -38,7 +38,7 @@ func (s *stream) play() (done bool, _ error) {
 			return false, nil
 		}
 		s.end(s.playing)
-		s.played, s.begun, s.playing = s.playing.Head.ID, s.playing.Head.Start, nil
+		s.played, s.begun, s.playing = s.playing.ID, s.playing.Start, nil
 		if s.runID != "" || s.once {
 			if !s.out.begun {
 				s.nothing()
@@ -74,7 +74,7 @@ func (s *stream) pick() *live.Run {
 		return nil
 	}
 	if s.runID != "" {
-		if r := s.thread.Run(s.runID); r != nil && r.Begun() {
+		if r := s.thread.Get(s.runID); r != nil && r.Begun() {
 			return r
 		}
 		return nil
@@ -82,7 +82,7 @@ func (s *stream) pick() *live.Run {
 	var latest *live.Run
 	for _, r := range s.thread.Runs() {
 		switch {
-		case !r.Begun() || r.Head.Start <= s.begun:
+		case !r.Begun() || r.Start <= s.begun:
 		case s.begun >= 0:
 			return r
 		default:
@@ -93,14 +93,14 @@ func (s *stream) pick() *live.Run {
 }
 
 // over reports whether the run has ended and all of its events were read.
-func (s *stream) over(r *live.Run) bool { return !r.Head.Open() && s.through >= r.Next }
+func (s *stream) over(r *live.Run) bool { return !r.Open() && s.through >= r.Next }
 
 // join sends the current state of a run to a client that has none of it.
 func (s *stream) join(r *live.Run) error {
 	s.playing, s.heard, s.after, s.seq = r, time.Now(), -1, -1
 	f := r.Fold()
 	if f == nil {
-		history := func() error { return s.history(r.Head.ID) }
+		history := func() error { return s.history(r.ID) }
 		return s.patiently(func() error { return s.load.inTurn(s.ctx, history) }, store.ErrNotFound)
 	}
 	if s.thread.Bytes() > lightThread {
@@ -112,8 +112,8 @@ func (s *stream) join(r *live.Run) error {
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, seq: -1}
 	switch {
 	case f.Ended():
-		s.block(s.whole(r.Head.ID, f.Summary().Started, f.Messages(), f.State(), f.Summary().Terminal, s.holdsOther(r.Head.Parent)), at)
-	case s.holdsOther(r.Head.Parent):
+		s.block(s.whole(r.ID, f.Summary().Started, f.Messages(), f.State(), f.Summary().Terminal, s.holdsOther(r.Parent)), at)
+	case s.holdsOther(r.Parent):
 		s.block(f.PreludeAfresh(), at)
 	default:
 		s.block(f.Prelude(), at)
@@ -175,7 +175,7 @@ func (s *stream) checkAbandoned() (ended bool, _ error) {
 		return false, nil
 	}
 	s.heard = time.Now()
-	id := s.playing.Head.ID
+	id := s.playing.ID
 	var row store.Run
 	err := s.load.inTurn(s.ctx, func() (err error) {
 		row, err = s.store.Run(s.ctx, s.tenant, s.threadID, id)
@@ -191,9 +191,9 @@ func (s *stream) checkAbandoned() (ended bool, _ error) {
 	}
 	// The run has had no event since: send its synthetic end.
 	s.playing.Record = &row.Run
-	s.playing.Head.End, s.playing.Head.Status = s.playing.Next-1, lineage.Status(row.Status)
+	s.playing.End, s.playing.Status = s.playing.Next-1, lineage.Status(row.Status)
 	s.end(s.playing)
-	s.played, s.begun, s.playing = id, s.playing.Head.Start, nil
+	s.played, s.begun, s.playing = id, s.playing.Start, nil
 	if s.runID == "" {
 		return true, nil
 	}

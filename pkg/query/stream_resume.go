@@ -100,7 +100,7 @@ func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 		if s.runID == "" {
 			return 0, badRequest(headerLastEventID + ": seq numbers the events of one run; use that run's stream")
 		}
-		if r := thread.Run(s.runID); r != nil && r.Record != nil {
+		if r := thread.Get(s.runID); r != nil && r.Record != nil {
 			missing := r.Record.Raw.NextSeq - s.from.seq - 1
 			if missing > 0 || missing == 0 && r.Record.Status != record.StatusRunning { // of an abandoned run the end is missing
 				from = min(from, thread.Replay(r, r.Record.Raw.First))
@@ -117,7 +117,7 @@ func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 		from = min(from, at)
 		for i := range rows {
 			if raw := rows[i].Raw; raw.First <= at && at < raw.Next {
-				from = min(from, thread.Replay(thread.Run(rows[i].RunID), at))
+				from = min(from, thread.Replay(thread.Get(rows[i].RunID), at))
 			}
 		}
 	}

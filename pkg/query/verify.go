@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -237,7 +238,7 @@ func (s *indexed) row(run string) int {
 
 func (s *indexed) lacks(detail string) error {
 	s.later = later(detail)
-	return &verify.UnprovableError{Reason: detail}
+	return &fold.StartError{Reason: detail}
 }
 
 // Record implements verify.Source.
@@ -262,7 +263,7 @@ func (s *indexed) History(run string) (lineage.History, error) {
 	case errors.As(err, &why):
 		return lineage.History{}, s.lacks(why.detail)
 	case errors.Is(err, errBroken):
-		return lineage.History{}, &verify.UnprovableError{Reason: fmt.Sprintf("the history at the end of run %q, from which it starts, cannot be put together", run)}
+		return lineage.History{}, &fold.StartError{Reason: fmt.Sprintf("the history at the end of run %q, from which it starts, cannot be put together", run)}
 	case err != nil:
 		return lineage.History{}, err
 	case s.runs[i].Version != h.run.Version: // what is proved is based on the older one

@@ -35,7 +35,7 @@ type selection struct {
 	tenant string // what the keys of the tenant's threads begin with
 	erased map[string]int64
 	// runs are those of the thread where the query names a run.
-	runs *fold.Recorded
+	runs *fold.Table[*fold.Metadata]
 	// decided is, by partition, where the erasures of skein.events begin that erased may not hold yet.
 	decided map[int32]int64
 	decoded fold.Decoded
@@ -157,7 +157,7 @@ func (s *selection) records(ctx context.Context, cfg kafka.Config, spans map[int
 	if !known {
 		return fmt.Errorf("run %q of thread %q: %w, or no record tells of it yet", s.Run, s.Thread, ErrNoRun)
 	}
-	s.runs = fold.NewRecorded(slices.Collect(maps.Values(runs)))
+	s.runs = fold.NewRecordTable(slices.Collect(maps.Values(runs)))
 	return nil
 }
 
@@ -240,8 +240,8 @@ func (s *selection) ofRun() bool {
 	if s.runs == nil {
 		return true
 	}
-	span, ok := s.runs.Of(&s.decoded)
-	return ok && span.RunID == s.Run && (!span.Sealed || s.decoded.Offset < span.Next)
+	run := s.runs.Of(&s.decoded)
+	return run != nil && run.ID == s.Run && (!run.Sealed || s.decoded.Offset < run.Next)
 }
 
 func (s *selection) ofType() bool {

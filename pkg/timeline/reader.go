@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -13,28 +12,14 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// StartError is returned if the history that a run starts from cannot be rebuilt.
-type StartError struct {
-	// Reason is for the caller of the API.
-	Reason string
-	// Gone: raw events that are needed were deleted.
-	Gone bool
-}
-
-func (e *StartError) Error() string { return e.Reason }
-
-// maxUnsealed bounds the ancestors that are folded along with a run because they were open when their child started.
-const maxUnsealed = 16
-
 // Reader makes the Timeline of a run from the raw records of its thread. It can continue when there are more of them: an open run is read to the
 // end of the log, and not only as far as its record.
 type Reader struct {
 	*Timeline
 	loop     *fold.Loop
 	recorded *fold.Recorded
-	target   *folded
-	runs     map[string]*folded // target, and ancestors that were open when their child started
-	current  *folded            // the run of the last record
+	// target is the run; its ancestors that were open when their child started are folded along.
+	target *fold.RecordedRun
 	// history returns the history at the end of a run, from its record.
 	history func(run string) (lineage.History, error)
 	// next is the offset below which all records were taken in.
@@ -49,73 +34,40 @@ type Reader struct {
 	text int64
 }
 
-// folded is a run that the reader folds.
-type folded struct {
-	*fold.Run
-	rec *record.Run
-	// needs is a parent that was open when the run started.
-	needs *folded
-	// failed is set if the run cannot be folded.
-	failed *StartError
-}
-
 // NewReader returns the reader of one run's raw records. Records are those of its thread, which may lack contents; history returns the
 // history at the end of a run of them. The timeline may hold limit bytes. Start is the first offset that the log still has.
 func NewReader(records []*record.Run, run string, start, limit int64, history func(run string) (lineage.History, error)) (*Reader, error) {
-	r := &Reader{Timeline: newTimeline(limit), runs: map[string]*folded{}, history: history, strangers: map[string]int64{}}
-	r.loop = fold.NewLoop(r)
-	byID := make(map[string]*record.Run, len(records))
-	for _, rec := range records {
-		byID[rec.RunID] = rec
-	}
-	rec := byID[run]
-	if rec == nil {
+	r := &Reader{Timeline: newTimeline(limit), history: history, strangers: map[string]int64{}}
+	at := slices.IndexFunc(records, func(rec *record.Run) bool { return rec.RunID == run })
+	if at < 0 {
 		return nil, fmt.Errorf("stepping through run %q: it has no record", run)
 	}
-	r.Update(records)
-	child := r.fold(rec, start)
-	r.target, r.next = child, rec.Raw.First
-	for n := 0; ; n++ {
-		parent := byID[child.rec.ParentRunID]
-		if parent == nil || !fold.StartsBeside(child.rec, parent) {
-			break
+	const gone = "the history is kept: ask for the history"
+	rec := records[at]
+	if isGone(rec, start) {
+		return nil, &fold.StartError{Reason: "the raw events are gone: they are older than skein.events keeps them; " + gone, Gone: true}
+	}
+	r.recorded = fold.NewRecorded(records, r)
+	r.loop = fold.NewLoop(r.recorded)
+	r.target, r.next = r.recorded.Fold(rec), rec.Raw.First
+	return r, r.recorded.FoldParents(r.target, func(_ *fold.RecordedRun, parent *record.Run) (*fold.RecordedRun, error) {
+		if isGone(parent, start) {
+			return nil, &fold.StartError{Reason: fmt.Sprintf("the raw events of its parent %q, which was open when the run started, are gone; %s", parent.RunID, gone), Gone: true}
 		}
-		if n == maxUnsealed {
-			return nil, &StartError{Reason: fmt.Sprintf("more than %d of its ancestors were open when their children started", maxUnsealed)}
-		}
-		child.needs = r.fold(parent, start)
 		r.next = min(r.next, parent.Raw.First)
-		child = child.needs
-	}
-	for p := r.target; p != nil; p = p.needs {
-		if p.failed != nil {
-			return nil, p.failed
-		}
-	}
-	return r, nil
+		return r.recorded.Fold(parent), nil
+	})
 }
 
-// fold adds a run to those that the reader folds.
-func (r *Reader) fold(rec *record.Run, start int64) *folded {
-	p := &folded{Run: fold.NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID)), rec: rec}
-	if len(rec.Raw.Ranges) > 0 && rec.Raw.Ranges[0][0] < start {
-		reason := "the raw events are gone: they are older than skein.events keeps them; the history is kept: ask for the history"
-		if r.target != nil {
-			reason = fmt.Sprintf("the raw events of its parent %q, which was open when the run started, are gone; the history is kept: ask for the history", rec.RunID)
-		}
-		p.failed = &StartError{Reason: reason, Gone: true}
-	}
-	r.runs[rec.RunID] = p
-	return p
+func isGone(rec *record.Run, start int64) bool {
+	return len(rec.Raw.Ranges) > 0 && rec.Raw.Ranges[0][0] < start
 }
 
 // Update replaces the records of the thread by newer ones.
 func (r *Reader) Update(records []*record.Run) {
-	r.recorded, r.stopped = fold.NewRecorded(records), false
+	r.recorded.Update(records)
+	r.stopped = false
 	for _, rec := range records {
-		if p := r.runs[rec.RunID]; p != nil {
-			p.rec = rec
-		}
 		for id, at := range r.strangers {
 			if rec.Raw.First == at {
 				delete(r.strangers, id)
@@ -126,7 +78,7 @@ func (r *Reader) Update(records []*record.Run) {
 
 // Done reports whether all records of the run were taken in and no more will come.
 func (r *Reader) Done() bool {
-	return r.ended || fold.Final(r.target.rec) && r.next >= r.target.rec.Raw.Next
+	return r.ended || fold.Final(r.target.Rec) && r.next >= r.target.Rec.Raw.Next
 }
 
 // Next is the offset below which all records were taken in.
@@ -135,31 +87,21 @@ func (r *Reader) Next() int64 { return r.next }
 // Ranges returns the offset ranges to take in next, rising and disjoint, given the end of the log. Call Taken after them.
 func (r *Reader) Ranges(end int64) [][2]int64 {
 	var all [][2]int64
-	for p := r.target; p != nil; p = p.needs {
+	for p := r.target; p != nil; p = p.Needs {
 		until := r.until(end)
-		for _, part := range p.rec.Raw.Ranges {
+		for _, part := range p.Rec.Raw.Ranges {
 			all = append(all, [2]int64{max(part[0], r.next), min(part[1], until)})
 		}
-		if p.rec.Status == record.StatusRunning && !p.rec.InputOnly() {
-			all = append(all, [2]int64{max(p.rec.Raw.Next, r.next), until})
+		if p.Rec.Status == record.StatusRunning && !p.Rec.InputOnly() {
+			all = append(all, [2]int64{max(p.Rec.Raw.Next, r.next), until})
 		}
 	}
-	all = slices.DeleteFunc(all, func(part [2]int64) bool { return part[0] >= part[1] })
-	slices.SortFunc(all, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
-	var out [][2]int64
-	for _, part := range all {
-		if n := len(out); n > 0 && part[0] <= out[n-1][1] {
-			out[n-1][1] = max(out[n-1][1], part[1])
-			continue
-		}
-		out = append(out, part)
-	}
-	return out
+	return fold.MergeRanges(all)
 }
 
 // until is the offset below which the run has records.
 func (r *Reader) until(end int64) int64 {
-	if rec := r.target.rec; rec.Status != record.StatusRunning || rec.InputOnly() {
+	if rec := r.target.Rec; rec.Status != record.StatusRunning || rec.InputOnly() {
 		return min(end, rec.Raw.Next)
 	}
 	return end
@@ -185,7 +127,7 @@ func (r *Reader) Take(e record.Event) error {
 		return nil
 	}
 	r.next = e.Offset + 1
-	if taken == nil || r.current != r.target {
+	if taken == nil || r.recorded.Current != r.target {
 		return nil
 	}
 	s := Step{Offset: e.Offset, Time: e.Time.UTC(), Kind: e.Headers.Kind, Seq: e.Headers.Seq, Outcome: outcome}
@@ -197,7 +139,7 @@ func (r *Reader) Take(e record.Event) error {
 	}
 	if taken.Fold != nil && !r.begun {
 		r.begun = true
-		r.target.needs = nil
+		r.target.Needs = nil
 	}
 	r.text += int64(len(e.Value))
 	if err := r.add(s, bytes.Clone(e.Value), taken.Fold); err != nil {
@@ -228,28 +170,30 @@ func (r *Reader) FoldBytes() int64 {
 // Headers are those of the last record; the next record probably repeats them (record.ParseHeadersLike).
 func (r *Reader) Headers() record.Headers { return r.loop.Decoded().Headers }
 
-// Find implements fold.Runs.
-func (r *Reader) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
-	span, found := r.recorded.Of(d)
-	if r.strange(d, span, found) {
-		return nil, "", nil
+// Takes implements fold.Refolder.
+func (r *Reader) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RecordedRun, error) {
+	if r.strange(d, m) || m == nil {
+		return nil, nil
 	}
-	p := r.runs[span.RunID]
+	p := r.recorded.Folded(m.ID)
 	switch {
-	case !found || p == nil || d.Offset >= span.Next && span.Sealed:
-	case d.Offset >= span.Next && len(r.strangers) > 0 && d.ClientRunID() == "":
+	case p == nil || d.Offset >= m.Next && m.Sealed:
+	case d.Offset >= m.Next && len(r.strangers) > 0 && d.ClientRunID() == "":
 		r.stopped = true
-	case p != r.target && r.begun || p == r.target && r.ended || p.Fold != nil && p.Fold.Ended():
-	case p.rec.RawLost && d.Offset < span.Next && !within(p.rec.Raw.Ranges, d.Offset): // passed over when it was folded
+	case p != r.target && r.begun || r.hasEnded(p):
 	default:
-		r.current = p
-		return p.Run, "", nil
+		return p, nil
 	}
-	return nil, "", nil
+	return nil, nil
+}
+
+// hasEnded reports whether a run's terminal event was folded.
+func (r *Reader) hasEnded(p *fold.RecordedRun) bool {
+	return p == r.target && r.ended || p.Fold != nil && p.Fold.Ended()
 }
 
 // strange notes the first event of a run that has no record.
-func (r *Reader) strange(d *fold.Decoded, span fold.Span, found bool) bool {
+func (r *Reader) strange(d *fold.Decoded, m *fold.Metadata) bool {
 	id := d.ClientRunID()
 	if id == "" {
 		return false
@@ -258,12 +202,11 @@ func (r *Reader) strange(d *fold.Decoded, span fold.Span, found bool) bool {
 	if ev := d.Payload(); ev != nil {
 		begins = ev.Type == agui.RunStarted
 	}
-	ended := span.Sealed && d.Offset >= span.Next
-	if p := r.runs[span.RunID]; p != nil {
-		ended = ended || p == r.target && r.ended || p.Fold != nil && p.Fold.Ended()
-	}
-	if found && (!begins || !ended) {
-		return false
+	if m != nil {
+		p := r.recorded.Folded(m.ID)
+		if ended := m.Sealed && d.Offset >= m.Next || p != nil && r.hasEnded(p); !begins || !ended {
+			return false
+		}
 	}
 	if _, known := r.strangers[id]; !known {
 		r.strangers[id] = d.Offset
@@ -271,42 +214,17 @@ func (r *Reader) strange(d *fold.Decoded, span fold.Span, found bool) bool {
 	return true
 }
 
-func within(ranges [][2]int64, offset int64) bool {
-	return slices.ContainsFunc(ranges, func(r [2]int64) bool { return r[0] <= offset && offset < r[1] })
+// History implements fold.Refolder.
+func (r *Reader) History(run string) (lineage.History, *lineage.Key, error) {
+	h, err := r.history(run)
+	return h, nil, err
 }
 
-// Begin implements fold.Runs: a run starts from its parent's record, or from the current fold of a parent that is still open.
-func (r *Reader) Begin(_ *fold.Run, first *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
-	p := r.current
-	from := fold.Origin{}
-	var err error
-	if p.rec.Base != "" {
-		if from.Base, err = r.history(p.rec.Base); err != nil {
-			return nil, err
-		}
-	}
-	if from.Parent, err = r.parent(p, from.Base, first.Offset); err != nil {
-		return nil, err
-	}
-	started := fold.StartRecorded(p.rec, &from, input)
+// Starts implements fold.Refolder.
+func (r *Reader) Starts(p *fold.RecordedRun, _ *fold.Decoded, _ *agui.RunAgentInput, started *compact.Run) error {
 	if p != r.target {
-		return started, nil
+		return nil
 	}
 	started.Keep(agui.NoFamilies) // the steps have the events
-	return started, r.begin(from.Parent, started)
-}
-
-// parent returns the history that a run continues: its parent's, as of an offset.
-func (r *Reader) parent(p *folded, base lineage.History, at int64) (lineage.History, error) {
-	id := p.rec.ParentRunID
-	switch parent := p.needs; {
-	case id == "" || p.rec.Base == id || fold.StartedAlone(p.rec):
-		return base, nil
-	case parent == nil || parent.rec.Raw.Next <= at && parent.rec.Status != record.StatusRunning:
-		return r.history(id)
-	case parent.Fold == nil:
-		return lineage.History{}, &StartError{Reason: fmt.Sprintf("its parent %q had no event when the run started", id)}
-	default:
-		return fold.At(parent.Fold, lineage.History{}), nil
-	}
+	return r.begin(p.From.Parent, started)
 }

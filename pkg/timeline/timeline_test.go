@@ -484,7 +484,7 @@ func TestReader_StopsWhereAnotherRunMayHaveBegun(t *testing.T) {
 
 func TestReader_SaysWhatIsGone(t *testing.T) {
 	th := long(t, 10, false)
-	var why *StartError
+	var why *fold.StartError
 	if _, err := NewReader(th.records(), "r", 1, 1<<20, th.history); !asStart(err, &why) || !why.Gone {
 		t.Errorf("the error is %v", err)
 	}
@@ -515,7 +515,7 @@ func BenchmarkCursor_Step(b *testing.B) {
 	}
 }
 
-func asStart(err error, why **StartError) bool { return errors.As(err, why) }
+func asStart(err error, why **fold.StartError) bool { return errors.As(err, why) }
 
 func sameJSON(t testing.TB, a, b json.RawMessage) bool {
 	t.Helper()

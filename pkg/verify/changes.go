@@ -49,12 +49,12 @@ func (t *Thread) Changes() ([]Result, error) {
 		if err := t.compare(p); err != nil {
 			return nil, err
 		}
-		rec := p.rec
+		rec := p.Rec
 		r := Result{
 			Tenant: rec.Tenant, ThreadID: rec.ThreadID, RunID: rec.RunID, Position: record.Position{Partition: rec.Raw.Partition, Offset: rec.Raw.First},
 			FoldVersion: rec.FoldVersion, Outcome: Same, Differences: []Difference{},
 		}
-		switch why := cmp.Or(p.failed, p.unread); {
+		switch why := cmp.Or(p.Failed, p.unread); {
 		case rec.Status == record.StatusRunning:
 			r.Outcome = Open
 		case rec.RawLost:

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -54,14 +55,14 @@ func (r *Records) History(run string) (lineage.History, error) {
 	})
 	contents := make([]lineage.Content, len(chain))
 	for i, id := range chain {
-		contents[i] = contentOf(r.byRun[id])
+		contents[i] = fold.ContentOf(r.byRun[id])
 	}
 	at := lineage.History{}
 	if err == nil {
 		at, err = lineage.Restore(contents...)
 	}
 	if err != nil {
-		return lineage.History{}, &UnprovableError{Reason: err.Error()}
+		return lineage.History{}, &fold.StartError{Reason: err.Error()}
 	}
 	return at, nil
 }

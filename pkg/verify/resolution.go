@@ -86,7 +86,7 @@ func (p *resolutionCheck) Any(ids []string, offset int64) (bool, error) {
 // check resolves the parent of a run again and returns the members of its record that differ; certain is false if that is not
 // known. Runs are resolved in the order of their first events.
 func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage.Run, differ []string, certain bool, err error) {
-	if err := p.pass(own.rec, start.Offset); err != nil {
+	if err := p.pass(own.Rec, start.Offset); err != nil {
 		return at, nil, false, err
 	}
 	p.unsure = false
@@ -100,13 +100,13 @@ func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage
 			return at, nil, false, err
 		}
 	}
-	if own.rec.FoldVersion != compact.Version { // it was resolved by other rules, and keeps its parent
+	if own.Rec.FoldVersion != compact.Version { // it was resolved by other rules, and keeps its parent
 		return at, nil, false, nil
 	}
-	if own.rec.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
+	if own.Rec.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
 		return at, nil, false, nil
 	}
-	rec, here := own.rec, fold.RecordLineage(least.Run)
+	rec, here := own.Rec, fold.RecordLineage(least.Run)
 	for _, m := range []struct {
 		name string
 		same bool
@@ -157,7 +157,7 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 			return false
 		}
 		for _, o := range p.open {
-			if start.Offset > o.until || o.rec.FoldVersion != compact.Version {
+			if start.Offset > o.until || o.Rec.FoldVersion != compact.Version {
 				return false
 			}
 		}
@@ -191,7 +191,7 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 	}
 	for ; p.ended < len(p.byNext) && p.byNext[p.ended].Raw.Next <= offset; p.ended++ {
 		h := p.byNext[p.ended]
-		if r := p.read(h.RunID); h.Status == record.StatusRunning || h.RunID == own.RunID || r != nil && r.late {
+		if r := p.read(h.RunID); h.Status == record.StatusRunning || h.RunID == own.RunID || r != nil && r.Late {
 			continue
 		}
 		delete(p.open, h.RunID)
@@ -257,14 +257,14 @@ func (p *resolutionCheck) hide(h *record.Run, how stands) error {
 
 // begin adds an open run to the threads, from its first event on.
 func (p *resolutionCheck) begin(own *threadRun) error {
-	r := fold.LineageOf(own.rec)
+	r := fold.LineageOf(own.Rec)
 	if own.preliminary() { // its record has only the preliminary resolution
 		if !own.certain {
 			p.lost = true
 			return nil
 		}
 		r = own.resolved
-		r.Start = own.rec.Raw.First
+		r.Start = own.Rec.Raw.First
 	}
 	r.End, r.Status, r.Sealed = -1, lineage.StatusRunning, false
 	p.open[r.ID] = own

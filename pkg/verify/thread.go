@@ -55,8 +55,8 @@ type Digest struct {
 	SHA256, InputSHA256 string
 }
 
-// Source reads the records of a thread's runs, one by one. For a run whose record is gone, or not there yet, it returns an
-// *UnprovableError.
+// Source reads the records of a thread's runs, one by one. For a run whose record is gone, or not there yet, it returns a
+// *fold.StartError.
 type Source interface {
 	// Record returns the whole record of a run.
 	Record(run string) (*record.Run, error)
@@ -66,21 +66,13 @@ type Source interface {
 	Holding(messageIDs []string) (runs []string, err error)
 }
 
-// UnprovableError says why a run cannot be verified.
-type UnprovableError struct{ Reason string }
-
-func (u *UnprovableError) Error() string { return u.Reason }
-
 // unprovable separates the reason for which a run cannot be verified from other errors.
 func unprovable(err error) (why string, other error) {
-	if u := new(UnprovableError); errors.As(err, &u) {
+	if u := new(fold.StartError); errors.As(err, &u) {
 		return u.Reason, nil
 	}
 	return "", err
 }
-
-// maxUnsealed bounds how many parents that were open when their child started are folded for one proof.
-const maxUnsealed = 16
 
 // maxRecent bounds the histories of a thread in memory.
 const maxRecent = 8
@@ -93,11 +85,9 @@ type Thread struct {
 	source     Source
 	recorded   *fold.Recorded
 	resolution *resolutionCheck
-	records    map[string]*record.Run
 	// runs are those whose events are read, wanted those to verify, by start.
-	runs    map[string]*threadRun
-	wanted  []*threadRun
-	current *threadRun // the run of the last record
+	runs   map[string]*threadRun
+	wanted []*threadRun
 	// recent are the histories that were used or proved last, by run, and order those runs: the next run mostly starts from one of
 	// them.
 	recent map[string]keyedHistory
@@ -115,17 +105,17 @@ type keyedHistory struct {
 
 // threadRun is one run of a Thread. Its rec may lack contents.
 type threadRun struct {
-	run
+	*fold.RecordedRun
+	// first and next are the offsets of its first raw record, and after the last one that has come.
+	first, next int64
 	// until: the run's records below this offset are read.
 	until  int64
 	wanted bool
-	// needs is an open run from which this one may start; children counts the runs that need this one and have not begun.
-	needs    *threadRun
+	// children counts the runs that need this one and have not begun.
 	children int
-	// failed is why the run cannot be folded, unread why its record cannot be read. Gone: its raw events are gone.
-	failed, unread string
-	gone           bool
-	earliest       int64
+	// unread is why its record cannot be read.
+	unread   string
+	earliest int64
 
 	seen  coverage
 	trace trace
@@ -135,8 +125,6 @@ type threadRun struct {
 	certain   bool
 	misplaced []string
 	begun     bool
-	// late: a raw record of the run came behind the end in its record, which was not final.
-	late bool
 	// compared: the result of the raw records below the record's end was compared with the record; differ are the members that
 	// differ, from that offset on.
 	compared bool
@@ -147,7 +135,7 @@ type threadRun struct {
 
 // preliminary reports whether the record's parent resolution is preliminary.
 func (p *threadRun) preliminary() bool {
-	return p.rec.InputOnly() && !(p.rec.Open != nil && p.rec.Open.Placed)
+	return p.Rec.InputOnly() && !(p.Rec.Open != nil && p.Rec.Open.Placed)
 }
 
 // coverage checks that ranges of offsets are those of a run's records: each record lies in one, and each begins and ends with a record.
@@ -174,14 +162,9 @@ func (c *coverage) whole() bool {
 // ones. Held is the range of offsets that skein.events has of the partition. The caller has to give the records in Ranges to Take, and may
 // give others. If wanted is nil, all runs are verified, and all records of the thread in held have to be taken.
 func NewThread(records []*record.Run, wanted []string, held [2]int64, source Source) (*Thread, error) {
-	t := &Thread{
-		source: source, recorded: fold.NewRecorded(records), records: make(map[string]*record.Run, len(records)),
-		runs: map[string]*threadRun{}, recent: map[string]keyedHistory{},
-	}
-	t.loop = fold.NewLoop(t)
-	for _, rec := range records {
-		t.records[rec.RunID] = rec
-	}
+	t := &Thread{source: source, runs: map[string]*threadRun{}, recent: map[string]keyedHistory{}}
+	t.recorded = fold.NewRecorded(records, t)
+	t.loop = fold.NewLoop(t.recorded)
 	for _, rec := range records {
 		if wanted == nil || slices.Contains(wanted, rec.RunID) {
 			p := t.add(rec, held)
@@ -192,13 +175,26 @@ func NewThread(records []*record.Run, wanted []string, held [2]int64, source Sou
 			t.wanted = append(t.wanted, p)
 		}
 	}
-	slices.SortStableFunc(t.wanted, func(a, b *threadRun) int { return compareStart(a.rec, b.rec) })
+	slices.SortStableFunc(t.wanted, func(a, b *threadRun) int { return compareStart(a.Rec, b.Rec) })
 	for _, p := range t.wanted {
-		t.addParents(p, held)
+		err := t.recorded.FoldParents(p.RecordedRun, func(child *fold.RecordedRun, parent *record.Run) (*fold.RecordedRun, error) {
+			if parent.Cut != nil && parent.Cut.Next <= child.Rec.Raw.First {
+				return nil, &fold.StartError{Reason: "contents of a parent that was going on when it started had been cut"}
+			}
+			next := t.add(parent, held)
+			next.children++
+			if parent.Status == record.StatusRunning {
+				next.until = max(next.until, child.Rec.Raw.Next)
+			}
+			return next.RecordedRun, nil
+		})
+		if err != nil {
+			p.Failed = err.Error()
+		}
 	}
 	var err error
 	t.resolution, err = newResolutionCheck(records, wanted == nil, source, func(run string) *threadRun {
-		if p := t.runs[run]; p != nil && p.failed == "" {
+		if p := t.runs[run]; p != nil && p.Failed == "" {
 			return p
 		}
 		return nil
@@ -212,11 +208,11 @@ func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 		return p
 	}
 	p := &threadRun{
-		run: newRun(rec), until: rec.Raw.Next, seen: coverage{ranges: rec.Raw.Ranges, last: -1}, diverges: rec.Raw.First, earliest: -1,
+		RecordedRun: t.recorded.Fold(rec), first: rec.Raw.First, next: rec.Raw.First,
+		until: rec.Raw.Next, seen: coverage{ranges: rec.Raw.Ranges, last: -1}, diverges: rec.Raw.First, earliest: -1,
 	}
-	p.first, p.next = rec.Raw.First, rec.Raw.First
 	if n := len(rec.Raw.Ranges); n > 0 && (rec.Raw.Ranges[0][0] < held[0] || rec.Raw.Ranges[n-1][1] > held[1]) {
-		p.failed, p.gone = "the raw events are gone: they are older than skein.events keeps them", true
+		p.Failed, p.Gone = "the raw events are gone: they are older than skein.events keeps them", true
 		p.earliest = earliest(rec.Raw.Ranges, held)
 	}
 	t.runs[rec.RunID] = p
@@ -233,53 +229,15 @@ func earliest(ranges [][2]int64, held [2]int64) int64 {
 	return -1
 }
 
-// addParents also adds the parents that were open when a run began.
-func (t *Thread) addParents(p *threadRun, held [2]int64) {
-	for n, child := 0, p; ; n++ {
-		parent := t.records[child.rec.ParentRunID]
-		if parent == nil || child.needs != nil || !fold.StartsBeside(child.rec, parent) {
-			return
-		}
-		if parent.Cut != nil && parent.Cut.Next <= child.rec.Raw.First {
-			p.failed = "contents of a parent that was going on when it started had been cut"
-			return
-		}
-		if n == maxUnsealed {
-			p.failed = fmt.Sprintf("more than %d parents were going on when their children started", maxUnsealed)
-			return
-		}
-		next := t.add(parent, held)
-		child.needs = next
-		next.children++
-		if parent.Status == record.StatusRunning {
-			next.until = max(next.until, child.rec.Raw.Next)
-		}
-		child = next
-	}
-}
-
 // Ranges are the offsets whose records have to be taken, rising and disjoint.
 func (t *Thread) Ranges() [][2]int64 {
 	var all [][2]int64
 	for _, p := range t.runs {
-		if p.failed != "" {
-			continue
-		}
-		all = append(all, p.rec.Raw.Ranges...)
-		if p.until > p.rec.Raw.Next {
-			all = append(all, [2]int64{p.rec.Raw.Next, p.until})
+		if p.Failed == "" {
+			all = append(append(all, p.Rec.Raw.Ranges...), [2]int64{p.Rec.Raw.Next, p.until})
 		}
 	}
-	slices.SortFunc(all, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
-	var out [][2]int64
-	for _, r := range all {
-		if n := len(out); n > 0 && r[0] <= out[n-1][1] {
-			out[n-1][1] = max(out[n-1][1], r[1])
-		} else if r[0] < r[1] {
-			out = append(out, r)
-		}
-	}
-	return out
+	return fold.MergeRanges(all)
 }
 
 // Take takes the next raw record of the thread's key; it ignores those of runs that are not folded.
@@ -288,13 +246,13 @@ func (t *Thread) Take(e record.Event) error {
 	if taken == nil && err == nil {
 		return nil
 	}
-	p := t.current
 	reason, err := unprovable(err)
 	if err != nil {
-		return fmt.Errorf("verifying run %q at %s: %w", p.ID, e.Position(), err)
+		return fmt.Errorf("verifying thread at %s: %w", e.Position(), err)
 	}
-	if p.failed = reason; reason != "" { // the history that it starts from is not there
-		return t.resolution.hide(p.rec, stands{open: true, maybe: true})
+	p := t.runs[t.recorded.Current.ID]
+	if p.Failed = reason; reason != "" { // the history that it starts from is not there
+		return t.resolution.hide(p.Rec, stands{open: true, maybe: true})
 	}
 	if outcome == fold.Folded || outcome == fold.SyntheticEnd {
 		if !p.begun {
@@ -304,10 +262,10 @@ func (t *Thread) Take(e record.Event) error {
 			}
 		}
 		if p.wanted && !p.compared {
-			p.trace.note(e.Offset, t.loop.Decoded().Payload(), p.rec.Kept)
+			p.trace.note(e.Offset, t.loop.Decoded().Payload(), p.Rec.Kept)
 		}
 	}
-	if p.next == p.rec.Raw.Next {
+	if p.next == p.Rec.Raw.Next {
 		return t.compare(p)
 	}
 	return nil
@@ -316,27 +274,22 @@ func (t *Thread) Take(e record.Event) error {
 // Headers returns those of the last record, which the next one is likely to repeat (record.ParseHeadersLike).
 func (t *Thread) Headers() record.Headers { return t.loop.Decoded().Headers }
 
-// Find implements fold.Runs.
-func (t *Thread) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
-	span, ok := t.recorded.Of(d)
-	if !ok {
-		return nil, "", nil
+// Takes implements fold.Refolder.
+func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RecordedRun, error) {
+	if m == nil {
+		return nil, nil
 	}
-	p := t.runs[span.RunID]
-	if p == nil || p.failed != "" || !p.wanted && p.children == 0 {
-		return nil, "", nil
+	p := t.runs[m.ID]
+	if p == nil || p.Failed != "" || !p.wanted && p.children == 0 {
+		return nil, nil
 	}
-	if p.rec.RawLost && d.Offset < span.Next && !within(p.rec.Raw.Ranges, d.Offset) { // passed over when it was folded
-		return nil, "", nil
-	}
-	t.current = p
-	if d.Offset >= span.Next {
-		if err := t.compare(p); err != nil || span.Sealed {
-			return nil, "", err
+	if d.Offset >= m.Next {
+		if err := t.compare(p); err != nil || m.Sealed {
+			return nil, err
 		}
-		if p.rec.Status != record.StatusRunning { // it expired, and later records are not in its record yet
-			p.late = true
-			return nil, "", t.resolution.hide(p.rec, stands{open: true})
+		if p.Rec.Status != record.StatusRunning { // it expired, and later records are not in its record yet
+			p.Late = true
+			return nil, t.resolution.hide(p.Rec, stands{open: true})
 		}
 	} else {
 		if p.seen.last < 0 {
@@ -345,38 +298,14 @@ func (t *Thread) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 		p.seen.see(d.Offset)
 	}
 	p.next = d.Offset + 1
-	return p.Run, "", nil
+	return p.RecordedRun, nil
 }
 
-func within(ranges [][2]int64, offset int64) bool {
-	return slices.ContainsFunc(ranges, func(r [2]int64) bool { return r[0] <= offset && offset < r[1] })
-}
-
-// Begin implements fold.Runs: the run starts from the recorded history of its parent, and its parent is resolved again.
-func (t *Thread) Begin(_ *fold.Run, first *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
-	p, rec := t.current, t.current.rec
-	var err error
-	if rec.Base != "" {
-		base, err := t.history(rec.Base)
-		if err != nil {
-			return nil, err
-		}
-		p.from.Base, p.from.BaseKey = base.History, &base.key
-	}
-	if p.from.Parent, err = t.parent(p, first.Offset); err != nil {
-		return nil, err
-	}
-	start := lineage.Start{RunID: p.ID, ClientID: p.ClientID, Input: input, Offset: first.Offset}
-	if ev := first.Payload(); ev.Type == agui.RunStarted {
-		start.ParentRunID = ev.ParentRunID
-	}
-	if start.ParentRunID == "" && input != nil {
-		start.ParentRunID = input.ParentRunID
-	}
-	if p.resolved, p.misplaced, p.certain, err = t.resolution.check(p, start); err != nil {
-		return nil, err
-	}
-	return fold.StartRecorded(rec, &p.from, input), nil
+// Starts implements fold.Refolder: the parent is resolved again.
+func (t *Thread) Starts(r *fold.RecordedRun, first *fold.Decoded, input *agui.RunAgentInput, _ *compact.Run) (err error) {
+	p := t.runs[r.ID]
+	p.resolved, p.misplaced, p.certain, err = t.resolution.check(p, fold.StartOf(r.ID, r.ClientID, first.Payload(), input, first.Offset))
+	return err
 }
 
 // begun notes that a run has begun: from now on others may start from it, and it no longer needs its parent.
@@ -384,41 +313,22 @@ func (t *Thread) begun(p *threadRun) error {
 	if err := t.resolution.begin(p); err != nil {
 		return err
 	}
-	parent := p.needs
-	if parent == nil {
+	if p.Needs == nil {
 		return nil
 	}
-	p.needs = nil
+	parent := t.runs[p.Needs.ID]
+	p.Needs = nil
 	if parent.children--; parent.children > 0 || parent.wanted || parent.Fold == nil {
 		return nil
 	}
 	parent.free()
-	return t.resolution.hide(parent.rec, stands{open: true})
+	return t.resolution.hide(parent.Rec, stands{open: true})
 }
 
-// parent is the history that a run's fold starts from: its parent's, as it was at an offset.
-func (t *Thread) parent(p *threadRun, at int64) (lineage.History, error) {
-	rec := p.rec
-	if rec.ParentRunID == "" || rec.Base == rec.ParentRunID || fold.StartedAlone(rec) {
-		return p.from.Base, nil
-	}
-	head, live := t.records[rec.ParentRunID], t.runs[rec.ParentRunID]
-	switch {
-	case head == nil:
-		return lineage.History{}, &UnprovableError{fmt.Sprintf("its parent %q has no record, or none yet", rec.ParentRunID)}
-	case live != nil && live.late:
-		return lineage.History{}, &UnprovableError{fmt.Sprintf("its parent %q had gone on when the run started, and its record does not say so yet", rec.ParentRunID)}
-	case head.Raw.Next <= at && head.Status != record.StatusRunning:
-		h, err := t.history(rec.ParentRunID)
-		return h.History, err
-	case live != nil && live.gone:
-		return lineage.History{}, &UnprovableError{fmt.Sprintf("the raw events of its parent %q, which was going on when the run started, are gone", rec.ParentRunID)}
-	case live == nil || live.failed != "":
-		return lineage.History{}, &UnprovableError{fmt.Sprintf("its parent %q, which was going on when the run started, cannot be folded again", rec.ParentRunID)}
-	case live.Fold == nil:
-		return lineage.History{}, &UnprovableError{fmt.Sprintf("its parent %q had no event when the run started", rec.ParentRunID)}
-	}
-	return lineage.History{Messages: live.Fold.Messages(), State: live.Fold.State()}, nil
+// History implements fold.Refolder.
+func (t *Thread) History(run string) (lineage.History, *lineage.Key, error) {
+	h, err := t.history(run)
+	return h.History, &h.key, err
 }
 
 // history returns the history at a run's end that others start from.
@@ -452,7 +362,7 @@ func (t *Thread) keep(run string, h keyedHistory) {
 
 // compare compares a run's fold so far with its record, once.
 func (t *Thread) compare(p *threadRun) error {
-	if p.compared || p.failed != "" {
+	if p.compared || p.Failed != "" {
 		return nil
 	}
 	p.compared = true
@@ -464,7 +374,7 @@ func (t *Thread) compare(p *threadRun) error {
 		return err
 	}
 	p.digest = Digest{Events: p.Tally.Events, SHA256: p.Tally.SHA256(), InputSHA256: p.InputSHA256}
-	made, at := p.make(rec)
+	made, at := p.Record(rec, p.From, p.first, p.next)
 	all, err := Differences(rec, made)
 	if err != nil {
 		return fmt.Errorf("verifying run %q: %w", p.ID, err)
@@ -516,10 +426,10 @@ func (t *Thread) Reports() ([]Report, error) {
 
 func (p *threadRun) report() Report {
 	out := Report{RunID: p.ID, Verdict: Unproved, Earliest: p.earliest, Differences: []string{}, Unproved: []string{}}
-	if out.Reason = cmp.Or(p.failed, p.unread); out.Reason != "" {
+	if out.Reason = cmp.Or(p.Failed, p.unread); out.Reason != "" {
 		return out
 	}
-	out.Raw, out.Unproved = &p.digest, unprovedOf(p.rec)
+	out.Raw, out.Unproved = &p.digest, unprovedOf(p.Rec)
 	switch {
 	case p.preliminary():
 		out.Unproved = append(out.Unproved, unprovedPending)
@@ -537,7 +447,7 @@ func (p *threadRun) report() Report {
 	out.Verdict, out.From = Proved, p.diverges
 	switch {
 	case len(out.Differences) == 0:
-	case p.rec.RawLost && len(p.rec.Raw.Ranges) == record.MaxRanges:
+	case p.Rec.RawLost && len(p.Rec.Raw.Ranges) == record.MaxRanges:
 		// A record that was never folded may lie between two parts of one range.
 		out.Verdict, out.Differences = Unproved, []string{}
 		out.Reason = "events were passed over when it was folded, and its ranges do not say which"
@@ -546,3 +456,8 @@ func (p *threadRun) report() Report {
 	}
 	return out
 }
+
+// free drops what the fold holds.
+func (p *threadRun) free() { p.Run.Fold, p.Input, p.From = nil, nil, fold.Origin{} }
+
+func compareStart(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }

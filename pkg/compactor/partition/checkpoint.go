@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -58,8 +59,8 @@ func (p *Processor) requestCheckpoint(r *run) {
 
 // writeUnsealed requests a record of each open run of the thread that has none, or none with its parent resolution: see Processor.
 func (p *Processor) writeUnsealed(t *thread) {
-	for _, h := range t.open {
-		if r := h.live; r != nil && (!r.written.exists || r.hasUnwrittenResolution()) {
+	for _, h := range t.Unsealed() {
+		if r := h.live; r != nil && (!r.written.exists || r.unwritten != nil) {
 			p.requestCheckpoint(r)
 		}
 	}
@@ -74,7 +75,7 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 		return r.expired, nil
 	}
 	limit := p.cfg.RecordLimit
-	if r.meta.isExpired() || r.changedFrom < 0 {
+	if r.meta.IsExpired() || r.changedFrom < 0 {
 		limit += lateRoom
 	}
 	out, size, err := p.openRecord(r, limit)
@@ -83,10 +84,10 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 		return nil, err
 	case out != nil:
 		return out, nil
-	case r.meta.isExpired(): // the limit was changed
+	case r.meta.IsExpired(): // the limit was changed
 		return p.close(r, outputAbandoned)
 	}
-	alone := r.due && r.hasUnwrittenResolution()
+	alone := r.due && r.unwritten != nil
 	r.written.at, r.written.bytes, r.newBytes, r.due, r.overLimit = now, size, 0, false, true
 	if alone {
 		return p.resolutionRecord(r)
@@ -113,7 +114,7 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 		return nil, len(value), err
 	}
 	kind := outputCheckpoint
-	if r.meta.isExpired() {
+	if r.meta.IsExpired() {
 		kind = outputAbandoned
 	}
 	if out, err = p.runOutput(r.key, rec, value, kind); err != nil {
@@ -127,21 +128,21 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 // again. It may be over the limit by what a record holds beside content, for which a batch has room (kafka.MaxBatchBytes); the rest
 // fits (Config.fits).
 func (p *Processor) resolutionRecord(r *run) (*Output, error) {
-	before := r.resolution.before
-	h := newThreadRun(r.meta.ID, r.meta.ClientID, r.meta.Start)
-	h.Next, h.LastAt, h.Placed = before.next, r.meta.LastAt, true
-	was := newRun(r.thread, r.key, h, r.touchedAt)
+	resolved, before := r.unwritten, &r.unwritten.Before
+	h := &threadRun{Metadata: fold.NewMetadata(r.meta.ID, r.meta.ClientID, r.meta.Start)}
+	h.Next, h.LastAt, h.Placed = resolved.next, r.meta.LastAt, true
+	was := newRun(r.thread, r.key, h, fold.NewRun(r.ThreadID, r.ID, r.ClientID), r.touchedAt)
 	was.Seq, was.Producer, was.Input, was.InputSHA256 = before.Seq, before.Producer, before.Input, before.InputSHA256
-	was.Tally.StartedAt, was.rec.RawLost, was.ranges, was.resolution = r.Tally.StartedAt, r.rec.RawLost, record.NewRanges(before.ranges), r.resolution
+	was.Tally.StartedAt, was.rec.RawLost, was.ranges, was.Placed = r.Tally.StartedAt, r.rec.RawLost, record.NewRanges(resolved.ranges), resolved.Resolution
 	maps.Copy(was.Early, before.Early)
-	for _, rule := range r.resolution.Anomalies {
+	for _, rule := range resolved.Anomalies {
 		was.Early[rule]++
 	}
-	rec, fold, err := p.describe(was)
+	rec, folded, err := p.describe(was)
 	if err != nil {
 		return nil, err
 	}
-	if err := was.buildOpen(rec, fold); err != nil {
+	if err := was.buildOpen(rec, folded); err != nil {
 		return nil, err
 	}
 	value, err := record.EncodeRun(rec)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -53,7 +54,7 @@ func (p *Processor) Stuck(now time.Time) Stuck {
 		tenant := r.thread.tenant
 		s.Bytes += r.size()
 		s.Tenants[tenant] += r.size()
-		if r.size() < p.cfg.leastCut() || r.Fold == nil && !r.overLimit || r.rec.Cut != nil || r.meta.isExpired() {
+		if r.size() < p.cfg.leastCut() || r.Fold == nil && !r.overLimit || r.rec.Cut != nil || r.meta.IsExpired() {
 			continue
 		}
 		if l := s.Largest[tenant]; l == nil || cmp.Or(cmp.Compare(l.size(), r.size()), cmp.Compare(r.meta.Start, l.meta.Start)) < 0 {
@@ -126,7 +127,7 @@ func (p *Processor) cut(r *run, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	at, err := lineage.RestoreFrom(r.base.Unshare(), contentOf(rec))
+	at, err := lineage.RestoreFrom(r.base.Unshare(), fold.ContentOf(rec))
 	if err != nil {
 		return err
 	}

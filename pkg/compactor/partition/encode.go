@@ -19,7 +19,7 @@ func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 	switch {
 	case r.ending != nil:
 		r.markExpired(rec, r.ending)
-	case r.meta.isExpired():
+	case r.meta.IsExpired():
 		r.markExpired(rec, expiryEvent(p.cfg.IdleLimit))
 	}
 	rec.SinceSnapshot = r.meta.SinceSnapshot
@@ -34,14 +34,14 @@ func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 	folded, rec, base := r.Fold, r.rec, r.base
 	if folded == nil { // pending: with a preliminary resolution, as if the first event came now, or its final one
-		pl, err := p.resolve(r, nil, r.Input, p.next)
+		at, err := r.thread.Resolve(&r.meta.Metadata, r.Run, nil, r.Input, p.next)
 		if err != nil {
 			return nil, nil, err
 		}
-		pl.describe(&rec, r.InputSHA256)
-		folded = pl.fold
-		if r.resolution != nil { // what it starts from, and its input as received
-			folded, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
+		at.Describe(&rec, r.InputSHA256)
+		folded = at.Fold
+		if r.Placed != nil { // what it starts from, and its input as received
+			folded, base, rec.Rewrote, rec.Resumes = at.Parent.Fold(), at.Base, nil, nil
 		} else { // encoded relative to no base, so that the final resolution has the whole input
 			rec.Base = ""
 		}
@@ -84,7 +84,7 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 
 // historyKey is the key of the history at the run's end. If the run only appended to its base, it costs what was appended.
 func (t *thread) historyKey(rec *record.Run, folded *compact.Run) lineage.Key {
-	if h := t.runs[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
+	if h := t.Get(rec.Base); h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)
 	}
 	return lineage.KeyOf(folded.Messages())

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -32,8 +31,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 		}
 	}
 	p.withdraw(t)
-	runs := slices.SortedFunc(maps.Values(t.runs), func(a, b *threadRun) int { return cmp.Compare(a.Start, b.Start) })
-	for _, h := range runs {
+	for _, h := range t.Runs() {
 		key, err := record.RunKey(t.tenant, t.id, h.ID)
 		if err != nil {
 			return "", err
@@ -80,8 +78,8 @@ func (p *Processor) withdraw(t *thread) {
 		}
 		return true
 	})
-	for _, h := range t.open {
-		if r := h.live; r != nil && h.isExpired() && (!r.written.exists || r.written.open) { // no record shows it as expired yet
+	for _, h := range t.Unsealed() {
+		if r := h.live; r != nil && h.IsExpired() && (!r.written.exists || r.written.open) { // no record shows it as expired yet
 			p.counts.Ended[record.StatusAbandoned]--
 		}
 	}

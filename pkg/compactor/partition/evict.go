@@ -28,9 +28,9 @@ func (p *Processor) evict(now time.Time) error {
 		if silence < busyFor || silence < evictAfter && p.runs.lookedBytes <= p.share.runBytes {
 			break
 		}
-		if r.Fold != nil || r.meta.Placed {
+		if r.meta.Resolved() {
 			// The record that was committed says the same of the history as the fold.
-			if err := r.thread.lineage.Add(r.meta.Run); err != nil {
+			if err := r.thread.Lineage.Add(r.meta.Run); err != nil {
 				return err
 			}
 		}
@@ -96,11 +96,11 @@ func (p *Processor) evictThreads(now time.Time) error {
 			return nil
 		}
 		before := t.size()
-		if err := p.unload(t.thread); err != nil {
+		if err := t.unload(); err != nil {
 			return err
 		}
 		held += t.size() - before
-		reads += 2 + len(t.open)
+		reads += 2 + len(t.Unsealed())
 	}
 	return nil
 }
@@ -108,42 +108,14 @@ func (p *Processor) evictThreads(now time.Time) error {
 // mustStay is about what a busy thread keeps in any case, in runs: its open runs, their parents, and the run that ended last. Below the
 // processed offset also the runs that ended at or behind the next record; then it is doubled, as unloading less than half does not pay.
 func (p *Processor) mustStay(t *thread) int {
-	stays := threadOverhead + 2*len(t.open) + 1
+	stays := threadOverhead + 2*len(t.Unsealed()) + 1
 	if p.next >= p.progress.Processed {
 		return stays
 	}
-	for _, h := range t.runs {
+	for _, h := range t.Runs() {
 		if h.Sealed && h.Next >= p.next {
 			stays++
 		}
 	}
 	return 2 * stays
-}
-
-// unload drops a thread's sealed runs, which must be committed; the loader loads them again from the local store.
-func (p *Processor) unload(t *thread) error {
-	fresh, err := p.newThread(t.key, t.tenant, t.id, t.open)
-	if err != nil {
-		return err
-	}
-	fresh.erased, fresh.usedAt, fresh.headers = t.erased, t.usedAt, t.headers
-	*t = *fresh // runs in memory have it
-	if err := p.loadEnded(t); err != nil {
-		return err
-	}
-	for _, h := range t.open {
-		r := h.live
-		if r == nil || r.Fold == nil {
-			continue
-		}
-		if h.Parent != "" { // what its end rests on
-			if err := t.load(h.Parent, h.Start); err != nil {
-				return err
-			}
-		}
-		if err := t.live(h, r.Fold.Messages); err != nil {
-			return err
-		}
-	}
-	return nil
 }

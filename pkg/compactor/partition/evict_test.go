@@ -338,7 +338,7 @@ func TestPartition_KeepsOpenRunsLiveWhereSealedOnesLeave(t *testing.T) {
 	s.Now = s.Now.Add(busyFor)
 	s.all()
 	at := s.part.threads["acme/t"]
-	if n := len(at.runs); n > 4 { // the open one, its parent, and the one that ended last
+	if n := len(at.Runs()); n > 4 { // the open one, its parent, and the one that ended last
 		t.Fatalf("%d heads are at hand", n)
 	}
 	equal(t, "erased below", at.erased, int64(4))

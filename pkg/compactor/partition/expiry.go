@@ -62,8 +62,8 @@ func (p *Processor) expire(now time.Time) error {
 func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 	t.noExpiryBefore = p.clock.stream.Add(p.cfg.IdleLimit) // for runs that begin or get records from now on
 	var expiring []*expiryEntry
-	for _, h := range t.open {
-		if h.isExpired() {
+	for _, h := range t.Unsealed() {
+		if h.IsExpired() {
 			continue
 		}
 		key, err := record.RunKey(t.tenant, t.id, h.ID)

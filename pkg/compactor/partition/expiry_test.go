@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -245,7 +245,7 @@ func (s *sim) closing() time.Duration { return s.cfg.IdleLimit * closeAfter }
 // openKeys are the runs that the local store has as not sealed.
 func (s *sim) openKeys() []string {
 	var keys []string
-	s.check(s.store.EachUnsealed(func(key string, _ time.Time, _ *runstore.Metadata) { keys = append(keys, key) }))
+	s.check(s.store.EachUnsealed(func(key string, _ time.Time, _ *fold.Metadata) { keys = append(keys, key) }))
 	return keys
 }
 

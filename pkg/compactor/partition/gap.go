@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -20,7 +20,7 @@ type gap struct {
 // openGap makes a partition that was just opened resume at an offset above the next one. It counts lost offsets once it resumes.
 func (p *Processor) openGap(offset, lost int64) error {
 	p.gap = &gap{to: offset, lost: lost}
-	return p.store.EachUnsealed(func(key string, _ time.Time, h *runstore.Metadata) {
+	return p.store.EachUnsealed(func(key string, _ time.Time, h *fold.Metadata) {
 		if !h.RawLost && h.Next < offset {
 			p.gap.marks = append(p.gap.marks, key)
 		}

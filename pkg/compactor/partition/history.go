@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -99,9 +100,10 @@ func (h *histories) grow(l *messageList, held, own int) {
 
 func historySize(run string, h lineage.History) int { return historyOverhead + len(run) + len(h.State) }
 
-// history returns a placed run's history as it stands: of a live run out of its fold, of any other
-// out of its record and the chain of bases below.
-func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
+// History implements fold.Directory: of a live run it returns the history as it stands, of any other the one of its record and the chain
+// of bases below.
+func (t *thread) History(runID string) (lineage.History, error) {
+	p := t.p
 	key, err := record.RunKey(t.tenant, t.id, runID)
 	if err != nil {
 		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
@@ -125,7 +127,7 @@ func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
 		if len(chain) == 0 {
 			sealed = rec.Open == nil
 		}
-		chain = append(chain, contentOf(rec)) // not the whole record: chains may be long
+		chain = append(chain, fold.ContentOf(rec)) // not the whole record: chains may be long
 		key = ""
 		if rec.Base != "" {
 			if key, err = record.RunKey(t.tenant, t.id, rec.Base); err != nil {
@@ -149,10 +151,6 @@ func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
 	return at, nil
 }
 
-func contentOf(rec *record.Run) lineage.Content {
-	return lineage.Content{RunID: rec.RunID, Base: rec.Base, Messages: rec.Messages, Layout: rec.Layout, State: rec.State}
-}
-
 // recordOf returns a run's latest record, committed or about to be, and the size of a committed one.
 func (p *Processor) recordOf(key string) (*record.Run, int, error) {
 	if value := p.unsaved.records[key]; value != nil {
@@ -160,14 +158,4 @@ func (p *Processor) recordOf(key string) (*record.Run, int, error) {
 		return rec, 0, err
 	}
 	return p.store.Record(key)
-}
-
-// recordOfRun returns the latest record of a run.
-func (p *Processor) recordOfRun(t *thread, h *threadRun) (*record.Run, error) {
-	key, err := record.RunKey(t.tenant, t.id, h.ID)
-	if err != nil {
-		return nil, fmt.Errorf("reading record of run: %w", err)
-	}
-	rec, _, err := p.recordOf(key)
-	return rec, err
 }

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -103,12 +103,12 @@ func (s *sim) decidedValues() map[string]string {
 // of a run with only an input where it would be if its first event came now.
 func (s *sim) checkHeads() {
 	s.tb.Helper()
-	text := func(h runstore.Metadata) string {
+	text := func(h fold.Metadata) string {
 		b, err := json.Marshal(h)
 		s.check(err)
 		return string(b) + h.SpawnedBy // which may be no valid UTF-8
 	}
-	needed := func(h runstore.Metadata) string {
+	needed := func(h fold.Metadata) string {
 		if h.Pending {
 			h.Run = lineage.Run{ID: h.ID, ClientID: h.ClientID, Start: h.Start, End: h.End, Status: h.Status, Synthetic: h.Synthetic, RawLost: h.RawLost}
 		}
@@ -123,19 +123,19 @@ func (s *sim) checkHeads() {
 		if err != nil {
 			continue // a position, an erasure
 		}
-		want, err := runstore.MetadataOf(r)
+		want, err := fold.MetadataOf(r)
 		s.check(err)
 		thread := key[:strings.LastIndexByte(key, '/')]
 		stored, err := s.store.Thread(thread).All()
 		s.check(err)
-		at := slices.IndexFunc(stored, func(h *runstore.Metadata) bool { return h.ID == r.RunID })
+		at := slices.IndexFunc(stored, func(h *fold.Metadata) bool { return h.ID == r.RunID })
 		if at < 0 {
 			s.tb.Errorf("the local store has no head of %s", key)
 			continue
 		}
 		equal(s.tb, "head in the local store of "+key, text(*stored[at]), text(*want))
-		if t := s.part.threads[thread]; t != nil && t.runs[r.RunID] != nil {
-			equal(s.tb, "head in memory of "+key, needed(t.runs[r.RunID].Metadata), needed(*want))
+		if t := s.part.threads[thread]; t != nil && t.Get(r.RunID) != nil {
+			equal(s.tb, "head in memory of "+key, needed(t.Get(r.RunID).Metadata), needed(*want))
 		}
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The life of a run. Only the methods of threadRun below move a run from one state to the next, and each has one caller beside
-// noteEvent:
+// The life of a run. Only methods of fold.Metadata and threadRun.close move a run from one state to the next, and each has one caller
+// beside noteEvent:
 //
 //	state    begins with                                  until
-//	pending  an input (newRun)                            its first event, which resolves its parent for good (decide)
+//	pending  an input (thread.New)                        its first event, which resolves its parent for good (decide)
 //	open     its first event (decide), or a record after  its terminal event (seal), the size limit (endOutgrown), or the idle
 //	         it expired (reactivate)                      limit without a record (expireRun)
 //	expired  the idle limit (expireRun), pending or open  a record of the run (reactivate), 168 idle limits, or a record over the
@@ -23,46 +23,6 @@ import (
 //	sealed   any of these ends (end, close)               an erasure: its record never changes
 //
 // A run that expired before its first event is still pending in what its record says of its parent.
-
-// newThreadRun returns a run that begins at an offset, and is pending. clientRunID is set where it is not the run's id.
-func newThreadRun(id, clientRunID string, start int64) *threadRun {
-	h := &threadRun{Metadata: runstore.Metadata{NextSeq: -1, Pending: true}}
-	h.Run = lineage.Run{ID: id, ClientID: clientRunID, Start: start, End: -1, Status: lineage.StatusRunning}
-	return h
-}
-
-// open takes in the parent resolution with which the run's first event opened it.
-func (h *threadRun) open(resolved lineage.Run, rawLost bool) {
-	start := h.Start // of its first record, which may be the input
-	h.Run = resolved
-	h.Start, h.Pending, h.Placed, h.RawLost = start, false, false, rawLost
-}
-
-// isExpired reports whether the run is expired: abandoned, and not sealed.
-func (h *threadRun) isExpired() bool { return !h.Sealed && !h.Open() }
-
-// expire ends the run at its last record for as long as no other comes.
-func (h *threadRun) expire() {
-	h.Status, h.Synthetic, h.End = lineage.StatusAbandoned, true, h.Next-1
-}
-
-// reactivate opens an expired run again.
-func (h *threadRun) reactivate() { h.Status, h.Synthetic, h.End = lineage.StatusRunning, false, -1 }
-
-// seal ends the run for good at its last record, synthetic where Skein ended it.
-func (h *threadRun) seal(status lineage.Status, synthetic bool) {
-	h.Status, h.Sealed, h.Synthetic, h.End = status, true, synthetic, h.Next-1
-}
-
-// close seals an expired run as a process that reads its last record will see it. Where the run has only an input, the record's preliminary
-// resolution becomes final.
-func (h *threadRun) close(last *record.Run) error {
-	m, err := runstore.MetadataOf(last)
-	if err == nil {
-		h.Metadata = *m
-	}
-	return err
-}
 
 // outgrown is how many record limits a run may hold. Over one limit it has no record until it ends, so it
 // stays in memory and holds back the committed offset; over this many it is ended.
@@ -118,10 +78,10 @@ func (p *Processor) seal(r *run) error {
 // reactivate opens an expired run again, as a record of it came. It is checkpointed at once: until a record shows it as open, it
 // holds back the progress record (addProgressRecord).
 func (p *Processor) reactivate(r *run) error {
-	if !r.meta.isExpired() {
+	if !r.meta.IsExpired() {
 		return nil
 	}
-	r.meta.reactivate()
+	r.meta.Reactivate()
 	p.requestCheckpoint(r)
 	p.closing.drop(r.key)
 	r.expiry = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
@@ -130,12 +90,12 @@ func (p *Processor) reactivate(r *run) error {
 
 // end writes the final record of a run, and snapshots of its branch if they are due.
 func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output) error {
-	at, err := lineage.RestoreFrom(base, contentOf(rec))
+	at, err := lineage.RestoreFrom(base, fold.ContentOf(rec))
 	if err != nil {
 		return fmt.Errorf("sealing run: %w", err)
 	}
 	h := r.meta
-	h.seal(lineage.Status(rec.Status), rec.Synthetic)
+	h.Seal(lineage.Status(rec.Status), rec.Synthetic)
 	h.SinceSnapshot = r.sinceSnapshot(rec, at)
 	whole, err := p.wantsSnapshot(r, at)
 	if err != nil {
@@ -153,7 +113,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 	p.write(*out)
 	p.counts.Ended[rec.Status]++
 	if rec.Truncated { // since at was restored
-		if at, err = lineage.RestoreFrom(base, contentOf(rec)); err != nil {
+		if at, err = lineage.RestoreFrom(base, fold.ContentOf(rec)); err != nil {
 			return fmt.Errorf("sealing run: %w", err)
 		}
 	}
@@ -207,7 +167,7 @@ func (p *Processor) expireRun(key string, now time.Time) error {
 func (p *Processor) expireLoaded(r *run, now time.Time) error {
 	p.expiring.drop(r.key)
 	r.expiry = p.closing.add(r.key, now)
-	r.meta.expire()
+	r.meta.Expire()
 	r.due = true
 	p.runs.change(r)
 	p.counts.Ended[record.StatusAbandoned]++
@@ -223,10 +183,10 @@ func (p *Processor) close(r *run, kind string) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Fold == nil && r.resolution != nil { // its parent is resolved, and its first event is not read again yet
-		base = r.resolution.base
+	if r.Placed != nil { // its parent is resolved, and its first event is not read again yet
+		base = r.Placed.Base
 	}
-	at, err := lineage.RestoreFrom(base, contentOf(rec))
+	at, err := lineage.RestoreFrom(base, fold.ContentOf(rec))
 	if err != nil {
 		return nil, fmt.Errorf("closing run: %w", err)
 	}

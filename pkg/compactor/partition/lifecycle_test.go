@@ -589,7 +589,7 @@ func TestPartition_EndsARunWhosePlaceWasWrittenAloneTheSame(t *testing.T) {
 		if unload {
 			s.Send("t", "S", text("mS", "x"))
 			s.feed(1)
-			s.check(s.part.unload(s.part.threads["acme/t"]))
+			s.check(s.part.threads["acme/t"].unload())
 		}
 		s.Send("t", "R", `{"type":"STATE_SNAPSHOT","snapshot":{"v":1}}`)
 		s.Send("t", "R", finished("R"))

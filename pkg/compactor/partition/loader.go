@@ -1,10 +1,8 @@
 package partition
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
@@ -33,18 +31,15 @@ func (r *loader) first(id string, branch bool) bool {
 }
 
 // put adds the runs that the thread does not have yet.
-func (r *loader) put(runs ...*runstore.Metadata) error {
+func (r *loader) put(runs ...*fold.Metadata) error {
 	for _, m := range runs {
-		if r.runs[m.ID] != nil {
+		if r.Get(m.ID) != nil {
 			continue
 		}
 		h := &threadRun{Metadata: *m}
-		r.runs[h.ID] = h
-		same := r.clientRunID[h.ClientRunID()]
-		at, _ := slices.BinarySearchFunc(same, h.Start, func(o *threadRun, start int64) int { return cmp.Compare(o.Start, start) })
-		r.clientRunID[h.ClientRunID()] = slices.Insert(same, at, h)
-		r.tips[h.Branch] = max(r.tips[h.Branch], h.Depth)
-		if err := r.lineage.Add(h.Run); err != nil {
+		r.Add(h)
+		r.noteTip(h)
+		if err := r.Lineage.Add(h.Run); err != nil {
 			return err
 		}
 	}

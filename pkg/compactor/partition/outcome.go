@@ -31,7 +31,6 @@ const (
 	outcomeInput                   = fold.Input
 	outcomeDropped    fold.Outcome = "dropped"
 	outcomeDeadLetter fold.Outcome = "dead-letter"
-	outcomeTerminal   fold.Outcome = "second-terminal"
 	// outcomeErasure: a thread was erased. outcomeErased: a record of a thread that was erased since.
 	outcomeErasure fold.Outcome = "erasure"
 	outcomeErased  fold.Outcome = "erased"
@@ -42,7 +41,7 @@ const (
 // Outcomes returns what may become of a record of skein.events, for the metric: Counts.Outcomes has their numbers.
 func Outcomes() []string {
 	return []string{
-		string(outcomeFolded), string(outcomeInput), string(outcomeDropped), string(outcomeDeadLetter), string(outcomeTerminal),
+		string(outcomeFolded), string(outcomeInput), string(outcomeDropped), string(outcomeDeadLetter), string(fold.SecondTerminal),
 		string(outcomeErasure), string(outcomeErased), string(outcomeCancel),
 	}
 }

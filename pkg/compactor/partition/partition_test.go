@@ -17,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -926,7 +925,7 @@ func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
 			}
 			var runs []lineage.Run
 			for _, r := range s.latest() {
-				h, err := runstore.MetadataOf(r)
+				h, err := fold.MetadataOf(r)
 				s.check(err)
 				runs = append(runs, h.Run)
 			}

@@ -48,10 +48,9 @@ type Processor struct {
 	share             share // of the process's memory
 	unloading         bool  // the next commit continues to unload threads
 
-	loop      *fold.Loop
-	message   message // the record that is being processed, and its admission; both are used again for the next
-	admission admission
-	gap       *gap // nil: there is none to pass
+	loop    fold.Loop
+	message message // the record that is being processed; it is used again for the next
+	gap     *gap    // nil: there is none to pass
 
 	room    *Room // of the transaction that outputs go into
 	outputs []Output
@@ -115,7 +114,6 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Sto
 		threads: map[string]*thread{}, runs: newRunTable(), histories: newHistories(cfg.CacheBytes), unsaved: newUnsaved(),
 		expiring: newExpiryQueue(), closing: newExpiryQueue(), share: cfg.share(1), room: NewRoom(1), counts: newCounts(),
 	}
-	p.loop = fold.NewLoop(&p.admission)
 	if pos.StreamTime != 0 {
 		p.clock.stream = time.UnixMilli(pos.StreamTime).UTC()
 	}
@@ -125,7 +123,7 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Sto
 		queue *expiryQueue
 	}
 	var runs []unsealed
-	err := store.EachUnsealed(func(key string, recordedAt time.Time, h *runstore.Metadata) {
+	err := store.EachUnsealed(func(key string, recordedAt time.Time, h *fold.Metadata) {
 		if h.Open() {
 			runs = append(runs, unsealed{key, h.LastAt, p.expiring})
 		} else {
@@ -360,63 +358,83 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 
 // fold gives an event or an input to the loop, and updates the run by the outcome.
 func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error) {
-	a := &p.admission
-	*a = admission{p: p, thread: t, message: m}
+	p.loop.Runs = t
 	taken, outcome, err := p.loop.Next(m.event())
-	if taken == nil || err != nil {
-		return outcome, err
+	if err != nil {
+		return "", err
 	}
-	r := a.run
-	defer func() {
-		if r.meta.live == r { // it has not left memory meanwhile
-			p.runs.recount(r)
-		}
-	}()
-	if outcome != fold.Malformed || !a.isNew { // a malformed record begins no run
-		if a.isNew {
-			p.register(r)
-		}
-		if err := p.noteEvent(r, m); err != nil {
-			return "", err
-		}
+	if taken == nil {
+		return p.leaveOut(t, m, outcome)
 	}
-	if a.isNew && r.meta.live == r {
-		defer func() {
-			if err == nil {
-				err = p.endOverQuota(r, m)
-			}
-		}()
-	}
-	switch outcome {
-	case fold.Folded, fold.SyntheticEnd:
-		return outcomeFolded, p.advance(r, a.resolution, m)
-	case fold.Malformed:
+	if outcome == fold.Malformed && t.IsNew { // it begins no run
 		return p.deadLetter(m, reasonMalformed, p.loop.Decoded().Malformed().Error())
 	}
-	if r.Fold == nil && m.headers.Kind == record.KindInput {
-		err = p.reactivate(r)
+	r := t.taken
+	var resolved *resolution
+	if t.Resolution != nil && r.Fold != nil {
+		resolved = r.resolvedAt(t.Resolution, m.Offset, p.clock.stream)
 	}
-	if outcome == fold.Repeat {
-		return outcomeDropped, err
+	if t.IsNew {
+		p.register(r)
+	}
+	if err := p.noteEvent(r, m); err != nil {
+		return "", err
+	}
+	if outcome, err = p.advance(r, resolved, m, outcome); err != nil {
+		return "", err
+	}
+	if t.IsNew {
+		err = p.endOverQuota(r, m)
+	}
+	if r.meta.live == r { // it has not left memory meanwhile
+		p.runs.recount(r)
 	}
 	return outcome, err
 }
 
-// advance updates a run after an event was folded. At the run's first event, resolved is its parent resolution.
-func (p *Processor) advance(r *run, resolved *resolution, m *message) error {
+// leaveOut decides about a record that is folded into no run.
+func (p *Processor) leaveOut(t *thread, m *message, outcome fold.Outcome) (fold.Outcome, error) {
+	switch outcome {
+	case fold.Covered, fold.Repeat:
+		return outcomeDropped, nil
+	case fold.Late:
+		return p.deadLetter(m, reasonAfterTerminal, "run "+t.Member.ID)
+	case fold.NoRun:
+		return p.deadLetter(m, reasonNoRun, "")
+	case fold.Malformed:
+		return p.deadLetter(m, reasonMalformed, p.loop.Decoded().Malformed().Error())
+	default:
+		return outcome, nil
+	}
+}
+
+// advance updates a run after a record of it. At the run's first event, resolved is its parent resolution.
+func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fold.Outcome) (fold.Outcome, error) {
+	switch outcome {
+	case fold.Malformed:
+		return p.deadLetter(m, reasonMalformed, p.loop.Decoded().Malformed().Error())
+	case fold.Repeat:
+		outcome = outcomeDropped
+		fallthrough
+	case fold.Input:
+		if r.Fold != nil || m.headers.Kind != record.KindInput {
+			return outcome, nil
+		}
+		return outcome, p.reactivate(r)
+	}
 	if err := p.reactivate(r); err != nil { // before its resolution says that it is open
-		return err
+		return "", err
 	}
 	if resolved != nil {
 		if err := p.decide(r, resolved); err != nil {
-			return err
+			return "", err
 		}
 		p.countAnomalies(m, resolved.Anomalies)
 	}
 	if r.Fold.Ended() {
-		return p.seal(r)
+		return outcomeFolded, p.seal(r)
 	}
-	return p.endOutgrown(r, len(p.loop.Decoded().Payload().Raw))
+	return outcomeFolded, p.endOutgrown(r, len(p.loop.Decoded().Payload().Raw))
 }
 
 // countAnomalies counts anomalies for the metric; below the processed offset that was done before.

@@ -119,7 +119,7 @@ func TestPartition_AnEndOfTheProxyIsSynthetic(t *testing.T) {
 			equal(t, "duration", *r.Stats.Duration, int64(3000))
 			equal(t, "open", r.Open == nil, true)
 			equal(t, "dead letters", s.letters(), []string{})
-			h := s.part.threads["acme/t"].runs["r"]
+			h := s.part.threads["acme/t"].Get("r")
 			equal(t, "head", []any{h.Sealed, h.Synthetic, h.End}, []any{true, true, int64(3)})
 			s.proves()
 		})

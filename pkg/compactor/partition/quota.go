@@ -54,7 +54,7 @@ func (p *Processor) endForQuota(key string, part, quota int64, now time.Time) er
 	if err != nil {
 		return err
 	}
-	if !r.meta.isExpired() {
+	if !r.meta.IsExpired() {
 		r.ending = runError(fmt.Sprintf("The run was ended, as its tenant has more than %d open runs on this partition, its part of %d: no other one there was silent for longer.", part, quota), codeOverQuota)
 		if err := p.expireLoaded(r, now); err != nil {
 			return err

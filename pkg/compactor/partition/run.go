@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -32,9 +31,8 @@ type run struct {
 	changedFrom int64
 	changedAt   time.Time // the stream time then
 	written     written
-	// resolution is the run's parent resolution where events and records do not have it both: from the first event on until a
-	// committed record has it; or, out of a record that has it alone (resolutionRecord), until its first event is read again.
-	resolution *resolution
+	// unwritten is the run's parent resolution, from its first event on until a committed record has it.
+	unwritten *resolution
 	// due requests a record in the next transaction, whatever the checkpoint rule says.
 	due bool
 	// overLimit says that its last record was over the limit and was not written.
@@ -61,12 +59,11 @@ type written struct {
 	bytes int
 }
 
-func newRun(t *thread, key string, h *threadRun, now time.Time) *run {
+func newRun(t *thread, key string, h *threadRun, folded *fold.Run, now time.Time) *run {
 	r := &run{
-		key: key, thread: t, meta: h, Run: fold.NewRun(t.id, h.ID, h.ClientRunID()),
+		key: key, thread: t, meta: h, Run: folded,
 		changedFrom: -1, written: written{at: now}, touchedAt: now,
 	}
-	r.Seq.Next = h.NextSeq
 	r.rec = record.Run{Tenant: t.tenant, ThreadID: t.id, RunID: h.ID, ClientRunID: h.ClientID, FoldVersion: compact.Version}
 	return r
 }
@@ -91,29 +88,23 @@ func (p *Processor) noteEvent(r *run, m *message) error {
 	}
 	r.take(m.Offset, p.clock.recordTime(m.now), m.now, len(m.Value))
 	p.countAnomalies(m, r.Noted)
-	if !r.meta.isExpired() {
+	if !r.meta.IsExpired() {
 		p.expiring.refresh(r.expiry, r.meta.LastAt)
 		return nil
 	}
 	p.closing.refresh(r.expiry, m.now)
-	r.meta.expire() // again: it ends with its last record, as a process that reads the record will say
+	r.meta.Expire() // again: it ends with its last record, as a process that reads the record will say
 	return r.show()
 }
-
-// hasUnwrittenResolution reports whether the run's parent resolution is in no committed record. That in a pending run's record is
-// preliminary, as a rule.
-func (r *run) hasUnwrittenResolution() bool { return r.Fold != nil && r.resolution != nil }
 
 // recordCommitted notes that a record of the run, of so many bytes, was committed, and reports whether it has all of the run. A record of the
 // resolution alone (resolutionRecord) has no event.
 func (r *run) recordCommitted(resolutionAlone bool, bytes int, now time.Time) (all bool) {
 	r.written.exists, r.written.open = true, r.meta.Open()
-	if r.Fold != nil {
-		resolved := r.resolution
-		if r.resolution = nil; resolutionAlone {
-			r.changedFrom, r.changedAt = resolved.before.first, resolved.before.at
-			return false
-		}
+	resolved := r.unwritten
+	if r.unwritten = nil; resolved != nil && resolutionAlone {
+		r.changedFrom, r.changedAt = resolved.first, resolved.at
+		return false
 	}
 	r.changedFrom, r.due, r.overLimit, r.expired = -1, false, false, nil
 	r.written.at, r.written.bytes, r.newBytes = now, bytes, 0
@@ -144,13 +135,4 @@ func (r *run) size() int {
 func (r *run) isBasedOn(at lineage.History) { r.baseBytes = at.Bytes() + len(at.State) }
 
 // show gives lineage the run as it stands, once its parent is resolved for good.
-func (r *run) show() error {
-	switch {
-	case !r.meta.Pending:
-		return r.thread.live(r.meta, r.Fold.Messages)
-	case r.meta.Placed:
-		return r.thread.live(r.meta, func() []agui.Message { return r.resolution.parent.Messages })
-	default:
-		return nil
-	}
-}
+func (r *run) show() error { return r.thread.Show(&r.meta.Metadata, r.Run) }

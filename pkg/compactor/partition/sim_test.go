@@ -299,7 +299,7 @@ func (s *sim) history(id string) (messages, state string) {
 	r := records[id]
 	t, err := fresh.thread("acme/"+r.ThreadID, "acme", r.ThreadID)
 	s.check(err)
-	h, err := fresh.history(t, id)
+	h, err := t.History(id)
 	s.check(err)
 	text, err := json.Marshal(h.Messages)
 	s.check(err)

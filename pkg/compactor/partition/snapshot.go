@@ -14,7 +14,7 @@ import (
 // sinceSnapshot is how many bytes the run's branch has added since it was last written whole. A
 // branch's first run counts with all of its conversation.
 func (r *run) sinceSnapshot(rec *record.Run, at lineage.History) int64 {
-	parent := r.thread.runs[r.meta.Parent]
+	parent := r.thread.Get(r.meta.Parent)
 	if parent == nil || parent.Branch != r.meta.Branch || rec.Base != parent.ID {
 		return int64(at.Bytes())
 	}

@@ -1,23 +1,31 @@
 package partition
 
 import (
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // threadRun is a run as its thread knows it: its metadata, and the run itself while it is in memory.
 type threadRun struct {
-	runstore.Metadata
+	fold.Metadata
 	live *run
 }
 
-// endedBefore reports whether the run's terminal event lies below the offset.
-func (h *threadRun) endedBefore(offset int64) bool { return h.Sealed && h.Next <= offset }
-
 // threadRunsOf returns runs that are not in memory.
-func threadRunsOf(runs []*runstore.Metadata) []*threadRun {
+func threadRunsOf(runs []*fold.Metadata) []*threadRun {
 	out := make([]*threadRun, len(runs))
 	for i, m := range runs {
 		out[i] = &threadRun{Metadata: *m}
 	}
 	return out
+}
+
+// close seals an expired run as a process that reads its last record will see it. Where the run has only an input, the record's preliminary
+// resolution becomes final.
+func (h *threadRun) close(last *record.Run) error {
+	m, err := fold.MetadataOf(last)
+	if err == nil {
+		h.Metadata = *m
+	}
+	return err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -542,10 +541,13 @@ func TestRun_KeepsTheVersionThatCountedBeforeItsFirstEvent(t *testing.T) {
 		counted map[string]int64
 		want    int
 	}{{nil, compact.Version}, {map[string]int64{fold.AnomalyMalformed: 2, fold.AnomalyRepeat: 1}, 1}} {
-		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &threadRun{Metadata: runstore.Metadata{Run: lineage.Run{ID: "r"}}}, time.Now())
-		if err := r.resume(&record.Run{FoldVersion: 1, Stats: record.Stats{Anomalies: c.counted}, Open: &record.Open{Pending: true, Hash: hash}}, 0); err != nil {
+		rec := &record.Run{FoldVersion: 1, Stats: record.Stats{Anomalies: c.counted}, Open: &record.Open{Pending: true, Hash: hash}}
+		resumed, err := fold.Resume(rec, lineage.Run{ID: "r"}, lineage.History{})
+		if err != nil {
 			t.Fatal(err)
 		}
+		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &threadRun{Metadata: fold.NewMetadata("r", "", 0)}, resumed, time.Now())
+		r.resume(rec, 0, lineage.History{})
 		if r.rec.FoldVersion != c.want {
 			t.Errorf("with %v counted it is of version %d, want %d", c.counted, r.rec.FoldVersion, c.want)
 		}

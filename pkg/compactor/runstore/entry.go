@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -18,7 +19,7 @@ type Entry struct {
 	Key   []byte
 	Value []byte
 	// Metadata is that of a run's record: see RunEntry.
-	Metadata *Metadata
+	Metadata *fold.Metadata
 	messages []messageSum
 	// Erased is set for an erasure record, whose key is a thread's: its events below are erased.
 	Erased int64
@@ -56,7 +57,7 @@ func EntryOf(m *kgo.Record) (Entry, error) {
 
 // RunEntry returns the entry of a run's record without offset and time. Apply makes it from the value where an entry has no metadata.
 func RunEntry(key string, r *record.Run, value []byte) (Entry, error) {
-	m, err := MetadataOf(r)
+	m, err := fold.MetadataOf(r)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -89,7 +90,7 @@ func (s *Store) put(b *pebble.Batch, e Entry) error {
 	if e.Value == nil { // an erasure follows, which takes the rest
 		return errors.Join(b.Delete(metadataKey, nil), s.deleteRecord(b, e.Key), b.Delete(openKey, nil))
 	}
-	text, err := e.Metadata.encode()
+	text, err := encodeMetadata(e.Metadata)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func openValue(e Entry, metadata []byte) []byte {
 	return append(value, metadata...)
 }
 
-func decodeOpen(value []byte) (m *Metadata, recordedAt time.Time, err error) {
+func decodeOpen(value []byte) (m *fold.Metadata, recordedAt time.Time, err error) {
 	if len(value) < openPrefix {
 		return nil, time.Time{}, errCut
 	}
@@ -119,7 +120,7 @@ func decodeOpen(value []byte) (m *Metadata, recordedAt time.Time, err error) {
 }
 
 // index writes the keys that lead to a sealed run.
-func index(b *pebble.Batch, thread string, m *Metadata) error {
+func index(b *pebble.Batch, thread string, m *fold.Metadata) error {
 	set := func(table byte, name string, order int64) error {
 		return b.Set(orderKey(listKey(table, thread, name), order), []byte(m.ID), nil)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/skeinhq/skein/pkg/fold"
 )
 
 // Reads counts reads of a store: look-ups of a key, or of several that follow each other, and the bytes of keys and values they gave.
@@ -39,7 +41,7 @@ func (s *Store) count(kind string, calls int, bytes ...[]byte) {
 }
 
 // EachUnsealed calls fn for the metadata of all runs that are not sealed, and the time of their records, in the order of record keys.
-func (s *Store) EachUnsealed(fn func(key string, recordedAt time.Time, m *Metadata)) error {
+func (s *Store) EachUnsealed(fn func(key string, recordedAt time.Time, m *fold.Metadata)) error {
 	prefix := storeKey(openTable, nil)
 	return s.scan(ReadThread, prefix, func(key, value []byte) error {
 		m, at, err := decodeOpen(value)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor/runstore/runstoretest"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -124,8 +125,8 @@ func TestStore_HoldsWhatCommittedRecordsSay(t *testing.T) {
 		storeRecord(t, "t", "a", record.StatusFinished, 4),
 	}, now))
 	equal(t, "runs of t", s.ids("t"), []string{"a", "b"})
-	open := map[string]*Metadata{}
-	s.do(s.EachUnsealed(func(key string, _ time.Time, h *Metadata) { open[key] = h }))
+	open := map[string]*fold.Metadata{}
+	s.do(s.EachUnsealed(func(key string, _ time.Time, h *fold.Metadata) { open[key] = h }))
 	equal(t, "open runs", slices.Sorted(maps.Keys(open)), []string{"acme/t/b"})
 	equal(t, "time of its last record", open["acme/t/b"].LastAt, time.Unix(5, 0).UTC())
 
@@ -172,7 +173,7 @@ func TestStore_LeadsToSealedRuns(t *testing.T) {
 	}
 	fill("t", 100)
 	fill("t-", 100)
-	idsOf := func(heads []*Metadata, err error) string {
+	idsOf := func(heads []*fold.Metadata, err error) string {
 		t.Helper()
 		s.do(err)
 		out := ""
@@ -244,8 +245,8 @@ func TestStore_KnowsNothingOfAThreadThatIsErasedWithoutItsTombstones(t *testing.
 		storeRecord(t, "tt", "another", record.StatusRunning, 3),
 		{Key: []byte("acme/t"), Value: record.EncodeErased(150), Erased: 150, Offset: 9},
 	}, now))
-	open := map[string]*Metadata{}
-	s.do(s.EachUnsealed(func(key string, _ time.Time, h *Metadata) { open[key] = h }))
+	open := map[string]*fold.Metadata{}
+	s.do(s.EachUnsealed(func(key string, _ time.Time, h *fold.Metadata) { open[key] = h }))
 	equal(t, "open runs", slices.Sorted(maps.Keys(open)), []string{"acme/t-/other", "acme/tt/another"})
 	heads, err := s.Thread("acme/t").Unsealed()
 	s.do(err)
@@ -538,7 +539,7 @@ func TestStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.T) {
 	const thread, run, largeRun = "acme/t", "acme/t/a", "acme/large/a"
 	threads := func(s *storeTest) error { _, err := s.Thread(thread).All(); return err }
 	ended := func(s *storeTest) error { _, _, err := s.Thread(thread).EndedAt(9); return err }
-	open := func(s *storeTest) error { return s.EachUnsealed(func(string, time.Time, *Metadata) {}) }
+	open := func(s *storeTest) error { return s.EachUnsealed(func(string, time.Time, *fold.Metadata) {}) }
 	unsealed := func(s *storeTest) error { _, err := s.Thread(thread).Unsealed(); return err }
 	named := func(s *storeTest) error { _, err := s.Thread(thread).ByID("a", 9); return err }
 	records := func(s *storeTest) error { _, _, err := s.Record(run); return err }

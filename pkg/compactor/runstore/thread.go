@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
@@ -20,7 +21,7 @@ type Thread struct {
 func (s *Store) Thread(key string) Thread { return Thread{s, key} }
 
 // All returns the metadata of all runs, in no particular order.
-func (t Thread) All() (runs []*Metadata, err error) {
+func (t Thread) All() (runs []*fold.Metadata, err error) {
 	prefix := listKey(metadataTable, t.key, "")
 	err = t.store.scan(ReadThread, prefix, func(key, value []byte) error {
 		if bytes.IndexByte(key[len(prefix):], '/') < len(key)-len(prefix)-1 { // it leads to one
@@ -34,7 +35,7 @@ func (t Thread) All() (runs []*Metadata, err error) {
 }
 
 // Unsealed returns the runs that are not sealed.
-func (t Thread) Unsealed() (runs []*Metadata, err error) {
+func (t Thread) Unsealed() (runs []*fold.Metadata, err error) {
 	err = t.store.scan(ReadThread, listKey(openTable, t.key, ""), func(_, value []byte) error {
 		m, _, err := decodeOpen(value)
 		runs = append(runs, m)
@@ -45,7 +46,7 @@ func (t Thread) Unsealed() (runs []*Metadata, err error) {
 
 // EndedAt returns the sealed runs that ended at the offset or behind, and the one that ended last before it; all says that there are
 // no others.
-func (t Thread) EndedAt(offset int64) (runs []*Metadata, all bool, err error) {
+func (t Thread) EndedAt(offset int64) (runs []*fold.Metadata, all bool, err error) {
 	err = t.store.seek(ReadThread, listKey(endTable, t.key, ""), func(it *pebble.Iterator) error {
 		before := false
 		ok := it.Last()
@@ -65,7 +66,7 @@ func (t Thread) EndedAt(offset int64) (runs []*Metadata, all bool, err error) {
 
 // ByID returns the runs that an id stands for: of the sealed ones that have it from their client, the last that started before the
 // offset and all that started later; and the one whose own id it is.
-func (t Thread) ByID(id string, offset int64) (runs []*Metadata, err error) {
+func (t Thread) ByID(id string, offset int64) (runs []*fold.Metadata, err error) {
 	prefix := listKey(metadataTable, t.key, escape(id))
 	err = t.store.seek(ReadMetadata, prefix, func(it *pebble.Iterator) error {
 		ok := it.Last()
@@ -90,7 +91,7 @@ func (t Thread) ByID(id string, offset int64) (runs []*Metadata, err error) {
 
 // ByHistory goes through histories up to one that a sealed run has which ended before the offset, and returns of those runs the one
 // that started last; nil if there is none.
-func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *Metadata, err error) {
+func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *fold.Metadata, err error) {
 	err = t.store.seek(ReadMetadata, listKey(historyTable, t.key, ""), func(it *pebble.Iterator) error {
 		for _, k := range histories {
 			prefix := listKey(historyTable, t.key, string(k[:]))
@@ -113,12 +114,12 @@ func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *Metadat
 
 // ByMessage calls yield, id by id, with the runs that started before the offset and may have a message of the id as their own. It ends
 // where yield returns false. One iterator serves all ids: to open one for each would cost ten times as much.
-func (t Thread) ByMessage(ids []string, offset int64, yield func(runs []*Metadata) (more bool, err error)) error {
+func (t Thread) ByMessage(ids []string, offset int64, yield func(runs []*fold.Metadata) (more bool, err error)) error {
 	return t.store.seek(ReadMetadata, listKey(messageTable, t.key, ""), func(it *pebble.Iterator) error {
 		for _, id := range ids {
 			sum := messageSumOf(id)
 			prefix := listKey(messageTable, t.key, string(sum[:]))
-			var runs []*Metadata
+			var runs []*fold.Metadata
 			for ok := it.SeekGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix) && orderOf(it.Key()) < offset; ok = it.Next() {
 				m, err := t.follow(ReadMetadata, it)
 				if err != nil {
@@ -172,7 +173,7 @@ func (t Thread) ErasedBelow() (below int64, err error) {
 }
 
 // follow returns the metadata to which a key leads.
-func (t Thread) follow(kind string, at *pebble.Iterator) (m *Metadata, err error) {
+func (t Thread) follow(kind string, at *pebble.Iterator) (m *fold.Metadata, err error) {
 	t.store.count(kind, 0, at.Key(), at.Value())
 	id := escape(string(at.Value()))
 	err = t.store.get(kind, listKey(metadataTable, t.key, id), func(value []byte) error {

@@ -1,0 +1,60 @@
+package fold
+
+import (
+	"cmp"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Outcomes finds what became of a recorded run's events. Whether an event can be folded does not depend on the history before the run, so
+// the run is folded from nothing, and not at all if all of its events were folded (Steady).
+type Outcomes struct {
+	run *Run // nil: the run is steady
+}
+
+// NewOutcomes returns the outcomes of a record's run.
+func NewOutcomes(rec *record.Run) *Outcomes {
+	if Steady(rec) {
+		return &Outcomes{}
+	}
+	return &Outcomes{NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID))}
+}
+
+// Steady reports whether the outcome of no event depends on those before it.
+func (o *Outcomes) Steady() bool { return o.run == nil }
+
+// Of returns the outcome of a record of the run. Unless the run is steady, it has to be given all, in order.
+func (o *Outcomes) Of(d *Decoded) (Outcome, error) {
+	switch {
+	case o.run != nil:
+		return o.run.step(d, fromNothing{})
+	case d.Headers.Kind == record.KindInput:
+		return Input, nil
+	case d.SyntheticEnd():
+		return SyntheticEnd, nil
+	}
+	return Folded, nil
+}
+
+// Fold returns the fold of a run that is not steady; nil before its first event.
+func (o *Outcomes) Fold() *compact.Run {
+	if o.run == nil {
+		return nil
+	}
+	return o.run.Fold
+}
+
+type fromNothing struct{}
+
+func (fromNothing) Begin(*Run, *Decoded, *agui.RunAgentInput) (*compact.Run, error) {
+	r := compact.New(nil, nil)
+	r.Keep(agui.NoFamilies)
+	return r, nil
+}
+
+// Steady reports whether all of a run's events were folded by its record, so that the outcome of none depends on those before it.
+func Steady(r *record.Run) bool {
+	return r.Stats.Anomalies[AnomalyRepeat] == 0 && r.Stats.Anomalies[AnomalyBackwards] == 0 && r.Stats.Anomalies[AnomalyMalformed] == 0
+}

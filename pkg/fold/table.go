@@ -1,0 +1,157 @@
+package fold
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Member is a run in a Table.
+type Member interface {
+	comparable
+	Meta() *Metadata
+}
+
+// Table holds runs of one thread and says which of them a raw record means.
+type Table[M Member] struct {
+	byID     map[string]M
+	byStart  []M
+	byClient map[string][]M // by start
+	open     []M            // those that are not sealed, by start
+	sealed   int64          // the greatest Next of the others
+	recent   M              // the run that a client run id meant last
+}
+
+// NewTable returns a table without runs.
+func NewTable[M Member]() Table[M] {
+	return Table[M]{byID: map[string]M{}, byClient: map[string][]M{}}
+}
+
+func insertByStart[M Member](list []M, m M) []M {
+	at := len(list)
+	if at > 0 && list[at-1].Meta().Start > m.Meta().Start {
+		at, _ = slices.BinarySearchFunc(list, m.Meta().Start, func(o M, start int64) int { return cmp.Compare(o.Meta().Start, start) })
+	}
+	return slices.Insert(list, at, m)
+}
+
+// Add adds a run.
+func (t *Table[M]) Add(m M) {
+	meta, none := m.Meta(), *new(M)
+	t.byID[meta.ID], t.recent = m, none
+	t.byStart = insertByStart(t.byStart, m)
+	t.byClient[meta.ClientRunID()] = insertByStart(t.byClient[meta.ClientRunID()], m)
+	if meta.Sealed {
+		t.sealed = max(t.sealed, meta.Next)
+	} else {
+		t.open = insertByStart(t.open, m)
+	}
+}
+
+// Seal takes in that a run of the table is sealed.
+func (t *Table[M]) Seal(m M) {
+	t.open = slices.DeleteFunc(t.open, func(o M) bool { return o == m })
+	t.sealed = max(t.sealed, m.Meta().Next)
+}
+
+// Get returns the run of an id, or nil.
+func (t *Table[M]) Get(id string) M { return t.byID[id] }
+
+// Runs returns all runs by their starts.
+func (t *Table[M]) Runs() []M { return t.byStart }
+
+// Unsealed returns the runs that are not sealed by their starts.
+func (t *Table[M]) Unsealed() []M { return t.open }
+
+// lastNamed is Named if the run is the one that was named last.
+func (t *Table[M]) lastNamed(clientRunID string, offset int64) (m M, ok bool) {
+	if t.recent == m {
+		return m, false
+	}
+	// Events of one run follow each other, and its id is not reused before it is sealed.
+	r := t.recent.Meta()
+	return t.recent, !r.Sealed && r.ClientRunID() == clientRunID && r.Start <= offset
+}
+
+// Of returns the run that a raw record means, or nil: one with a client run id means the latest run of that id which started at or before its
+// offset; an event without one means the current run.
+func (t *Table[M]) Of(d *Decoded) (found M) {
+	switch id := d.ClientRunID(); {
+	case id != "":
+		found = t.Named(id, d.Offset)
+	case d.Headers.Kind == record.KindEvent:
+		found = t.Current(d.Offset)
+	}
+	return found
+}
+
+// Named returns the run that a client run id means at an offset: the latest one that started there or before; or nil.
+func (t *Table[M]) Named(clientRunID string, offset int64) (found M) {
+	if runs := startedBy(t.byClient[clientRunID], offset); len(runs) > 0 {
+		found = runs[len(runs)-1]
+		t.recent = found
+	}
+	return found
+}
+
+// startedBy returns the runs of a list by start that started at or before an offset.
+func startedBy[M Member](list []M, offset int64) []M {
+	if n := len(list); n == 0 || list[n-1].Meta().Start <= offset {
+		return list
+	}
+	n, _ := slices.BinarySearchFunc(list, offset+1, func(m M, at int64) int { return cmp.Compare(m.Meta().Start, at) })
+	return list[:n]
+}
+
+// Current returns the run of an event that names none, or nil: of the runs that started at or before the offset and had not ended before
+// it, the one that started last. An expired run has not ended, as an event reopens it.
+func (t *Table[M]) Current(offset int64) (found M) {
+	among := t.open
+	if offset < t.sealed {
+		among = t.byStart
+	}
+	for _, m := range slices.Backward(startedBy(among, offset)) {
+		if meta := m.Meta(); !meta.Sealed || meta.Next > offset {
+			return m
+		}
+	}
+	return found
+}
+
+// freeID returns the id of a new run that starts at the offset: its client run id or, if a run of the thread has that id or client
+// run id, the first free one of "ID~2", "ID~3" and so on. An id that leaves no room for the number is cut; the record has the whole
+// client run id. load adds to the table what an id means.
+func (t *Table[M]) freeID(clientRunID string, offset int64, load func(id string, offset int64) error) (string, error) {
+	id, n := clientRunID, 1
+	if runs := t.byClient[clientRunID]; len(runs) > 0 {
+		n = numberOf(clientRunID, runs[len(runs)-1].Meta().ID) // no lower one is free, as each took the lowest
+	}
+	for none := *new(M); ; n++ {
+		if n > 1 {
+			number := "~" + strconv.Itoa(n)
+			front := clientRunID[:min(len(clientRunID), record.MaxIDBytes-len(number))]
+			if len(front) < len(clientRunID) {
+				front = strings.ToValidUTF8(front, "") // drops a character that was cut in two
+			}
+			id = front + number
+		}
+		if err := load(id, offset); err != nil {
+			return "", err
+		}
+		if t.byID[id] == none && (id == clientRunID || len(t.byClient[id]) == 0) {
+			return id, nil
+		}
+	}
+}
+
+// numberOf returns the number that freeID put behind a client run id; 1 if it is the id itself.
+func numberOf(clientRunID, id string) int {
+	n, err := strconv.Atoi(id[strings.LastIndexByte(id, '~')+1:])
+	if id == clientRunID || err != nil {
+		return 1
+	}
+	return n
+}

@@ -1,0 +1,202 @@
+package fold
+
+import (
+	"bytes"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// The outcomes of records that belong to no run, or to one that does not change.
+const (
+	// Covered: the run's record covers it.
+	Covered Outcome = "covered"
+	// SecondTerminal: a terminal event of a run that has ended.
+	SecondTerminal Outcome = "second-terminal"
+	// Late: another event of a run that has ended.
+	Late Outcome = "late"
+	// NoRun: it names no run, and none is open.
+	NoRun Outcome = "no-run"
+)
+
+// Directory is what a Thread asks of its owner.
+type Directory[M Member] interface {
+	// Load adds to the thread's table the runs that an id means from an offset on, as their own id or as the client run id.
+	Load(id string, offset int64) error
+	// New returns a run that begins with a record, and its fold. clientRunID is empty if it is the run's id.
+	New(id, clientRunID string, first *Decoded) (M, *Run, error)
+	// Resume returns the fold of a run that is not sealed.
+	Resume(m M) (*Run, error)
+	// Record returns the record of a sealed run.
+	Record(m M) (*record.Run, error)
+	// History returns the history at a run's end; of an open run, as it stands.
+	History(run string) (lineage.History, error)
+}
+
+// Thread decides about the raw records of one thread, in offset order: which run a record means, whether it begins another one, which id
+// that gets, and, at a run's first event, its parent, branch, base and starting history. It implements Runs. The owner adds a run that
+// begins to the table, unless the outcome of its first record is Malformed.
+type Thread[M Member] struct {
+	Table[M]
+	// Lineage knows all runs of the table whose parent is resolved.
+	Lineage *lineage.Thread
+	Settings
+	dir Directory[M]
+
+	// Of the last record: the run that it means, even if it does not change it; whether it begins that run; and at a run's first event
+	// what that decides.
+	Member     M
+	IsNew      bool
+	Resolution *Resolution
+}
+
+// Settings are those of a Thread.
+type Settings struct {
+	// Keep are the families of events that folds keep.
+	Keep agui.Families
+	// Fits reports whether a record has room for the history of a run that was open when its child started, beside the child's input;
+	// nil: it always has. Without room, the child starts without that history.
+	Fits func(at lineage.History, input *agui.RunAgentInput) bool
+}
+
+// NewThread returns a Thread of these runs. The directory may add others.
+func NewThread[M Member](settings Settings, dir Directory[M], runs ...M) (*Thread[M], error) {
+	t := &Thread[M]{Table: NewTable[M](), Settings: settings, dir: dir}
+	resolved := make([]lineage.Run, 0, len(runs))
+	for _, m := range runs {
+		t.Add(m)
+		if m.Meta().Resolved() {
+			resolved = append(resolved, m.Meta().Run)
+		}
+	}
+	var err error
+	t.Lineage, err = lineage.NewThread(resolved...)
+	return t, err
+}
+
+// Show gives lineage a run that is in memory, as it stands.
+func (t *Thread[M]) Show(m *Metadata, r *Run) error {
+	switch {
+	case !m.Resolved():
+		return nil
+	case m.IsExpired(): // its history is as in its record until a real event comes
+		return t.Lineage.Add(m.Run)
+	case r.Fold == nil:
+		return t.Lineage.AddLive(m.Run, func() []agui.Message { return r.Placed.Parent.Messages })
+	default:
+		return t.Lineage.AddLive(m.Run, r.Fold.Messages)
+	}
+}
+
+// Find implements Runs.
+func (t *Thread[M]) Find(d *Decoded) (*Run, Outcome, error) {
+	id := d.ClientRunID()
+	m, err := t.of(id, d)
+	t.Member, t.IsNew, t.Resolution = m, false, nil
+	if err != nil {
+		return nil, "", err
+	}
+	none := *new(M)
+	begins := m == none
+	if !begins {
+		switch meta := m.Meta(); {
+		case d.Offset < meta.Next:
+			return nil, Covered, nil
+		case !meta.Sealed:
+			r, err := t.dir.Resume(m)
+			return r, "", err
+		}
+		if begins, err = t.beginsAgain(m, d); err != nil {
+			return nil, "", err
+		}
+	}
+	switch {
+	case !begins && repeats(m.Meta(), d): // the record of a sealed run does not change
+		return nil, Repeat, nil
+	case d.Malformed() != nil:
+		return nil, Malformed, nil
+	case !begins && d.Payload().Type.Terminal():
+		return nil, SecondTerminal, nil
+	case !begins:
+		return nil, Late, nil
+	case id == "":
+		return nil, NoRun, nil
+	}
+	return t.begin(id, d)
+}
+
+// of is Table.Of, once the runs that the client run id means are loaded.
+func (t *Thread[M]) of(id string, d *Decoded) (found M, err error) {
+	if id != "" {
+		if m, ok := t.lastNamed(id, d.Offset); ok {
+			return m, nil
+		}
+		if err := t.dir.Load(id, d.Offset); err != nil {
+			return found, err
+		}
+	}
+	return t.Of(d), nil
+}
+
+// beginsAgain reports whether a record begins another run with the id of a sealed one: a RUN_STARTED or an input. A producer that numbers
+// its events repeats them after a broken connection: its repeats of what the sealed run has begin no run.
+func (t *Thread[M]) beginsAgain(m M, d *Decoded) (bool, error) {
+	switch ev := d.Payload(); {
+	case d.Input() != nil:
+		if m.Meta().NextSeq < 0 {
+			return true, nil
+		}
+		rec, err := t.dir.Record(m)
+		return err == nil && rec.InputSHA256 != d.SHA256(), err
+	case ev != nil && ev.Type == agui.RunStarted:
+		if !Behind(d.Headers.Seq, m.Meta().NextSeq) {
+			return true, nil
+		}
+		rec, err := t.dir.Record(m)
+		if err != nil {
+			return false, err
+		}
+		return !bytes.Equal(record.Compacted(agui.Without(ev.Body, agui.FieldInput.String())), record.Compacted(rec.Started)), nil
+	default:
+		return false, nil
+	}
+}
+
+// repeats reports whether a sealed run already has a record that begins no run.
+func repeats(m *Metadata, d *Decoded) bool {
+	if d.Headers.Kind == record.KindInput {
+		return d.Input() != nil
+	}
+	return Behind(d.Headers.Seq, m.NextSeq)
+}
+
+// begin begins a run under its client run id or, if that is taken, another one.
+func (t *Thread[M]) begin(clientRunID string, d *Decoded) (r *Run, _ Outcome, err error) {
+	id, err := t.freeID(clientRunID, d.Offset, t.dir.Load)
+	if err != nil {
+		return nil, "", err
+	}
+	if id == clientRunID {
+		clientRunID = ""
+	}
+	t.Member, r, err = t.dir.New(id, clientRunID, d)
+	t.IsNew = true
+	return r, "", err
+}
+
+// Begin implements Runs.
+func (t *Thread[M]) Begin(r *Run, first *Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
+	at, err := t.Resolve(t.Member.Meta(), r, first.Payload(), input, first.Offset)
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range at.Anomalies {
+		at.Fold.Note(rule)
+	}
+	at.Before = *r
+	at.Before.Seq = r.Seq.Clone()
+	t.Resolution = at
+	return at.Fold, nil
+}
