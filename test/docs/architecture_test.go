@@ -173,6 +173,9 @@ func namesOf(t *testing.T, folder string) map[string]string {
 					if star, ok := of.(*ast.StarExpr); ok {
 						of = star.X
 					}
+					if generic, ok := of.(*ast.IndexExpr); ok {
+						of = generic.X
+					}
 					if id, ok := of.(*ast.Ident); ok {
 						name = id.Name + "." + name
 					}

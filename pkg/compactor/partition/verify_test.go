@@ -500,8 +500,7 @@ func TestVerifier_ProvesNoPlaceThatOtherRulesHaveDecided(t *testing.T) {
 	}
 }
 
-// A record of these rules tells numbers that are new from repeats: one that counts a lost event as a repeat differs. Those of version 1 have
-// both as repeats.
+// A record counts a lost event apart from a repeat: one that counts it as a repeat differs.
 func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
 	s := newSim(t, nil)
 	s.Send("t", "r", started("r"), seq(0))
@@ -525,10 +524,6 @@ func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
 		t.Errorf("by these rules: %+v", p)
 	}
 	equal(t, "what changes by these rules", s.changed(hasRecord{"r": r}), []string{"r[{stats.anomalies /repeated-seq}]"})
-
-	r.FoldVersion = 1
-	equal(t, "by rules of version 1", proved().Verdict, verify.Proved)
-	equal(t, "what changes in a record of version 1", len(s.changed(hasRecord{"r": r})), 0)
 }
 
 // What older rules have counted before a run's first event stays in its record, which is then held to be one of theirs.
