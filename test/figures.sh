@@ -15,7 +15,7 @@ product() { git ls-files '*.go' | grep -vE '_test\.go$|^test/|(^|/)[a-z]*test/|^
 
 row 'lines of Go (no tests, test kits, bench, examples, deploy)' "$(product | lines)"
 row 'lines of Go in _test.go files' "$(git ls-files '*_test.go' | lines)"
-row 'deciders: implementations of fold.Runs, and fold.Thread' "$(matches '^func \([a-z]+ \*?[A-Za-z]+\) Find\(d \*(fold\.)?Decoded' pkg)"
+row 'deciders: the one of open runs, and the one of recorded runs' "$(matches '^func .* Find\(d \*(fold\.)?Decoded\)' pkg)"
 row 'methods of partition.Processor' "$(matches '^func \([a-z]+ \*?Processor\)' pkg/compactor/partition)"
 row 'files that an event passes, as architecture.md lists them' "$(files 'The way of an event')"
 row 'files that GET history passes, as architecture.md lists them' "$(files 'The way of a read')"

@@ -64,7 +64,8 @@ func TestWriter_LetsAStreamBeSilent(t *testing.T) {
 				time.Sleep(3 * stall)
 			}
 		})
-		if b, err := io.ReadAll(request(t, s, http.MethodGet, nil).Body); string(b) != "xxx" || err != nil {
+		resp := request(t, s, http.MethodGet, nil) //nolint:bodyclose // request closes it
+		if b, err := io.ReadAll(resp.Body); string(b) != "xxx" || err != nil {
 			t.Errorf("the answer is %q, %v", b, err)
 		}
 	})
@@ -72,12 +73,12 @@ func TestWriter_LetsAStreamBeSilent(t *testing.T) {
 
 func TestWriter_CutsOffWhoReadsNothing(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, http2 bool) {
-		ended := make(chan error, 1)
+		ended := make(chan struct{}, 1)
 		s := serve(t, http2, func(w http.ResponseWriter, _ *http.Request) {
 			w = NewWriter(w, 100*time.Millisecond)
 			for part := make([]byte, 1<<20); ; {
 				if _, err := w.Write(part); err != nil {
-					ended <- err
+					ended <- struct{}{}
 					return
 				}
 			}

@@ -157,7 +157,8 @@ func (f *Recorded) parent(r *RecordedRun, at int64) (lineage.History, error) {
 	if id == "" || r.Rec.Base == id || StartedAlone(r.Rec) {
 		return r.From.Base, nil
 	}
-	rec, parent, reason := f.records[id], f.runs[id], ""
+	rec, parent := f.records[id], f.runs[id]
+	var reason string
 	switch {
 	case rec == nil:
 		reason = fmt.Sprintf("its parent %q has no record, or none yet", id)

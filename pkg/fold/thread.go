@@ -116,7 +116,7 @@ func (t *Thread[M]) Find(d *Decoded) (*Run, Outcome, error) {
 	case !begins && repeats(m.Meta(), d): // the record of a sealed run does not change
 		return nil, Repeat, nil
 	case d.Malformed() != nil:
-		return nil, Malformed, nil
+		return nil, Malformed, nil //nolint:nilerr // bad data is an outcome, and no error of the partition
 	case !begins && d.Payload().Type.Terminal():
 		return nil, SecondTerminal, nil
 	case !begins:
@@ -124,7 +124,8 @@ func (t *Thread[M]) Find(d *Decoded) (*Run, Outcome, error) {
 	case id == "":
 		return nil, NoRun, nil
 	}
-	return t.begin(id, d)
+	r, err := t.begin(id, d)
+	return r, "", err
 }
 
 // of is Table.Of, once the runs that the client run id means are loaded.
@@ -173,17 +174,17 @@ func repeats(m *Metadata, d *Decoded) bool {
 }
 
 // begin begins a run under its client run id or, if that is taken, another one.
-func (t *Thread[M]) begin(clientRunID string, d *Decoded) (r *Run, _ Outcome, err error) {
+func (t *Thread[M]) begin(clientRunID string, d *Decoded) (r *Run, err error) {
 	id, err := t.freeID(clientRunID, d.Offset, t.dir.Load)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if id == clientRunID {
 		clientRunID = ""
 	}
 	t.Member, r, err = t.dir.New(id, clientRunID, d)
 	t.IsNew = true
-	return r, "", err
+	return r, err
 }
 
 // Begin implements Runs.
