@@ -200,7 +200,7 @@ func newQuery(args []string) (http.Handler, error) {
 	}
 	q := query.DefaultConfig()
 	q.Logger, q.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	q.Streams = 1 << 20 // one tenant has all readers
+	q.Memory = 64 << 30 // one tenant has all readers
 	service, err := query.New(q, st, query.NewKafkaRecords(k), query.NewRawLog(k), follow, tenant.Fixed("acme"))
 	if err != nil {
 		return nil, err

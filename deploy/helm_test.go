@@ -492,10 +492,9 @@ func TestChart_RefusesValuesThatItDoesNotKnow(t *testing.T) {
 		{"kafka": values{"brokers": []any{"kafka"}}},
 		{"clickhouse": values{"urls": []any{"clickhouse:9000"}}},
 		{"compactor": values{"idleLimit": "an hour"}},
-		{"compactor": values{"recordLimit": 16<<20 + 1}},
 		{"compactor": values{"replicas": "many"}},
 		{"compactor": values{"keepEvents": []any{"steps"}}},
-		{"ingest": values{"maxEventBytes": 16<<20 + 1}},
+		{"ingest": values{"memory": 1 << 20}},
 	} {
 		if _, err := render(t, required(), v); err == nil {
 			t.Errorf("the chart takes %v", v)
@@ -517,9 +516,7 @@ func TestChart_RefusesTimesThatTheCommandsRefuse(t *testing.T) {
 		refused, taken     []string
 	}{
 		{"ingest", "ackTimeout", "ack-timeout", []string{"0s", "0ms", "26s", "25.5s", "30000ms", "1m", "1h"}, []string{"500ms", "1s", "12.5s", "24.9s", "25s"}},
-		{"compactor", "commitInterval", "commit-interval", []string{"0s", "0.0s", "5001ms", "6s", "5.1s", "1m"}, []string{"1ms", "200ms", "5000ms", "0.2s", "4.5s", "5s"}},
 		{"compactor", "checkpointInterval", "checkpoint-interval", []string{"0s", "0m0s"}, []string{"100ms", "1m30s", "10s"}},
-		{"compactor", "checkpointMax", "checkpoint-max", []string{"0s", "0.0h"}, []string{"10m"}},
 		{"compactor", "idleLimit", "idle-limit", []string{"0s", "0h0m"}, []string{"1h", "1.5h"}},
 		{"indexer", "maxDelay", "max-delay", []string{"0s", "31s", "30.1s", "1m", "999ms", "0.5s"}, []string{"1000ms", "1s", "1.5s", "30s"}},
 	} {

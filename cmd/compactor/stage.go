@@ -31,17 +31,12 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&cfg.Dir, "dir", "", "`FOLDER` for the local stores")
 			f.StringVar(&cfg.InstanceID, "instance-id", "", "unique `NAME` of this process in the group, the same after a restart; by default the host name")
-			f.StringVar(&cfg.Group, "group", cfg.Group, "consumer `GROUP`; by default the topic prefix and \"skein-compactor\"")
-			f.DurationVar(&cfg.CommitInterval, "commit-interval", cfg.CommitInterval, "how long to collect events before committing them")
-			f.DurationVar(&cfg.CheckpointInterval, "checkpoint-interval", cfg.CheckpointInterval, "minimum time between two records of an open run")
-			f.DurationVar(&cfg.CheckpointMax, "checkpoint-max", cfg.CheckpointMax, "time after which a changed open run is always written")
+			f.DurationVar(&cfg.CheckpointInterval, "checkpoint-interval", cfg.CheckpointInterval, "minimum time between two records of an open run; after ten times that, one that has changed is always written")
 			f.DurationVar(&cfg.IdleLimit, "idle-limit", cfg.IdleLimit, "how long a run may be silent before it is abandoned")
 			app.BytesVar(f, &cfg.OpenRunBytes, "open-run-bytes", "approximate memory for open runs; above it, the least recently used runs are written out and evicted")
 			f.StringVar(&quotaFile, "quotas", "", "YAML `FILE` with the quotas of tenants, of which the compactor takes open_runs and open_run_bytes; reloaded when it changes; by default none but for "+strconv.Itoa(partition.DefaultOpenRuns)+" open runs")
 			f.IntVar(&tenants, "tenant-metrics", 20, "name the `N` largest tenants in metrics; all others count as \"other\"; 0 means no metrics by tenant")
 			app.KeepEventsFlag(f, &cfg.KeepEvents)
-			app.BytesVar(f, &cfg.RecordLimit, "record-limit", "maximum size of a record; in larger ones, references replace the largest contents")
-			app.BytesVar(f, &cfg.SnapshotBelow, "snapshot-below", "a branch's conversation below this size is written whole at the end of every run")
 		},
 		Check: func(*app.Process) error {
 			if cfg.Dir == "" {
@@ -54,6 +49,7 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 				}
 				cfg.InstanceID = host
 			}
+			cfg.CheckpointMax = 10 * cfg.CheckpointInterval
 			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}
@@ -70,9 +66,7 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 				return err
 			}
 			collectLess(cfg)
-			if cfg.Group == "" {
-				cfg.Group = p.Kafka().CompactorGroup()
-			}
+			cfg.Group = p.Kafka().CompactorGroup()
 			partitions, err := partitionCount(ctx, p)
 			if err != nil {
 				return err

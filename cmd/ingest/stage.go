@@ -35,10 +35,8 @@ Every request needs an API key with the scope publish; the key names the tenant.
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f)
 			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; by default none")
-			app.BytesVar(f, &cfg.RequestMemory, "request-memory", "memory for all requests together, including what Kafka has not acknowledged; one tenant may use three quarters of it")
-			app.BytesVar(f, &cfg.ProxyMemory, "proxy-memory", "memory for all runs of the proxy together; one run may use a quarter of it")
+			app.BytesVar(f, &cfg.Memory, "memory", "memory for all requests and proxied runs together, including what Kafka has not acknowledged; one tenant may use three quarters of it, the events of one run an eighth")
 			f.DurationVar(&api.Drain.Timeout, "drain-timeout", api.Drain.Timeout, "how long requests and runs in progress may take to end after a signal; then runs end with RUN_ERROR. Allow the process this, --ack-timeout and 15s more to stop")
-			app.BytesVar(f, &cfg.MaxEventBytes, "max-event-bytes", "maximum size of one event or input")
 			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long to wait for an acknowledgement from Kafka before answering 503; at most "+ingest.MaxAckTimeout.String())
 		},
 		Check: func(p *app.Process) error {

@@ -15,7 +15,7 @@ func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
 	apptest.Refuses(t, stage(), "no credentials are configured, so every request would be refused: pass --api-keys FILE", "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), "cannot be combined with", "--brokers", "127.0.0.1:1", "--tenant", "t", "--api-keys", "keys.yaml", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), "no authentication", "--brokers", "127.0.0.1:1", "--tenant", "t", "--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0")
-	apptest.Refuses(t, stage(), "event limit", "--brokers", "127.0.0.1:1", "--tenant", "t", "--max-event-bytes", "0", "--admin-listen", "127.0.0.1:0")
+	apptest.Refuses(t, stage(), "must be at least", "--brokers", "127.0.0.1:1", "--tenant", "t", "--memory", "1MiB", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), "ask for TLS too", "--brokers", "127.0.0.1:1", "--tenant", "t", "--kafka-ca-file", "ca.pem", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), "SASL needs a user and a file with the password", "--brokers", "127.0.0.1:1", "--tenant", "t", "--kafka-sasl", "PLAIN", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), "is not an origin: write it", "--brokers", "127.0.0.1:1", "--tenant", "t", "--cors-origin", "app.example", "--admin-listen", "127.0.0.1:0")

@@ -15,8 +15,8 @@ import (
 	"github.com/skeinhq/skein/web"
 )
 
-// forReads is how many connections there may be beside those of live streams.
-const forReads = 4096
+// maxConnections is more than the memory of requests has room for by default.
+const maxConnections = 16_384
 
 func stage() app.Stage {
 	var choice stores.Choice
@@ -38,22 +38,11 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 		Flags: func(f *pflag.FlagSet) {
 			choice.Flags(f)
 			api.Flags(f)
-			app.BytesVar(f, &cfg.TimelineBytes, "timeline-memory", "memory for recently stepped-through runs; one run may use a quarter of it")
-			f.IntVar(&cfg.Reads, "reads", cfg.Reads, "number of requests that may read at the same time; tenants share them: one tenant may use as many as stay free")
-			f.IntVar(&cfg.LargeReads, "large-reads", cfg.LargeReads, "how many of --reads may be large reads (long threads, raw events, proofs), and how many of them searches; shared in the same way")
-			app.BytesVar(f, &cfg.ReadBytes, "read-memory", "memory for reading and folding; shared in the same way, so one answer takes at most half of it")
-			f.IntVar(&cfg.Waiting, "waiting", cfg.Waiting, "number of requests that may wait for a free slot or for the index; shared in the same way")
-			f.Int64Var(&cfg.Search.Rows, "search-rows", cfg.Search.Rows, "maximum rows that one search or statistic may read")
-			f.DurationVar(&cfg.Search.Time, "search-time", cfg.Search.Time, "maximum time that one search or statistic may take")
-			f.IntVar(&cfg.Streams, "streams", cfg.Streams, "number of live streams that may be open at the same time; shared in the same way")
-			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "interval of heartbeat comments on a live stream without events")
-			f.DurationVar(&cfg.StreamLife, "stream-life", cfg.StreamLife, "maximum duration of a live stream; its reader then resumes on a new one. Proxies often cut connections after 10m")
-			f.DurationVar(&cfg.StreamRetry, "stream-retry", cfg.StreamRetry, "how long a reader waits before it reconnects after its live stream has ended")
+			app.BytesVar(f, &cfg.Memory, "memory", "memory for requests, live streams, recently stepped-through runs and the latest events; tenants share it: one answer takes at most a third of it")
 			app.PageLinkFlag(f, &links)
-			app.BytesVar(f, &follow.RingBytes, "stream-memory", "memory for the latest events, shared by all live streams")
 		},
 		Check: func(p *app.Process) error {
-			follow.Kafka = p.Kafka()
+			follow.Kafka, follow.RingBytes = p.Kafka(), cfg.RingBytes()
 			var err error
 			if cfg.Links, err = web.ParseLinks(links); err != nil {
 				return app.Usagef("%w", err)
@@ -105,7 +94,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			if err != nil {
 				return err
 			}
-			api.Connections = cfg.Streams + forReads
+			api.Connections = maxConnections
 			api.Drain.Begin, api.Drain.End = s.Drain, func() {}
 			return api.Serve(ctx, p, s.Handler())
 		},

@@ -73,6 +73,13 @@ func (p *Pool) Take(tenant string, n int64) bool {
 	return p.take(tenant, n)
 }
 
+// TakeLeaving is Take that leaves the tenant's share room for rest more: what begins must not take what goes on needs.
+func (p *Pool) TakeLeaving(tenant string, n, rest int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fits(tenant, n+rest) && p.take(tenant, n)
+}
+
 // take takes n where the share allows it and that overtakes no waiter that comes first.
 func (p *Pool) take(tenant string, n int64) bool {
 	if !p.fits(tenant, n) {

@@ -92,7 +92,7 @@ type body struct {
 
 // openBody opens the body of a tenant's request by its Content-Encoding, with a buffer of that size. The caller closes it.
 func (s *Service) openBody(w http.ResponseWriter, r *http.Request, t target, buffer int) (*body, *rejection) {
-	h := &claim{of: s.window, tenant: t.tenant}
+	h := &claim{of: s.memory, tenant: t.tenant}
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
 	if n := r.ContentLength; n >= 0 && encoding == "" { // a small body needs no large buffer
 		buffer = max(leastBuffer, min(buffer, int(min(n, int64(buffer)))+1))

@@ -21,8 +21,8 @@ import (
 const (
 	// cancelWait is how long a request to stop a run waits for the run's end. A proxy takes milliseconds for that, and 2 s at most.
 	cancelWait = 3 * time.Second
-	// maxCancels bounds the requests that wait. A tenant has a share of them, as of any budget.
-	maxCancels = 256
+	// cancelBytes is what a request counts of the memory while it waits: what is read of the log for it.
+	cancelBytes = 512 << 10
 	// maxReasonBytes bounds what a caller says of it.
 	maxReasonBytes = 1 << 10
 )
@@ -55,11 +55,11 @@ func (s *Service) postCancel(w http.ResponseWriter, r *http.Request, t target) {
 		s.refuse(w, r, callCancel, rej, nil)
 		return
 	}
-	if !s.cancelling.try(t.tenant, 1) {
-		s.refuse(w, r, callCancel, tooManyCancels(), nil)
+	if rej := s.memory.begin(t.tenant, cancelBytes); rej != nil {
+		s.refuse(w, r, callCancel, rej, nil)
 		return
 	}
-	defer s.cancelling.release(t.tenant, 1)
+	defer s.memory.release(t.tenant, cancelBytes)
 	answer, err := s.cancelRun(r.Context(), t, value)
 	switch {
 	case errors.Is(err, errNotEnded):
@@ -71,13 +71,6 @@ func (s *Service) postCancel(w http.ResponseWriter, r *http.Request, t target) {
 	default:
 		s.accept(w, callCancel, http.StatusOK, answer)
 	}
-}
-
-// tooManyCancels is the refusal of a tenant that has as many requests to stop runs waiting as it may, beside those of others.
-func tooManyCancels() *rejection {
-	rej := reject(http.StatusTooManyRequests, reasonMemory, 0, "the tenant's share of the %d cancel requests that may wait at a time is used up: try again in a moment", maxCancels).retryIn(time.Second)
-	rej.limit = "waiting_cancels"
-	return rej
 }
 
 // readReason reads the body, which may be empty, and returns the value of the record.

@@ -25,21 +25,15 @@ type Config struct {
 	PartitionCheck time.Duration
 	// RequestWindow bounds the bytes of one request that are written and not acknowledged. A single event may be larger.
 	RequestWindow int
-	// RequestMemory bounds what all requests together hold: buffers, decoders, events that have begun, and what is written and not
-	// acknowledged. One tenant may hold three quarters of it, and less where others hold much.
-	RequestMemory int
+	// Memory bounds what all requests and proxied runs together hold: buffers, decoders, inputs, events that have begun, and what is written and
+	// not acknowledged. One tenant may hold three quarters of it, and less where others hold much; a run may have an eighth of it all for its events.
+	Memory int
 	// Quotas limit each tenant; nil: none are limited.
 	Quotas *quota.Quotas
 	// TenantMetrics is how many tenants have counters of their own; 0: none.
 	TenantMetrics int
 	// Agents are those that the proxy calls.
 	Agents agents.Config
-	// ProxyMemory bounds the bytes that all proxied runs together hold: a quarter is for inputs until their agent has
-	// them, the rest for events that are not acknowledged, and events beyond the first 16 KiB that are not whole. A run may have
-	// a quarter of it all for its events.
-	ProxyMemory int
-	// MaxRuns bounds the proxied runs that are under way, and those that have ended and are remembered: a tenant has a share of both.
-	MaxRuns int
 }
 
 // MaxAckTimeout is the longest AckTimeout. After a signal, a process needs its drain timeout for requests under way, up to 5 s to
@@ -47,11 +41,9 @@ type Config struct {
 // chart's grace period is both timeouts and 15 s.
 const MaxAckTimeout = 25 * time.Second
 
-// DefaultProxyMemory holds what 500 agents say in nearly half a minute, if each says 10 events of 200 bytes a second.
-const DefaultProxyMemory = 128 << 20
-
-// DefaultRequestMemory holds 5,000 streams that are acknowledged while they send, or 1,200 batches at a time.
-const DefaultRequestMemory = 128 << 20
+// DefaultMemory holds 10,000 streams that are acknowledged while they send, 2,400 batches at a time, or what 1,000 agents say in nearly half a
+// minute, if each says 10 events of 200 bytes a second.
+const DefaultMemory = 256 << 20
 
 // DefaultConfig returns the settings of production for the given cluster.
 func DefaultConfig(k kafka.Config) Config {
@@ -62,9 +54,7 @@ func DefaultConfig(k kafka.Config) Config {
 		AckBeat:        15 * time.Second,
 		PartitionCheck: 15 * time.Second,
 		RequestWindow:  4 << 20,
-		RequestMemory:  DefaultRequestMemory,
-		ProxyMemory:    DefaultProxyMemory,
-		MaxRuns:        10_000,
+		Memory:         DefaultMemory,
 	}
 }
 
@@ -81,10 +71,7 @@ func (c Config) Validate() error {
 	bad(c.AckBeat <= 0, "interval %s of acknowledgements must be positive", c.AckBeat)
 	bad(c.PartitionCheck <= 0, "partition check interval %s must be positive", c.PartitionCheck)
 	bad(c.RequestWindow < 1, "request window %d must be positive", c.RequestWindow)
-	least := max(c.RequestWindow, 3*c.MaxEventBytes) + readBuffer + requestBase
-	least += least/tenantShare + tenantShare
-	bad(c.RequestMemory < least, "request memory %d must be at least %d: a tenant has three quarters of it, for three times the largest event", c.RequestMemory, least)
-	bad(c.ProxyMemory < runShare*(c.MaxEventBytes+recordOverhead), "proxy memory %d must be at least %d, %d times the largest event", c.ProxyMemory, runShare*(c.MaxEventBytes+recordOverhead), runShare)
-	bad(c.MaxRuns < 1, "most runs %d must be positive", c.MaxRuns)
+	least := max(2*(max(c.RequestWindow, 3*c.MaxEventBytes)+readBuffer+requestBase), runShare*(c.MaxEventBytes+recordOverhead))
+	bad(c.Memory < least, "memory %d must be at least %d: a run has room for the largest event in an eighth of it, a tenant in half of it for three", c.Memory, least)
 	return errors.Join(errs...)
 }

@@ -24,7 +24,7 @@ func (s *Service) deleteThread(w http.ResponseWriter, r *http.Request, t target)
 		s.unavailable(w, r, callErase, fmt.Errorf("%w: %w", ErrUnavailable, audit.ErrNotWritten), nil)
 		return
 	}
-	held := &claim{of: s.window, tenant: t.tenant}
+	held := &claim{of: s.memory, tenant: t.tenant}
 	if rej := held.take(requestBase + front.HeadBytes(r)); rej != nil {
 		s.refuse(w, r, callErase, rej, nil)
 		return

@@ -29,7 +29,7 @@ var forms = []form{{"ndjson", typeNDJSON}, {"array", typeJSON}, {"sse", typeSSE}
 
 // drain reads a body to its end.
 func drain(mediaType string, r io.Reader) (events []event, end error) {
-	b, rej := newBody(r, "", readBuffer, &claim{of: newWindow(1<<30, nil), tenant: "t"})
+	b, rej := newBody(r, "", readBuffer, &claim{of: newBudget(1<<30, nil), tenant: "t"})
 	if rej != nil {
 		return nil, rej
 	}

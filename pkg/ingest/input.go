@@ -143,8 +143,8 @@ func (s *Service) takeInput(w http.ResponseWriter, r *http.Request, t target) (v
 				return nil, held, tooLarge(0, limit)
 			}
 			size := min(max(2*cap(value), firstInput), most+1)
-			if !s.inputs.try(t.tenant, size-held) {
-				return nil, held, noMemory(s.inputs.why(t.tenant), "proxy_memory")
+			if rej := s.memory.begin(t.tenant, size-held); rej != nil {
+				return nil, held, rej
 			}
 			value = append(make([]byte, 0, size), value...)
 			held = size

@@ -3,7 +3,6 @@ package ingest
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -92,7 +91,7 @@ func TestEvents_ABodyThatStopsInsideAnEventEnds(t *testing.T) {
 			t.Errorf("%s is answered %s %s", name, resp.Status, &text)
 		}
 	}
-	if held := d.svc.window.Held(); held != 0 {
+	if held := d.svc.memory.Held(); held != 0 {
 		t.Errorf("%d bytes are held when all is answered", held)
 	}
 }
@@ -116,7 +115,7 @@ func TestEvents_BytesWithoutAnEventAreRefused(t *testing.T) {
 
 func TestEvents_WhatInflatesTooMuchIsRefused(t *testing.T) {
 	cfg := testConfig(kafkatest.Start(t, 3))
-	cfg.RequestMemory = 32 << 20 // for a window of 8 MiB
+	cfg.Memory = 32 << 20 // for a window of 8 MiB
 	d := open(t, cfg)
 	lines := strings.Repeat("\n", 16<<20)
 	for encoding, body := range map[string]string{"gzip": gzipped(t, lines), "zstd": zstandard(t, lines)} {
@@ -134,7 +133,7 @@ func TestEvents_WhatInflatesTooMuchIsRefused(t *testing.T) {
 			t.Errorf("%s: events that look alike are answered %d %s", encoding, a.status, a.body)
 		}
 	}
-	if held := d.svc.window.Held(); held != 0 {
+	if held := d.svc.memory.Held(); held != 0 {
 		t.Errorf("%d bytes are held when all is answered", held)
 	}
 }
@@ -157,15 +156,15 @@ func TestEvents_RefuseAWindowThatIsTooLarge(t *testing.T) {
 
 func TestEvents_WhatATenantHoldsIsBounded(t *testing.T) {
 	d := newStage(t)
-	n := int(d.svc.window.Alone()) - 4<<10
-	if !d.svc.window.try("dev", n) {
+	n := int(d.svc.memory.Alone()) - 4<<10
+	if !d.svc.memory.try("dev", n) {
 		t.Fatal("the tenant has no share")
 	}
 	a := d.post(typeNDJSON, strings.Repeat(ev1+"\n", 50))
-	if a.status != http.StatusTooManyRequests || a.Reason != reasonMemory || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"limit":"request_memory"`) {
+	if a.status != http.StatusTooManyRequests || a.Reason != reasonMemory || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"limit":"memory"`) {
 		t.Errorf("answer is %d %v %s", a.status, a.header, a.body)
 	}
-	d.svc.window.release("dev", n)
+	d.svc.memory.release("dev", n)
 	if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK {
 		t.Errorf("afterwards: answer is %d %s", a.status, a.body)
 	}
@@ -174,11 +173,11 @@ func TestEvents_WhatATenantHoldsIsBounded(t *testing.T) {
 // What the headers of a request take beyond the usual is held for as long as it goes on.
 func TestEvents_HeadersCountAsMemory(t *testing.T) {
 	d := newStage(t)
-	n := int(d.svc.window.Alone()) - requestBase - 8<<10
-	if !d.svc.window.try("dev", n) {
+	n := int(d.svc.memory.Alone()-d.svc.memory.Limit()/beginShare) - requestBase - 8<<10
+	if !d.svc.memory.try("dev", n) {
 		t.Fatal("the tenant has no share")
 	}
-	defer d.svc.window.release("dev", n)
+	defer d.svc.memory.release("dev", n)
 	for pad, want := range map[int]int{100: http.StatusOK, 20_000: http.StatusTooManyRequests} {
 		if a := d.do(http.MethodPost, d.path("events"), strings.NewReader(ev1), "Content-Type", typeNDJSON, "Cookie", strings.Repeat("x", pad)); a.status != want {
 			t.Errorf("with a header of %d bytes: answer is %d %s", pad, a.status, a.body)
@@ -186,8 +185,8 @@ func TestEvents_HeadersCountAsMemory(t *testing.T) {
 	}
 }
 
-// A broker takes the requests of one connection one after another: of a tenant's large events as much is under way as one of the largest size, whatever
-// else waits. What waits ends with its caller.
+// A broker takes the requests of one connection one after another: of a tenant's large events as much is under way as two of the largest size, whatever
+// else waits.
 func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 3)
 	cfg := DefaultConfig(cluster.Config)
@@ -216,65 +215,14 @@ func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {
 			}
 		}
 	}
-	users := func() int {
-		d.svc.large.mu.Lock()
-		defer d.svc.large.mu.Unlock()
-		if of := d.svc.large.tenants["dev"]; of != nil {
-			return of.users
-		}
-		return 0
+	await("all four are there", func() bool { return d.svc.memory.Held() > int64(4*len(event)) })
+	await("two are with Kafka", func() bool { return d.svc.producer.BufferedProduceRecords() == 2 })
+	if n := d.svc.large.Held(); n != int64(2*len(event)) {
+		t.Errorf("%d bytes of large events are under way", n)
 	}
-	await("all four are there", func() bool { return users() == 4 })
-	if n := d.svc.producer.BufferedProduceRecords(); n != 1 {
-		t.Errorf("%d events are with Kafka, want 1", n)
-	}
-	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.srv.URL+d.in(t, "t5").path("events"), strings.NewReader(event))
-	if err != nil {
-		t.Fatal(err)
-	}
-	posted.Go(func() {
-		if resp, err := d.client.Do(req); err == nil {
-			_ = resp.Body.Close()
-			t.Errorf("a caller that has left gets %s", resp.Status)
-		}
-	})
-	await("a fifth one is there", func() bool { return users() == 5 })
-	leave()
-	await("it has left", func() bool { return users() == 4 })
 	close(answers)
 	posted.Wait()
-	await("nothing is held", func() bool { return d.svc.large.count() == 0 && d.svc.window.Held() == 0 })
-}
-
-// count is how many tenants have events under way, or wait.
-func (t *turns) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.tenants)
-}
-
-// Tenants do not wait for each other's turns.
-func TestTurns_AreEachTenantsOwn(t *testing.T) {
-	turns := newTurns(100)
-	give, err := turns.take(t.Context(), "loud", 200)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if _, err := turns.take(ctx, "loud", 1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("beside all that it may have, the tenant gets %v", err)
-	}
-	quiet, err := turns.take(t.Context(), "quiet", 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	quiet()
-	give()
-	if n := turns.count(); n != 0 {
-		t.Errorf("of %d tenants something is kept", n)
-	}
+	await("nothing is held", func() bool { return d.svc.large.Held() == 0 && d.svc.memory.Held() == 0 })
 }
 
 func TestQuotas_AreAnsweredWithTheirNames(t *testing.T) {

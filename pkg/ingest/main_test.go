@@ -92,7 +92,7 @@ func testConfig(k kafka.Config) Config {
 	c := DefaultConfig(k)
 	c.MaxEventBytes = 4 << 10
 	c.RequestWindow = 16 << 10
-	c.RequestMemory = 1 << 20
+	c.Memory = 8 << 20
 	return c
 }
 

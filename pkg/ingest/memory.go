@@ -19,8 +19,8 @@ const (
 	tenantShare = 3
 	// memoryWait is how long a body waits for memory to go on with an event that has begun.
 	memoryWait = 2 * time.Second
-	// maxNewcomers is how many requests may wait for their first memory: what net/http holds for them is in no budget.
-	maxNewcomers = 1_024
+	// beginShare is the part of the memory that what begins leaves its tenant for what goes on: one in so many.
+	beginShare = 8
 	// requestBase is what a request takes beside its buffers: net/http's own, goroutines and usual headers.
 	requestBase = 12 << 10
 	// runBase is what a proxied run takes beside its input and events: two connections with their buffers, and three goroutines.
@@ -29,35 +29,17 @@ const (
 	inflateGzip, inflateZstd = 48 << 10, 512 << 10
 )
 
-// inputShare is the part of the proxy's memory that inputs have: one in so many. Callers send them as slowly as they like, and
-// agents take as long to answer: so they have a budget of their own, and cost no run under way its events.
-const inputShare = 4
+// runShare is the part of the memory that one run may have for what Kafka has not acknowledged: one in so many.
+const runShare = 8
 
-// runShare is the part of the proxy's memory that one run may have for what Kafka has not acknowledged: one in so many.
-const runShare = 4
-
-// split divides the proxy's memory. A tenant's share of the inputs' part has room for the largest one.
-func (c Config) split() (inputs, events int) {
-	inputs = max(c.ProxyMemory/inputShare, (c.MaxEventBytes+lineSlack+1)*(tenantShare+1)/tenantShare+tenantShare)
-	return inputs, c.ProxyMemory - inputs
-}
-
-// budget is an amount of something, bytes mostly, of which each tenant gets a share. It is taken before it is used.
+// budget is the memory of the process, in bytes, of which each tenant gets a share. It is taken before it is used.
 type budget struct {
 	*share.Pool
-	newcomers *share.Pool      // requests that wait and hold nothing yet; nil but for the window
-	gauge     prometheus.Gauge // of what is used; may be nil
+	gauge prometheus.Gauge // of what is used; may be nil
 }
 
 func newBudget(total int, gauge prometheus.Gauge) *budget {
 	return &budget{Pool: share.NewPoolOf(int64(total), tenantShare), gauge: gauge}
-}
-
-// newWindow is the budget of claims.
-func newWindow(total int, gauge prometheus.Gauge) *budget {
-	b := newBudget(total, gauge)
-	b.newcomers = share.NewPoolOf(maxNewcomers, tenantShare)
-	return b
 }
 
 func (b *budget) count(n int) {
@@ -73,6 +55,15 @@ func (b *budget) try(tenant string, n int) bool {
 		b.count(n)
 	}
 	return ok
+}
+
+// begin is try for what begins.
+func (b *budget) begin(tenant string, n int) *rejection {
+	if !b.TakeLeaving(tenant, int64(n), b.Limit()/beginShare) {
+		return noMemory(b.why(tenant))
+	}
+	b.count(n)
+	return nil
 }
 
 var (
@@ -104,30 +95,28 @@ func (b *budget) release(tenant string, n int) {
 	b.count(-n)
 }
 
-// claim is what one request holds of a window.
+// claim is what one request holds of the memory.
 type claim struct {
 	of     *budget
 	tenant string
 	n      int
 }
 
-// take takes n bytes more, and waits a moment for them. Where too many wait that hold nothing, as this one does, it is refused at once.
+// take takes n bytes more. A request that holds some waits a moment for them.
 func (h *claim) take(n int) *rejection {
-	if n <= 0 {
+	switch {
+	case n <= 0:
 		h.give(-n)
 		return nil
-	}
-	if !h.of.try(h.tenant, n) {
-		if h.n == 0 {
-			if !h.of.newcomers.Take(h.tenant, 1) {
-				return noMemory(h.of.why(h.tenant), "request_memory")
-			}
-			defer h.of.newcomers.Give(h.tenant, 1)
+	case h.n == 0:
+		if rej := h.of.begin(h.tenant, n); rej != nil {
+			return rej
 		}
+	case !h.of.try(h.tenant, n):
 		ctx, cancel := context.WithTimeout(context.Background(), memoryWait)
 		defer cancel()
 		if err := h.of.acquire(ctx, h.tenant, n); err != nil {
-			return noMemory(err, "request_memory")
+			return noMemory(err)
 		}
 	}
 	h.n += n
@@ -143,13 +132,13 @@ func (h *claim) give(n int) {
 // close gives all back.
 func (h *claim) close() { h.give(h.n) }
 
-// noMemory is the refusal of what there is no memory for, of the limit of that name.
-func noMemory(err error, limit string) *rejection {
+// noMemory is the refusal of what there is no memory for.
+func noMemory(err error) *rejection {
 	if errors.Is(err, errFull) {
 		return reject(http.StatusServiceUnavailable, reasonUnavailable, 0, "%v", err).retryIn(time.Second)
 	}
 	rej := reject(http.StatusTooManyRequests, reasonMemory, 0, "%v", err).retryIn(time.Second)
-	rej.limit = limit
+	rej.limit = "memory"
 	return rej
 }
 

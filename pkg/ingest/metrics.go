@@ -22,14 +22,13 @@ type metrics struct {
 	produce  prometheus.Histogram
 	inflight prometheus.Gauge
 	open     prometheus.Gauge
+	memory   prometheus.Gauge
 
 	// Of the proxy.
-	held          prometheus.Gauge
-	memory        prometheus.Gauge
-	requestMemory prometheus.Gauge
-	runs          *prometheus.CounterVec // outcome
-	leftOut       *prometheus.CounterVec // reason
-	stops         *kafka.VersionStops
+	held    prometheus.Gauge
+	runs    *prometheus.CounterVec // outcome
+	leftOut *prometheus.CounterVec // reason
+	stops   *kafka.VersionStops
 
 	tenants *usage.Counters
 }
@@ -82,10 +81,8 @@ func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
 			Help: "1 if the partition counts are known and unchanged, else 0: every request is answered with 503."}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "proxied_runs",
 			Help: "Runs in the proxy: under way, or with events that are not acknowledged."}),
-		memory: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "proxy_memory_bytes",
-			Help: "Bytes of the proxy's memory in use by its runs."}),
-		requestMemory: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "request_memory_bytes",
-			Help: "Bytes of the memory for requests in use, including events that are not acknowledged."}),
+		memory: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "memory_bytes",
+			Help: "Bytes of --memory in use by requests and proxied runs, including events that are not acknowledged."}),
 		runs:    prometheus.NewCounterVec(opts("proxied_runs_total", "Runs whose agent's stream is over, by how it ended: ended by the agent, cancelled, or the code of the RUN_ERROR that was written."), []string{"outcome"}),
 		leftOut: prometheus.NewCounterVec(opts("proxied_events_left_out_total", "Events of agents that were sent to the caller but not to Kafka, by reason."), []string{"reason"}),
 	}
@@ -111,7 +108,7 @@ func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory, m.requestMemory, m.runs, m.leftOut, m.stops.Gauge("ingest")} {
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory, m.runs, m.leftOut, m.stops.Gauge("ingest")} {
 		errs = append(errs, reg.Register(c))
 	}
 	if m.tenants != nil {

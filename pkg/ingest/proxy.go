@@ -102,7 +102,7 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 		rej = admit(r.Context(), t.quota, event{value: input})
 	}
 	if rej != nil {
-		s.inputs.release(tenantID, held)
+		s.memory.release(tenantID, held)
 		s.refuse(w, r, callAgent, rej, nil)
 		return
 	}
@@ -117,13 +117,13 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	defer p.cancel(nil)
 	if err := s.runs.hold(p); err != nil {
-		s.inputs.release(tenantID, held)
+		s.memory.release(tenantID, held)
 		p.spool.abandon()
 		s.refuseRun(w, r, t, err)
 		return
 	}
 	if !p.spool.addInput(input) {
-		s.inputs.release(tenantID, held)
+		s.memory.release(tenantID, held)
 		p.spool.close()
 		s.refuseRun(w, r, t, errNoRoom)
 		return
@@ -139,7 +139,7 @@ func (s *Service) admitRun(r *http.Request, t target) (release func(), rej *reje
 	if err != nil {
 		return nil, overQuota(err, 0)
 	}
-	h := &claim{of: s.window, tenant: t.tenant}
+	h := &claim{of: s.memory, tenant: t.tenant}
 	if rej := h.take(runBase + front.HeadBytes(r)); rej != nil {
 		done()
 		return nil, rej
@@ -159,7 +159,7 @@ func (s *Service) refuseRun(w http.ResponseWriter, r *http.Request, t target, er
 		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonUsed, 0, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", t.run), nil)
 	case errors.Is(err, errTooMany):
 		rej := reject(http.StatusTooManyRequests, reasonMemory, 0, "%v", err).retryIn(time.Second)
-		rej.limit = "proxied_runs"
+		rej.limit = "memory"
 		s.refuse(w, r, callAgent, rej, nil)
 	default:
 		s.unavailable(w, r, callAgent, err, nil)
@@ -181,7 +181,7 @@ func (p *proxied) run(r *http.Request, input []byte, held int) {
 	tooLong := time.AfterFunc(p.agent.RunTimeout, func() { p.end(errTooLong) })
 	defer tooLong.Stop()
 
-	body, err := p.agent.Call(p.ctx, input, func() { p.svc.inputs.release(p.target.tenant, held) }, r.Header)
+	body, err := p.agent.Call(p.ctx, input, func() { p.svc.memory.release(p.target.tenant, held) }, r.Header)
 	if err == nil {
 		err = p.copy(body)
 		_ = body.Close() // whatever it says, the stream is over
@@ -514,7 +514,7 @@ func encoded(v any) []byte {
 
 // ofInput returns the target of the thread and run that an input names.
 func (s *Service) ofInput(t target, input []byte) (target, *rejection) {
-	h := &claim{of: s.window, tenant: t.tenant}
+	h := &claim{of: s.memory, tenant: t.tenant}
 	if rej := h.take(len(input)); rej != nil { // older forms are written anew
 		return target{}, rej
 	}

@@ -594,7 +594,8 @@ func TestRuns_HasAShareForEachTenant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs := newRuns(4) // a tenant that is alone has three
+		memory := newBudget(8*runKeyBytes, nil) // a tenant that is alone has room for six
+		runs := newRuns(memory)
 		of := func(tenant, id string, called bool) *proxied {
 			return &proxied{svc: &Service{metrics: m}, target: target{tenant: tenant, key: tenant + "/t1", run: id}, called: called}
 		}
@@ -613,38 +614,38 @@ func TestRuns_HasAShareForEachTenant(t *testing.T) {
 		try("loud", "r0", true, nil)
 		try("loud", "r0", true, errUsed)
 		try("quiet", "r0", true, nil)
-		for i := range 100 {
+		for i := range maxUsed {
 			try("loud", fmt.Sprint("flood", i), true, nil)
 		}
 		try("loud", "flood99", true, errUsed)
 		try("loud", "r0", true, nil) // its own flood has had it forgotten
 		try("quiet", "r0", true, errUsed)
-		if n := runs.used.all.Len(); n > 4 || n != len(runs.used.at) || int64(n) != runs.used.room.Held() {
+		if n := runs.used.all.Len(); n != maxUsed+1 || n != len(runs.used.at) {
 			t.Errorf("%d are remembered", n)
 		}
 		time.Sleep(usedFor)
 		try("quiet", "r0", true, nil)
-		if n := runs.used.all.Len(); n != 1 || len(runs.used.of) != 1 || runs.used.room.Held() != 1 {
+		if n := runs.used.all.Len(); n != 1 || len(runs.used.of) != 1 {
 			t.Errorf("%d are remembered for too long", n)
 		}
 
 		var held []*proxied
-		for i := range 4 {
+		for i := range 8 {
 			p := of("loud", fmt.Sprint("held", i), false)
 			if err := runs.hold(p); err == nil {
 				held = append(held, p)
-			} else if i != 3 || !errors.Is(err, errTooMany) {
+			} else if i < 6 || !errors.Is(err, errTooMany) {
 				t.Errorf("run %d of a tenant: %v", i, err)
 			}
 		}
-		if len(held) != 3 || runs.holdNext(held[0], "next") {
-			t.Errorf("a tenant has %d of 4 runs under way, and begins more", len(held))
+		if len(held) != 6 || runs.holdNext(held[0], "next") {
+			t.Errorf("a tenant has %d of 8 runs under way, and begins more", len(held))
 		}
 		try("quiet", "r1", true, nil)
 		for _, p := range held {
 			runs.release(p)
 		}
-		if n := runs.room.Held(); n != 0 {
+		if n := memory.Held(); n != 0 {
 			t.Errorf("%d count at the end", n)
 		}
 	})
@@ -731,26 +732,6 @@ func TestRuns_CancelEndsTheLastRunOfAStream(t *testing.T) {
 	}
 }
 
-func TestProxy_TooManyRunsOfATenantAreA429(t *testing.T) {
-	goOn := make(chan struct{})
-	cfg := proxyConfig(t)
-	cfg.MaxRuns = 1
-	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, r *http.Request) {
-		<-goOn
-		answers("data: "+finished+"\n\n")(w, r)
-	})
-	resp := b.call(t.Context(), inputOf("r1"))
-	defer resp.Body.Close()
-	refused := b.do(http.MethodPost, "/v1/agents/helper", strings.NewReader(inputOf("r2")))
-	if refused.status != http.StatusTooManyRequests || !strings.Contains(refused.body, `"limit":"proxied_runs"`) {
-		t.Errorf("a run too many is answered %d %s", refused.status, refused.body)
-	}
-	close(goOn)
-	if _, err := io.ReadAll(resp.Body); err != nil {
-		t.Error(err)
-	}
-}
-
 // Kafka is away for a while: the caller notices nothing, and all is there afterwards, in order and once.
 func TestProxy_TheCallersStreamOutlivesKafka(t *testing.T) {
 	t.Parallel()
@@ -819,7 +800,8 @@ func TestProxy_TheCallersStreamOutlivesKafka(t *testing.T) {
 func TestProxy_ARunThatHadToLeaveEventsOutSaysSo(t *testing.T) {
 	c := kafkatest.StartCluster(t, 1)
 	cfg := testConfig(c.Config)
-	cfg.ProxyMemory = runShare * (cfg.MaxEventBytes + recordOverhead) // a run may have 4608 bytes
+	cfg.Memory = 1 << 20 // a run may have 128 KiB
+	const events = 400
 	next := make(chan string)
 	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -833,7 +815,7 @@ func TestProxy_ARunThatHadToLeaveEventsOutSaysSo(t *testing.T) {
 	resp := b.call(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
 	read := bufio.NewReader(resp.Body)
-	for _, event := range append(append([]string{begin}, slices.Repeat([]string{said}, 50)...), finished) {
+	for _, event := range append(append([]string{begin}, slices.Repeat([]string{said}, events)...), finished) {
 		next <- event
 		if line, err := read.ReadString('\n'); err != nil || line != "data: "+event+"\n" {
 			t.Fatalf("the caller reads %q, %v", line, err)
@@ -847,8 +829,8 @@ func TestProxy_ARunThatHadToLeaveEventsOutSaysSo(t *testing.T) {
 	b.eventually("the run is published", func() bool { return len(b.svc.Runs().all()) == 0 })
 	rs := b.records()
 	last := rs[len(rs)-1]
-	left := 52 - (len(rs) - 1)
-	if string(last.Value) != finished || left < 40 || incompleteOf(last) != strconv.Itoa(left) || headersOf(t, last).Seq != 51 {
+	left := events + 2 - (len(rs) - 1)
+	if string(last.Value) != finished || left < 40 || incompleteOf(last) != strconv.Itoa(left) || headersOf(t, last).Seq != events+1 {
 		t.Errorf("%d records, the last %q with %+v, incomplete %q", len(rs), last.Value, headersOf(t, last), incompleteOf(last))
 	}
 	if n := testutil.ToFloat64(b.svc.metrics.leftOut.WithLabelValues(leftOutRoom)); n != float64(left) {
@@ -981,8 +963,7 @@ func TestService_DrainsAndStops(t *testing.T) {
 // Callers that send slowly take memory from each other, and none from the runs that are under way.
 func TestProxy_SlowInputsCostNoRunItsEvents(t *testing.T) {
 	cfg := proxyConfig(t)
-	cfg.RequestMemory = 16 << 20
-	cfg.ProxyMemory = 64 << 10 // of it 16 KiB for inputs, and of those three quarters for one tenant
+	cfg.Memory = 2 << 20
 	goOn := make(chan struct{})
 	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, r *http.Request) {
 		answers("data: "+begin+"\n\n")(w, r)
@@ -995,9 +976,6 @@ func TestProxy_SlowInputsCostNoRunItsEvents(t *testing.T) {
 	resp := b.call(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
 	kafkatest.ConsumeUntil(t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) == 2 })
-	used := func() float64 { return testutil.ToFloat64(b.svc.metrics.memory) }
-	b.eventually("nothing is held", func() bool { return used() == 0 })
-
 	slow := func(body string) net.Conn {
 		c, err := net.Dial("tcp", b.srv.Listener.Addr().String())
 		if err != nil {
@@ -1009,19 +987,17 @@ func TestProxy_SlowInputsCostNoRunItsEvents(t *testing.T) {
 		}
 		return c
 	}
-	for range 20 {
-		slow("") // costs nothing before its first byte
+	refused := make(chan *http.Response, 40)
+	for range 40 {
+		c := slow(strings.Repeat(" ", 100))
+		go func() {
+			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+				_ = answer.Body.Close()
+				refused <- answer
+			}
+		}()
 	}
-	for range 3 {
-		slow(strings.Repeat(" ", 100))
-	}
-	b.eventually("the tenant's share of the inputs' memory is used up", func() bool { return used() == 12<<10 })
-	answer, err := http.ReadResponse(bufio.NewReader(slow(strings.Repeat(" ", 100))), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+	if answer := <-refused; answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
 		t.Errorf("one more is answered %s with %v", answer.Status, answer.Header)
 	}
 
@@ -1079,26 +1055,33 @@ func TestTypeOf_ReadsTheHeadOfAnEvent(t *testing.T) {
 func TestProxy_CutsTheStreamWhereThereIsNoRoom(t *testing.T) {
 	cfg := proxyConfig(t)
 	cfg.MaxEventBytes = 64 << 10
-	cfg.RequestMemory = 1 << 20
+	cfg.Memory = 2 << 20
+	filled := make(chan struct{})
 	b := startBehind(t, cfg, func(a *agents.Agent) { a.OnKafkaFailure = agents.Cut }, func(w http.ResponseWriter, r *http.Request) {
-		answers("data: "+begin+"\n\n", `data: {"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 40<<10)+"\"}\n\n")(w, r)
+		answers("data: "+begin+"\n\n")(w, r)
+		<-filled
+		answers(`data: {"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 40<<10)+"\"}\n\n")(w, r)
 		<-r.Context().Done()
 	})
-	_, events := cfg.split()
-	most := events - 24<<10 // small events have room
-	for i := range 40 {     // a tenant gets its share only
-		if left := most - int(b.svc.memory.Held()); left > 0 {
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	kafkatest.ConsumeUntil(t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) == 2 })
+	most := int(b.svc.memory.Limit()) - 24<<10 // small events have room
+	for i := range 40 {                        // a tenant gets its share only
+		held := int(b.svc.memory.Held())
+		if left := most - held; left > 0 {
 			tenant := fmt.Sprint("other ", i)
-			n := min(left, tenantShare*(events-int(b.svc.memory.Held()))/(tenantShare+1))
+			n := min(left, tenantShare*(int(b.svc.memory.Limit())-held)/(tenantShare+1))
 			if !b.svc.memory.try(tenant, n) {
 				t.Fatalf("there is no memory for %d of %d", n, left)
 			}
 			defer b.svc.memory.release(tenant, n)
 		}
 	}
-	got := b.stream(inputOf("r1"))
-	if !strings.Contains(got, `"code":"`+codeNotRecorded+`"`) {
-		t.Errorf("the stream ends with %q", got[max(0, len(got)-200):])
+	close(filled)
+	got, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(got), `"code":"`+codeNotRecorded+`"`) {
+		t.Errorf("the stream ends with %q, %v", got[max(0, len(got)-200):], err)
 	}
 	for reason, want := range map[string]float64{leftOutRoom: 1, leftOutTooLarge: 0} {
 		if n := testutil.ToFloat64(b.svc.metrics.leftOut.WithLabelValues(reason)); n != want {
@@ -1205,7 +1188,7 @@ func TestProxy_IsSlowedDownToTheTenantsQuota(t *testing.T) {
 // What the headers of a call take beyond the usual is held with its run.
 func TestProxy_HeadersCountAsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Service{window: newWindow(2*runBase, nil)} // a tenant alone has three quarters
+		s := &Service{memory: newBudget(2*runBase, nil)} // a tenant alone has three quarters
 		to := target{tenant: "dev", quota: quota.Unlimited().Tenant("dev")}
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		release, rej := s.admitRun(r, to)
@@ -1217,8 +1200,8 @@ func TestProxy_HeadersCountAsMemory(t *testing.T) {
 		if _, rej := s.admitRun(r, to); rej == nil || rej.reason != reasonMemory && rej.reason != reasonUnavailable {
 			t.Errorf("with large headers it is %v", rej)
 		}
-		if s.window.Held() != 0 {
-			t.Errorf("%d bytes stay taken", s.window.Held())
+		if s.memory.Held() != 0 {
+			t.Errorf("%d bytes stay taken", s.memory.Held())
 		}
 	})
 }
@@ -1226,13 +1209,13 @@ func TestProxy_HeadersCountAsMemory(t *testing.T) {
 // What checking an input takes counts beside the input itself.
 func TestProxy_CountsTheCheckOfAnInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Service{window: newWindow(64<<10, nil)}
+		s := &Service{memory: newBudget(64<<10, nil)}
 		input := []byte(strings.Replace(inputOf("r1"), `"state":{}`, `"state":"`+strings.Repeat("x", 60<<10)+`"`, 1))
 		if _, rej := s.ofInput(target{tenant: "dev", partitions: 1}, input); rej == nil || rej.reason != reasonMemory && rej.reason != reasonUnavailable {
 			t.Errorf("it is %v", rej)
 		}
-		if s.window.Held() != 0 {
-			t.Errorf("%d bytes stay taken", s.window.Held())
+		if s.memory.Held() != 0 {
+			t.Errorf("%d bytes stay taken", s.memory.Held())
 		}
 	})
 }

@@ -153,14 +153,11 @@ func (p *publisher) send(ev event) bool {
 	if !p.acquire(need, more) {
 		return false
 	}
-	endTurn := func() {}
+	large := int64(0)
 	if len(ev.value) >= largeEvent {
-		turn := p.waited(func(ctx context.Context) (err error) {
-			endTurn, err = p.svc.large.take(ctx, p.tenant, len(ev.value))
-			return err
-		})
-		if !turn {
-			p.svc.window.release(p.tenant, size-ev.held)
+		large = min(int64(len(ev.value)), p.svc.large.Limit()/largeEvents) // an input may have been written anew
+		if !p.waited(func(ctx context.Context) error { return p.svc.large.Wait(ctx, p.tenant, large) }) {
+			p.svc.memory.release(p.tenant, size-ev.held)
 			return false
 		}
 	}
@@ -184,7 +181,7 @@ func (p *publisher) send(ev event) bool {
 	p.svc.producer.Produce(p.ctx, &kgo.Record{
 		Topic: p.topic, Partition: p.partition, Key: p.key, Value: ev.value, Headers: headers,
 	}, func(r *kgo.Record, err error) {
-		endTurn()
+		p.svc.large.Give(p.tenant, large)
 		p.acknowledged(r, ev.line, size, now, err)
 	})
 	return true
@@ -195,13 +192,13 @@ func (p *publisher) acquire(need, more int) bool {
 	switch {
 	case need == 0:
 		return true
-	case more > 0 && p.svc.window.try(p.tenant, need+more):
+	case more > 0 && p.svc.memory.try(p.tenant, need+more):
 		p.mu.Lock()
 		p.spare += more
 		p.mu.Unlock()
 		return true
 	}
-	return p.svc.window.try(p.tenant, need) || p.waited(func(ctx context.Context) error { return p.svc.window.acquire(ctx, p.tenant, need) })
+	return p.svc.memory.try(p.tenant, need) || p.waited(func(ctx context.Context) error { return p.svc.memory.acquire(ctx, p.tenant, need) })
 }
 
 // waited reports whether what an event waits for is there before the time for its acknowledgement is over, the caller has left, or the stage stops; else the
@@ -250,7 +247,7 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.
 func (p *publisher) spared(size int) {
 	p.spare += size
 	if p.out == 0 || p.done || p.spare >= spareBytes {
-		p.svc.window.release(p.tenant, p.spare)
+		p.svc.memory.release(p.tenant, p.spare)
 		p.spare = 0
 	}
 }

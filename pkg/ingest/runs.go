@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/skeinhq/skein/internal/share"
 )
 
 // Runs are the runs that a process serves as their proxy: from their input until their last event is acknowledged. The runs
@@ -23,7 +21,7 @@ type Runs struct {
 	watch      func(partition int32, held bool)
 	closed     bool
 	empty      chan struct{} // closed once closed is set and nothing is held
-	room       *share.Pool   // of Config.MaxRuns
+	memory     *budget       // of which each run takes runKeyBytes
 	used       used
 }
 
@@ -33,17 +31,17 @@ const usedFor = 10 * time.Minute
 // runKey names a run: its thread's record key, which has the tenant, and its id.
 type runKey struct{ thread, run string }
 
-func newRuns(most int) *Runs {
-	return &Runs{held: map[runKey]*proxied{}, partitions: map[int32]int{}, empty: make(chan struct{}), room: poolOfRuns(most), used: newUsed(most)}
-}
+// runKeyBytes is about what a run takes here: agents may begin many in one stream.
+const runKeyBytes = 4 << 10
 
-// poolOfRuns is one of which a tenant that is alone may have three quarters.
-func poolOfRuns(most int) *share.Pool { return share.NewPoolOf(int64(most), 3) }
+func newRuns(memory *budget) *Runs {
+	return &Runs{held: map[runKey]*proxied{}, partitions: map[int32]int{}, empty: make(chan struct{}), memory: memory, used: newUsed()}
+}
 
 var (
 	errHeld     = errors.New("this run is under way")
 	errUsed     = errors.New("this run has ended")
-	errTooMany  = errors.New("the tenant's share of the runs that may be under way is used up: try again in a moment")
+	errTooMany  = errors.New("the tenant's runs under way hold as much of this process as they may: try again in a moment")
 	errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
 )
 
@@ -59,7 +57,7 @@ func (r *Runs) hold(p *proxied) error {
 		return errHeld
 	case r.used.has(key):
 		return errUsed
-	case !r.room.Take(p.target.tenant, 1):
+	case !r.memory.try(p.target.tenant, runKeyBytes):
 		return errTooMany
 	}
 	r.add(p, key)
@@ -74,7 +72,7 @@ func (r *Runs) holdNext(p *proxied, run string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := runKey{p.target.key, run}
-	if _, ok := r.held[key]; ok || !r.room.Take(p.target.tenant, 1) {
+	if _, ok := r.held[key]; ok || !r.memory.try(p.target.tenant, runKeyBytes) {
 		return false
 	}
 	r.add(p, key)
@@ -92,7 +90,7 @@ func (r *Runs) release(p *proxied) {
 	defer r.mu.Unlock()
 	for _, key := range p.keys {
 		delete(r.held, key)
-		r.room.Give(p.target.tenant, 1)
+		r.memory.release(p.target.tenant, runKeyBytes)
 		if p.called {
 			r.used.add(p.target.tenant, key)
 		}
@@ -196,12 +194,11 @@ func (r *Runs) close(ctx context.Context) (records, runs int) {
 	return records, runs
 }
 
-// used are the ids of runs that have ended, for usedFor. Where a tenant's share of them is used up, its own oldest is forgotten.
+// used are the ids of runs that have ended, for usedFor. Of a tenant with more than maxUsed its oldest is forgotten.
 type used struct {
-	room *share.Pool
-	at   map[runKey]*list.Element
-	all  *list.List            // of usedRun, in the order of their ends
-	of   map[string]*list.List // of the elements of all, each tenant's in that order; none is empty
+	at  map[runKey]*list.Element
+	all *list.List            // of usedRun, in the order of their ends
+	of  map[string]*list.List // of the elements of all, each tenant's in that order; none is empty
 }
 
 type usedRun struct {
@@ -210,8 +207,11 @@ type usedRun struct {
 	ended  time.Time
 }
 
-func newUsed(most int) used {
-	return used{room: poolOfRuns(most), at: map[runKey]*list.Element{}, all: list.New(), of: map[string]*list.List{}}
+// maxUsed is how many ids are remembered of a tenant.
+const maxUsed = 4_096
+
+func newUsed() used {
+	return used{at: map[runKey]*list.Element{}, all: list.New(), of: map[string]*list.List{}}
 }
 
 func (u used) has(key runKey) bool {
@@ -226,10 +226,7 @@ func (u used) add(tenant string, key runKey) {
 	if _, ok := u.at[key]; ok { // a stream may begin a run again
 		return
 	}
-	for !u.room.Take(tenant, 1) {
-		if u.of[tenant] == nil {
-			return // it has none that could be forgotten: those of others fill what there is
-		}
+	if own := u.of[tenant]; own != nil && own.Len() == maxUsed {
 		u.forget(tenant)
 	}
 	if u.of[tenant] == nil {
@@ -247,5 +244,4 @@ func (u used) forget(tenant string) {
 		delete(u.of, tenant)
 	}
 	delete(u.at, u.all.Remove(oldest).(usedRun).key)
-	u.room.Give(tenant, 1)
 }

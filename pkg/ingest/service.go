@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -26,16 +27,15 @@ type Service struct {
 	producer *kgo.Client
 	metrics  *metrics
 	quotas   *quota.Quotas
-	// window is what requests hold of memory: their buffers, and what is written and not acknowledged.
-	window *budget
-	// large is what each tenant has of large events with Kafka: one of the largest that may be, or several.
-	large *turns
+	// memory is what requests and runs hold: their buffers, inputs, and what is written and not acknowledged.
+	memory *budget
+	// large is what tenants have of large events with Kafka, in bytes: a broker takes the requests of one connection one after another, so that
+	// small events wait behind the large ones that are under way.
+	large *share.Pool
 	pin   *pin
 
 	logger *slog.Logger
 	agents map[string]*agents.Caller
-	memory *budget // for events, and inputs that are not acknowledged
-	inputs *budget // for inputs that callers send and agents take
 	runs   *Runs
 	// draining is set by Drain, stopping ends with Stop.
 	draining *atomic.Bool
@@ -45,8 +45,7 @@ type Service struct {
 	requests *cancelReader
 	// ends reads for the calls that wait for a run's end.
 	ends *endReader
-	// cancelling bounds the calls to stop a run that wait; cancelWait is the constant of that name, but in tests.
-	cancelling *budget
+	// cancelWait is the constant of that name, but in tests.
 	cancelWait time.Duration
 	// stalledCaller is front.StallTimeout, and afterEnd the constant of that name, but in tests. A caller that reads nothing for so long counts as
 	// one that has left: its connection may be half open, and its agent waits with it.
@@ -54,6 +53,12 @@ type Service struct {
 	// pace is bodyPace, but in tests.
 	pace paceLimits
 }
+
+const (
+	// largeEvent is the size, in bytes, from which on events count as large. All together that Kafka has not acknowledged may come to largeEvents times
+	// the largest.
+	largeEvent, largeEvents = 64 << 10, 4
+)
 
 // leastDelivery is the least time that the client takes for a delivery.
 const leastDelivery = time.Second
@@ -92,19 +97,19 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	for name, a := range cfg.Agents {
 		callers[name] = agents.NewCaller(a)
 	}
-	forInputs, forEvents := cfg.split()
 	stopping, stop := context.WithCancel(context.Background())
 	s := &Service{
 		draining: new(atomic.Bool), stopping: stopping, stop: stop,
-		logger: logger, agents: callers, memory: newBudget(forEvents, m.memory), inputs: newBudget(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: front.StallTimeout, afterEnd: afterEnd,
-		cancelling: newBudget(maxCancels, nil), cancelWait: cancelWait,
-		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
-		window: newWindow(cfg.RequestMemory, m.requestMemory), large: newTurns(cfg.MaxEventBytes), quotas: cfg.Quotas, pace: bodyPace,
+		logger: logger, agents: callers, stalledCaller: front.StallTimeout, afterEnd: afterEnd,
+		cancelWait: cancelWait,
+		cfg:        cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
+		memory: newBudget(cfg.Memory, m.memory), large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), quotas: cfg.Quotas, pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Else it would refuse all that is written to them, for as long as it lives.
 			anew: func() { producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events) },
 			err:  fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
 	}
+	s.runs = newRuns(s.memory)
 	if s.ends, err = newEndReader(cfg.Kafka); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

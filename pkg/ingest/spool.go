@@ -148,7 +148,7 @@ func (sp *spool) add(e *spooled, must bool) bool {
 	}
 	size := len(e.value) + recordOverhead
 	switch {
-	case sp.held+size <= sp.svc.cfg.ProxyMemory/runShare && sp.acquire(size):
+	case sp.held+size <= sp.svc.cfg.Memory/runShare && sp.acquire(size):
 		e.counted = size
 	case must && len(e.value) <= forcedBytes:
 	default:

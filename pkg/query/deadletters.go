@@ -40,7 +40,7 @@ func (c *call) deadLetters() error {
 	if err != nil {
 		return err
 	}
-	if err := c.load.enlarge(c.r.Context()); err != nil {
+	if err := c.load.work(c.r.Context()); err != nil {
 		return err
 	}
 	done, err := c.takeRaw()

@@ -78,12 +78,8 @@ func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 // await waits, without a turn, until the index has got as far for a tenant as enough says, for a time at most.
 func (c *call) await(tenant string, to map[int32]int64, enough func(map[int32]int64) bool, atMost time.Duration) (map[int32]int64, error) {
 	c.load.rest()
-	done, err := c.load.queue()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	for over := time.Now().Add(atMost); ; {
+		var err error
 		if to, err = c.watch.next(c.r.Context(), tenant, to, time.Until(over)); err != nil {
 			return nil, err
 		}

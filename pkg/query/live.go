@@ -101,10 +101,6 @@ func (c *call) live(runID string, from cursor, once bool) error {
 		return later("this process is stopping; try again")
 	default:
 	}
-	if !c.room.streams.Take(c.tenant, 1) {
-		return busy("streams", "the tenant's share of live streams is used up; try again later")
-	}
-	defer c.room.streams.Give(c.tenant, 1)
 	ctx, cancel := context.WithCancelCause(c.r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(streams.draining, func() { cancel(errDraining) })()
@@ -177,7 +173,7 @@ func newLiveMetrics(reg prometheus.Registerer) (*liveMetrics, error) {
 		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_streams_ended_total",
-			Help: "Live streams that ended, by reason: their run ended, --stream-life, a slow reader, a reader that left, an erased thread, a stopping process, no memory left for its tenant, ended credentials, a refusal, a failure.",
+			Help: "Live streams that ended, by reason: their run ended, nine minutes, a slow reader, a reader that left, an erased thread, a stopping process, no memory left for its tenant, ended credentials, a refusal, a failure.",
 		}, []string{"reason"}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_query_stream_events_total", Help: "Events sent by live streams.",

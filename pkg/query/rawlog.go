@@ -10,14 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 const (
-	// rawReaders is the number of concurrent reads of skein.events and skein.dead-letters, which tenants share. A read at recorded pace
-	// may last as long as its run did, so there are many; further calls are refused with Retry-After.
-	rawReaders = 32
 	// rawKept is how many clients are kept for the next reads.
 	rawKept = 8
 	// rawPoll is how many records are taken from the client at once.
@@ -34,10 +30,6 @@ const (
 	rawQuiet = 10 * time.Second
 )
 
-// wholeReaders is how many tenants are verified as a whole at the same time: each takes some hundred megabytes of memory
-// (docs/bench/verify.md) and a processor.
-const wholeReaders = 2
-
 // errNoPartition says that skein.events has no such partition.
 var errNoPartition = errors.New("there is no such partition")
 
@@ -48,15 +40,13 @@ var errRawGone = errors.New("the raw events are gone")
 type RawLog struct {
 	cfg     kafka.Config
 	readers *kafka.Readers
-	// slots are the reads that go on, whole those of them that verify all that a tenant has.
-	slots, whole *share.Pool
-	quiet        time.Duration
+	quiet   time.Duration
 }
 
 // NewRawLog returns a reader for a topic set. It connects to nothing before the first read. Close it.
 func NewRawLog(cfg kafka.Config) *RawLog {
 	return &RawLog{
-		cfg: cfg, slots: share.NewPool(rawReaders), whole: share.NewPool(wholeReaders), quiet: rawQuiet,
+		cfg: cfg, quiet: rawQuiet,
 		// Control records, as markers are the last of what some producers write.
 		readers: kafka.NewReaders(cfg, cfg.Topics().Events, rawKept, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(rawFetch)),
 	}
@@ -73,7 +63,7 @@ type rawRead struct {
 	partition int32
 	// start is the first offset that the partition still has, end the one after the last that is committed.
 	start, end int64
-	// done gives its slot back.
+	// done gives its memory back.
 	done func()
 	// waits is called before each wait for the brokers; it may be nil.
 	waits func()
@@ -86,17 +76,12 @@ type rawRead struct {
 	failed bool
 }
 
-// takeRaw takes one of the slots of raw reads, and memory for what brokers answer; call the result to give both back.
+// takeRaw takes memory for what brokers answer; call the result to give it back.
 func (c *call) takeRaw() (done func(), err error) {
-	slots := c.raw.slots
-	if !slots.Take(c.tenant, 1) {
-		return nil, busy("raw-reads", "the tenant's share of concurrent reads of raw events, replays and dead letters is used up; try again, with fewer requests at once")
-	}
 	if err := c.load.hold(rawBytes); err != nil {
-		slots.Give(c.tenant, 1)
 		return nil, err
 	}
-	return func() { _ = c.load.hold(-rawBytes); slots.Give(c.tenant, 1) }, nil // giving back never fails
+	return func() { _ = c.load.hold(-rawBytes) }, nil // giving back never fails
 }
 
 // openRaw begins a read of a partition of skein.events for the tenant. Close it.

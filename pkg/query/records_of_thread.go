@@ -22,7 +22,7 @@ func (s *recordsOfThread) patiently(f func() error) error {
 	if s.thread == nil {
 		return f()
 	}
-	s.load.rest() // of takeInTurn: it may wait for the store, and a large read takes a turn of its own
+	s.load.rest() // of takeInTurn: it may wait for the store
 	return s.stream.patiently(f, errBehind, store.ErrNotFound)
 }
 

@@ -84,7 +84,7 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	free, err := c.takeRaw() // where there is no slot, the thread is not read for nothing
+	free, err := c.takeRaw() // where there is no room, the thread is not read for nothing
 	if err != nil {
 		return err
 	}
@@ -151,8 +151,8 @@ func (c *call) replayEvents() error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	// It lasts as long as its caller likes. Many without a pace would have all processors, so that what is folded and written into the buffer takes one of
-	// the tenant's; while it waits for brokers, its pace or its caller it holds none.
+	// It lasts as long as its caller likes. Many without a pace would have all processors, so that what is folded and written into the buffer takes
+	// a slot; while it waits for brokers, its pace or its caller it holds none.
 	c.load.rest()
 	defer c.load.rest()
 	c.load.await = func(ready <-chan struct{}) error {

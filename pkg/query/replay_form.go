@@ -64,7 +64,7 @@ func newReplayWriter(c *call) *replayWriter {
 	return w
 }
 
-// resting gives a request's turn back whenever its caller is written to.
+// resting gives a request's slot back whenever its caller is written to.
 type resting struct {
 	w    io.Writer
 	load *load
@@ -75,7 +75,7 @@ func (r resting) Write(b []byte) (int, error) {
 	return r.w.Write(b)
 }
 
-// newProofWriter writes answers about many runs, of which each takes a large read. While its caller is written to, the request holds no turn, and behind
+// newProofWriter writes answers about many runs, of which each is heavy work. While its caller is written to, the request holds no slot, and behind
 // that it waits for one for as long as the caller stays.
 func newProofWriter(c *call) *replayWriter {
 	c.load.await = func(ready <-chan struct{}) error {
@@ -89,13 +89,13 @@ func newProofWriter(c *call) *replayWriter {
 	return &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(lending{c}, 64<<10)}
 }
 
-// lending gives a request's turn for a large read back while its caller is written to.
+// lending gives a request's slot back while its caller is written to.
 type lending struct{ c *call }
 
 func (l lending) Write(b []byte) (int, error) {
 	n, err := resting{l.c.w, l.c.load}.Write(b)
 	if err == nil {
-		err = l.c.load.enlarge(l.c.r.Context())
+		err = l.c.load.work(l.c.r.Context())
 	}
 	return n, err
 }

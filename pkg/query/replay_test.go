@@ -463,7 +463,7 @@ func TestReplay_KeepsThePace(t *testing.T) {
 }
 
 // Replays as fast as they go would have all processors between them.
-func TestReplay_FoldsOnTheTenantsProcessors(t *testing.T) {
+func TestReplay_FoldsOnTheTenantsSlots(t *testing.T) {
 	f := newRawFixture(t)
 	threadOfTwo(f) // the run's third event comes two seconds after its second one
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.URL+chatR+"?pace=5", nil)
@@ -488,8 +488,8 @@ func TestReplay_FoldsOnTheTenantsProcessors(t *testing.T) {
 	if got := <-lines; got != f.lines(0) {
 		t.Fatalf("first came %s", got)
 	}
-	processors, taken := f.service.room.processors, int64(0)
-	for processors.Take("acme", 1) {
+	slots, taken := f.service.room.heavy, int64(0)
+	for slots.Take("acme", 1) {
 		taken++
 	}
 	if got := <-lines; got != f.lines(1) {
@@ -497,17 +497,17 @@ func TestReplay_FoldsOnTheTenantsProcessors(t *testing.T) {
 	}
 	select {
 	case got := <-lines:
-		t.Errorf("beside others that have all of the tenant's processors came %s", got)
+		t.Errorf("beside others that have all of the tenant's slots came %s", got)
 	case <-time.After(800 * time.Millisecond): // it was due after 400
 	}
-	processors.Give("acme", taken)
+	slots.Give("acme", taken)
 	if got := <-lines; got != f.lines(3) {
 		t.Errorf("at last came %s", got)
 	}
 	if _, more := <-lines; more {
 		t.Error("more came")
 	}
-	if held := f.service.room.processors.Held(); held != 0 {
+	if held := f.service.room.heavy.Held(); held != 0 {
 		t.Errorf("%d turns are held behind the replay", held)
 	}
 }
@@ -573,14 +573,14 @@ func TestReplay_CountsWhatItFolds(t *testing.T) {
 	other.Stats.Anomalies = map[string]int64{fold.AnomalyMalformed: 1}
 	f.put(steady)
 	f.put(other)
-	if r := f.get("acme", "/v1/threads/chat/runs/steady/events"); strings.Contains(r.body, "read-memory") {
+	if r := f.get("acme", "/v1/threads/chat/runs/steady/events"); strings.Contains(r.body, `"limit":"memory"`) {
 		t.Errorf("a run of which every event counts: %d %s", r.status, r.body)
 	}
 	r := f.get("acme", "/v1/threads/chat/runs/other/events")
-	if r.problem(t, http.StatusUnprocessableEntity); !strings.Contains(r.body, `"limit":"read-memory"`) {
+	if r.problem(t, http.StatusUnprocessableEntity); !strings.Contains(r.body, `"limit":"memory"`) {
 		t.Errorf("the answer is %s", r.body)
 	}
-	if r := f.get("acme", fmt.Sprintf("/v1/threads/chat/events?from=3:%d", other.Raw.Next)); strings.Contains(r.body, "read-memory") {
+	if r := f.get("acme", fmt.Sprintf("/v1/threads/chat/events?from=3:%d", other.Raw.Next)); strings.Contains(r.body, `"limit":"memory"`) {
 		t.Errorf("behind both runs: %d %s", r.status, r.body)
 	}
 	if f.server.Close(); f.service.room.held() != nothingHeld {
@@ -591,15 +591,11 @@ func TestReplay_CountsWhatItFolds(t *testing.T) {
 func TestReplay_RefusesWhatItHasNoRoomFor(t *testing.T) {
 	f := newRawFixture(t)
 	threadOfTwo(f)
-	for f.raw.slots.Take("acme", 1) {
-	}
+	f.service.room.memory.Take("acme", f.service.room.memory.Alone()-rawBytes)
 	if r := f.get("acme", chatR); r.header.Get("Retry-After") == "" {
 		t.Errorf("answer %d %v", r.status, r.header)
 	} else {
 		r.problem(t, http.StatusTooManyRequests)
-	}
-	if held := f.raw.slots.Held(); held > rawReaders/2 {
-		t.Errorf("one tenant holds %d of %d", held, rawReaders)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
 	"sync"
 	"time"
 
@@ -14,47 +13,35 @@ import (
 )
 
 const (
-	// lightBytes is how much memory a read takes before it counts as a large one.
-	lightBytes = 2 << 20
+	// requestBytes is about how much memory a request takes beside what it reads: net/http's buffers, goroutines and usual headers.
+	requestBytes = 24 << 10
 	// memoryStep is how much memory is taken from the pool at once, so that its lock is not asked for each row.
 	memoryStep = 64 << 10
+	// heavyPart is the part of the slots that are for heavy work: one in so many, beside the others, so that small reads wait for none of it.
+	heavyPart = 4
 )
 
-// room is what the requests of all tenants share. Each pool is shared by the rule of share.Pool: a tenant may hold as much as is left free.
+// room is what the requests of all tenants share, by the rule of share.Pool: a tenant may hold as much as is left free.
 type room struct {
-	// reads are the requests that work at the same time, large those of them that read much, searches those that have the store read much. A
-	// request that waits, writes to its caller or keeps a pace holds none.
-	reads, large, searches *share.Pool
-	// processors are the requests that have much to compute and wait for nothing meanwhile: live streams and replays that fold raw events, inputs that are
-	// decoded. A tenant that is alone has half of the process's processors for them, so that what others ask for waits behind none.
-	processors *share.Pool
-	// memory is what requests hold of rows, contents and folds, in bytes.
+	// slots are for work: a read takes one, and what computes for long or has the store or brokers read much one of heavy. A request that waits, writes
+	// to its caller or keeps a pace holds none.
+	slots, heavy *share.Pool
+	// memory is what requests hold: themselves, rows, contents and folds, in bytes.
 	memory *share.Pool
-	// waits are the requests that wait for their turn or for the index.
-	waits *share.Pool
-	// streams are the live streams that are open.
-	streams *share.Pool
-	// patience is how long a request waits for its turn.
+	// patience is how long a request waits for its slots.
 	patience time.Duration
 }
 
 func newRoom(cfg Config) *room {
-	return &room{
-		reads: share.NewPool(int64(cfg.Reads)), large: share.NewPool(int64(cfg.LargeReads)), searches: share.NewPool(int64(cfg.LargeReads)),
-		processors: share.NewPool(int64(runtime.GOMAXPROCS(0))),
-		memory:     share.NewPool(int64(cfg.ReadBytes)), waits: share.NewPool(int64(cfg.Waiting)), streams: share.NewPool(int64(cfg.Streams)), patience: cfg.Wait,
-	}
+	return &room{slots: share.NewPool(int64(cfg.Slots)), heavy: share.NewPool(max(1, int64(cfg.Slots)/heavyPart)), memory: share.NewPool(cfg.readBytes()), patience: cfg.Wait}
 }
 
 // load is what one request holds of the room. Its methods but take are for one goroutine, none of them while another may be in take.
 type load struct {
 	*room
 	tenant string
-	reads  bool
-	works  bool
-	// largeOf is the pool whose turn for a large read it holds: large, searches, or nil.
-	largeOf *share.Pool
-	// await waits for a turn in the place of patience: of live streams, replays and proofs whose answer has begun, which cannot be refused any more. They
+	slot   *share.Pool // of which it holds one: slots, heavy, or nil
+	// await waits for slots in the place of patience: of live streams, replays and proofs whose answer has begun, which cannot be refused any more. They
 	// wait as long as they may last, and are bounded by themselves.
 	await func(ready <-chan struct{}) error
 
@@ -62,9 +49,6 @@ type load struct {
 	// used is the memory that was asked for, taken what of the pool that took; kept is what of it hold has taken.
 	used, taken, kept int64
 }
-
-// errLarge says that a request reads too much for one of the tenant's ordinary turns.
-var errLarge = errors.New("the read is a large one")
 
 // errNoRoom is in what take returns where there is no room for more.
 var errNoRoom = errors.New("there is no room")
@@ -74,124 +58,63 @@ func busy(limit, detail string) error {
 	return &refusal{status: http.StatusTooManyRequests, retryAfter: 1, detail: detail, extensions: map[string]any{"limit": limit}}
 }
 
-// inTurn calls f, which reads what an answer takes, in one of the tenant's turns. Where f turns out to be a large read while no turn is free for
-// one, it is called again once there is: what it has read is dropped meanwhile, and it writes nothing before it has read. Behind it nothing of what f has read is counted any more.
-// Within a turn inTurn is f.
+// inTurn calls f, which reads what an answer takes, with a slot. Behind it nothing of what f has read is counted any more. If the request has one
+// already, inTurn is f.
 func (l *load) inTurn(ctx context.Context, f func() error) error {
-	if l.reads {
+	if l.slot != nil {
 		return f()
 	}
 	if err := l.begin(ctx); err != nil {
 		return err
 	}
 	defer l.end()
-	err := f()
-	if errors.Is(err, errLarge) {
-		l.free()
-		if err := l.enlarge(ctx); err != nil {
-			return err
-		}
-		err = f()
-	}
-	return err
+	return f()
 }
 
-// begin takes one of the tenant's turns.
+// begin takes a slot, unless the request has one.
 func (l *load) begin(ctx context.Context) error {
-	if l.reads {
+	if l.slot != nil {
 		return nil
 	}
-	err := l.acquire(ctx, l.room.reads, "reads", "the tenant's share of concurrent reads is used up; try again, with fewer requests at once")
-	l.reads = err == nil
-	return err
+	return l.acquire(ctx, l.slots)
 }
 
-// work takes a processor for what has much to compute. Give it back by rest before anything is waited for.
+// work takes a slot of heavy work, in place of another one: for searches, proofs, dead letters, folding raw events and decoding large inputs.
 func (l *load) work(ctx context.Context) error {
-	if l.works {
+	if l.slot == l.heavy {
 		return nil
 	}
-	err := l.acquire(ctx, l.processors, "processors", "the tenant's share of processors for raw events and large inputs is used up; try again, with fewer requests at once")
-	l.works = err == nil
-	return err
+	l.rest()
+	return l.acquire(ctx, l.heavy)
 }
 
-// enlarge takes one of the tenant's turns for large reads. While it waits for that it gives the other one back.
-func (l *load) enlarge(ctx context.Context) error {
-	return l.enlargeBy(ctx, l.room.large, "large-reads", "another large read of yours is under way (a long thread, raw events or a proof); try again, with one after another")
-}
-
-// search is enlarge for what has the store read much, searches and statistics: they have turns of their own, as proofs and replays keep theirs for long.
-func (l *load) search(ctx context.Context) error {
-	return l.enlargeBy(ctx, l.room.searches, "searches", "another search of yours is under way; try again, with one after another")
-}
-
-func (l *load) enlargeBy(ctx context.Context, of *share.Pool, limit, detail string) error {
-	if l.largeOf != nil {
-		return nil
-	}
-	if of.Take(l.tenant, 1) {
-		l.largeOf = of
-		return nil
-	}
-	l.rest() // small reads must not wait behind one that waits
-	if err := l.acquire(ctx, of, limit, detail); err != nil {
-		return err
-	}
-	l.largeOf = of
-	return l.begin(ctx)
-}
-
-// acquire waits for a slot of a pool.
-func (l *load) acquire(ctx context.Context, of *share.Pool, limit, detail string) error {
-	if of.Take(l.tenant, 1) {
-		return nil
-	}
+func (l *load) acquire(ctx context.Context, of *share.Pool) error {
+	var err error
 	if l.await != nil {
 		place := of.Queue(l.tenant, 1)
-		if err := l.await(place.Ready()); err != nil {
+		if err = l.await(place.Ready()); err != nil {
 			place.Leave()
-			return fmt.Errorf("waiting for a turn: %w", err)
 		}
-		return nil
+	} else {
+		wait, cancel := context.WithTimeout(ctx, l.patience)
+		defer cancel()
+		if err = of.Wait(wait, l.tenant, 1); err != nil && ctx.Err() == nil {
+			return busy("slots", "the tenant's share of concurrent reads is used up; try again, with fewer requests at once")
+		}
 	}
-	done, err := l.queue()
 	if err != nil {
-		return err
+		return fmt.Errorf("waiting for a slot: %w", err)
 	}
-	defer done()
-	wait, cancel := context.WithTimeout(ctx, l.patience)
-	defer cancel()
-	err = of.Wait(wait, l.tenant, 1)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("waiting for a turn: %w", ctx.Err())
-	case err != nil:
-		return busy(limit, detail)
-	}
+	l.slot = of
 	return nil
 }
 
-// queue lets a request wait; call the result when it waits no more.
-func (l *load) queue() (done func(), err error) {
-	if !l.waits.Take(l.tenant, 1) {
-		return nil, busy("waiting", "the tenant's share of waiting requests is used up; try again, with fewer requests at once")
-	}
-	return func() { l.waits.Give(l.tenant, 1) }, nil
-}
-
-// rest gives the turn and the processor back, and keeps the memory: for a request that waits, or writes what it has read.
+// rest gives the slot back, and keeps the memory: for a request that waits, or writes what it has read.
 func (l *load) rest() {
-	if l.reads {
-		l.room.reads.Give(l.tenant, 1)
+	if l.slot != nil {
+		l.slot.Give(l.tenant, 1)
 	}
-	if l.largeOf != nil {
-		l.largeOf.Give(l.tenant, 1)
-	}
-	if l.works {
-		l.processors.Give(l.tenant, 1)
-	}
-	l.reads, l.largeOf, l.works = false, nil, false
+	l.slot = nil
 }
 
 // end gives all back but what hold has taken.
@@ -208,8 +131,7 @@ func (l *load) close() {
 	l.end()
 }
 
-// hold counts memory that is held beyond the turn, and that makes no read a large one; a negative number gives it back. The error is a refusal
-// with errNoRoom.
+// hold counts memory that is held beyond the turn; a negative number gives it back. The error is a refusal with errNoRoom.
 func (l *load) hold(bytes int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,7 +143,7 @@ func (l *load) hold(bytes int64) error {
 	}
 	l.kept += bytes
 	l.used += bytes
-	if bytes < 0 && !l.reads {
+	if bytes < 0 && l.slot == nil {
 		l.giveBack()
 	}
 	return nil
@@ -242,21 +164,10 @@ func (l *load) giveBack() {
 	}
 }
 
-// take counts memory before it is taken; a negative number has it used again, and free gives it back. What makes a read a large one takes a turn for
-// those where one is free. The error is errLarge where none is, or outside of a turn, or it is a refusal with errNoRoom.
+// take counts memory before it is taken; a negative number has it used again, and free gives it back. The error is a refusal with errNoRoom.
 func (l *load) take(bytes int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if bytes <= 0 {
-		l.used += bytes
-		return nil
-	}
-	if l.used+bytes > lightBytes+l.kept && l.largeOf == nil {
-		if !l.reads || !l.room.large.Take(l.tenant, 1) {
-			return errLarge
-		}
-		l.largeOf = l.room.large
-	}
 	l.used += bytes
 	more := l.used - l.taken
 	if more <= 0 {
@@ -275,11 +186,11 @@ func (l *load) take(bytes int64) error {
 func (l *load) noRoom(bytes int64) error {
 	if l.used+bytes > l.memory.Alone() {
 		return errors.Join(errNoRoom, &refusal{
-			status: http.StatusUnprocessableEntity, extensions: map[string]any{"limit": "read-memory"},
-			detail: fmt.Sprintf("the answer takes more than the %d bytes of memory that one tenant may have here: ask for less of the thread (limit, ancestorsOf, one run), or have the operator raise --read-memory", l.memory.Alone()),
+			status: http.StatusUnprocessableEntity, extensions: map[string]any{"limit": "memory"},
+			detail: fmt.Sprintf("the answer takes more than the %d bytes of memory that one tenant may have here: ask for less of the thread (limit, ancestorsOf, one run), or have the operator raise --memory", l.memory.Alone()),
 		})
 	}
-	return errors.Join(errNoRoom, busy("read-memory", "the tenant's share of memory for reads is used up; try again, with fewer requests at once"))
+	return errors.Join(errNoRoom, busy("memory", "the tenant's share of memory is used up; try again, with fewer requests at once"))
 }
 
 // fits reports whether a request may ever take so much memory.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,44 +19,15 @@ import (
 
 // held says what of the room is held.
 func (r *room) held() string {
-	return fmt.Sprintf("%d reads, %d large, %d working, %d waiting, %d bytes", r.reads.Held(), r.large.Held(), r.processors.Held(), r.waits.Held(), r.memory.Held())
+	return fmt.Sprintf("%d slots, %d bytes", r.slots.Held()+r.heavy.Held(), r.memory.Held())
 }
 
-const nothingHeld = "0 reads, 0 large, 0 working, 0 waiting, 0 bytes"
+const nothingHeld = "0 slots, 0 bytes"
 
 func testRoom() *room {
 	cfg := DefaultConfig()
-	cfg.Reads, cfg.LargeReads, cfg.ReadBytes = 4, 3, 64<<20
+	cfg.Slots, cfg.Memory = 12, 96<<20
 	return newRoom(cfg)
-}
-
-// A read that turns out to be a large one goes on where there is a turn for it, and else begins again.
-func TestLoad_GoesOnAsALargeRead(t *testing.T) {
-	l := &load{room: testRoom(), tenant: "acme"}
-	var turns []string
-	err := l.inTurn(t.Context(), func() error {
-		for range 3 {
-			turns = append(turns, l.held())
-			if err := l.take(1 << 20); err != nil {
-				return err
-			}
-		}
-		turns = append(turns, l.held())
-		return nil
-	})
-	want := []string{
-		"1 reads, 0 large, 0 working, 0 waiting, 0 bytes", "1 reads, 0 large, 0 working, 0 waiting, 1048576 bytes",
-		"1 reads, 0 large, 0 working, 0 waiting, 2097152 bytes", "1 reads, 1 large, 0 working, 0 waiting, 3145728 bytes",
-	}
-	if err != nil || !slices.Equal(turns, want) {
-		t.Errorf("%v: it held %q", err, turns)
-	}
-	if l.held() != nothingHeld {
-		t.Errorf("behind it are held %s", l.held())
-	}
-	if err := l.take(lightBytes + 1); !errors.Is(err, errLarge) || l.held() != nothingHeld {
-		t.Errorf("outside of a turn: %v, %s", err, l.held())
-	}
 }
 
 func TestLoad_RefusesWhatNeverFitsAndWhatDoesNotFitNow(t *testing.T) {
@@ -74,11 +44,11 @@ func TestLoad_RefusesWhatNeverFitsAndWhatDoesNotFitNow(t *testing.T) {
 	if r := read(32 << 20); r.status != 0 {
 		t.Errorf("half of the memory: %d %s", r.status, r.detail)
 	}
-	if r := read(32<<20 + 1); r.status != http.StatusUnprocessableEntity || r.retryAfter != 0 || r.extensions["limit"] != "read-memory" {
+	if r := read(room.memory.Alone() + 1); r.status != http.StatusUnprocessableEntity || r.retryAfter != 0 || r.extensions["limit"] != "memory" {
 		t.Errorf("more than half of the memory: %d %s", r.status, r.detail)
 	}
 	room.memory.Take("acme", 20<<20)
-	if r := read(20 << 20); r.status != http.StatusTooManyRequests || r.retryAfter == 0 || r.extensions["limit"] != "read-memory" {
+	if r := read(20 << 20); r.status != http.StatusTooManyRequests || r.retryAfter == 0 || r.extensions["limit"] != "memory" {
 		t.Errorf("beside others: %d %s", r.status, r.detail)
 	}
 	other := &load{room: room, tenant: "umbrella"}
@@ -90,7 +60,7 @@ func TestLoad_RefusesWhatNeverFitsAndWhatDoesNotFitNow(t *testing.T) {
 func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := testRoom()
-		for room.reads.Take("acme", 1) {
+		for room.slots.Take("acme", 1) {
 		}
 		l := &load{room: room, tenant: "acme"}
 		begun := time.Now()
@@ -105,45 +75,10 @@ func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 		other.rest()
 		go func() {
 			time.Sleep(time.Second)
-			room.reads.Give("acme", 1)
+			room.slots.Give("acme", 1)
 		}()
 		if err := l.begin(t.Context()); err != nil {
 			t.Error(err)
-		}
-		for room.waits.Take("acme", 1) {
-		}
-		third := &load{room: room, tenant: "acme"}
-		if err := third.begin(t.Context()); !errors.As(err, &why) || why.extensions["limit"] != "waiting" {
-			t.Errorf("with as many that wait as may: %v", err)
-		}
-	})
-}
-
-// A tenant's large read that waits for another one of it must not keep its small reads waiting.
-func TestLoad_HoldsNoTurnWhileItWaitsForALargeOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		room := testRoom()
-		for room.large.Take("acme", 1) {
-		}
-		l := &load{room: room, tenant: "acme"}
-		calls := 0
-		done := make(chan error)
-		go func() {
-			done <- l.inTurn(t.Context(), func() error {
-				calls++
-				return l.take(lightBytes + 1)
-			})
-		}()
-		synctest.Wait()
-		if n := room.reads.Held(); calls != 1 || n != 0 {
-			t.Errorf("after %d calls it holds %d turns while it waits", calls, n)
-		}
-		room.large.Give("acme", 1)
-		if err := <-done; err != nil || calls != 2 {
-			t.Errorf("after %d calls: %v", calls, err)
-		}
-		if room.reads.Held() != 0 || room.memory.Held() != 0 {
-			t.Errorf("it keeps %s", room.held())
 		}
 	})
 }
@@ -164,7 +99,7 @@ func TestHandler_GivesBackWhatARequestHeld(t *testing.T) {
 func TestHandler_HeadersCountAsMemory(t *testing.T) {
 	f := newFixture(t)
 	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, "x")))
-	if !f.service.room.memory.Take("acme", f.service.room.memory.Alone()-memoryStep-8<<10) {
+	if !f.service.room.memory.Take("acme", f.service.room.memory.Alone()-memoryStep-requestBytes-8<<10) {
 		t.Fatal("the tenant has no share")
 	}
 	if r := f.get("acme", "/v1/threads/chat/lineage"); r.status != http.StatusOK {
@@ -172,7 +107,7 @@ func TestHandler_HeadersCountAsMemory(t *testing.T) {
 	}
 	r := f.call(http.MethodGet, "acme", "/v1/threads/chat/lineage", "Cookie", strings.Repeat("x", 20_000))
 	r.problem(t, http.StatusTooManyRequests)
-	if !strings.Contains(r.body, `"limit":"read-memory"`) {
+	if !strings.Contains(r.body, `"limit":"memory"`) {
 		t.Errorf("it says %s", r.body)
 	}
 }
@@ -211,21 +146,6 @@ func TestHandler_GivesUpAnswersThatNobodyReads(t *testing.T) {
 	until("it is given up", func() bool { return memory.Held() == 0 })
 }
 
-func TestLive_GivesATenantItsShareOfStreams(t *testing.T) {
-	f := newFixture(t)
-	streams := f.service.room.streams
-	for streams.Take("acme", 1) {
-	}
-	r := f.get("acme", "/v1/threads/chat/stream")
-	r.problem(t, http.StatusTooManyRequests)
-	if r.header.Get("Retry-After") == "" || !strings.Contains(r.body, `"limit":"streams"`) {
-		t.Errorf("it says %v %s", r.header, r.body)
-	}
-	if streams.HeldBy("acme") != streams.Limit()/2 || !streams.Take("umbrella", 1) {
-		t.Errorf("%d of %d streams are one tenant's", streams.HeldBy("acme"), streams.Limit())
-	}
-}
-
 func TestPacer_CutsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacer{pace: 1}
@@ -254,7 +174,7 @@ func (discard) FlushError() error           { return nil }
 func TestStream_SendsHeartbeatsWhileItWaitsForATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, room := DefaultConfig(), testRoom()
-		for room.reads.Take("acme", 1) {
+		for room.slots.Take("acme", 1) {
 		}
 		waiting := func(from cursor) (*stream, *httptest.ResponseRecorder) {
 			w := httptest.NewRecorder()
@@ -277,7 +197,7 @@ func TestStream_SendsHeartbeatsWhileItWaitsForATurn(t *testing.T) {
 		if got, want := w.Body.String(), "retry: 1000\nid: 3:7\n\n"+strings.Repeat(": \n\n", 3); got != want {
 			t.Errorf("meanwhile it says %q, want %q", got, want)
 		}
-		room.reads.Give("acme", 1)
+		room.slots.Give("acme", 1)
 		if err := <-first; err != nil {
 			t.Error(err)
 		}
@@ -305,7 +225,7 @@ func TestProofWriter_HoldsNoTurnWhileItWrites(t *testing.T) {
 			Service: &Service{room: room}, w: &statusWriter{ResponseWriter: slow{takes: takes}}, r: new(http.Request).WithContext(ctx), tenant: "acme",
 			load: &load{room: room, tenant: "acme"},
 		}
-		if err := c.load.enlarge(ctx); err != nil {
+		if err := c.load.work(ctx); err != nil {
 			t.Fatal(err)
 		}
 		out := newProofWriter(c)
@@ -313,28 +233,28 @@ func TestProofWriter_HoldsNoTurnWhileItWrites(t *testing.T) {
 		write := func() { wrote <- errors.Join(out.line("proved"), out.flush()) }
 		go write()
 		synctest.Wait()
-		if n := room.large.HeldBy("acme") + room.reads.HeldBy("acme"); n != 0 {
+		if n := room.heavy.HeldBy("acme"); n != 0 {
 			t.Errorf("it holds %d turns while its caller does not read", n)
 		}
 		others := []string{}
-		for i := 0; room.large.Held() < room.large.Limit(); i++ {
+		for i := 0; room.heavy.Held() < room.heavy.Limit(); i++ {
 			others = append(others, fmt.Sprint("other", i))
-			room.large.Take(others[i], 1)
+			room.heavy.Take(others[i], 1)
 		}
 		takes <- struct{}{}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for _, other := range others {
-			room.large.Give(other, 1)
+			room.heavy.Give(other, 1)
 		}
-		if err := <-wrote; err != nil || room.large.HeldBy("acme") != 1 || room.reads.HeldBy("acme") != 1 {
-			t.Errorf("behind it, it holds %d turns for large reads: %v", room.large.HeldBy("acme"), err)
+		if err := <-wrote; err != nil || room.heavy.HeldBy("acme") != 1 {
+			t.Errorf("behind it, it holds %d slots: %v", room.heavy.HeldBy("acme"), err)
 		}
 
 		go write()
 		synctest.Wait()
 		for _, other := range others {
-			room.large.Take(other, 1)
+			room.heavy.Take(other, 1)
 		}
 		takes <- struct{}{}
 		synctest.Wait()
@@ -366,7 +286,7 @@ func TestCall_CountsWhatCompressingTakes(t *testing.T) {
 	if r := f.get("acme", path, "Accept-Encoding", "gzip"); r.header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("it is not compressed: %v", r.header)
 	}
-	left := memory.Alone() - encoderBytes
+	left := memory.Alone() - encoderBytes - requestBytes
 	if !memory.Take("acme", left) {
 		t.Fatal("a tenant must have its share")
 	}

@@ -133,7 +133,7 @@ func (s *Service) serve(rt route) http.Handler {
 // revokedGrace is how long a caller has to take the rest of its answer, and why it ends, once its credentials have ended.
 const revokedGrace = 2 * time.Second
 
-// answer checks what all routes have in common and then answers. Of is what the request counts as: a read takes a turn among its tenant's, a
+// answer checks what all routes have in common and then answers. Of is what the request counts as: a read takes a slot, a
 // live stream one whenever it reads.
 func (c *call) answer(rt route, of quota.Kind) error {
 	line := audit.From(c.r.Context())
@@ -188,7 +188,7 @@ func (c *call) answer(rt route, of quota.Kind) error {
 		c.w.begin = nil
 		c.load.close()
 	}()
-	if err := c.load.hold(int64(front.HeadBytes(c.r))); err != nil {
+	if err := c.load.hold(requestBytes + int64(front.HeadBytes(c.r))); err != nil {
 		return err
 	}
 	c.r = c.r.WithContext(c.load.metered(c.r.Context()))

@@ -67,7 +67,7 @@ func (c *call) refuseSearch(err error) error {
 	case errors.Is(err, search.ErrTooMuch):
 		return &refusal{
 			status: http.StatusUnprocessableEntity, extensions: map[string]any{"limit": "search"},
-			detail: fmt.Sprintf("the search reads more than %d rows or takes more than %v: narrow it by prefix, or by since, until, agent or status where it has words or rewrote, or have the operator raise --search-rows and --search-time",
+			detail: fmt.Sprintf("the search reads more than %d rows or takes more than %v: narrow it by prefix, or by since, until, agent or status where it has words or rewrote",
 				c.cfg.Search.Rows, c.cfg.Search.Time),
 		}
 	}
@@ -81,7 +81,7 @@ func (c *call) searchRuns() error {
 		return c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.search(c.r.Context()); err != nil {
+	if err := c.load.work(c.r.Context()); err != nil {
 		return err
 	}
 	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
@@ -108,7 +108,7 @@ func (c *call) statistics() error {
 		return c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.search(c.r.Context()); err != nil {
+	if err := c.load.work(c.r.Context()); err != nil {
 		return err
 	}
 	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)

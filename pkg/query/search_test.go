@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
@@ -80,30 +79,6 @@ func TestStatistics_AnswersByName(t *testing.T) {
 	}
 	if r := f.get("acme", "/v1/statistics"); !strings.Contains(r.body, `"groups":[{"by":{},"values":{"runs":3}}]`) {
 		t.Errorf("all runs: %s", r.body)
-	}
-}
-
-// A tenant has one search at a time, as a search keeps the store busy for all.
-func TestSearch_HasTurnsOfItsOwn(t *testing.T) {
-	f := newFixture(t)
-	f.service.room.patience = time.Millisecond
-	for f.service.room.large.Take("acme", 1) { // a proof is under way
-	}
-	for _, path := range []string{"/v1/runs", "/v1/statistics"} {
-		if r := f.get("acme", path); r.status != http.StatusOK {
-			t.Errorf("%s beside a large read: %d %s", path, r.status, r.body)
-		}
-	}
-	for f.service.room.searches.Take("acme", 1) {
-	}
-	for _, path := range []string{"/v1/runs", "/v1/statistics"} {
-		r := f.get("acme", path)
-		if r.problem(t, http.StatusTooManyRequests); !strings.Contains(r.body, `"limit":"searches"`) {
-			t.Errorf("%s beside another search: %s", path, r.body)
-		}
-		if r := f.get("umbrella", path); r.status != http.StatusOK {
-			t.Errorf("%s of another tenant: %d %s", path, r.status, r.body)
-		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
@@ -27,18 +28,14 @@ type Config struct {
 	Wait time.Duration
 	// Poll is the pause between two looks at the index while a call waits.
 	Poll time.Duration
-	// TimelineBytes is how much memory the runs may hold that were stepped through last.
-	TimelineBytes int
+	// Memory is what requests, the runs that were stepped through last and the latest events for live streams (RingBytes) may hold together, in
+	// bytes; Slots is how much work there may be at the same time: a read takes one. Tenants share both (share.Pool).
+	Memory, Slots int
 	// StreamHeartbeat is the pause after which a live stream that has nothing to say says so: what stands in between ends
 	// connections that are silent for a minute. StreamRetry is after which time a reader is to come again whose
 	// stream has ended, and StreamLife how long a stream lasts at most: what stands in between ends connections, whatever
 	// flows, mostly after ten minutes.
 	StreamHeartbeat, StreamRetry, StreamLife time.Duration
-	// Streams is how many live streams may be open at the same time.
-	Streams int
-	// Reads is how many requests may read at the same time, LargeReads how many of them much: long threads, raw events, proofs, and how many of them searches. Waiting is
-	// how many may wait for their turn or for the index, and ReadBytes how much memory all may hold. Tenants share each (share.Pool).
-	Reads, LargeReads, Waiting, ReadBytes int
 	// Search bounds what one search or statistic costs the store.
 	Search search.Bounds
 	// Stall is how long a caller may take nothing of its answer.
@@ -54,16 +51,28 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, 128 MiB for runs that are stepped through, 384 MiB for reads.
+// The parts of Config.Memory, in ninths: the rest is what requests hold.
+const timelineNinths, ringNinths = 2, 1
+
+// RingBytes is the part of the memory that the latest events have, for tail.Config.
+func (c Config) RingBytes() int       { return c.Memory / 9 * ringNinths }
+func (c Config) timelineBytes() int64 { return int64(c.Memory / 9 * timelineNinths) }
+func (c Config) readBytes() int64     { return int64(c.Memory) - c.timelineBytes() - int64(c.RingBytes()) }
+
+// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, 576 MiB, of which requests have 384 and runs that are stepped through 128,
+// eight slots for each processor.
 func DefaultConfig() Config {
 	return Config{
-		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, TimelineBytes: 128 << 20,
-		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute, Streams: 20_000,
-		Reads: 16, LargeReads: 3, Waiting: 4096, ReadBytes: 384 << 20, Stall: front.StallTimeout, Quotas: quota.Unlimited(),
+		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, Memory: 576 << 20, Slots: max(16, 8*runtime.GOMAXPROCS(0)),
+		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute,
+		Stall: front.StallTimeout, Quotas: quota.Unlimited(),
 		Search: search.Bounds{Rows: 50_000_000, Time: 10 * time.Second},
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
 }
+
+// minMemory has room for one raw read beside others.
+const minMemory = 32 << 20
 
 // Validate says what is wrong with the configuration.
 func (c Config) Validate() error {
@@ -72,20 +81,16 @@ func (c Config) Validate() error {
 		return fmt.Errorf("query: wait is %v; it must not be negative", c.Wait)
 	case c.Poll <= 0:
 		return fmt.Errorf("query: poll is %v; it must be above zero", c.Poll)
-	case c.TimelineBytes < 1<<20:
-		return fmt.Errorf("query: the memory for runs that are stepped through is %d bytes; it must be at least 1048576", c.TimelineBytes)
+	case c.Memory < minMemory:
+		return fmt.Errorf("query: the memory is %d bytes; it must be at least %d", c.Memory, minMemory)
+	case c.Slots < 1:
+		return fmt.Errorf("query: slots are %d; it must be at least 1", c.Slots)
 	case c.StreamHeartbeat <= 0:
 		return fmt.Errorf("query: stream heartbeat is %v; it must be above zero", c.StreamHeartbeat)
 	case c.StreamRetry < 0:
 		return fmt.Errorf("query: stream retry is %v; it must not be negative", c.StreamRetry)
 	case c.StreamLife <= 0:
 		return fmt.Errorf("query: stream life is %v; it must be above zero", c.StreamLife)
-	case c.Streams < 1:
-		return fmt.Errorf("query: streams are %d; it must be at least 1", c.Streams)
-	case c.Reads < 1, c.LargeReads < 1, c.Waiting < 1:
-		return fmt.Errorf("query: reads are %d, large reads %d, and %d may wait; each must be at least 1", c.Reads, c.LargeReads, c.Waiting)
-	case c.ReadBytes < 16<<20:
-		return fmt.Errorf("query: the memory for reads is %d bytes; it must be at least 16777216", c.ReadBytes)
 	case c.Search.Rows < 1, c.Search.Time < time.Second:
 		return fmt.Errorf("query: a search may read %d rows and take %v; it must be at least one row and 1s", c.Search.Rows, c.Search.Time)
 	case c.Stall <= 0:
@@ -151,7 +156,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 	}
 	s := &Service{
 		cfg: cfg, store: index{r}, records: rr, raw: raw, tail: follow, streams: streams, auth: auth, metrics: m,
-		room: room, watch: newWatch(index{r}, cfg.Poll), timelines: newTimelines(int64(cfg.TimelineBytes), m),
+		room: room, watch: newWatch(index{r}, cfg.Poll), timelines: newTimelines(cfg.timelineBytes(), m),
 	}
 	s.handler = s.handlers(compress)
 	return s, nil

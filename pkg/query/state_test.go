@@ -153,11 +153,11 @@ func TestState_WaitsForTheLogWithoutTheTimeline(t *testing.T) {
 	f.state("?at=1")
 	room := f.service.room
 	room.patience = time.Minute
-	for room.large.Take("acme", 1) {
+	for room.heavy.Take("acme", 1) {
 	}
 	waits := make(chan reply, 1)
 	go func() { waits <- f.get("acme", "/v1/threads/chat/runs/r/state?at=end") }() // of a run that goes on, so it reads on
-	for deadline := time.Now().Add(kafkatest.Timeout); room.waits.Held() == 0; runtime.Gosched() {
+	for deadline := time.Now().Add(kafkatest.Timeout); room.memory.Held() == 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not wait for a turn")
 		}
@@ -165,7 +165,7 @@ func TestState_WaitsForTheLogWithoutTheTimeline(t *testing.T) {
 	if r := f.state("?at=1"); r.N != 1 {
 		t.Errorf("it answers %+v", r)
 	}
-	room.large.Give("acme", 1)
+	room.heavy.Give("acme", 1)
 	if r := <-waits; r.status != http.StatusOK {
 		t.Errorf("%d %s", r.status, r.body)
 	}
@@ -433,26 +433,6 @@ func TestState_KeepsNoCursorForWhatIsRefused(t *testing.T) {
 	}
 	if f.server.Close(); f.service.room.held() != nothingHeld {
 		t.Errorf("held are %s", f.service.room.held())
-	}
-}
-
-// A request that turns out to be large is begun again, and goes on from where the last one was all the same.
-func TestState_GoesOnWhereAReadTurnsOutLarge(t *testing.T) {
-	f := newRawFixture(t)
-	f.texts(8, 60<<10)
-	f.state("?at=7")
-	held := f.service.timelines.byRun[timelineKey{"acme", "chat", "r"}]
-	before := held.cursor
-	if before == nil {
-		t.Fatal("it keeps no cursor")
-	}
-	h := before.History()
-	if answer := answerBytes(h.Messages, h.State); before.Bytes() >= lightBytes || before.Bytes()+answer < lightBytes {
-		t.Fatalf("the cursor takes %d bytes and the answer %d: no read that turns out large", before.Bytes(), answer)
-	}
-	f.state("?at=8")
-	if held.cursor != before {
-		t.Error("it folded again from the last mark")
 	}
 }
 

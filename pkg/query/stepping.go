@@ -67,8 +67,8 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	return f(stepping{held.reader, c, row, held})
 }
 
-// acquireTimeline acquires a run's timeline, and reports whether it is enough without reading the log. If it is not, the request has one of its
-// tenant's turns for large reads: it waits for that without the timeline, which others can step through meanwhile.
+// acquireTimeline acquires a run's timeline, and reports whether it is enough without reading the log. If it is not, the request has
+// a slot of heavy work: it waits for that without the timeline, which others can step through meanwhile.
 func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough func(*timeline.Reader) bool) (held *cachedRun, suffices bool, err error) {
 	for {
 		if held, err = c.timelines.acquire(c.r.Context(), key, origin); err != nil {
@@ -78,11 +78,11 @@ func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough fu
 			r.Update(recordsOf(v.runs))
 			suffices = r.Done() || enough(r)
 		}
-		if suffices || c.load.largeOf != nil {
+		if suffices || c.load.slot == c.load.heavy {
 			return held, suffices, nil
 		}
 		c.timelines.release(held, held.size())
-		if err := c.load.enlarge(c.r.Context()); err != nil {
+		if err := c.load.work(c.r.Context()); err != nil {
 			return nil, false, err
 		}
 	}
@@ -194,18 +194,6 @@ func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 	values, _, err := s.reach(last, n, to)
 	if err != nil {
 		return nil, err
-	}
-	if s.Reaches(last, n) {
-		// An answer that makes the read a large one may have it begin again: that is found before the cursor has moved.
-		h := last.History()
-		answer := answerBytes(h.Messages, h.State)
-		if err := s.c.load.take(answer); errors.Is(err, errLarge) {
-			return nil, err
-		} else if err == nil {
-			if err := s.c.load.take(-answer); err != nil { // it is counted as it is made
-				return nil, err
-			}
-		}
 	}
 	s.held.cursor = nil // until this one has moved without an error
 	return s.From(last, n, values)

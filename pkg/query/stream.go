@@ -151,7 +151,7 @@ func (s *stream) flush() error {
 }
 
 // takeInTurn takes in records. A stream that is behind folds without waiting for anything, and many of those would have all processors: while it
-// catches up it takes one of the tenant's, batch by batch.
+// catches up it takes one of heavy work, batch by batch.
 func (s *stream) takeInTurn(b tail.Batch) error {
 	if s.caughtUp() {
 		return s.take(b)

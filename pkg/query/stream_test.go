@@ -159,7 +159,7 @@ func TestStream_EndsWhereThereIsNoRoom(t *testing.T) {
 	event(delta)
 	f.produce()
 	id := find(t, lines, "is used up; resume from the last id")
-	if r := f.get("acme", path); r.status != http.StatusTooManyRequests || !strings.Contains(r.body, `"limit":"read-memory"`) {
+	if r := f.get("acme", path); r.status != http.StatusTooManyRequests || !strings.Contains(r.body, `"limit":"memory"`) {
 		t.Errorf("another stream: %d %s", r.status, r.body)
 	}
 	memory.Give("acme", rest)
@@ -232,8 +232,8 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 			t.Fatal("the reader is not ended")
 		}
 	}
-	if n := testutil.ToFloat64(f.service.streams.metrics.open); n != 0 || f.service.room.streams.Held() != 0 {
-		t.Errorf("%v streams are open, %d places taken", n, f.service.room.streams.Held())
+	if n := testutil.ToFloat64(f.service.streams.metrics.open); n != 0 {
+		t.Errorf("%v streams are open", n)
 	}
 
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -338,7 +338,7 @@ func TestConnect_CountsItsBody(t *testing.T) {
 			taken += n
 		}
 	}
-	if got := <-post(strings.NewReader("{}"), 2); !strings.HasPrefix(got, "429 ") || !strings.Contains(got, `"limit":"read-memory"`) {
+	if got := <-post(strings.NewReader("{}"), 2); !strings.HasPrefix(got, "429 ") || !strings.Contains(got, `"limit":"memory"`) {
 		t.Errorf("where there is no room the answer is %s", got)
 	}
 	memory.Give("acme", taken)
@@ -350,48 +350,6 @@ func TestConnect_CountsItsBody(t *testing.T) {
 	}
 	if err := rest.Close(); err != nil {
 		t.Fatal(err)
-	}
-	f.server.Close() // handlers have ended
-	if held := f.service.room.held(); held != nothingHeld {
-		t.Error(held)
-	}
-}
-
-// Large inputs are decoded on the tenant's share of processors, small ones at once.
-func TestConnect_DecodesOnTheTenantsProcessors(t *testing.T) {
-	f := newLiveFixture(t)
-	processors, waits, taken := f.service.room.processors, f.service.room.waits, int64(0)
-	for processors.Take("acme", 1) {
-		taken++
-	}
-	post := func(more int) (answer string) {
-		input := fmt.Sprintf(`{"threadId":%q,"runId":"x","messages":[],"tools":[],"context":[],"forwardedProps":{"x":%q}}`, f.thread(), strings.Repeat("x", more))
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.server.URL+"/v1/connect", strings.NewReader(input))
-		if err != nil {
-			return err.Error()
-		}
-		req.Header.Set("Tenant", "acme")
-		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-		if err != nil {
-			return err.Error()
-		}
-		defer func() { _ = resp.Body.Close() }() // only read
-		text, err := io.ReadAll(resp.Body)
-		return fmt.Sprint(resp.StatusCode, " ", string(text), " ", err)
-	}
-	if got := post(0); !strings.HasPrefix(got, "200 ") {
-		t.Errorf("a small input is answered %s", got)
-	}
-	large := make(chan string, 1)
-	go func() { large <- post(lightInput) }()
-	for deadline := time.Now().Add(kafkatest.Timeout); waits.HeldBy("acme") == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a large input does not wait")
-		}
-	}
-	processors.Give("acme", taken)
-	if got := <-large; !strings.HasPrefix(got, "200 ") {
-		t.Errorf("a large input is answered %s", got)
 	}
 	f.server.Close() // handlers have ended
 	if held := f.service.room.held(); held != nothingHeld {
@@ -430,7 +388,7 @@ func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 }
 
 // A stream that is far behind folds for long without waiting for anything: many of a tenant's would have all processors.
-func TestStream_CatchesUpOnTheTenantsProcessors(t *testing.T) {
+func TestStream_CatchesUpOnTheTenantsSlots(t *testing.T) {
 	f := newLiveFixture(t)
 	f.service.cfg.StreamHeartbeat = 20 * time.Millisecond
 	thread := f.thread()
@@ -449,8 +407,8 @@ func TestStream_CatchesUpOnTheTenantsProcessors(t *testing.T) {
 	})
 	lines := f.stream("/v1/threads/"+thread+"/runs/r/stream", "")
 	find(t, lines, ":") // it has opened the thread, and waits for records
-	processors, taken := f.service.room.processors, int64(0)
-	for processors.Take("acme", 1) {
+	slots, taken := f.service.room.heavy, int64(0)
+	for slots.Take("acme", 1) {
 		taken++
 	}
 	answers.Store(true)
@@ -462,12 +420,12 @@ func TestStream_CatchesUpOnTheTenantsProcessors(t *testing.T) {
 		case strings.HasPrefix(line, ":"):
 			beats++
 		case strings.HasPrefix(line, "data:"):
-			t.Fatalf("the stream has caught up beside others that have all of the tenant's processors: %.60s", line)
+			t.Fatalf("the stream has caught up beside others that have all of the tenant's slots: %.60s", line)
 		}
 	}
-	processors.Give("acme", taken)
+	slots.Give("acme", taken)
 	find(t, lines, "TEXT_MESSAGE")
-	if held := f.service.room.held(); !strings.HasPrefix(held, "0 reads, 0 large, 0 working") {
+	if held := f.service.room.held(); !strings.HasPrefix(held, "0 slots") {
 		t.Errorf("a stream that has caught up holds %s", held)
 	}
 }
@@ -489,7 +447,7 @@ func TestStream_ReadsALargeHistoryWhileItCatchesUp(t *testing.T) {
 	event("child", `{"type":"TEXT_MESSAGE_CHUNK","messageId":"c","role":"assistant","delta":"of the child"}`)
 	f.produce()
 	find(t, f.stream("/v1/threads/"+thread+"/runs/child/stream", ""), "of the child")
-	if held := f.service.room.held(); !strings.HasPrefix(held, "0 reads, 0 large") {
+	if held := f.service.room.held(); !strings.HasPrefix(held, "0 slots") {
 		t.Errorf("a stream that has caught up holds %s", held)
 	}
 }

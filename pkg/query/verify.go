@@ -58,7 +58,7 @@ func (c *call) verify() error {
 	if i < 0 {
 		return store.ErrNotFound
 	}
-	if err := c.load.enlarge(c.r.Context()); err != nil {
+	if err := c.load.work(c.r.Context()); err != nil {
 		return err
 	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
@@ -67,7 +67,7 @@ func (c *call) verify() error {
 	}
 	defer raw.close()
 	if row := &v.runs[i]; !c.load.fits(verify.Bytes(&row.Run)) {
-		return &refusal{status: http.StatusUnprocessableEntity, detail: c.tooLarge(row), extensions: map[string]any{"limit": "read-memory"}}
+		return &refusal{status: http.StatusUnprocessableEntity, detail: c.tooLarge(row), extensions: map[string]any{"limit": "memory"}}
 	}
 	from := &indexed{call: c, runs: v.runs}
 	answers, err := c.prove(raw, from, v.runs[i:i+1], v.indexedTo)
@@ -97,7 +97,7 @@ func (c *call) verifyThread() error {
 	if v.status == http.StatusTooEarly {
 		return tooEarly()
 	}
-	if err := c.load.enlarge(c.r.Context()); err != nil {
+	if err := c.load.work(c.r.Context()); err != nil {
 		return err
 	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
@@ -145,7 +145,7 @@ func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) 
 
 // tooLarge says why a run is not folded again.
 func (c *call) tooLarge(row *store.Run) string {
-	return fmt.Sprintf("folding run %q again takes about %d bytes of memory, and one tenant may have %d here: have the operator raise --read-memory, or verify where that is larger", row.RunID, verify.Bytes(&row.Run), c.room.memory.Alone())
+	return fmt.Sprintf("folding run %q again takes about %d bytes of memory, and one tenant may have %d here: have the operator raise --memory, or verify where that is larger", row.RunID, verify.Bytes(&row.Run), c.room.memory.Alone())
 }
 
 // prove proves some runs of a thread, as rows tell of it.
@@ -258,7 +258,7 @@ func (s *indexed) History(run string) (lineage.History, error) {
 	}
 	h, err := s.restore(s.runs, run)
 	switch why := new(refusal); {
-	case errors.Is(err, errNoRoom), errors.Is(err, errLarge):
+	case errors.Is(err, errNoRoom):
 		return lineage.History{}, err
 	case errors.As(err, &why):
 		return lineage.History{}, s.lacks(why.detail)

@@ -37,11 +37,7 @@ const (
 // verifyAll is verify for all runs that the tenant has, each an answer of its own on a line, by partition and thread. Runs
 // are those of skein.runs, which is read once with the raw events; so each row of the index is compared with its record as well.
 func (c *call) verifyAll() error {
-	if !c.raw.whole.Take(c.tenant, 1) {
-		return busy("proofs", "other verifications of all runs are in progress; try again later")
-	}
-	defer c.raw.whole.Give(c.tenant, 1)
-	if err := c.load.enlarge(c.r.Context()); err != nil {
+	if err := c.load.work(c.r.Context()); err != nil {
 		return err
 	}
 	if err := c.load.take(refold.VerifyBytes); err != nil {

@@ -233,9 +233,9 @@ func TestVerifyAll_EndsWithItsCaller(t *testing.T) {
 	f.get("acme", "/v1/verify").problem(t, http.StatusTooManyRequests)
 	leave()
 	<-ended
-	for deadline := time.Now().Add(10 * time.Second); f.raw.whole.Held()+f.raw.slots.Held() > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); f.service.room.memory.Held() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d go on", f.raw.whole.Held())
+			t.Fatal(f.service.room.held())
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (f *fleet) start(m *member) error {
 	p, err := process.Start(f.t, f.dir, filepath.Join(f.bin, "compactor"),
 		"--brokers", strings.Join(f.kafka.Brokers, ","), "--topic-prefix", f.kafka.TopicPrefix,
 		"--admin-listen", "127.0.0.1:0", "--dir", m.dir, "--instance-id", m.name,
-		"--checkpoint-interval", "2s", "--checkpoint-max", "10s")
+		"--checkpoint-interval", "1s")
 	if err != nil {
 		return err
 	}

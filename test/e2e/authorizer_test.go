@@ -107,7 +107,7 @@ func TestAuthorizer_StagesNeedWhatIsDocumented(t *testing.T) {
 	local := []string{"--listen", "127.0.0.1:0", "--tenant", "dev"}
 	g.args = map[string][]string{
 		"ingest":    append([]string{"--agents", agentsFile(t, agent.URL), "--ack-timeout", "2s"}, local...),
-		"compactor": {"--dir", filepath.Join(g.dir, "compactor"), "--instance-id", "one", "--checkpoint-interval", "100ms", "--checkpoint-max", "100ms"},
+		"compactor": {"--dir", filepath.Join(g.dir, "compactor"), "--instance-id", "one", "--checkpoint-interval", "10ms"},
 		"indexer":   append([]string{"--max-delay", "50ms"}, store...),
 		"query":     append(local, store...),
 	}

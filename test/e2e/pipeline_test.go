@@ -81,7 +81,7 @@ func (p *pipeline) startCompactor() {
 	p.compactor = p.launch("compactor", append(p.ends.compactor,
 		"--dir", filepath.Join(p.dir, "compactor"), "--instance-id", "one",
 		// Often, so that runs which are open when it is killed have been written as such.
-		"--checkpoint-interval", "100ms", "--checkpoint-max", "100ms")...)
+		"--checkpoint-interval", "10ms")...)
 }
 
 func (p *pipeline) startIndexer() {

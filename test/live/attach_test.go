@@ -727,11 +727,10 @@ func TestAttach_GoesOnWithoutTheStore(t *testing.T) {
 	}
 }
 
-// Many come at once. A tenant that is alone may have half of a process's streams: beyond that its readers are told when to come again, the others are
-// served, and a place that is given up is taken.
+// Many come at once. Beyond its tenant's share of memory readers are told when to come again, the others are served, and what one gives up is taken.
 func TestAttach_WhereTooManyComeAtOnce(t *testing.T) {
-	const most, come = 40, 400
-	s := start(t, kafkatest.Start(t, 4), options{query: func(c *query.Config) { c.Streams = 2 * most }})
+	const come = 800
+	s := start(t, kafkatest.Start(t, 4), options{query: func(c *query.Config) { c.Memory = 32 << 20 }})
 	s.publish("chat", "r", said("chat", "r", 3)[:4]...)
 	var under sync.WaitGroup
 	var mu sync.Mutex
@@ -753,8 +752,8 @@ func TestAttach_WhereTooManyComeAtOnce(t *testing.T) {
 		})
 	}
 	under.Wait()
-	if len(in) != most || refused != come-most {
-		t.Fatalf("%d of %d are served and %d refused, want %d served", len(in), come, refused, most)
+	if len(in) < 40 || refused == 0 || len(in)+refused != come {
+		t.Fatalf("%d of %d are served and %d refused", len(in), come, refused)
 	}
 	in[0].close()
 	var next *reader

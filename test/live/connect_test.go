@@ -77,7 +77,7 @@ const connectMemory = 160 << 10
 // Many clients connect at the same time to a run that goes on: each has what was said, and follows the run to its end. Another tenant is served meanwhile.
 func TestConnect_JoinsARunThatGoesOn(t *testing.T) {
 	clients := *connects
-	s := start(t, kafkatest.Start(t, 2), options{auth: byHeader{}, query: func(c *query.Config) { c.Streams = 2 * clients }})
+	s := start(t, kafkatest.Start(t, 2), options{auth: byHeader{}, query: func(c *query.Config) { c.Memory = max(c.Memory, clients<<20) }})
 	events := said("chat", "r", 6)
 	s.input("chat", "r", fmt.Sprintf(input, "chat", "r"))
 	s.publish("chat", "r", events[:5]...)
