@@ -326,7 +326,7 @@ func (a *Attacker) Against(stage *Stage, name string, honest func(ctx context.Co
 	tb := a.Site.TB
 	tb.Helper()
 	meter := Measure(tb, honest)
-	calls := size(4_000, 100)
+	calls := size(1_000, 100)
 	before := meter.Next(tb, calls)
 	ctx, stop := context.WithCancel(tb.Context())
 	done := make(chan struct{})
