@@ -17,8 +17,6 @@ import (
 const (
 	// cacheBytes bounds the histories that the compactor keeps at hand: one person's threads.
 	cacheBytes = 16 << 20
-	// queryBytes bounds the memory of query, which serves one person.
-	queryBytes = 288 << 20
 	// readyPoll is the pause between two looks at whether the stages have started.
 	readyPoll = 10 * time.Millisecond
 	// readyTimeout bounds the wait for them.
@@ -55,7 +53,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 
 	queryCfg := query.DefaultConfig()
 	queryCfg.Logger, queryCfg.Registerer = s.cfg.Logger, s.registry
-	queryCfg.Memory, queryCfg.StreamLife, queryCfg.Links = queryBytes, s.cfg.StreamLife, s.cfg.Links
+	queryCfg.StreamLife, queryCfg.Links = s.cfg.StreamLife, s.cfg.Links
 	followCfg := tail.DefaultConfig(s.client("query"))
 	followCfg.RingBytes = queryCfg.RingBytes()
 	followCfg.Logger, followCfg.Registerer = s.cfg.Logger, s.registry
