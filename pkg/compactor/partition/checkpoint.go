@@ -50,7 +50,8 @@ func (c Config) isDue(r *run, now time.Time) bool {
 }
 
 // requestCheckpoint requests a record of a run in the next transaction, whatever the checkpoint rule says.
-func (p *Processor) requestCheckpoint(r *run) {
+func (r *run) requestCheckpoint() {
+	p := r.thread.p
 	if !r.due {
 		r.due = true
 		p.room.outputs.Add(int64(-r.size()))
@@ -58,10 +59,10 @@ func (p *Processor) requestCheckpoint(r *run) {
 }
 
 // writeUnsealed requests a record of each open run of the thread that has none, or none with its parent resolution: see Processor.
-func (p *Processor) writeUnsealed(t *thread) {
+func (t *thread) writeUnsealed() {
 	for _, h := range t.Unsealed() {
 		if r := h.live; r != nil && (!r.written.exists || r.unwritten != nil) {
-			p.requestCheckpoint(r)
+			r.requestCheckpoint()
 		}
 	}
 }
@@ -70,7 +71,8 @@ func (p *Processor) writeUnsealed(t *thread) {
 // was cut; the run holds back the committed offset, and is tried again by the same rule as if it had been written. If its resolution
 // has to be written now, it returns a record of the resolution alone. An expired run is closed instead, so that it does not
 // hold back the committed offset for ever.
-func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
+func (r *run) checkpoint(now time.Time) (*Output, error) {
+	p := r.thread.p
 	if r.expired != nil {
 		return r.expired, nil
 	}
@@ -78,19 +80,19 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 	if r.meta.IsExpired() || r.changedFrom < 0 {
 		limit += lateRoom
 	}
-	out, size, err := p.openRecord(r, limit)
+	out, size, err := r.openRecord(limit)
 	switch {
 	case err != nil:
 		return nil, err
 	case out != nil:
 		return out, nil
 	case r.meta.IsExpired(): // the limit was changed
-		return p.close(r, outputAbandoned)
+		return r.close(outputAbandoned)
 	}
 	alone := r.due && r.unwritten != nil
 	r.written.at, r.written.bytes, r.newBytes, r.due, r.overLimit = now, size, 0, false, true
 	if alone {
-		return p.resolutionRecord(r)
+		return r.resolutionRecord()
 	}
 	return nil, nil
 }
@@ -101,8 +103,9 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 const lateRoom = 8 << 10
 
 // openRecord makes the record of an unsealed run, from which it can resume, and returns its size. If that is over the limit, out is nil.
-func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err error) {
-	rec, _, err := p.build(r)
+func (r *run) openRecord(limit int) (out *Output, size int, err error) {
+	p := r.thread.p
+	rec, _, err := r.build()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -127,7 +130,8 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 // resolutionRecord makes a record of a run that has its parent resolution and nothing from its first event on: that is read
 // again. It may be over the limit by what a record holds beside content, for which a batch has room (kafka.MaxBatchBytes); the rest
 // fits (Config.fits).
-func (p *Processor) resolutionRecord(r *run) (*Output, error) {
+func (r *run) resolutionRecord() (*Output, error) {
+	p := r.thread.p
 	resolved, before := r.unwritten, &r.unwritten.Before
 	h := &threadRun{Metadata: fold.NewMetadata(r.meta.ID, r.meta.ClientID, r.meta.Start)}
 	h.Next, h.LastAt, h.Placed = resolved.next, r.meta.LastAt, true
@@ -138,7 +142,7 @@ func (p *Processor) resolutionRecord(r *run) (*Output, error) {
 	for _, rule := range resolved.Anomalies {
 		was.Early[rule]++
 	}
-	rec, folded, err := p.describe(was)
+	rec, folded, err := was.describe()
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func CutLargest(parts []*Processor, now time.Time) error {
 		if victim == nil {
 			return nil
 		}
-		if err := of[victim].cut(victim, now); err != nil {
+		if err := victim.cut(now); err != nil {
 			return err
 		}
 	}
@@ -109,14 +109,15 @@ func CutLargest(parts []*Processor, now time.Time) error {
 
 // cut replaces the largest contents of an open run by references, and has it fold contents no more. One that has nothing but an input, which
 // is over the limit, ends.
-func (p *Processor) cut(r *run, now time.Time) error {
+func (r *run) cut(now time.Time) error {
+	p := r.thread.p
 	p.cuts = append(p.cuts, Outgrown{r.thread.tenant, r.thread.id, r.meta.ID, r.size()})
 	if r.Fold == nil {
 		r.ending = p.cfg.cutEvent()
 		return p.expireRun(r.key, now)
 	}
 	r.Tally.StopCallTimes()
-	rec, _, err := p.describe(r)
+	rec, _, err := r.describe()
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (p *Processor) cut(r *run, now time.Time) error {
 	r.rec.Cut = &record.Cut{Events: r.Tally.Events, Next: r.meta.Next}
 	r.rec.Input, r.rec.InputMessages, r.rec.InputLayout, r.rec.Resumes = rec.Input, rec.InputMessages, rec.InputLayout, rec.Resumes
 	r.written.bytes, r.newBytes, r.overLimit = len(value), 0, false
-	p.requestCheckpoint(r)
+	r.requestCheckpoint()
 	p.runs.change(r)
 	p.runs.recount(r)
 	return r.show()

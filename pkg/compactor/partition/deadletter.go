@@ -13,13 +13,13 @@ import (
 )
 
 // deadLetter writes a record unchanged to dead letters; below the processed offset that was done before.
-func (p *Processor) deadLetter(m *message, reason, detail string) (fold.Outcome, error) {
+func (l *ledger) deadLetter(m *message, reason, detail string) (fold.Outcome, error) {
 	if m.rebuilds {
 		return outcomeDeadLetter, nil
 	}
-	at := record.Position{Partition: p.id, Offset: m.Offset}
+	at := record.Position{Partition: l.id, Offset: m.Offset}
 	dead := &kgo.Record{
-		Topic: p.topics.DeadLetters, Partition: p.id, Key: bytes.Clone(m.Key), Value: bytes.Clone(m.Value),
+		Topic: l.topics.DeadLetters, Partition: l.id, Key: bytes.Clone(m.Key), Value: bytes.Clone(m.Value),
 	}
 	size := len(m.Key) + len(m.Value)
 	for _, h := range m.Headers {
@@ -37,8 +37,8 @@ func (p *Processor) deadLetter(m *message, reason, detail string) (fold.Outcome,
 	if detail != "" {
 		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: record.HeaderDetail, Value: []byte(shorten(detail))})
 	}
-	p.write(Output{Record: dead})
-	p.counts.DeadLetters[reason]++
+	l.write(Output{Record: dead})
+	l.counts.DeadLetters[reason]++
 	return outcomeDeadLetter, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -58,12 +57,6 @@ func (o Output) IsFinal() bool {
 	return o.Kind == outputAbandoned && o.run == nil || o.Kind == outputSealed || o.Kind == outputClosed || o.Kind == outputOutgrown || o.Kind == outputOverQuota
 }
 
-// write puts an output into the next transaction.
-func (p *Processor) write(o Output) {
-	p.outputs = append(p.outputs, o)
-	p.room.outputs.Add(int64(-o.bytes()))
-}
-
 func (o Output) bytes() int { return len(o.Record.Key) + len(o.Record.Value) }
 
 // Effects are what one partition puts into a transaction.
@@ -101,7 +94,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	due := p.dueRuns(now, held)
 	slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(a.meta.Start, b.meta.Start) })
 	for _, r := range due {
-		out, err := p.checkpoint(r, now)
+		out, err := r.checkpoint(now)
 		if err != nil {
 			return Effects{}, err
 		}
@@ -161,18 +154,3 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 
 // Unload drops what memory no longer needs if there was nothing to commit.
 func (p *Processor) Unload(now time.Time) error { return p.evict(now) }
-
-// runOutput returns the output of a run's encoded record, with the same metadata that a process reads from it.
-func (p *Processor) runOutput(key string, rec *record.Run, value []byte, kind string) (*Output, error) {
-	entry, err := runstore.RunEntry(key, rec, value)
-	if err != nil {
-		return nil, err
-	}
-	return &Output{
-		Record: &kgo.Record{
-			Topic: p.topics.Runs, Partition: p.id, Key: []byte(key), Value: value,
-			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: rec.RunID, Seq: -1}),
-		},
-		Kind: kind, entry: entry,
-	}, nil
-}

@@ -11,8 +11,9 @@ import (
 
 // build makes the record of a run as it stands and returns it with the history of its base. It also updates the history in the
 // run's metadata. The record of an unsealed run has no Open, and so cannot be resumed from, if it is over the limit without it.
-func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
-	rec, folded, err := p.describe(r)
+func (r *run) build() (*record.Run, lineage.History, error) {
+	p := r.thread.p
+	rec, folded, err := r.describe()
 	if err != nil || folded.Ended() {
 		return rec, r.base, err
 	}
@@ -31,7 +32,8 @@ func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 }
 
 // describe is build without what the end of a run adds and what a fold resumes from.
-func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
+func (r *run) describe() (*record.Run, *compact.Run, error) {
+	p := r.thread.p
 	folded, rec, base := r.Fold, r.rec, r.base
 	if folded == nil { // pending: with a preliminary resolution, as if the first event came now, or its final one
 		at, err := r.thread.Resolve(&r.meta.Metadata, r.Run, nil, r.Input, p.next)

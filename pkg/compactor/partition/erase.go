@@ -98,15 +98,3 @@ func (p *Processor) remove(h *threadRun, key string) bool {
 	p.runs.drop(r)
 	return r.written.exists
 }
-
-// tombstone is the record that deletes the one of the same key.
-func (p *Processor) tombstone(topic string, kind record.Kind, key string) Output {
-	o := Output{Kind: outputTombstone, Record: &kgo.Record{
-		Topic: topic, Partition: p.id, Key: []byte(key),
-		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, Seq: -1}),
-	}}
-	if kind == record.KindRun {
-		o.entry.Key = []byte(key)
-	}
-	return o
-}

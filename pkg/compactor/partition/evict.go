@@ -76,7 +76,7 @@ func (p *Processor) evictThreads(now time.Time) error {
 		if held <= p.share.threadRuns/2 {
 			return nil
 		}
-		stays := p.mustStay(t)
+		stays := t.mustStay()
 		switch {
 		case !busy[t] && (stays <= threadOverhead+1 || now.Sub(t.usedAt) >= busyFor):
 			delete(p.threads, t.key)
@@ -107,7 +107,8 @@ func (p *Processor) evictThreads(now time.Time) error {
 
 // mustStay is about what a busy thread keeps in any case, in runs: its open runs, their parents, and the run that ended last. Below the
 // processed offset also the runs that ended at or behind the next record; then it is doubled, as unloading less than half does not pay.
-func (p *Processor) mustStay(t *thread) int {
+func (t *thread) mustStay() int {
+	p := t.p
 	stays := threadOverhead + 2*len(t.Unsealed()) + 1
 	if p.next >= p.progress.Processed {
 		return stays

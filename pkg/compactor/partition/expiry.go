@@ -3,6 +3,7 @@ package partition
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -23,44 +24,71 @@ import (
 // after days. But an expired run costs the partition memory, and its thread a record for each later run.
 const closeAfter = 168
 
+// retirement ends runs that no event ends: by the idle limit, by the clock, and by the quota of a tenant.
+type retirement struct {
+	p *Processor
+	// expiring holds every open run by the stream time of its last record; closing every expired run by the wall-clock time of
+	// its last record on skein.runs.
+	expiring, closing *expiryQueue
+}
+
+// nextExpiry is when the next run expires, or is closed.
+func (e *retirement) nextExpiry() (at time.Time) {
+	if w := e.expiring.oldest(); w != nil {
+		at = w.since.Add(e.p.cfg.IdleLimit)
+	}
+	w := e.closing.oldest()
+	if w == nil {
+		return at
+	}
+	limit := time.Duration(math.MaxInt64)
+	if e.p.cfg.IdleLimit <= limit/closeAfter {
+		limit = e.p.cfg.IdleLimit * closeAfter
+	}
+	if closed := w.since.Add(limit); at.IsZero() || closed.Before(at) {
+		return closed
+	}
+	return at
+}
+
 // isIdle reports whether a run expires at that stream time.
-func (p *Processor) isIdle(at time.Time) bool {
-	w := p.expiring.oldest()
-	return w != nil && !w.since.Add(p.cfg.IdleLimit).After(at)
+func (e *retirement) isIdle(at time.Time) bool {
+	w := e.expiring.oldest()
+	return w != nil && !w.since.Add(e.p.cfg.IdleLimit).After(at)
 }
 
 // expire expires and closes runs as far as the transaction has room, at least one of each; in a gap it marks runs instead. Below the
 // processed offset it does nothing: all of that was decided before.
-func (p *Processor) expire(now time.Time) error {
-	hasRoom := p.room.forExpiries()
+func (e *retirement) expire(now time.Time) error {
+	hasRoom := e.p.room.forExpiries()
 	switch {
-	case p.gap != nil:
-		return p.markRawLost(now, hasRoom)
-	case p.next < p.progress.Processed:
+	case e.p.gap != nil:
+		return e.p.markRawLost(now, hasRoom)
+	case e.p.next < e.p.progress.Processed:
 		return nil
 	}
-	for p.isIdle(p.clock.stream) && hasRoom() { // the longest idle first
-		if err := p.expireRun(p.expiring.oldest().key, now); err != nil {
+	for e.isIdle(e.p.clock.stream) && hasRoom() { // the longest idle first
+		if err := e.expireRun(e.expiring.oldest().key, now); err != nil {
 			return err
 		}
 	}
-	for p.isOld(now) && p.clock.isUpToDate(p.next, now, p.cfg.IdleLimit) && hasRoom() {
-		r, err := p.loadByKey(p.closing.oldest().key, now)
+	for e.isOld(now) && e.p.clock.isUpToDate(e.p.next, now, e.p.cfg.IdleLimit) && hasRoom() {
+		r, err := e.p.loadByKey(e.closing.oldest().key, now)
 		if err != nil {
 			return err
 		}
-		out, err := p.close(r, outputClosed)
+		out, err := r.close(outputClosed)
 		if err != nil {
 			return err
 		}
-		p.write(*out)
+		e.p.write(*out)
 	}
 	return nil
 }
 
 // expireIdleOf expires all idle runs of a thread and notes when to check again.
-func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
-	t.noExpiryBefore = p.clock.stream.Add(p.cfg.IdleLimit) // for runs that begin or get records from now on
+func (e *retirement) expireIdleOf(t *thread, now time.Time) error {
+	t.noExpiryBefore = e.p.clock.stream.Add(e.p.cfg.IdleLimit) // for runs that begin or get records from now on
 	var expiring []*expiryEntry
 	for _, h := range t.Unsealed() {
 		if h.IsExpired() {
@@ -70,9 +98,9 @@ func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("abandoning run: %w", err)
 		}
-		w := p.expiring.byKey[key]
-		switch at := w.since.Add(p.cfg.IdleLimit); {
-		case !at.After(p.clock.stream):
+		w := e.expiring.byKey[key]
+		switch at := w.since.Add(e.p.cfg.IdleLimit); {
+		case !at.After(e.p.clock.stream):
 			expiring = append(expiring, w)
 		case at.Before(t.noExpiryBefore):
 			t.noExpiryBefore = at
@@ -80,7 +108,7 @@ func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 	}
 	slices.SortFunc(expiring, func(a, b *expiryEntry) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
 	for _, w := range expiring { // in the same order as expire
-		if err := p.expireRun(w.key, now); err != nil {
+		if err := e.expireRun(w.key, now); err != nil {
 			return err
 		}
 	}
@@ -88,7 +116,7 @@ func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 }
 
 // isOld reports whether a run is due to be closed.
-func (p *Processor) isOld(now time.Time) bool {
-	w := p.closing.oldest()
-	return w != nil && now.Sub(w.since)/closeAfter >= p.cfg.IdleLimit
+func (e *retirement) isOld(now time.Time) bool {
+	w := e.closing.oldest()
+	return w != nil && now.Sub(w.since)/closeAfter >= e.p.cfg.IdleLimit
 }

@@ -50,15 +50,15 @@ func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
 
 // closeGap sets, at the first record after a gap that moves stream time, until when a run that shows up may have begun in it: for
 // one idle limit, after which such a run would have expired.
-func (p *Processor) closeGap() {
-	if p.progress.Gap.End > 0 && p.progress.Gap.Until == 0 {
-		p.progress.Gap.Until = p.clock.stream.Add(p.cfg.IdleLimit).UnixMilli()
+func (l *ledger) closeGap() {
+	if l.progress.Gap.End > 0 && l.progress.Gap.Until == 0 {
+		l.progress.Gap.Until = l.clock.stream.Add(l.cfg.IdleLimit).UnixMilli()
 	}
 }
 
 // mayHaveBegunInGap reports whether a run whose first known event is this one may have begun in a gap, as it is not a RUN_STARTED. It depends on
 // the committed progress only, so it comes out the same when the event is read again.
-func (p *Processor) mayHaveBegunInGap(first *agui.Event, now time.Time) bool {
-	gap := p.progress.Gap
-	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || p.clock.recordTime(now).UnixMilli() < gap.Until)
+func (l *ledger) mayHaveBegunInGap(first *agui.Event, now time.Time) bool {
+	gap := l.progress.Gap
+	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || l.clock.recordTime(now).UnixMilli() < gap.Until)
 }

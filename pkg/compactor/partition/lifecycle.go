@@ -39,12 +39,13 @@ const partOverhead = 512
 // again. Measuring costs about as much as folding did, so it is done each time the run's events cross another record limit.
 // The fold bounds what patches copy in between (docs/fold.md). Events below the processed offset were accepted before: no run
 // is ended there, even if the limit was lowered meanwhile.
-func (p *Processor) endOutgrown(r *run, bytes int) error {
+func (r *run) endOutgrown(bytes int) error {
+	p := r.thread.p
 	limit, before := int64(p.cfg.RecordLimit), r.eventBytes
 	if r.eventBytes += int64(bytes); before/limit == r.eventBytes/limit || p.next <= p.progress.Processed {
 		return nil
 	}
-	rec, _, err := p.describe(r)
+	rec, _, err := r.describe()
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (p *Processor) endOutgrown(r *run, bytes int) error {
 		return nil
 	}
 	r.markExpired(rec, runError(fmt.Sprintf("The run was ended, as it had grown too large: its record would have had %d bytes, %d are allowed.", size, limit), codeOutgrown))
-	return p.end(r, rec, r.base, Output{Kind: outputOutgrown, Outgrown: &Outgrown{r.thread.tenant, r.thread.id, r.meta.ID, size}})
+	return r.end(rec, r.base, Output{Kind: outputOutgrown, Outgrown: &Outgrown{r.thread.tenant, r.thread.id, r.meta.ID, size}})
 }
 
 // parts counts what makes a fold use memory beside its bytes: messages, event types and tool calls.
@@ -67,29 +68,31 @@ func parts(rec *record.Run) int {
 
 // seal ends a run whose terminal event was folded and makes its final record. Later runs build on that record, read back, not
 // on the fold in memory: so they get the same history before and after a restart.
-func (p *Processor) seal(r *run) error {
-	rec, base, err := p.build(r)
+func (r *run) seal() error {
+	rec, base, err := r.build()
 	if err != nil {
 		return err
 	}
-	return p.end(r, rec, base, Output{Kind: outputSealed})
+	return r.end(rec, base, Output{Kind: outputSealed})
 }
 
 // reactivate opens an expired run again, as a record of it came. It is checkpointed at once: until a record shows it as open, it
 // holds back the progress record (addProgressRecord).
-func (p *Processor) reactivate(r *run) error {
+func (r *run) reactivate() error {
+	p := r.thread.p
 	if !r.meta.IsExpired() {
 		return nil
 	}
 	r.meta.Reactivate()
-	p.requestCheckpoint(r)
+	r.requestCheckpoint()
 	p.closing.drop(r.key)
 	r.expiry = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
 	return r.show()
 }
 
 // end writes the final record of a run, and snapshots of its branch if they are due.
-func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output) error {
+func (r *run) end(rec *record.Run, base lineage.History, as Output) error {
+	p := r.thread.p
 	at, err := lineage.RestoreFrom(base, fold.ContentOf(rec))
 	if err != nil {
 		return fmt.Errorf("sealing run: %w", err)
@@ -97,7 +100,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 	h := r.meta
 	h.Seal(lineage.Status(rec.Status), rec.Synthetic)
 	h.SinceSnapshot = r.sinceSnapshot(rec, at)
-	whole, err := p.wantsSnapshot(r, at)
+	whole, err := r.wantsSnapshot(at)
 	if err != nil {
 		return err
 	}
@@ -105,7 +108,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 		h.SinceSnapshot = 0
 	}
 	rec.SinceSnapshot = h.SinceSnapshot
-	out, err := p.finish(r, rec, as.Kind)
+	out, err := r.finish(rec, as.Kind)
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,8 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 }
 
 // finish makes the final record of a run and drops the run from memory.
-func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error) {
+func (r *run) finish(rec *record.Run, kind string) (*Output, error) {
+	p := r.thread.p
 	rec.Truncated = rec.Cut != nil
 	value, err := record.Fit(rec, p.cfg.RecordLimit)
 	if err != nil {
@@ -144,27 +148,28 @@ func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error
 
 // expireRun expires a run and makes its record. If that is over the limit, the run is closed at once, so that it does not hold back the
 // committed offset for ever, and so that the result does not depend on what else the transaction holds.
-func (p *Processor) expireRun(key string, now time.Time) error {
-	r, err := p.loadByKey(key, now)
+func (e *retirement) expireRun(key string, now time.Time) error {
+	r, err := e.p.loadByKey(key, now)
 	if err != nil {
 		return err
 	}
-	if err := p.expireLoaded(r, now); err != nil {
+	if err := r.expireLoaded(now); err != nil {
 		return err
 	}
-	if r.expired, _, err = p.openRecord(r, p.cfg.RecordLimit); err != nil || r.expired != nil {
+	if r.expired, _, err = r.openRecord(e.p.cfg.RecordLimit); err != nil || r.expired != nil {
 		return err
 	}
-	out, err := p.close(r, outputAbandoned)
+	out, err := r.close(outputAbandoned)
 	if err != nil {
 		return err
 	}
-	p.write(*out)
+	e.p.write(*out)
 	return nil
 }
 
 // expireLoaded expires a run in memory.
-func (p *Processor) expireLoaded(r *run, now time.Time) error {
+func (r *run) expireLoaded(now time.Time) error {
+	p := r.thread.p
 	p.expiring.drop(r.key)
 	r.expiry = p.closing.add(r.key, now)
 	r.meta.Expire()
@@ -178,8 +183,8 @@ func (p *Processor) expireLoaded(r *run, now time.Time) error {
 }
 
 // close makes the final record of an expired run.
-func (p *Processor) close(r *run, kind string) (*Output, error) {
-	rec, base, err := p.build(r)
+func (r *run) close(kind string) (*Output, error) {
+	rec, base, err := r.build()
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +201,7 @@ func (p *Processor) close(r *run, kind string) (*Output, error) {
 	}
 	r.meta.SinceSnapshot = r.sinceSnapshot(rec, at)
 	rec.SinceSnapshot = r.meta.SinceSnapshot
-	return p.finish(r, rec, kind)
+	return r.finish(rec, kind)
 }
 
 // markExpired makes a record say that Skein ended the run, with this event.

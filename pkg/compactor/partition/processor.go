@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -27,35 +26,18 @@ import (
 // never change: read again, it gets the same parent. If the run's record would be over the limit, a record of the
 // resolution alone is written (resolutionRecord).
 type Processor struct {
-	id     int32
-	cfg    Config
-	topics kafka.Topics
-	count  int32 // partitions of the topic set
-	store  *runstore.Store
+	ledger
+	retirement
+	count int32 // partitions of the topic set
 
-	progress  Progress // of the next transaction; the processed offset moves with each record
-	committed Progress // of the last one
-	next      int64    // the next record to read
-
-	clock     streamClock
 	threads   map[string]*thread
 	runs      runTable
 	histories *histories
-	unsaved   unsaved
-	// expiring holds every open run by the stream time of its last record; closing every expired run by the wall-clock time of
-	// its last record on skein.runs.
-	expiring, closing *expiryQueue
-	share             share // of the process's memory
-	unloading         bool  // the next commit continues to unload threads
+	share     share // of the process's memory
+	unloading bool  // the next commit continues to unload threads
 
 	loop    fold.Loop
 	message message // the record that is being processed; it is used again for the next
-	gap     *gap    // nil: there is none to pass
-
-	room    *Room // of the transaction that outputs go into
-	outputs []Output
-	cuts    []Outgrown // since the last transaction
-	counts  Counts
 }
 
 // OpenReport says how a partition was opened, for the log.
@@ -110,10 +92,13 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, grou
 // newProcessor returns the processor of a partition, on a store that has every committed record.
 func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, pos Progress) (*Processor, error) {
 	p := &Processor{
-		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, committed: pos, next: pos.Committed,
-		threads: map[string]*thread{}, runs: newRunTable(), histories: newHistories(cfg.CacheBytes), unsaved: newUnsaved(),
-		expiring: newExpiryQueue(), closing: newExpiryQueue(), share: cfg.share(1), room: NewRoom(1), counts: newCounts(),
+		ledger: ledger{
+			id: id, cfg: cfg, topics: topics, store: store, progress: pos, committed: pos, next: pos.Committed,
+			unsaved: newUnsaved(), room: NewRoom(1), counts: newCounts(),
+		},
+		count: pos.Partitions, threads: map[string]*thread{}, runs: newRunTable(), histories: newHistories(cfg.CacheBytes), share: cfg.share(1),
 	}
+	p.retirement = retirement{p: p, expiring: newExpiryQueue(), closing: newExpiryQueue()}
 	if pos.StreamTime != 0 {
 		p.clock.stream = time.UnixMilli(pos.StreamTime).UTC()
 	}
@@ -230,25 +215,6 @@ func (p *Processor) OpenRuns(runs, bytes map[string]float64) error {
 		bytes[r.thread.tenant] += float64(r.counted)
 	}
 	return nil
-}
-
-// nextExpiry is when the next run expires, or is closed.
-func (p *Processor) nextExpiry() (at time.Time) {
-	if w := p.expiring.oldest(); w != nil {
-		at = w.since.Add(p.cfg.IdleLimit)
-	}
-	w := p.closing.oldest()
-	if w == nil {
-		return at
-	}
-	limit := time.Duration(math.MaxInt64)
-	if p.cfg.IdleLimit <= limit/closeAfter {
-		limit = p.cfg.IdleLimit * closeAfter
-	}
-	if closed := w.since.Add(limit); at.IsZero() || closed.Before(at) {
-		return closed
-	}
-	return at
 }
 
 // enter makes the processor use the room of the next transaction.
@@ -375,9 +341,9 @@ func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error
 		resolved = r.resolvedAt(t.Resolution, m.Offset, p.clock.stream)
 	}
 	if t.IsNew {
-		p.register(r)
+		r.register()
 	}
-	if err := p.noteEvent(r, m); err != nil {
+	if err := r.noteEvent(m); err != nil {
 		return "", err
 	}
 	if outcome, err = p.advance(r, resolved, m, outcome); err != nil {
@@ -420,29 +386,19 @@ func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fo
 		if r.Fold != nil || m.headers.Kind != record.KindInput {
 			return outcome, nil
 		}
-		return outcome, p.reactivate(r)
+		return outcome, r.reactivate()
 	}
-	if err := p.reactivate(r); err != nil { // before its resolution says that it is open
+	if err := r.reactivate(); err != nil { // before its resolution says that it is open
 		return "", err
 	}
 	if resolved != nil {
-		if err := p.decide(r, resolved); err != nil {
+		if err := r.decide(resolved); err != nil {
 			return "", err
 		}
 		p.countAnomalies(m, resolved.Anomalies)
 	}
 	if r.Fold.Ended() {
-		return outcomeFolded, p.seal(r)
+		return outcomeFolded, r.seal()
 	}
-	return outcomeFolded, p.endOutgrown(r, len(p.loop.Decoded().Payload().Raw))
-}
-
-// countAnomalies counts anomalies for the metric; below the processed offset that was done before.
-func (p *Processor) countAnomalies(m *message, rules []string) {
-	if m.rebuilds {
-		return
-	}
-	for _, rule := range rules {
-		p.counts.Anomalies[rule]++
-	}
+	return outcomeFolded, r.endOutgrown(len(p.loop.Decoded().Payload().Raw))
 }

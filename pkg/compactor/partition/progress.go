@@ -99,11 +99,11 @@ func (p Progress) wasSetHigher(readable record.Progress) bool {
 // It is the partition's last record in its transaction, so a reader that has read it has read all that it covers. It alone is no reason for a
 // transaction. Below the processed offset none is written, as a new process does not know all open runs yet; the last one has at least
 // the committed offset, and at most the processed one.
-func (p *Processor) addProgressRecord(b *Effects, readable int64) {
-	if !b.Changed || p.gap != nil || p.next < p.progress.Processed {
+func (l *ledger) addProgressRecord(b *Effects, readable int64) {
+	if !b.Changed || l.gap != nil || l.next < l.progress.Processed {
 		return
 	}
-	last := p.store.Followed()
+	last := l.store.Followed()
 	reached := record.Progress{
 		Next: max(last.Progress.Next, readable), Events: last.EventsID,
 		Committed: b.Progress.Committed, Processed: b.Progress.Processed, Partitions: b.Progress.Partitions,
@@ -113,7 +113,7 @@ func (p *Processor) addProgressRecord(b *Effects, readable int64) {
 		return
 	}
 	b.Outputs = append(b.Outputs, Output{Kind: outputProgress, entry: runstore.Entry{Progress: &reached}, Record: &kgo.Record{
-		Topic: p.topics.Runs, Partition: p.id, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(reached),
+		Topic: l.topics.Runs, Partition: l.id, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(reached),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindProgress, Seq: -1}),
 	}})
 }

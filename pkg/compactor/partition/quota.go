@@ -14,18 +14,18 @@ const maxEndedAtOnce = 2
 // terminal event.
 //
 // Like closing by the clock, it is decided once, by a record in the same transaction as the processed offset.
-func (p *Processor) endOverQuota(began *run, m *message) error {
-	quota := p.cfg.quota(began.thread.tenant).OpenRuns
+func (e *retirement) endOverQuota(began *run, m *message) error {
+	quota := e.p.cfg.quota(began.thread.tenant).OpenRuns
 	if quota == 0 || m.rebuilds {
 		return nil
 	}
-	of, part := tenantOf(began.key), partOf(quota, int(p.count))
-	for n := 0; n < maxEndedAtOnce && int64(p.closing.countOf(of)+p.expiring.countOf(of)) > part; n++ {
-		w := p.closing.oldestOf(of)
+	of, part := tenantOf(began.key), partOf(quota, int(e.p.count))
+	for n := 0; n < maxEndedAtOnce && int64(e.closing.countOf(of)+e.expiring.countOf(of)) > part; n++ {
+		w := e.closing.oldestOf(of)
 		if w == nil {
-			w = p.expiring.oldestOf(of)
+			w = e.expiring.oldestOf(of)
 		}
-		if err := p.endForQuota(w.key, part, quota, m.now); err != nil {
+		if err := e.endForQuota(w.key, part, quota, m.now); err != nil {
 			return err
 		}
 	}
@@ -49,21 +49,21 @@ func (q Quota) Remark(partitions int) string {
 }
 
 // endForQuota closes one run of a tenant of which the partition allows a part of its quota.
-func (p *Processor) endForQuota(key string, part, quota int64, now time.Time) error {
-	r, err := p.loadByKey(key, now)
+func (e *retirement) endForQuota(key string, part, quota int64, now time.Time) error {
+	r, err := e.p.loadByKey(key, now)
 	if err != nil {
 		return err
 	}
 	if !r.meta.IsExpired() {
 		r.ending = runError(fmt.Sprintf("The run was ended, as its tenant has more than %d open runs on this partition, its part of %d: no other one there was silent for longer.", part, quota), codeOverQuota)
-		if err := p.expireLoaded(r, now); err != nil {
+		if err := r.expireLoaded(now); err != nil {
 			return err
 		}
 	}
-	out, err := p.close(r, outputOverQuota)
+	out, err := r.close(outputOverQuota)
 	if err != nil {
 		return err
 	}
-	p.write(*out)
+	e.p.write(*out)
 	return nil
 }

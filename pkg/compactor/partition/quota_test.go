@@ -102,7 +102,8 @@ func TestQuota_RemarksThatAPartIsSmall(t *testing.T) {
 // A quota of fewer bytes than there are partitions is one, and not none.
 func TestProcessor_HasALimitForASmallQuotaOfBytes(t *testing.T) {
 	for quota, want := range map[int64]int{0: 0, 1: 1, 11: 1, 24: 2} {
-		p := &Processor{count: 12, cfg: Config{Quota: func(string) Quota { return Quota{OpenRunBytes: quota} }}}
+		p := &Processor{count: 12}
+		p.cfg.Quota = func(string) Quota { return Quota{OpenRunBytes: quota} }
 		equal(t, fmt.Sprint("limit of ", quota, " bytes"), p.limitOf("acme", 1), want)
 	}
 }

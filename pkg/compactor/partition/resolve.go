@@ -50,7 +50,8 @@ func compactedBytes(messages []agui.Message) (n int) {
 }
 
 // decide makes a resolution the run's own.
-func (p *Processor) decide(r *run, resolved *resolution) error {
+func (r *run) decide(resolved *resolution) error {
+	p := r.thread.p
 	h := r.meta
 	h.Decide(resolved.Run, r.rec.RawLost)
 	resolved.Describe(&r.rec, r.InputSHA256)
@@ -63,7 +64,7 @@ func (p *Processor) decide(r *run, resolved *resolution) error {
 		r.unwritten = resolved
 	}
 	if resolved.Concurrent || r.thread.hasOtherUnsealed(h) {
-		p.writeUnsealed(r.thread)
+		r.thread.writeUnsealed()
 	}
 	r.isBasedOn(resolved.Parent)
 	return r.show()

@@ -81,7 +81,8 @@ func (r *run) take(offset int64, at, now time.Time, size int) {
 }
 
 // noteEvent adds a record of skein.events to its run, whatever its outcome is.
-func (p *Processor) noteEvent(r *run, m *message) error {
+func (r *run) noteEvent(m *message) error {
+	p := r.thread.p
 	if r.changedFrom < 0 {
 		p.runs.change(r)
 		r.changedAt = p.clock.stream

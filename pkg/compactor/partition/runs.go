@@ -12,12 +12,13 @@ import (
 )
 
 // register adds a new run to its thread and to the run table.
-func (p *Processor) register(r *run) {
+func (r *run) register() {
+	p := r.thread.p
 	r.thread.Add(r.meta)
 	p.runs.keep(r)
 	r.expiry = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
 	if r.thread.hasOtherUnsealed(r.meta) {
-		p.writeUnsealed(r.thread)
+		r.thread.writeUnsealed()
 	}
 }
 

@@ -23,7 +23,8 @@ func (r *run) sinceSnapshot(rec *record.Run, at lineage.History) int64 {
 
 // wantsSnapshot reports whether the branch is written whole at this run's end: while it is small,
 // else once half of it is new, so that what is written stays in proportion to what was added.
-func (p *Processor) wantsSnapshot(r *run, at lineage.History) (bool, error) {
+func (r *run) wantsSnapshot(at lineage.History) (bool, error) {
+	p := r.thread.p
 	tip, err := r.thread.tip(r.meta.Branch)
 	if err != nil {
 		return false, err
@@ -36,7 +37,7 @@ func (p *Processor) wantsSnapshot(r *run, at lineage.History) (bool, error) {
 }
 
 // snapshot writes the whole conversation of a run's branch at the run's end, as two events that any AG-UI client can apply.
-func (p *Processor) snapshot(t *thread, h *threadRun, at lineage.History) error {
+func (l *ledger) snapshot(t *thread, h *threadRun, at lineage.History) error {
 	messages := append(make([]byte, 0, at.Bytes()+len(at.Messages)+64), `{"type":"MESSAGES_SNAPSHOT","messages":[`...)
 	for i, m := range at.Messages {
 		if i > 0 {
@@ -56,12 +57,12 @@ func (p *Processor) snapshot(t *thread, h *threadRun, at lineage.History) error 
 			return err
 		}
 		kind, counted := record.KindSnapshot, outputSnapshot
-		if len(s.value) > p.cfg.RecordLimit {
+		if len(s.value) > l.cfg.RecordLimit {
 			kind, counted = record.KindOversize, outputOversize
 			s.value = []byte(`{"bytes":` + strconv.Itoa(len(s.value)) + `}`)
 		}
-		p.write(Output{Kind: counted, Record: &kgo.Record{
-			Topic: p.topics.Snapshots, Partition: p.id, Key: []byte(key), Value: s.value,
+		l.write(Output{Kind: counted, Record: &kgo.Record{
+			Topic: l.topics.Snapshots, Partition: l.id, Key: []byte(key), Value: s.value,
 			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: h.ID, Seq: -1}),
 		}})
 	}

@@ -1,0 +1,72 @@
+package partition
+
+import (
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// ledger holds what the next transaction writes for a partition, and how far the partition is read, processed and committed.
+type ledger struct {
+	id     int32
+	cfg    Config
+	topics kafka.Topics
+	store  *runstore.Store
+
+	progress  Progress // of the next transaction; the processed offset moves with each record
+	committed Progress // of the last one
+	next      int64    // the next record to read
+	clock     streamClock
+	gap       *gap // nil: there is none to pass
+
+	room    *Room // of the transaction that outputs go into
+	outputs []Output
+	cuts    []Outgrown // since the last transaction
+	counts  Counts
+	unsaved unsaved
+}
+
+// write puts an output into the next transaction.
+func (l *ledger) write(o Output) {
+	l.outputs = append(l.outputs, o)
+	l.room.outputs.Add(int64(-o.bytes()))
+}
+
+// runOutput returns the output of a run's encoded record, with the same metadata that a process reads from it.
+func (l *ledger) runOutput(key string, rec *record.Run, value []byte, kind string) (*Output, error) {
+	entry, err := runstore.RunEntry(key, rec, value)
+	if err != nil {
+		return nil, err
+	}
+	return &Output{
+		Record: &kgo.Record{
+			Topic: l.topics.Runs, Partition: l.id, Key: []byte(key), Value: value,
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: rec.RunID, Seq: -1}),
+		},
+		Kind: kind, entry: entry,
+	}, nil
+}
+
+// tombstone is the record that deletes the one of the same key.
+func (l *ledger) tombstone(topic string, kind record.Kind, key string) Output {
+	o := Output{Kind: outputTombstone, Record: &kgo.Record{
+		Topic: topic, Partition: l.id, Key: []byte(key),
+		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, Seq: -1}),
+	}}
+	if kind == record.KindRun {
+		o.entry.Key = []byte(key)
+	}
+	return o
+}
+
+// countAnomalies counts anomalies for the metric; below the processed offset that was done before.
+func (l *ledger) countAnomalies(m *message, rules []string) {
+	if m.rebuilds {
+		return
+	}
+	for _, rule := range rules {
+		l.counts.Anomalies[rule]++
+	}
+}
