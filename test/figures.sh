@@ -8,8 +8,11 @@ row() { printf '%-72s %s\n' "$1" "$2"; }
 lines() { xargs cat | wc -l | tr -d ' '; }
 # matches PATTERN FOLDER…: how often a pattern occurs in Go files that are not tests.
 matches() { pattern=$1; shift; grep -rE --include='*.go' --exclude='*_test.go' -h -- "$pattern" "$@" | wc -l | tr -d ' '; }
-# files HEADING: the different Go files that architecture.md links to between a heading and the next one.
-files() { awk -v h="## $1" '/^## / { on = $0 == h } on' docs/architecture.md | grep -oE '\.\./[a-z/_]+\.go' | sort -u | wc -l | tr -d ' '; }
+# files HEADING [LAST]: the different Go files that architecture.md links to between a heading and the next one, or the line with LAST.
+files() {
+  awk -v h="## $1" -v last="${2:-}" '/^## / { on = $0 == h } on; last != "" && index($0, last) { exit }' docs/architecture.md |
+    grep -oE '\.\./[a-z/_]+\.go' | sort -u | wc -l | tr -d ' '
+}
 
 product() { git ls-files '*.go' | grep -vE '_test\.go$|^test/|(^|/)[a-z]*test/|^bench/|^examples/|^deploy/'; }
 
@@ -17,8 +20,9 @@ row 'lines of Go (no tests, test kits, bench, examples, deploy)' "$(product | li
 row 'lines of Go in _test.go files' "$(git ls-files '*_test.go' | lines)"
 row 'deciders: the one of open runs, and the one of recorded runs' "$(matches '^func .* Find\(d \*(fold\.)?Decoded\)' pkg)"
 row 'methods of partition.Processor' "$(matches '^func \([a-z]+ \*?Processor\)' pkg/compactor/partition)"
-row 'files that an event passes, as architecture.md lists them' "$(files 'The way of an event')"
-row 'files that GET history passes, as architecture.md lists them' "$(files 'The way of a read')"
+row 'files that a delta passes until its run goes on, by architecture.md' "$(files 'The way of an event' '| the run goes on')"
+row '... until it is committed, with what some events take besides' "$(files 'The way of an event')"
+row 'files that GET history passes, by architecture.md' "$(files 'The way of a read')"
 row 'budgets and pools for fair shares' "$(matches 'share\.NewPool|newBudget\(|newWindow\(|newTurns\(|front\.New(Memory|Slots)\(' pkg internal)"
 row 'keys of settings, without skein dev' \
   "$(sed '/^## skein dev/,$d' docs/configuration.md | grep -oE '^\| `--[a-z-]+' | sort -u | wc -l | tr -d ' ')"

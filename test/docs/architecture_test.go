@@ -14,7 +14,8 @@ import (
 
 // The functions that the way of an event names are there, in the files that stand beside them.
 func TestArchitecture_NamesFunctionsThatAreThere(t *testing.T) {
-	way := section(t, "../../docs/architecture.md", "## The way of an event\n")
+	const page = "../../docs/architecture.md"
+	way := section(t, page, "## The way of an event\n") + section(t, page, "## From the topic of runs to the tables\n")
 	name := regexp.MustCompile("`([a-z]+)\\.([A-Za-z]+(?:\\.[A-Za-z]+)?)`")
 	file := regexp.MustCompile(`\]\(\.\./(pkg/[a-z/]+\.go)\)`)
 	folders := map[string]string{"partition": "compactor/partition", "runstore": "compactor/runstore", "clickhouse": "store/clickhouse"}
