@@ -1,12 +1,12 @@
 package lineage
 
-// Branch is a maximal segment of chains: the first child of a tip continues its branch, every
-// further child starts a new one.
+// Branch is a chain of runs without a fork in between: a run's first child continues its branch, and every further
+// child starts a new one.
 type Branch struct {
 	// ID is the id of the branch's first run.
 	ID string `json:"branchId"`
-	// Parent is the branch that it parts from, Fork the run behind which it does; both are empty
-	// for a tree's first branch.
+	// Parent is the branch that this one forks off, Fork the run after which it does. Both are empty for a tree's first
+	// branch.
 	Parent string `json:"parentBranchId,omitempty"`
 	Fork   string `json:"forkRunId,omitempty"`
 	// Runs are its runs from the first to the tip.
@@ -14,8 +14,8 @@ type Branch struct {
 	Tip  string   `json:"tipRunId"`
 }
 
-// linkBranches finds the child that continues each run's branch: the first that says so. Where a
-// run does not say its branch, the first child does.
+// linkBranches finds the child that continues each run's branch: the first child with the same branch id or without
+// one.
 func (g *Graph) linkBranches() {
 	g.next = make([]int, len(g.runs))
 	for i := range g.runs {
@@ -43,7 +43,7 @@ func (g *Graph) Branches() []Branch {
 		}
 		b := Branch{ID: g.runs[i].ID}
 		if rest := g.runs[i].Branch; rest != "" && g.parent[i] < 0 && !g.has(rest) && !used[rest] {
-			b.ID = rest // what is left of a branch whose first run is not here keeps its name
+			b.ID = rest // the rest of a branch whose first run is missing keeps its id
 		}
 		used[b.ID] = true
 		for at := i; at >= 0; at = g.next[at] {

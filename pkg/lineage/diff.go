@@ -8,16 +8,16 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Difference is how two histories differ, as seen from the first one.
+// Difference lists how the second of two histories differs from the first.
 type Difference struct {
 	// OnlyFrom and OnlyTo are the messages whose id the other history does not have.
 	OnlyFrom []agui.Message `json:"onlyFrom"`
 	OnlyTo   []agui.Message `json:"onlyTo"`
 	// Changed are the messages that both have with different content.
 	Changed []Change `json:"changed"`
-	// Reordered says that what both have does not stand in the same order.
+	// Reordered is true if the messages that both have are in another order.
 	Reordered bool `json:"reordered,omitempty"`
-	// StatePatch is the JSON Patch (RFC 6902) that turns the one state into the other.
+	// StatePatch is the JSON Patch (RFC 6902) that turns the first state into the second.
 	StatePatch json.RawMessage `json:"statePatch"`
 }
 
@@ -26,7 +26,7 @@ type Change struct {
 	ID   agui.String  `json:"id"`
 	From agui.Message `json:"from"`
 	To   agui.Message `json:"to"`
-	// Patch is the JSON Patch that turns the one form into the other.
+	// Patch is the JSON Patch (RFC 6902) that turns From into To.
 	Patch json.RawMessage `json:"patch"`
 }
 
@@ -35,9 +35,8 @@ func (d *Difference) Empty() bool {
 	return len(d.OnlyFrom) == 0 && len(d.OnlyTo) == 0 && len(d.Changed) == 0 && !d.Reordered && string(d.StatePatch) == "[]"
 }
 
-// Diff compares two histories. Messages are told apart by id; where an id stands several times, by
-// its turn. Content is compared by value, as Patch does: clients write members in an order of
-// their own.
+// Diff compares two histories. It pairs messages by id; if an id occurs several times, in order. Contents are compared
+// by value, as Patch does, since clients write members in any order.
 func Diff(from, to History) (Difference, error) {
 	d := Difference{OnlyFrom: []agui.Message{}, OnlyTo: []agui.Message{}, Changed: []Change{}} // lists in JSON, never null
 	if err := d.compare(from.Messages, to.Messages); err != nil {

@@ -5,29 +5,27 @@ import (
 	"slices"
 )
 
-// Graph is the forest of a thread's runs. It takes runs as they are, also where they make no
-// sense: a parent that is not there leaves its child a root, a cycle is cut at the run of it that
-// started first. Every walk is a loop, so that chains may be of any length. Runs are told by id; a
-// question about an unknown run has an empty answer. Lists are in order of start unless they say
-// otherwise. A Graph does not change and may be shared.
+// Graph is the forest of a thread's runs. It accepts inconsistent runs: a run whose parent is missing is a root, and a
+// cycle is cut at its run that started first. Every walk is a loop, so chains may be of any length. Questions name runs
+// by id; about an unknown run the answer is empty. Lists are in order of start unless they say otherwise. A Graph does
+// not change and may be shared.
 type Graph struct {
 	runs     []Run
 	index    map[string]int
 	parent   []int // -1 for a root
 	children [][]int
 	depth    []int
-	// topo holds every run behind its parent.
+	// topo holds every run after its parent.
 	topo []int
 	// next is the child that continues the run's branch, or -1.
 	next   []int
 	spawns map[int]Spawn
-	tip    int // -1: not among them
-	// tips are those of the whole thread where the graph is a part of one; nil: the runs without children.
+	tip    int // -1 if the graph does not have it
+	// tips are those of the whole thread if the graph is only a part of one; nil stands for the runs without children.
 	tips map[string]bool
 }
 
-// NewGraph returns the graph of these runs, in any order. Of several with one id the first in
-// order of start counts.
+// NewGraph returns the graph of runs, in any order. Of several with one id, the one that started first counts.
 func NewGraph(runs []Run) *Graph {
 	sorted := slices.Clone(runs)
 	slices.SortStableFunc(sorted, func(a, b Run) int {
@@ -58,8 +56,8 @@ func NewGraph(runs []Run) *Graph {
 	return g
 }
 
-// NewPart returns the graph of some of a thread's runs. A run whose parent is not among them begins a tree. Tips and tip are
-// those of the whole thread: where a part was cut is no tip.
+// NewPart returns the graph of some of a thread's runs. A run whose parent is not among them begins a tree. tips and
+// tip are those of the whole thread, as a run at which the part was cut is no tip.
 func NewPart(runs []Run, tips []string, tip string) *Graph {
 	there := make(map[string]bool, len(runs))
 	for _, r := range runs {
@@ -91,7 +89,7 @@ func (g *Graph) linkParents() {
 			g.parent[i] = p
 		}
 	}
-	walk := make([]int, len(g.runs)) // the walk that came by here, from 1
+	walk := make([]int, len(g.runs)) // the walk that visited a run, from 1
 	for i := range g.runs {
 		at := i
 		for at >= 0 && walk[at] == 0 {
@@ -145,8 +143,7 @@ func (g *Graph) has(id string) bool {
 	return ok
 }
 
-// Parent returns the run's parent in the graph, or "" for a root, also for one whose parent is not
-// here.
+// Parent returns the run's parent, or "" for a root and for a run whose parent is not in the graph.
 func (g *Graph) Parent(id string) string {
 	if i, ok := g.index[id]; ok && g.parent[i] >= 0 {
 		return g.runs[g.parent[i]].ID
@@ -177,7 +174,7 @@ func (g *Graph) Ancestors(id string) []string {
 	return out
 }
 
-// Latest returns, by run, the one that was started last of it and its descendants.
+// Latest maps each run to the last started of itself and its descendants.
 func (g *Graph) Latest() map[string]string {
 	latest := make([]int, len(g.runs))
 	for _, i := range slices.Backward(g.topo) { // children before their parents
@@ -207,7 +204,7 @@ func (g *Graph) Descendants(id string) []string {
 	return g.ids(found)
 }
 
-// Children returns the runs whose parent the run is.
+// Children returns the run's children.
 func (g *Graph) Children(id string) []string {
 	if i, ok := g.index[id]; ok {
 		return g.ids(g.children[i])
@@ -254,8 +251,8 @@ func (g *Graph) Tips() []string {
 	return g.ids(out)
 }
 
-// Tip returns the tip with the latest start, which stands for the thread where no run is named, or
-// "" for a thread without runs and for a part that does not have it.
+// Tip returns the tip that started last, which represents the thread if no run is named. It is "" for a thread without
+// runs and for a part without that tip.
 func (g *Graph) Tip() string {
 	if g.tip < 0 {
 		return ""
@@ -263,8 +260,8 @@ func (g *Graph) Tip() string {
 	return g.runs[g.tip].ID
 }
 
-// CommonAncestor returns the last run that the chains of both runs hold: one of the two where it
-// is an ancestor of the other or both are the same. It is "" for runs of different trees.
+// CommonAncestor returns the last run that the chains of both runs contain: one of the two if it is the other or its
+// ancestor, "" if they are in different trees.
 func (g *Graph) CommonAncestor(a, b string) string {
 	i, ok := g.index[a]
 	j, ok2 := g.index[b]
@@ -282,7 +279,7 @@ func (g *Graph) CommonAncestor(a, b string) string {
 	return g.runs[i].ID
 }
 
-// Basis says what the messages of a history rest on.
+// Basis is what the messages of a history start from.
 type Basis string
 
 // The bases of a history.
@@ -291,14 +288,14 @@ const (
 	BasisInput Basis = "input"
 	// BasisParent: the history of a parent that is certain.
 	BasisParent Basis = "parent"
-	// BasisInferred: the history of a parent that was guessed.
+	// BasisInferred: the history of an inferred parent.
 	BasisInferred Basis = "inferred"
 	// BasisNone: nothing, a root without an input.
 	BasisNone Basis = "none"
 )
 
-// Basis returns what the run's history rests on. A parent's guess counts for the children that
-// have no input of their own.
+// Basis returns what the run's history starts from. An inferred parent makes the history of children without an input
+// of their own inferred, too.
 func (g *Graph) Basis(id string) Basis {
 	i, ok := g.index[id]
 	if !ok {

@@ -10,10 +10,10 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 )
 
-// ErrMissingRun says that a run whose content is needed is not there.
+// ErrMissingRun is returned if a run whose content is needed is missing.
 var ErrMissingRun = errors.New("the run is not there")
 
-// ErrBrokenChain says that runs do not follow on one another by their bases.
+// ErrBrokenChain is returned if the runs of a chain do not follow one another by their bases.
 var ErrBrokenChain = errors.New("the runs are no chain")
 
 // History is what the official client holds: messages and state. The slices are shared between
@@ -22,11 +22,11 @@ type History struct {
 	Messages []agui.Message  `json:"messages"`
 	State    json.RawMessage `json:"state"`
 
-	shared *compact.Base // of Messages; nil where nobody shares them
+	shared *compact.Base // of Messages; nil if they are not shared
 }
 
-// Share returns the history as one that runs can go on from at a cost that does not depend on its length:
-// RestoreFrom and Fold do then. What comes of it shares too, and is not safe for concurrent use.
+// Share returns the history in a form from which Fold and RestoreFrom go on at a cost that does not depend on its
+// length. Histories made from it share it too. It is not safe for concurrent use.
 func (h History) Share() History {
 	if h.shared == nil {
 		base := compact.NewBase(h.Messages)
@@ -35,13 +35,13 @@ func (h History) Share() History {
 	return h
 }
 
-// Unshare returns the history as one that nobody shares.
+// Unshare returns a copy of the history that shares nothing.
 func (h History) Unshare() History {
 	h.shared = nil
 	return h
 }
 
-// Fold starts the fold of a run that goes on from the history.
+// Fold starts the fold of a run that continues the history.
 func (h History) Fold() *compact.Run {
 	if h.shared != nil {
 		return compact.NewOn(*h.shared, stateOrEmpty(h.State))
@@ -49,8 +49,8 @@ func (h History) Fold() *compact.Run {
 	return compact.New(h.Messages, stateOrEmpty(h.State))
 }
 
-// Added returns what a run that was started by Fold has put behind the history, if it did nothing else to it
-// and the history is shared.
+// Added returns the messages that a run started by Fold appended. ok is false if the run changed the history in another
+// way, or the history is not shared.
 func (h History) Added(run *compact.Run) (behind []agui.Message, only bool) {
 	if h.shared == nil {
 		return nil, false
@@ -58,7 +58,7 @@ func (h History) Added(run *compact.Run) (behind []agui.Message, only bool) {
 	return run.Added(*h.shared)
 }
 
-// Bytes is the size of the messages as JSON, but for what joins them.
+// Bytes returns the size of the messages as JSON, without separators.
 func (h History) Bytes() int {
 	if h.shared != nil {
 		return h.shared.Bytes()
@@ -70,8 +70,8 @@ func (h History) Bytes() int {
 	return n
 }
 
-// List names the list of messages that the history shares with others (Share), and returns about how much
-// memory that holds; nil where it shares none.
+// List identifies the list of messages that the history shares (Share), and returns the memory that it holds, in bytes
+// (estimated). It returns nil if the history shares none.
 func (h History) List() (list any, held int) {
 	if h.shared == nil {
 		return nil, 0
@@ -79,20 +79,20 @@ func (h History) List() (list any, held int) {
 	return h.shared.List()
 }
 
-// Content is what one run's record says about its history.
+// Content is one run's part of its history, as its record holds it.
 type Content struct {
 	RunID string
-	// Base is the run whose history Messages, Layout and State are encoded relative to, or empty.
+	// Base is the run whose history Messages, Layout and State are relative to, or empty.
 	Base     string
 	Messages []agui.Message
 	Layout   agui.Layout
-	// State is nil where it is the base's.
+	// State is nil if it equals the base's.
 	State json.RawMessage
 }
 
-// BaseChain returns the runs whose contents make up the history of a run: the run itself last,
-// before it its base, and so on to a run without a base. baseOf returns a run's base, or false for
-// a run that is not there. To stop at a history that is at hand, let baseOf say "" for its run.
+// BaseChain returns the runs whose contents make up a run's history: its bases from the first, which has none, to the
+// run itself. baseOf returns a run's base, and false for a missing run. To stop at a run whose history is already
+// known, let baseOf return "" for it.
 func BaseChain(run string, baseOf func(run string) (base string, ok bool)) ([]string, error) {
 	var chain []string
 	seen := make(map[string]bool)
@@ -114,18 +114,18 @@ func BaseChain(run string, baseOf func(run string) (base string, ok bool)) ([]st
 	}
 }
 
-// Restore builds the history of the last run of a chain in the order of BaseChain. The cost is
-// linear in the contents, as long as runs add to and replace messages; each run with a layout of
-// its own (one that reorders or removes) costs the length of the conversation more.
+// Restore builds the history of the last run of a chain in the order of BaseChain. The cost is linear in the contents
+// while runs only append and replace messages; each run that reorders or removes some costs the length of the
+// conversation.
 func Restore(chain ...Content) (History, error) {
 	if len(chain) > 0 && chain[0].Base != "" {
-		return History{}, fmt.Errorf("restoring run %q: its base %q is not given: %w", chain[0].RunID, chain[0].Base, ErrBrokenChain)
+		return History{}, fmt.Errorf("restoring run %q: its base %q is missing: %w", chain[0].RunID, chain[0].Base, ErrBrokenChain)
 	}
 	return RestoreFrom(History{}, chain...)
 }
 
-// RestoreFrom is Restore where the history of the first run's base is at hand. Where that is shared (Share), and
-// the runs only add to it, the cost does not depend on its length, and the result is shared.
+// RestoreFrom is Restore on the known history of the first run's base. If that is shared (Share) and the runs only
+// append, the cost does not depend on its length, and the result is shared.
 func RestoreFrom(base History, chain ...Content) (History, error) {
 	for i, c := range chain {
 		if i > 0 && c.Base != chain[i-1].RunID {
@@ -157,7 +157,7 @@ func RestoreFrom(base History, chain ...Content) (History, error) {
 	return History{Messages: slices.Clip(conv.list), State: stateOrEmpty(state)}, nil
 }
 
-// onlyAdds reports whether the content puts messages of new ids behind its base's, and does nothing else.
+// onlyAdds reports whether the content only appends messages with new ids to its base's.
 func (c *Content) onlyAdds(base compact.Base) bool {
 	return len(c.Layout) == 0 && !slices.ContainsFunc(c.Messages, func(m agui.Message) bool { return base.Has(m.ID) })
 }
@@ -169,17 +169,17 @@ func stateOrEmpty(state json.RawMessage) json.RawMessage {
 	return state
 }
 
-// conversation applies layouts one after another, as Layout.Apply does, but keeps the positions of
-// ids between them, so that a long chain of short runs is linear.
+// conversation applies layouts one after another as Layout.Apply does, but keeps the positions of ids in between, so
+// that a long chain of short runs costs linear time.
 type conversation struct {
 	list []agui.Message
-	// first is the position of the first message of an id; nil while it is not known.
+	// first maps an id to the position of its first message; nil until it is needed.
 	first map[string]int
-	// owned says that list is ours to change in place.
+	// owned is true if list may be changed in place.
 	owned bool
 }
 
-// apply applies one layout; last says that no other follows, for which positions would be noted.
+// apply applies one layout. last is true for the final one, after which positions are not needed.
 func (c *conversation) apply(layout agui.Layout, own []agui.Message, last bool) error {
 	if len(layout) > 0 || last && c.first == nil && len(own) > 0 {
 		list, err := layout.Apply(c.list, own)
@@ -215,8 +215,8 @@ func (c *conversation) apply(layout agui.Layout, own []agui.Message, last bool) 
 	return nil
 }
 
-// note enters the messages from a position on. Only now, so that two own messages of one new id
-// are both appended.
+// note adds the positions of the messages from index on. It runs after they were appended, so that two own messages of
+// one new id are both appended.
 func (c *conversation) note(from int) {
 	for i, m := range c.list[from:] {
 		if _, ok := c.first[m.ID]; !ok {
@@ -225,14 +225,14 @@ func (c *conversation) note(from int) {
 	}
 }
 
-// Normalised reports whether a run's input leaves out what is in the history already, as AG-UI's serialised form does:
-// history is then the parent's with the input's messages behind. By is how the parent was found, parent its history at
-// the run's start.
+// Normalised reports whether a run's input leaves out messages that the history already has, as AG-UI's serialised form
+// does. The run's history is then the parent's followed by the input's messages. by is how the parent was found, parent
+// its history at the run's start.
 //
-// An input that was sent beside the stream never does: it is what the agent was given. One on RUN_STARTED does where none
-// of its messages is known: in the parent's history, or where no parent was given, in the thread (Thread.Place: the
-// parent is then the latest). One that names a message which is known is whole, so that an edit or a regeneration can be
-// read from it. So is one of a run without a parent in the thread: nothing can be left out.
+// An input sent beside the stream is never normalised: it is what the agent received. An input on RUN_STARTED is
+// normalised if none of its messages is known, in the parent's history or, if no parent was named, in the thread
+// (Thread.Place: the parent is then the latest run). An input with a known message is whole, so that an edit or a
+// regeneration can be read from it. So is the input of a run without a parent in the thread.
 func Normalised(by ParentBy, parent History, input *agui.RunAgentInput) bool {
 	if input == nil || !input.Serialised {
 		return false
@@ -246,7 +246,7 @@ func Normalised(by ParentBy, parent History, input *agui.RunAgentInput) bool {
 	return false
 }
 
-// hasAny reports whether a message of the history has the id of one of these.
+// hasAny reports whether the history has a message with the id of one of these.
 func (h History) hasAny(messages []agui.Message) bool {
 	if h.shared != nil {
 		return slices.ContainsFunc(messages, func(m agui.Message) bool { return h.shared.Has(m.ID) })
@@ -261,14 +261,13 @@ func (h History) hasAny(messages []agui.Message) bool {
 	})
 }
 
-// StartHistory returns what a run's fold starts from. With a whole input these are its messages, with
-// the parent's activity messages kept in place, since clients leave those out of inputs; without
-// one, the parent's. Behind those of a parent the fold itself puts the messages of a normalised one, at RUN_STARTED, as
-// the client does. The state is the input's, else the parent's, else {}. A run without a parent
-// has the zero History for one.
+// StartHistory returns the history from which a run's fold starts. With a whole input it is the input's messages, with
+// the parent's activity messages inserted at their places, since clients leave those out. Without a whole input it is
+// the parent's; the fold appends the messages of a normalised input itself at RUN_STARTED, as the client does. The
+// state is the input's, else the parent's, else {}. The parent of a root is the zero History.
 //
-// In place means: behind the message that stood before it in the parent's history, or where that
-// is gone behind the nearest earlier one that remains, or else in front.
+// An activity's place is after the message that preceded it in the parent's history; if that is gone, after the nearest
+// earlier one that remains, or else at the front.
 func StartHistory(by ParentBy, parent History, input *agui.RunAgentInput) History {
 	state := stateOrEmpty(parent.State)
 	if input != nil && input.State != nil {
@@ -280,15 +279,15 @@ func StartHistory(by ParentBy, parent History, input *agui.RunAgentInput) Histor
 	return History{Messages: keepActivity(parent.Messages, input.Messages), State: state}
 }
 
-// keepActivity returns an input's messages with those activities of the parent's history in place that the client left out.
-// An input that has no message of the history, which has some, goes on from nothing: the conversation was cleared, and
-// its activities with it.
+// keepActivity returns an input's messages with the parent's activities, which the client left out, inserted at their
+// places. If the input has no message of a history that has some, the conversation was cleared, and its activities with
+// it.
 func keepActivity(parent, input []agui.Message) []agui.Message {
 	if !slices.ContainsFunc(parent, isActivity) {
 		return slices.Clip(input)
 	}
 	at := pair(parent, input)
-	shared, other := false, false // messages that clients send
+	shared, other := false, false // about messages that clients send
 	for i, m := range parent {
 		if !isActivity(m) {
 			other, shared = true, shared || at[i] >= 0
@@ -314,8 +313,8 @@ func keepActivity(parent, input []agui.Message) []agui.Message {
 	return out
 }
 
-// name is what tells messages of a list apart. An activity and another message may have one id: what a client left out
-// of an input is not there because the other is.
+// name identifies a message in a list. An activity and another message may have one id: the client may have left out
+// the one because it sent the other.
 type name struct {
 	id       string
 	activity bool
@@ -323,12 +322,12 @@ type name struct {
 
 func nameOf(m agui.Message) name { return name{m.ID, isActivity(m)} }
 
-// pair returns for each message of a history its place in an input, -1 where it is gone. A message whose name stands once
-// in both is found by that. The others, of names that stand several times and those that the fold has named itself
-// (compact.MadeByThinking), are looked for in turn between the ones that were found, so that none is taken for another
-// that stood elsewhere.
+// pair returns, for each message of a history, its index in an input, or -1 if it is gone. A message whose name occurs
+// once in both is found by name. Messages with repeated names, and those that the fold named itself
+// (compact.MadeByThinking), are then searched for in order between the ones that were found, so that none is matched
+// with a message from elsewhere.
 func pair(history, input []agui.Message) []int {
-	had := make(map[name]int, len(history)) // how often
+	had := make(map[name]int, len(history)) // occurrences
 	for _, m := range history {
 		had[nameOf(m)]++
 	}
@@ -337,7 +336,7 @@ func pair(history, input []agui.Message) []int {
 		places[nameOf(m)] = append(places[nameOf(m)], i)
 	}
 	unique := func(m agui.Message) bool { return had[nameOf(m)] == 1 && len(places[nameOf(m)]) == 1 }
-	thoughts := map[string][]int{} // those that the history does not have, by content
+	thoughts := map[string][]int{} // of the input alone, by content
 	end := make([]int, len(input)+1)
 	end[len(input)] = len(input)
 	for i, m := range slices.Backward(input) {
@@ -353,7 +352,7 @@ func pair(history, input []agui.Message) []int {
 	}
 
 	at := make([]int, len(history))
-	next := 0 // in the input, behind what was found last
+	next := 0 // index in the input after the last match
 	for i, m := range history {
 		at[i] = -1
 		list := places[nameOf(m)]
@@ -383,7 +382,7 @@ func thought(m agui.Message) (string, bool) {
 
 func isActivity(m agui.Message) bool { return m.Role == agui.RoleActivity }
 
-// InputMessages returns a history's messages as a client sends them: without activity messages.
+// InputMessages returns a history's messages as a client sends them: without activities.
 func InputMessages(history []agui.Message) []agui.Message {
 	if !slices.ContainsFunc(history, isActivity) {
 		return slices.Clip(history)
@@ -397,13 +396,13 @@ func InputMessages(history []agui.Message) []agui.Message {
 	return out
 }
 
-// NormalizeInput returns what of an input's messages the parent's history does not have, and the
-// layout that gives the input back; FullInput does.
+// NormalizeInput returns those of an input's messages that the parent's history lacks, and the layout from which
+// FullInput restores the input.
 func NormalizeInput(parent, input []agui.Message) (own []agui.Message, layout agui.Layout) {
 	return agui.Diff(InputMessages(parent), input)
 }
 
-// FullInput gives back the messages that NormalizeInput took apart.
+// FullInput restores the messages that NormalizeInput took apart.
 func FullInput(parent, own []agui.Message, layout agui.Layout) ([]agui.Message, error) {
 	full, err := layout.Apply(InputMessages(parent), own)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 )
 
-// Key names a history by the ids of its messages in order: what the official client would send as an input's messages.
-// Activity messages are left out, which clients do not send, and messages that the fold has named itself
-// (compact.MadeByThinking), which clients have under ids of their own. Two histories of one key have the same ids.
+// Key identifies a history by the ids, in order, of the messages that a client would send as input. Activities do not
+// count, as clients do not send them, nor do messages that the fold named itself (compact.MadeByThinking), as clients
+// have other ids for them. Histories with one key have the same ids.
 //
-// A key is a chain of hashes, so that the keys of all prefixes of a history come out of one pass
-// over it. The zero Key is the empty history.
+// A key is a chain of hashes, so one pass over a history gives the keys of all its prefixes. The zero Key is the empty
+// history.
 type Key [16]byte
 
 // KeyOf returns the key of a history.
 func KeyOf(messages []agui.Message) Key { return Key{}.Extend(messages) }
 
-// Extend returns the key of the history that k names with messages appended. A caller that knows
-// that a run only appended to its base pays for what was appended.
+// Extend returns the key of the history that k identifies with messages appended. Its cost depends on these messages
+// alone.
 func (k Key) Extend(messages []agui.Message) Key {
 	var buf []byte
 	for _, m := range messages {
@@ -36,8 +36,8 @@ func (k Key) Extend(messages []agui.Message) Key {
 // counts reports whether a message counts in a history's key.
 func counts(m agui.Message) bool { return !isActivity(m) && !compact.MadeByThinking(m) }
 
-// next appends one id. SHA-256, so that no choice of ids gives another history's key; buf is
-// reused between calls.
+// next appends one id. It uses SHA-256, so that nobody can choose ids that give another history's key. buf is reused
+// between calls.
 func (k Key) next(id string, buf []byte) (Key, []byte) {
 	buf = append(buf[:0], k[:]...)
 	buf = binary.BigEndian.AppendUint32(buf, uint32(len(id)))

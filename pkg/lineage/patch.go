@@ -10,10 +10,9 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Patch returns the JSON Patch (RFC 6902) that turns one JSON value into another, [] where they are
-// the same. Members are compared by name, whatever their order; of a name that stands twice the
-// last one counts; numbers are compared as they are written. Lists are compared by their common
-// front and end and, between those, element by element. The cost is linear in the size of the
+// Patch returns the JSON Patch (RFC 6902) that turns one JSON value into another, [] if they are equal. Members are
+// compared by name, in any order, and the last of a repeated name counts; numbers are compared as written. Lists are
+// compared by their common beginning and end and, in between, element by element. The cost is linear in the size of the
 // values times the depth at which they differ.
 func Patch(from, to json.RawMessage) (json.RawMessage, error) {
 	a, err := compacted(from)
@@ -55,7 +54,7 @@ func (p *patch) add(op, path string, value json.RawMessage) {
 	p.ops = append(p.ops, '}')
 }
 
-// diff recurses to the depth that agui.Check lets through.
+// diff recurses as deep as agui.Check allows.
 func (p *patch) diff(path string, a, b json.RawMessage) {
 	switch {
 	case bytes.Equal(a, b):
@@ -93,8 +92,8 @@ func (p *patch) objects(path string, a, b json.RawMessage) {
 
 var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// membersOf returns an object's members and their names in order. It is false where a name holds a
-// lone surrogate: no JSON Pointer that others understand reaches it.
+// membersOf returns an object's members, and their names in order. ok is false if a name has a lone surrogate, which no
+// portable JSON Pointer can contain.
 func membersOf(obj json.RawMessage) (map[string]json.RawMessage, []string, bool) {
 	members := make(map[string]json.RawMessage)
 	var names []string
@@ -123,7 +122,7 @@ func (p *patch) arrays(path string, a, b json.RawMessage) {
 	for i := range both {
 		p.diff(at(i), was[i], is[i])
 	}
-	for i := len(was) - 1; i >= both; i-- { // from the end, so that the indexes hold
+	for i := len(was) - 1; i >= both; i-- { // from the end, so that the indexes stay valid
 		p.add("remove", at(i), nil)
 	}
 	for i := both; i < len(is); i++ {

@@ -9,53 +9,52 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 )
 
-// The anomalies that placing a run can find.
+// Anomalies of a placement.
 const (
-	// AnomalySelfParent: the run names itself as its parent. It counts as naming none.
+	// AnomalySelfParent: the run names itself as its parent, which counts as naming none.
 	AnomalySelfParent = "self-parent"
-	// AnomalyParentCycle: the run names a parent whose own chain was said to hang from this
-	// run. The given parents form a cycle; the chain does not, since that run came first.
+	// AnomalyParentCycle: the run names a parent whose own ancestors name this run. The chain has no cycle, since this run
+	// came first.
 	AnomalyParentCycle = "parent-cycle"
-	// AnomalyPlacedAlone: the parent had not ended, and what the run would have taken over from it is too large for the record
-	// that says where the run belongs: it begins without that. Whoever places the run finds it, not Place.
+	// AnomalyPlacedAlone: the parent was open, and its history is too large for the record that fixes the run's placement,
+	// so the run starts without it. The caller of Place finds this, not Place.
 	AnomalyPlacedAlone = "placed-alone"
 )
 
 // Start is a run that is about to begin.
 type Start struct {
-	// RunID is the run's id, unique in its thread; ClientID the id that the agent gave, if another.
+	// RunID is the run's id, unique in its thread; ClientID the agent's id for it, if that differs.
 	RunID, ClientID string
-	// ParentRunID is what the run or its input names as parent, or empty.
+	// ParentRunID is the parent that the run or its input names, or empty.
 	ParentRunID string
-	// Input is nil where none came before the run's first event or with it.
+	// Input is nil if none came before the run's first event or with it.
 	Input *agui.RunAgentInput
-	// Offset is the position of the run's first event. What lies at it or behind does not count.
+	// Offset is the offset of the run's first event. Records from there on do not count.
 	Offset int64
 }
 
-// Placement is where a run belongs.
+// Placement is a run's place in its thread.
 type Placement struct {
-	// Run is the head of the new run: open, its history not yet told. Whether its input is whole (HasInput) is for the
-	// caller to say, who has the parent's history: see Normalised.
+	// Run is the new run's metadata: open, with a history yet to be set. HasInput is for the caller to set, who has the
+	// parent's history: see Normalised.
 	Run Run
 	// Anomalies are counted by rule in the run's statistics.
 	Anomalies []string
-	// Concurrent says that another run of the thread was open at this position. The placement
-	// may rest on how that run stood then, which its final record does not say: the new run's
-	// record has to be durable no later than the other's.
+	// Concurrent is true if another run of the thread was open at this offset. The placement may depend on that run's
+	// state at the time, which its final record does not show, so the new run's record must become durable no later than
+	// the other's.
 	Concurrent bool
 }
 
-// Place decides where a run belongs, from the runs that started before it and as they stood then.
+// Place finds a new run's parent, branch, depth, root and base from the runs that started before it, as they were then.
 // It does not add the run.
 //
-// A given parent counts where it names a run that is known at this position; where it does not,
-// the run is a root and keeps the id as SpawnedBy. Where none is given and there is an input, the
-// longest prefix of its messages that is the whole history of a run names the parent, of several
-// such runs the one that started last; no such run, and the new one is a root. Where there is no
-// input either, or one on RUN_STARTED that has no message which the thread has, the run that ended last is the parent.
+// A named parent counts if that run is known at this offset; otherwise the run is a root, and SpawnedBy holds the name.
+// If none is named and there is an input, the parent is the run whose whole history is the longest prefix of the
+// input's messages, of several the one that started last; without such a run the new one is a root. If there is no
+// input either, or one on RUN_STARTED with no message that the thread has, the parent is the run that ended last.
 //
-// An error is the Loader's or Known's.
+// Errors are the Loader's or Known's.
 func (t *Thread) Place(s Start) (Placement, error) {
 	p := Placement{
 		Run: Run{
@@ -90,19 +89,19 @@ func (t *Thread) Place(s Start) (Placement, error) {
 }
 
 func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
-	given := s.ParentRunID
-	if given != "" && (given == s.RunID || given == p.Run.ClientRunID()) {
+	named := s.ParentRunID
+	if named != "" && (named == s.RunID || named == p.Run.ClientRunID()) {
 		p.Anomalies = append(p.Anomalies, AnomalySelfParent)
-		given = ""
+		named = ""
 	}
 	switch {
-	case given != "":
-		parent, err := t.latestBefore(given, s.Offset)
+	case named != "":
+		parent, err := t.latestBefore(named, s.Offset)
 		if err != nil {
 			return nil, err
 		}
 		if parent == nil || parent.ID == s.RunID {
-			p.Run.SpawnedBy = given
+			p.Run.SpawnedBy = named
 			return nil, nil
 		}
 		cycle, err := t.descendsFrom(parent, p.Run.ClientRunID(), s.Offset)
@@ -128,8 +127,8 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 	return t.lastEnded(s.Offset), nil
 }
 
-// knowsOf reports whether an input that names no parent is whole: it came beside the stream, or the thread has one of
-// its messages.
+// knowsOf reports whether an input that names no parent is whole: it was sent beside the stream, or the thread has one
+// of its messages.
 func (t *Thread) knowsOf(s Start) (bool, error) {
 	if !s.Input.Serialised {
 		return true, nil
@@ -160,18 +159,18 @@ func (t *Thread) knowsOf(s Start) (bool, error) {
 
 var errNoKnown = errors.New("placing a run: nobody tells which messages the thread has (Thread.Tell)")
 
-// prefix is a beginning of an input's messages as a history would have them.
+// prefix is a prefix of an input's messages, in the form that a history would have.
 type prefix struct {
 	ids []string
 	key Key
-	// length is twice how many messages the input has up to there, activities aside, and one more where all of them count in the
-	// key: a history that has the reasoning is nearer than one of the same messages without.
+	// length is twice the number of messages in it, without activities, plus one if all of them count in the key: a
+	// history with the reasoning is a closer match than one of the same messages without.
 	length int
 }
 
-// prefixesOf returns the beginnings of an input that may be a run's whole history, the longest first. Messages that the
-// fold has named itself count in no history (Key), and the client has them under other ids: so reasoning is looked for as
-// it stands, and as if it were none.
+// prefixesOf returns the prefixes of an input that may be a run's whole history, the longest first. Reasoning that the
+// fold named itself counts in no history (Key), and clients have other ids for it, so each prefix is tried with the
+// reasoning and without.
 func prefixesOf(input []agui.Message) []prefix {
 	var all []prefix
 	for _, without := range []bool{false, true} {
@@ -214,7 +213,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 	if t.loader == nil {
 		return best, nil
 	}
-	// Of the same length, too: of several runs the one that started last is the parent.
+	// Also of equal length: of several runs, the parent is the one that started last.
 	var longer []Key
 	for _, p := range prefixes {
 		if p.length >= length {
@@ -228,7 +227,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 	return best, nil
 }
 
-// longestEnded is longestPrefix over the runs that are not live, where best, of that length, is found already.
+// longestEnded is longestPrefix over the runs that are not live. best is the longest match so far.
 func (t *Thread) longestEnded(prefixes []prefix, best *entry, length int, s Start) (*entry, int) {
 	for _, p := range prefixes {
 		if p.length < length {
@@ -237,7 +236,7 @@ func (t *Thread) longestEnded(prefixes []prefix, best *entry, length int, s Star
 		list := startedBefore(t.byKey[p.key], s.Offset)
 		for i := len(list) - 1; i >= 0; i-- {
 			e := list[i]
-			if e.ID == s.RunID || e.End >= s.Offset { // how that one stood at the offset is not known
+			if e.ID == s.RunID || e.End >= s.Offset { // its state at the offset is unknown
 				continue
 			}
 			if p.length > length || byStart(e, best) > 0 {
@@ -263,7 +262,7 @@ func (t *Thread) longestLive(prefixes []prefix, s Start) (best *entry, length in
 	return best, length
 }
 
-// matches returns the length of the longest prefix that a history is, else 0.
+// matches returns the length of the longest prefix that is a history, or 0.
 func matches(history []agui.Message, prefixes []prefix) int {
 	ids := make([]string, 0, len(history))
 	for _, m := range history {
@@ -279,17 +278,17 @@ func matches(history []agui.Message, prefixes []prefix) int {
 	return 0
 }
 
-// maxTrees bounds the search for a cycle of given parents. Each tree is one whose root named a parent that came
-// late; to look at one more can cost two reads of what a thread does not hold. So a cycle is seen that goes over
-// the run and two such trees; the chain has none in any case.
+// maxTrees bounds the search for a cycle of named parents. Each tree is one whose root named a parent that came later;
+// each further tree can cost two reads of runs that are not in memory. So the anomaly is found only for cycles over the
+// run and two such trees; the chain has no cycle in any case.
 const maxTrees = 2
 
-// descendsFrom reports whether the tree of e was said to be spawned by the run of that given id,
-// directly or over other trees.
-func (t *Thread) descendsFrom(e *entry, given string, offset int64) (bool, error) {
+// descendsFrom reports whether e's tree was spawned by the run with that client run id, directly or through other
+// trees.
+func (t *Thread) descendsFrom(e *entry, named string, offset int64) (bool, error) {
 	for trees := 1; ; trees++ {
 		root := t.runs[e.Root]
-		if root == nil { // it is not held: its own id names it
+		if root == nil { // it is not in memory: its own id names it
 			if _, err := t.latestBefore(e.Root, offset); err != nil {
 				return false, err
 			}
@@ -298,8 +297,8 @@ func (t *Thread) descendsFrom(e *entry, given string, offset int64) (bool, error
 		if root == nil || root.SpawnedBy == "" {
 			return false, nil
 		}
-		if root.SpawnedBy == given || trees == maxTrees {
-			return root.SpawnedBy == given, nil
+		if root.SpawnedBy == named || trees == maxTrees {
+			return root.SpawnedBy == named, nil
 		}
 		var err error
 		if e, err = t.latestBefore(root.SpawnedBy, offset); e == nil || err != nil {

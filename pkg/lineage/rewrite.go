@@ -7,38 +7,34 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Rewrite is a way in which a run's input departs from its parent's history. The values are those of
-// the run record.
+// Rewrite is a way in which a run's input differs from its parent's history. The values are those of the run record.
 type Rewrite string
 
-// The rewrites. An input that has none goes on from its parent's history.
+// An input without any continues its parent's history.
 const (
-	// RewriteReplaced: nothing of the history is in the input.
+	// RewriteReplaced: the input has none of the history.
 	RewriteReplaced Rewrite = "replaced"
-	// RewriteSummarised: messages before the last one that is kept are left out, and new ones stand
-	// before it.
+	// RewriteSummarised: messages before the last one that is kept are missing, and new ones precede it.
 	RewriteSummarised Rewrite = "summarised"
-	// RewriteTrimmed: messages before the last one that is kept are left out, and no new one stands
-	// before it.
+	// RewriteTrimmed: messages before the last one that is kept are missing, and no new one precedes it.
 	RewriteTrimmed Rewrite = "trimmed"
-	// RewriteInserted: none is left out, and new ones stand before the last one that is kept.
+	// RewriteInserted: none is missing, and new ones precede the last one that is kept.
 	RewriteInserted Rewrite = "inserted"
-	// RewriteRewound: messages at the history's end are left out, as where a question is edited and sent
-	// again, or an answer is made anew.
+	// RewriteRewound: messages at the history's end are missing, as when a question is edited and sent again, or an answer
+	// is regenerated.
 	RewriteRewound Rewrite = "rewound"
-	// RewriteReordered: messages that are kept stand in another order.
+	// RewriteReordered: messages that are kept are in another order.
 	RewriteReordered Rewrite = "reordered"
-	// RewriteEdited: a message that is kept has another content.
+	// RewriteEdited: a message that is kept has other content.
 	RewriteEdited Rewrite = "edited"
 )
 
 // Rewrites are all of them.
 var Rewrites = []Rewrite{RewriteReplaced, RewriteSummarised, RewriteTrimmed, RewriteInserted, RewriteRewound, RewriteReordered, RewriteEdited}
 
-// RewritesOf says how an input departs from the history of the run's parent: nil where it goes on from
-// it, or where one of the two is empty. Messages are told apart by id, and where an id stands several
-// times by its turn; content is the same where Raw is. Activity messages, which clients do not send, do
-// not count. The cost is linear.
+// RewritesOf returns how an input differs from the history of the run's parent: nil if it continues that, or if either
+// is empty. It pairs messages by id, repeated ids in order, and compares contents by Raw. Activities do not count, as
+// clients do not send them. The cost is linear.
 func RewritesOf(parent, input []agui.Message) []Rewrite {
 	parent, input = InputMessages(parent), InputMessages(input)
 	if len(parent) == 0 || len(input) == 0 {
@@ -48,9 +44,9 @@ func RewritesOf(parent, input []agui.Message) []Rewrite {
 	for i, m := range input {
 		places[m.ID] = append(places[m.ID], i)
 	}
-	kept, missing := 0, 0        // messages of the parent that are kept, and those left out before the last of them
-	gap := 0                     // left out since the last one that was kept
-	last, reordered := -1, false // the furthest place in the input of one that is kept
+	kept, missing := 0, 0        // the parent's messages that are kept, and those missing before the last of them
+	gap := 0                     // missing since the last one that was kept
+	last, reordered := -1, false // the highest index in the input of one that is kept
 	edited := false
 	for _, m := range parent {
 		at := places[m.ID]

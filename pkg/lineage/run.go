@@ -2,7 +2,7 @@ package lineage
 
 import "time"
 
-// ParentBy says how a run's parent was found. The values are those of the run record.
+// ParentBy is how a run's parent was found. The values are those of the run record.
 type ParentBy string
 
 // The ways in which a parent is found.
@@ -11,8 +11,8 @@ const (
 	ParentExplicit ParentBy = "explicit"
 	// ParentContent: the input's messages continue that run's history.
 	ParentContent ParentBy = "content"
-	// ParentLatest: there was no input, or one that leaves the history out (Normalised); it is the run of the thread that
-	// ended last.
+	// ParentLatest: there was no input, or a normalised one (Normalised). The parent is the run of the thread that ended
+	// last.
 	ParentLatest ParentBy = "latest"
 	// ParentNone: the run is a root.
 	ParentNone ParentBy = "none"
@@ -21,7 +21,7 @@ const (
 // Inferred reports whether the parent was found by Skein, not named by the agent.
 func (p ParentBy) Inferred() bool { return p == ParentContent || p == ParentLatest }
 
-// Status is where a run stands. The values are those of the run record.
+// Status is a run's status. The values are those of the run record.
 type Status string
 
 // The statuses of a run.
@@ -34,14 +34,14 @@ const (
 	StatusAbandoned   Status = "abandoned"
 )
 
-// Run is the head of a run: all that lineage needs to know of it.
+// Run is a run's metadata: all that lineage needs of it.
 type Run struct {
-	// ID is unique in the thread. ClientID is the id as the agent gave it, where it is another
-	// (an id that was used again after its run was sealed).
+	// ID is unique in the thread. ClientID is the agent's id, if it differs: the agent used an id again after its run was
+	// sealed.
 	ID       string `json:"runId"`
 	ClientID string `json:"clientRunId,omitempty"`
 
-	// What Place decided; it never changes.
+	// Set by Place; it never changes.
 	Parent    string   `json:"parentRunId,omitempty"`
 	ParentBy  ParentBy `json:"parentBy"`
 	SpawnedBy string   `json:"spawnedBy,omitempty"`
@@ -49,13 +49,13 @@ type Run struct {
 	Root      string   `json:"rootRunId"`
 	Depth     int      `json:"depth"`
 	Base      string   `json:"base,omitempty"`
-	// HasInput says that the history starts from a whole input, not from the parent's history.
+	// HasInput is true if the history starts from a whole input, not from the parent's history.
 	HasInput bool `json:"hasInput,omitempty"`
-	// Rewrote says how that input departs from the parent's history; see RewritesOf.
+	// Rewrote is how that input differs from the parent's history; see RewritesOf.
 	Rewrote []Rewrite `json:"rewrote,omitempty"`
 
-	// Start is the offset at which the run was placed, End that of the record that ended it
-	// (for an abandoned run that of its last record); -1 while it is open.
+	// Start is the offset at which the run was placed. End is that of the record that ended it (for an abandoned run, of
+	// its last record), -1 while it is open.
 	Start int64 `json:"startOffset"`
 	End   int64 `json:"endOffset"`
 	// Sealed: the run has ended for good, by a terminal event or by Skein (closed, outgrown); its history never changes again.
@@ -63,12 +63,11 @@ type Run struct {
 	Status    Status    `json:"status"`
 	StartedAt time.Time `json:"startedAt,omitzero"`
 
-	// MessageCount and HistoryKey are of the history as it stands: at the end where the run
-	// has ended.
+	// MessageCount and HistoryKey are of the current history; for a run that has ended, of its last.
 	MessageCount int `json:"messageCount"`
 	HistoryKey   Key `json:"historyKey,omitzero"`
 
-	// What is not plain truth about the run; see Badges.
+	// Limits of what is known about the run; see Badges.
 	Synthetic bool `json:"synthetic,omitempty"`
 	Truncated bool `json:"truncated,omitempty"`
 	RawLost   bool `json:"rawLost,omitempty"`
@@ -82,5 +81,5 @@ func (r *Run) ClientRunID() string {
 	return r.ID
 }
 
-// Open reports whether nothing has ended the run yet.
+// Open reports whether the run has not ended.
 func (r *Run) Open() bool { return r.End < 0 }

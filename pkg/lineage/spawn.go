@@ -2,20 +2,19 @@ package lineage
 
 import "github.com/skeinhq/skein/pkg/agui"
 
-// Spawn is the edge of a run that named a parent which was not a run of its thread at its first
-// event. It is drawn beside the chains and is not part of them.
+// Spawn is the edge of a run that named a parent which was not a run of its thread at its first event. Pictures draw it
+// beside the chains, of which it is no part.
 type Spawn struct {
 	// Run is the spawned run, By the id that it named.
 	Run string      `json:"runId"`
 	By  agui.String `json:"spawnedBy"`
-	// Known is the run of this thread that By turned out to name; empty for one of another
-	// thread, or one that never came. Late says that it began after Run, as each that is known did: else it
-	// would be the parent. (Its input, where its record starts, may lie before.)
+	// Known is the run of this thread that By was later found to name; empty for a run of another thread, or one that
+	// never came. Late is true if that run began after Run, as every Known did: otherwise it would be the parent.
 	Known string `json:"knownRunId,omitempty"`
 	Late  bool   `json:"late,omitempty"`
 }
 
-// linkSpawns resolves the given ids; several runs may share one, and the first counts.
+// linkSpawns resolves the named ids. If several runs share a client run id, the first counts.
 func (g *Graph) linkSpawns() {
 	g.spawns = make(map[int]Spawn)
 	var byClientRunID map[string]int

@@ -8,53 +8,53 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Thread holds the heads of a thread's runs so that a new run can be placed among them. Placing
-// costs in proportion to the run's input and to the runs that are live at that moment, however
-// many runs the thread has; and so does what it asks of a Loader, where it does not hold them all. A Thread
-// is not safe for concurrent use.
+// Thread holds the metadata of a thread's runs so that a new run can be placed among them. Placing costs time in
+// proportion to the run's input and to the runs that are live at that offset, however many runs the thread has; so does
+// what it asks of a Loader. A Thread is not safe for concurrent use.
 type Thread struct {
-	// loader loads the runs that are not held; nil where all are.
+	// loader loads the runs that are not in memory; nil if all are.
 	loader Loader
-	// known tells which messages the thread has; nil where nobody does.
+	// known answers which messages the thread has; nil if nobody does.
 	known Known
 
 	runs map[string]*entry
-	// byClientRunID holds the runs of each id that an agent used, by start.
+	// byClientRunID holds the runs of each client run id, by start.
 	byClientRunID map[string][]*entry
-	// byKey holds the runs of each history that is not empty, by start; live runs are not in it.
+	// byKey holds the runs of each history that is not empty, by start, without live runs.
 	byKey map[Key][]*entry
 	// ended holds all runs that have ended, by end.
 	ended []*entry
 	// open holds the runs that have not ended.
 	open map[string]*entry
-	// firstChild is the earliest start of a child by parent: it continues the parent's branch.
+	// firstChild maps a parent to the earliest start of a child, which continues its branch.
 	firstChild map[string]int64
 }
 
-// Loader loads runs of a thread that a Thread does not hold, and adds them to it. Only sealed runs may be left to it: not the
-// last one that ended before the offset for which a parent is resolved, and none that ended at or behind it.
+// Loader loads runs of a thread into a Thread. Only sealed runs may be left to it, except the last one that ended
+// before the offset for which a parent is resolved and those that ended from there on.
 type Loader interface {
-	// ByID loads what an id means from an offset on: of the runs with this client run id the last one that
-	// started before and all that started later, and the run with this id.
+	// ByID loads the runs that an id may name from an offset on: the run with this id, and of the runs with this client
+	// run id the last one that started before the offset and all that started later.
 	ByID(id string, offset int64) error
-	// ByHistory finds the first of the histories with which a run ended before the offset, and loads
-	// the run that started last of those.
+	// ByHistory finds the first of the histories with which a run ended before the offset, and loads the last started of
+	// those runs.
 	ByHistory(histories []Key, offset int64) error
-	// FirstChild returns the start of the run's earliest child; false where it has none.
+	// FirstChild returns the start of the run's earliest child; ok is false if it has none.
 	FirstChild(run string) (start int64, ok bool, err error)
 }
 
-// Known tells which messages a thread has: an input on RUN_STARTED that has none of them leaves the history out.
+// Known answers which messages a thread has. An input on RUN_STARTED with none of them is normalised (Normalised).
 type Known interface {
-	// Any reports whether a message of one of the ids, which are in order, stands in the history of a run that started before the offset and is
-	// not live: as the run's end left it, if that lies before the offset too, else as it stands.
+	// Any reports whether a message with one of the ids, which are sorted, is in the history of a run that started before
+	// the offset and is not live: in its last history if the run ended before the offset, else in its current one.
 	Any(ids []string, offset int64) (bool, error)
 }
 
-// Said is Known over runs that have ended, in memory: by message id, where the first run ended that left one.
+// Said is Known over runs that have ended, in memory: it maps a message id to the offset of the first run that ended
+// with it.
 type Said map[string]int64
 
-// Add takes in the messages of a run that ended at the offset. What stands in its base may be left out.
+// Add adds the messages of a run that ended at the offset. Those of its base may be left out.
 func (s Said) Add(end int64, messages []agui.Message) {
 	for _, m := range messages {
 		if first, ok := s[m.ID]; !ok || end < first {
@@ -73,7 +73,7 @@ func (s Said) Any(ids []string, offset int64) (bool, error) {
 
 type entry struct {
 	Run
-	// messages gives the history of a live run as it stands.
+	// messages returns the current history of a live run.
 	messages func() []agui.Message
 }
 
@@ -94,20 +94,18 @@ func NewThread(runs ...Run) (*Thread, error) {
 	return t, nil
 }
 
-// LoadFrom lets the thread hold a part of its runs; it loads others as it needs them.
+// LoadFrom sets the loader of runs that the thread does not hold.
 func (t *Thread) LoadFrom(loader Loader) { t.loader = loader }
 
-// Tell has the thread ask which messages it has. Without it Place fails where that counts.
+// Tell sets the source of which messages the thread has. Without it Place fails when it needs that.
 func (t *Thread) Tell(known Known) { t.known = known }
 
-// Add puts a run in, or what has become of it: a run of the same id is replaced. The history is
-// the one that HistoryKey names, so an open run whose events may still come from memory is added
-// by AddLive instead. What was decided when the run was placed must not change.
+// Add adds a run, or replaces the one with the same id. Its history is the one that HistoryKey identifies; an open run
+// that is still folded in memory is added by AddLive instead. What Place set must not change.
 func (t *Thread) Add(r Run) error { return t.put(r, nil) }
 
-// AddLive puts an open run in whose history may change. messages is called while another run is
-// placed and must then return the history as it stands. Add replaces it once the run has ended
-// or left memory.
+// AddLive adds an open run whose history may change. messages is called when another run is placed, and must return the
+// current history. Add replaces the run once it has ended or left memory.
 func (t *Thread) AddLive(r Run, messages func() []agui.Message) error {
 	if !r.Open() {
 		return fmt.Errorf("adding run %q to its thread: it has ended and cannot be live", r.ID)
@@ -145,7 +143,7 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 	return nil
 }
 
-// remove takes out all but what does not change.
+// remove removes a run from all indexes whose keys may change.
 func (t *Thread) remove(e *entry) {
 	t.byClientRunID[e.ClientRunID()] = without(t.byClientRunID[e.ClientRunID()], e, byStart)
 	if e.messages == nil && !e.HistoryKey.IsZero() {
@@ -173,18 +171,18 @@ func (t *Thread) Run(id string) (Run, bool) {
 	return e.Run, true
 }
 
-// latestBefore returns the run that an id as agents give it stands for at an offset: of several runs
-// the one that started last. Skein's own id of a run, as a checkout gives it, is understood too.
-func (t *Thread) latestBefore(given string, offset int64) (*entry, error) {
+// latestBefore returns the run that a client run id named at an offset: of several, the one that started last. It also
+// accepts Skein's own id of a run, as a checkout returns it.
+func (t *Thread) latestBefore(id string, offset int64) (*entry, error) {
 	if t.loader != nil {
-		if err := t.loader.ByID(given, offset); err != nil {
+		if err := t.loader.ByID(id, offset); err != nil {
 			return nil, err
 		}
 	}
-	if list := startedBefore(t.byClientRunID[given], offset); len(list) > 0 {
+	if list := startedBefore(t.byClientRunID[id], offset); len(list) > 0 {
 		return list[len(list)-1], nil
 	}
-	if e := t.runs[given]; e != nil && e.Start < offset {
+	if e := t.runs[id]; e != nil && e.Start < offset {
 		return e, nil
 	}
 	return nil, nil
@@ -243,7 +241,7 @@ func byEnd(a, b *entry) int {
 	return cmp.Or(cmp.Compare(a.End, b.End), byStart(a, b))
 }
 
-// insert puts e in its place, which is the end for a run that has just started or ended.
+// insert inserts e in order, which is at the end for a run that has just started or ended.
 func insert(list []*entry, e *entry, order func(a, b *entry) int) []*entry {
 	if n := len(list); n == 0 || order(list[n-1], e) < 0 {
 		return append(list, e)
@@ -259,7 +257,7 @@ func without(list []*entry, e *entry, order func(a, b *entry) int) []*entry {
 	return list
 }
 
-// startedBefore returns the part of a list by start that started before the offset.
+// startedBefore returns the prefix of a list sorted by start that started before the offset.
 func startedBefore(list []*entry, offset int64) []*entry {
 	if n := len(list); n == 0 || list[n-1].Start < offset {
 		return list
