@@ -7,9 +7,8 @@ import (
 	"encoding/json"
 )
 
-// The record codec drops white space between JSON tokens. What is compared with what comes out of
-// records, or is kept at hand in the place of it, has to be without it too; else a record would
-// depend on whether its run went through a checkpoint.
+// The record codec drops white space between JSON tokens. JSON that is compared with a record's, or kept in memory in
+// place of it, must have none either; otherwise a record would depend on whether its run went through a checkpoint.
 
 // Compacted returns v without white space between tokens: v itself if there is none.
 func Compacted(v json.RawMessage) json.RawMessage {
@@ -20,7 +19,7 @@ func Compacted(v json.RawMessage) json.RawMessage {
 		case ' ', '\n', '\r', '\t':
 			var b bytes.Buffer
 			if err := json.Compact(&b, v); err != nil {
-				return v // not JSON: the encoder will say so
+				return v // not JSON: the encoder returns the error
 			}
 			return b.Bytes()
 		}
@@ -28,7 +27,7 @@ func Compacted(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-// stringEnd returns where the quote is that ends the string which begins at i; the end of v where none does.
+// stringEnd returns the index of the quote that ends the string which begins at i, or len(v).
 func stringEnd(v []byte, i int) int {
 	for {
 		n := bytes.IndexByte(v[i+1:], '"')
@@ -46,7 +45,7 @@ func stringEnd(v []byte, i int) int {
 	}
 }
 
-// SHA256 is the hash of b in hexadecimal digits, as records write it.
+// SHA256 returns the hash of b in hexadecimal, as records hold it.
 func SHA256(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

@@ -9,12 +9,11 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// EncodeRun writes a run record. Equal records give equal bytes, in every process and on every day:
-// names of maps are sorted, times are in UTC, lists and maps that must be there are never null. JSON
-// that the record carries (messages, events, state) keeps its members, their order and the text of
-// its numbers; white space between its tokens goes.
+// EncodeRun returns a run record as JSON. Equal records give equal bytes, in every process: map keys are sorted, times
+// are in UTC, required lists and maps are never null. JSON that the record carries (messages, events, state) keeps its
+// members, their order and the text of its numbers; white space between its tokens is dropped.
 //
-// A time that RFC 3339 cannot say (agents do send year 50000) is written as the nearest that it can.
+// A time that RFC 3339 cannot express (agents send year 50000) is written as the nearest one that it can.
 func EncodeRun(r *Run) ([]byte, error) {
 	c := *r
 	c.StartedAt = writable(c.StartedAt)
@@ -38,7 +37,7 @@ func EncodeRun(r *Run) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	// Escaping <, > and & would change the text that the record proves.
+	// Escaping <, > and & would change text that the record has a hash of.
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(&c); err != nil {
 		return nil, fmt.Errorf("encoding run record: %w", err)
@@ -46,9 +45,8 @@ func EncodeRun(r *Run) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
 
-// DecodeRun reads a run record of this Version, which the record's header names. Members that it
-// does not know are passed over: they may be added without a new version. The result shares nothing
-// with b.
+// DecodeRun reads a run record of this Version, which the record's header names. It ignores members that it does not
+// know: they may be added without a new version. The result shares no memory with b.
 func DecodeRun(b []byte) (*Run, error) {
 	r := new(Run)
 	if err := r.decode(b); err != nil {
@@ -72,11 +70,11 @@ func DecodeRun(b []byte) (*Run, error) {
 	return r, nil
 }
 
-// maxDepth is how deep encoding/json reads.
+// maxDepth is the depth that encoding/json reads.
 const maxDepth = 10_000
 
-// decode takes the messages and the checkpoint, which are most of a large record, as they lie in the text, and leaves the rest to
-// encoding/json, which reads everything three times before it copies it.
+// decode copies the messages and the checkpoint, which are most of a large record, out of the text, and leaves the rest
+// to encoding/json, which scans everything three times before it copies it.
 func (r *Run) decode(b []byte) error {
 	if err := agui.CheckDepth(b, maxDepth); err != nil {
 		return err

@@ -11,21 +11,22 @@ type erased struct {
 	Below *int64 `json:"below"`
 }
 
-// EncodeErased returns the value of an erasure record, whose key is that of a thread: every event of the
-// thread below that offset of skein.events is erased, and no run is ever made of one again.
+// EncodeErased returns the value of an erasure record, whose key is that of a thread: every event of the thread below
+// that offset of skein.events is erased and never folded again.
 //
-// An erasure record lies behind the tombstones of all runs that were made of such events.
+// An erasure record follows the tombstones of all runs that were made of such events.
 func EncodeErased(below int64) []byte { return fmt.Appendf(nil, `{"below":%d}`, below) }
 
 const (
-	// ErasedLocallyAfter is how long after an erasure a compactor begins to remove the thread's bytes from the files of its local store: many
-	// erasures at a time cost little more than one.
+	// ErasedLocallyAfter is the delay after an erasure before a compactor removes the thread's bytes from the files of its
+	// local store: many erasures together cost little more than one.
 	ErasedLocallyAfter = 10 * time.Minute
-	// ErasedLocallyWithin is within what time they are gone from there, as receipts say: some minutes are for rewriting the files.
+	// ErasedLocallyWithin is the time after an erasure within which those bytes are removed, as receipts promise; it
+	// includes some minutes for rewriting files.
 	ErasedLocallyWithin = 15 * time.Minute
 )
 
-// DecodeErased reads the value of an erasure record. Members that it does not know are passed over.
+// DecodeErased reads the value of an erasure record. It ignores members that it does not know.
 func DecodeErased(b []byte) (below int64, err error) {
 	var e erased
 	if err := json.Unmarshal(b, &e); err != nil {

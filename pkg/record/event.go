@@ -2,19 +2,19 @@ package record
 
 import "time"
 
-// Event is a record of skein.events with its headers read. Its kind says what the value is: an event or an input of a run, or
-// a request about a thread.
+// Event is a record of skein.events with its headers decoded. By its kind the value is an event or an input of a run,
+// or a request about a thread.
 type Event struct {
 	Partition int32
 	Offset    int64
-	// Time is the Kafka record's.
+	// Time is the Kafka record's timestamp.
 	Time    time.Time
 	Key     []byte
 	Headers Headers
 	Value   []byte
 }
 
-// Position is where the record lies.
+// Position returns the record's position.
 func (e Event) Position() Position { return Position{Partition: e.Partition, Offset: e.Offset} }
 
 // OfRun reports whether the record is an event or an input.

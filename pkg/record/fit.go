@@ -10,13 +10,13 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Fit encodes a run record. If the text is over the limit, Fit replaces the largest contents, one by one
-// and largest first, by a reference (bytes, hash, positions) until it fits, and sets Truncated. Kept events,
-// input messages, lists and statistics that are too small for a reference go as a whole.
+// Fit encodes a run record. If the text is over the limit, Fit replaces contents, the largest first, by a reference
+// (bytes, hash, positions) until it fits, and sets Truncated. Lists whose elements are too small for a reference (kept
+// events, input messages, statistics) are removed as a whole.
 func Fit(rec *Run, limit int) (value []byte, err error) {
 	for size := 0; ; {
-		if size = max(size, LeastBytes(rec)); size > limit { // known before it is all written
-			// What is too much, and the references on top of it, in one pass.
+		if size = max(size, LeastBytes(rec)); size > limit { // known without encoding all of it
+			// One pass for the excess and the references that replace it.
 			if !truncate(rec, size-limit) && !collapse(rec) {
 				return nil, fmt.Errorf("encoding run record: %d bytes are over the limit of %d and nothing is left to cut", size, limit)
 			}
@@ -32,20 +32,20 @@ func Fit(rec *Run, limit int) (value []byte, err error) {
 	}
 }
 
-// content is one thing in a record that a reference can stand for.
+// content is a part of a record that a reference can replace.
 type content struct {
 	raw  *json.RawMessage
 	stub func(reference json.RawMessage) json.RawMessage
 }
 
-// minCut is the size under which a content is not worth a reference.
+// minCut is the size below which a content is not worth a reference.
 const minCut = 512
 
-// truncate replaces the largest contents until at least that many bytes are gone.
+// truncate replaces the largest contents until at least so many bytes are saved.
 func truncate(rec *Run, bytes int) bool {
 	all := slices.Collect(contents(rec))
 	for _, c := range all {
-		*c.raw = Compacted(*c.raw) // as a record has it: a fold that was gone on from has it so already
+		*c.raw = Compacted(*c.raw) // as the codec writes it
 	}
 	slices.SortStableFunc(all, func(a, b content) int { return cmp.Compare(len(*b.raw), len(*a.raw)) })
 	done := false
@@ -62,7 +62,7 @@ func truncate(rec *Run, bytes int) bool {
 	return done
 }
 
-// collapse takes out a whole list of contents that are each too small for a reference.
+// collapse removes a list of contents that are each too small for a reference.
 func collapse(rec *Run) bool {
 	switch {
 	case rec.Stats.ToolCallTimes != nil:
@@ -83,7 +83,7 @@ func collapse(rec *Run) bool {
 	return true
 }
 
-// contents goes through what references can stand for.
+// contents yields the contents that references can replace.
 func contents(rec *Run) iter.Seq[content] {
 	return func(yield func(content) bool) {
 		for _, list := range [][]agui.Message{rec.Messages, rec.InputMessages} {
@@ -109,8 +109,8 @@ func contents(rec *Run) iter.Seq[content] {
 	}
 }
 
-// LeastBytes is how many bytes the parts of a record have of which it may have any number: once it is written, it
-// has them all and more.
+// LeastBytes returns the size of those parts of a record whose number is not bounded: a lower limit of the encoded
+// size.
 func LeastBytes(rec *Run) (n int) {
 	for c := range contents(rec) {
 		n += len(Compacted(*c.raw))
@@ -124,13 +124,13 @@ func LeastBytes(rec *Run) (n int) {
 	return n
 }
 
-// reference stands for what was cut; the raw log between the positions has it.
+// reference replaces content that was cut; the raw events between the positions have it.
 func reference(rec *Run, raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"bytes":%d,"sha256":%q,"from":%q,"to":%q}`, len(raw), SHA256(raw),
 		Position{Partition: rec.Raw.Partition, Offset: rec.Raw.First}, Position{Partition: rec.Raw.Partition, Offset: rec.Raw.Next}))
 }
 
-// messageStub is a valid message of the same id and role, with nothing in it but the reference.
+// messageStub is a valid message of the same id and role that holds only the reference.
 func messageStub(m agui.Message, ref json.RawMessage) json.RawMessage {
 	b := append([]byte(`{"id":`), m.Get("id")...)
 	b = append(append(b, `,"role":`...), m.Get("role")...)
@@ -148,7 +148,7 @@ func messageStub(m agui.Message, ref json.RawMessage) json.RawMessage {
 	return append(b, "}}"...)
 }
 
-// objectStub is an object of the reference and of the named members that are small.
+// objectStub is an object of the reference and of those named members that are small.
 func objectStub(raw, ref json.RawMessage, keep ...string) json.RawMessage {
 	b := append([]byte(`{"skeinTruncated":`), ref...)
 	for _, name := range keep {

@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// Version is the version of everything that this package writes. A reader refuses what is newer.
+// Version is the version of everything that this package writes. Readers refuse newer versions.
 const Version = 1
 
-// ErrUnknownVersion says that a newer Skein wrote a record. Its contents are never guessed: the process that meets it is too old,
-// and has to stop there until it is upgraded. The error in full is a *VersionError.
+// ErrUnknownVersion is returned for a record of a newer Skein. Its contents are never guessed: the process must stop
+// there until it is upgraded. The full error is a *VersionError.
 var ErrUnknownVersion = errors.New("unknown record version")
 
-// VersionError is ErrUnknownVersion with the versions.
+// VersionError is ErrUnknownVersion with both versions.
 type VersionError struct {
 	// Met is the record's version, Known the latest one that this program reads.
 	Met, Known int
@@ -29,10 +29,10 @@ func (e *VersionError) Error() string {
 // Is reports whether target is ErrUnknownVersion.
 func (e *VersionError) Is(target error) bool { return target == ErrUnknownVersion }
 
-// ErrInvalidHeader says that a header has a value that its name does not allow.
+// ErrInvalidHeader is returned for a header whose value its name does not allow.
 var ErrInvalidHeader = errors.New("invalid header")
 
-// ErrUnknownKind says that a record's HeaderKind names none of the kinds.
+// ErrUnknownKind is returned for a record whose HeaderKind is unknown.
 var ErrUnknownKind = errors.New("unknown record kind")
 
 // The names of the headers that records carry.
@@ -42,44 +42,46 @@ const (
 	HeaderRunID   = "run-id"
 	HeaderSeq     = "seq"
 
-	// HeaderAgent says who produced the run.
+	// HeaderAgent names the producer of the run.
 	HeaderAgent = "agent"
 
-	// HeaderLabelPrefix, and a label's key behind it, is the name of a label's header.
+	// HeaderLabelPrefix followed by a label's key is the name of the label's header.
 	HeaderLabelPrefix = "label-"
 
 	// HeaderSynthetic is "true" on an event that Skein's proxy wrote in the agent's place.
 	HeaderSynthetic = "skein-synthetic"
 
-	// HeaderIncomplete is the number, from 1, of records of the run that Skein's proxy left out before this one: they are nowhere.
+	// HeaderIncomplete is the number, from 1, of records of the run that Skein's proxy left out before this one; they are
+	// on no topic.
 	HeaderIncomplete = "skein-incomplete"
 
-	// HeaderReason, HeaderPosition and HeaderDetail are those of dead letters, beside the headers
-	// that the record came with: a rule's name, the Position it was read from, a text for people.
+	// HeaderReason, HeaderPosition and HeaderDetail are those of dead letters, besides the headers that the record came
+	// with: a rule's name, the Position it was read from, a text for people.
 	HeaderReason   = "skein-reason"
 	HeaderPosition = "skein-position"
 	HeaderDetail   = "skein-detail"
 
-	// HeaderRetryOf is that of a dead letter that was published again: the Position of the dead letter
-	// in skein.dead-letters.
+	// HeaderRetryOf is on an event that was published again from a dead letter: that letter's Position in
+	// skein.dead-letters.
 	HeaderRetryOf = "skein-retry-of"
 
-	// HeaderCopiedFrom is that of an event which was copied from another topic set: its Position there.
-	// A HeaderRetryOf beside it names a dead letter of that set.
+	// HeaderCopiedFrom is on an event that was copied from another topic set: its Position there. A HeaderRetryOf beside
+	// it names a dead letter of that set.
 	HeaderCopiedFrom = "skein-copied-from"
 )
 
-// The limits of what a record says of its producer. What is beyond them is passed over.
+// Limits of what a record may name of its producer. Readers ignore what exceeds them.
 const (
 	MaxAgentBytes = 512
 	MaxLabels     = 16
 	MaxLabelBytes = 256 // of a label's key, and of its value
 )
 
-// Label is one label of a run: what the platform says of it, such as its user or environment.
+// Label is one label of a run that the platform sets, such as its user or environment.
 type Label struct{ Key, Value string }
 
-// SaidByProducer reports whether a header of that name says something of an event, its run or its producer, and not of where Skein has it from.
+// SaidByProducer reports whether a header of that name describes an event, its run or its producer, and not how Skein
+// came by it.
 func SaidByProducer(name string) bool {
 	switch name {
 	case HeaderVersion, HeaderKind, HeaderRunID, HeaderSeq, HeaderAgent, HeaderSynthetic, HeaderIncomplete:
@@ -91,12 +93,12 @@ func SaidByProducer(name string) bool {
 // ValidAgent reports whether s can name an agent: 1 to MaxAgentBytes bytes of UTF-8.
 func ValidAgent(s string) bool { return s != "" && len(s) <= MaxAgentBytes && utf8.ValidString(s) }
 
-// Valid reports whether the label can be one: key and value are UTF-8 of up to MaxLabelBytes bytes, the key not empty.
+// Valid reports whether the label is allowed: key and value are UTF-8 of up to MaxLabelBytes bytes, the key not empty.
 func (l Label) Valid() bool {
 	return l.Key != "" && len(l.Key) <= MaxLabelBytes && len(l.Value) <= MaxLabelBytes && utf8.ValidString(l.Key) && utf8.ValidString(l.Value)
 }
 
-// Kind says what a record's value is.
+// Kind is the kind of a record's value.
 type Kind string
 
 // The kinds: event, input, erase and cancel on skein.events, run, fence, progress and erase on skein.runs, snapshot
@@ -105,8 +107,8 @@ const (
 	KindEvent Kind = "event"
 	KindInput Kind = "input"
 	KindErase Kind = "erase"
-	// KindCancel asks whoever holds a run to stop it: Skein's proxy, or the agent itself. For all others it says nothing; the end that
-	// may come of it is an event like any.
+	// KindCancel asks the holder of a run to stop it: Skein's proxy, or the agent itself. Everyone else ignores it; the
+	// end that may follow is an ordinary event.
 	KindCancel   Kind = "cancel"
 	KindRun      Kind = "run"
 	KindFence    Kind = "fence"
@@ -115,7 +117,7 @@ const (
 	KindOversize Kind = "oversize"
 )
 
-// kinds spares the copy of a name that is known.
+// kinds saves the copy of a known name.
 var kinds = func() map[string]Kind {
 	m := map[string]Kind{}
 	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindCancel, KindRun, KindFence, KindProgress, KindSnapshot, KindOversize} {
@@ -130,7 +132,7 @@ type Header struct {
 	Value []byte
 }
 
-// AnyHeader is Header, or a Kafka client's own type of the same make.
+// AnyHeader is Header, or a Kafka client's type with the same fields.
 type AnyHeader interface {
 	~struct {
 		Key   string
@@ -138,21 +140,20 @@ type AnyHeader interface {
 	}
 }
 
-// Headers are what a record says beside its key and value.
+// Headers are a record's headers.
 type Headers struct {
 	// Version is the writer's record version; 0 is written as Version.
 	Version int
 	Kind    Kind
-	// RunID is the run that an event or input belongs to, as the producer names it; empty where it
-	// does not say.
+	// RunID is the run of an event or input, as the producer named it; empty if it did not.
 	RunID string
-	// Seq is the producer's number of the event in its run, from 0; -1 is none. Numbers have to rise in the order of the log: an
-	// event whose number is not above all that came before in its run is dropped, be it a repeat or new.
+	// Seq is the producer's number of the event in its run, from 0; -1 is none. Numbers must rise in the order of the log:
+	// an event whose number is not above all earlier ones of its run is dropped, even if it is new.
 	Seq int64
-	// Agent names who produced the run (ValidAgent); empty where the record does not say.
+	// Agent names the producer of the run (ValidAgent); empty if the record does not.
 	Agent string
-	// Labels are the run's, as far as this record says them: up to MaxLabels that are Valid, no key twice, in the record's order.
-	// Headers that were read like others (ParseHeadersLike) share them: they must not be changed.
+	// Labels are those of the run that this record has: up to MaxLabels that are Valid, each key once, in the record's
+	// order. Headers that were read by ParseHeadersLike share them: they must not be changed.
 	Labels []Label
 	// Synthetic: Skein's proxy wrote this event in the agent's place.
 	Synthetic bool
@@ -160,13 +161,13 @@ type Headers struct {
 	Incomplete int64
 }
 
-// Equal reports whether both say the same.
+// Equal reports whether both are the same.
 func (h Headers) Equal(o Headers) bool {
 	return h.Version == o.Version && h.Kind == o.Kind && h.RunID == o.RunID && h.Seq == o.Seq &&
 		h.Agent == o.Agent && slices.Equal(h.Labels, o.Labels) && h.Synthetic == o.Synthetic && h.Incomplete == o.Incomplete
 }
 
-// Encode returns the headers in a fixed order, those without a value left out.
+// Encode returns the headers in a fixed order, without empty ones.
 func (h Headers) Encode() []Header {
 	if h.Version == 0 {
 		h.Version = Version
@@ -197,17 +198,17 @@ func (h Headers) Encode() []Header {
 	return out
 }
 
-// ParseHeaders reads the headers of a record. Others than Skein's are passed over; of a repeated
-// one the last counts, as in Kafka's own clients, and of more than MaxLabels labels the first. An agent, label or mark that is
-// none (ValidAgent, Label.Valid) is passed over as well: what a run is called costs no event. A record without skein-version and skein-kind is
-// an event of version 1: what an agent writes that knows nothing of Skein.
+// ParseHeaders reads the headers of a record. It ignores headers that are not Skein's; of a repeated one the last
+// counts, as in Kafka's own clients, and of more than MaxLabels labels the first. It also ignores an invalid agent,
+// label or mark (ValidAgent, Label.Valid): a run's description costs no event. A record without skein-version and
+// skein-kind is an event of version 1, as an agent writes it that does not know Skein.
 //
-// The error is a *VersionError (ErrUnknownVersion), for which the process is at fault, or ErrUnknownKind or ErrInvalidHeader, for which
-// the record is. What could be read is returned with it.
+// The error is a *VersionError (ErrUnknownVersion), which is about this process, or ErrUnknownKind or ErrInvalidHeader,
+// which are about the record. The headers that could be read are returned with it.
 func ParseHeaders[H AnyHeader](hs []H) (Headers, error) { return ParseHeadersLike(hs, Headers{}) }
 
-// ParseHeadersLike is ParseHeaders for a record that is likely to say the same as another, such as the next
-// one of a run: texts that are equal are taken from like and not made again.
+// ParseHeadersLike is ParseHeaders for a record that probably has the same headers as another, such as the next one of
+// a run: it shares equal texts with like instead of copying them.
 func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 	h := Headers{Version: Version, Kind: KindEvent, Seq: -1}
 	var err error
@@ -282,10 +283,11 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 	return h, err
 }
 
-// CheckVersion returns a *VersionError if the headers are those of a newer Skein. It reads no other header: of one that is no version, ParseHeaders tells.
+// CheckVersion returns a *VersionError if the headers are those of a newer Skein. It reads no other header;
+// ParseHeaders reports an invalid version.
 func CheckVersion[H AnyHeader](hs []H) error {
 	for _, h := range hs {
-		if x := Header(h); x.Key == HeaderVersion { // each: ParseHeaders reads them all
+		if x := Header(h); x.Key == HeaderVersion { // every one: ParseHeaders reads them all
 			if _, err := parseVersion(x.Value); err != nil {
 				return err
 			}
@@ -296,9 +298,9 @@ func CheckVersion[H AnyHeader](hs []H) error {
 
 var versionText = strconv.Itoa(Version)
 
-// parseVersion returns 0 if the value is not a version. One above Version comes with an error.
+// parseVersion returns 0 if the value is not a version, and an error for one above Version.
 func parseVersion(value []byte) (int, error) {
-	if string(value) == versionText { // as good as always
+	if string(value) == versionText { // nearly always
 		return Version, nil
 	}
 	v, err := strconv.ParseUint(string(value), 10, 31)
@@ -311,7 +313,7 @@ func parseVersion(value []byte) (int, error) {
 	return int(v), nil
 }
 
-// agentOf reads an agent's name; empty where it is none.
+// agentOf returns an agent's name, or "" if it is invalid.
 func agentOf(value []byte, like string) string {
 	if string(value) == like {
 		return like
@@ -322,10 +324,10 @@ func agentOf(value []byte, like string) string {
 	return ""
 }
 
-// labelReader collects the labels of a record, and makes none anew as long as they are those of another, in its order.
+// labelReader collects the labels of a record. It allocates none while they are those of another, in the same order.
 type labelReader struct {
 	like []Label
-	same int // as many are like's
+	same int // the first same labels are like's
 	own  []Label
 }
 

@@ -12,23 +12,21 @@ import (
 // MaxIDBytes is the length limit of tenant, thread and run ids.
 const MaxIDBytes = 512
 
-// ErrInvalidID says that a tenant, thread or run id cannot be used. The text around it says why.
+// ErrInvalidID is returned for a tenant, thread or run id that is not allowed. The text around it has the reason.
 var ErrInvalidID = errors.New("invalid id")
 
-// ErrInvalidKey says that the key of a record was not written by the rule of this package.
+// ErrInvalidKey is returned for a record's key that this package did not write.
 var ErrInvalidKey = errors.New("invalid key")
 
-// FenceKey is the key of fence records on skein.runs. It has one part where run keys have three,
-// so no run can have it.
+// FenceKey is the key of fence records on skein.runs. It has one part and run keys have three, so no run can have it.
 const FenceKey = "fence"
 
-// ProgressKey is the key of progress records on skein.runs (EncodeProgress). The topic is compacted,
-// so one stays on each partition. No run can have it either.
+// ProgressKey is the key of progress records on skein.runs (EncodeProgress). As the topic is compacted, one remains on
+// each partition. No run can have this key.
 const ProgressKey = "progress"
 
-// ValidateID reports whether s can be an id: 1 to 512 bytes of UTF-8 and neither "." nor "..",
-// which HTTP clients and proxies take out of paths. Every other character is allowed, a slash and
-// NUL included.
+// ValidateID returns an error unless s is a valid id: 1 to 512 bytes of UTF-8 and neither "." nor "..", which HTTP
+// clients and proxies remove from paths. Every other character is allowed, even a slash and NUL.
 func ValidateID(s string) error {
 	switch {
 	case s == "":
@@ -43,8 +41,8 @@ func ValidateID(s string) error {
 	return nil
 }
 
-// EscapeKeyPart writes one part of a key: A-Z a-z 0-9 - . _ ~ stay, every other byte becomes %XX
-// in upper case. The same part gives the same bytes in every language, as partitions depend on it.
+// EscapeKeyPart escapes one part of a key: A-Z a-z 0-9 - . _ ~ stay, every other byte becomes %XX in upper case. The
+// same part gives the same bytes in every language, as partitions depend on it.
 func EscapeKeyPart(s string) string {
 	return string(appendKeyPart(make([]byte, 0, len(s)+8), s))
 }
@@ -61,8 +59,8 @@ func appendKeyPart(b []byte, s string) []byte {
 	return b
 }
 
-// UnescapeKeyPart is the reverse of EscapeKeyPart. It accepts that one form only: a lower-case
-// escape or one that was not needed would give one id two keys, and so two partitions.
+// UnescapeKeyPart is the reverse of EscapeKeyPart. It accepts only its output: a lower-case or unnecessary escape would
+// give one id two keys, and so two partitions.
 func UnescapeKeyPart(s string) (string, error) {
 	if !strings.Contains(s, "%") {
 		for i := range len(s) {
@@ -100,18 +98,17 @@ func UnescapeKeyPart(s string) (string, error) {
 	return string(b), nil
 }
 
-// ThreadKey is the key of a thread's records on skein.events. Its partition is the thread's.
+// ThreadKey returns the key of a thread's records on skein.events, which chooses the thread's partition.
 func ThreadKey(tenant, thread string) (string, error) {
 	return joinKey([]string{"tenant", "thread"}, tenant, thread)
 }
 
-// RunKey is the key of a run record on skein.runs.
+// RunKey returns the key of a run record on skein.runs.
 func RunKey(tenant, thread, run string) (string, error) {
 	return joinKey([]string{"tenant", "thread", "run"}, tenant, thread, run)
 }
 
-// SnapshotKey is the key of a branch's snapshot on skein.snapshots; kind is MESSAGES_SNAPSHOT or
-// STATE_SNAPSHOT.
+// SnapshotKey returns the key of a branch's snapshot on skein.snapshots; kind is MESSAGES_SNAPSHOT or STATE_SNAPSHOT.
 func SnapshotKey(tenant, thread, branch string, kind agui.Type) (string, error) {
 	if kind != "MESSAGES_SNAPSHOT" && kind != "STATE_SNAPSHOT" {
 		return "", fmt.Errorf("making key: %q is not a kind of snapshot", kind)
@@ -133,9 +130,8 @@ func joinKey(names []string, parts ...string) (string, error) {
 	return string(b), nil
 }
 
-// SplitKey returns the ids of a key: tenant and thread, then run or branch and kind where the topic
-// has them. The caller checks how many it wants. The error is ErrInvalidKey, or ErrInvalidID for a
-// part that is well escaped but no id.
+// SplitKey returns the ids of a key: tenant and thread, then run, or branch and kind, depending on the topic. The
+// caller checks their number. The error is ErrInvalidKey, or ErrInvalidID for a well escaped part that is no id.
 func SplitKey(key string) ([]string, error) {
 	parts := strings.Split(key, "/")
 	for i, p := range parts {

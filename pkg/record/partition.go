@@ -2,8 +2,8 @@ package record
 
 import "encoding/binary"
 
-// Partition returns the partition of a key among n: what Java's default partitioner and librdkafka's
-// murmur2_random choose for it. A producer in any language thus puts a thread where Skein looks for it.
+// Partition returns the partition of a key among n, as Java's default partitioner and librdkafka's murmur2_random
+// choose it. So a producer in any language puts a thread where Skein looks for it.
 func Partition(key []byte, n int32) int32 {
 	return int32(murmur2(key)&0x7fffffff) % n
 }

@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// Point is a place in skein.events as people write it: a position (3:1024), the first event at or behind a time
-// (@2026-09-17T12:00:00Z), the log's first event ever (start), or what is its end at the moment (end).
-// The zero Point says none of them.
+// Point is a place in skein.events as people write it: a position (3:1024), the first event at or after a time
+// (@2026-09-17T12:00:00Z), the beginning of the log (start), or its current end (end). The zero Point is none of them.
 type Point struct {
-	// Position is nil unless the point is one.
+	// Position is nil unless the point is a position.
 	Position *Position
 	// At is zero unless the point is a time.
 	At         time.Time
 	Start, End bool
 }
 
-// IsZero reports whether nothing is said.
+// IsZero reports whether the point is unset.
 func (p Point) IsZero() bool { return p == Point{} }
 
-// ParsePoint reads one. A time goes without the @ as well.
+// ParsePoint reads a point. A time may lack the @.
 func ParsePoint(s string) (Point, error) {
 	switch s {
 	case "start":
@@ -52,11 +51,11 @@ func (p Point) String() string {
 	return ""
 }
 
-// Range is a stretch of skein.events: From on, and before To. A zero point is the start or the end.
+// Range is the part of skein.events from From up to but not including To. A zero point is the start or the end.
 type Range struct{ From, To Point }
 
-// ParseRange reads FROM:TO, where each may be missing (the colon then may be, too, behind FROM). Positions and times hold colons
-// themselves; no text can be split in two ways.
+// ParseRange reads FROM:TO, either of which may be missing (FROM alone needs no colon). Positions and times contain
+// colons, but no text can be split in two ways.
 func ParseRange(s string) (Range, error) {
 	if from, err := ParsePoint(s); err == nil {
 		return Range{From: from}, nil
@@ -82,7 +81,7 @@ func optional(s string) (Point, bool) {
 	return p, err == nil
 }
 
-// check refuses what can hold nothing, whatever there is.
+// check returns an error for a range that is always empty.
 func (r Range) check() error {
 	from, to := r.From, r.To
 	switch {

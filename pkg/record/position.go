@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Position is the one address of an event: its partition and offset in skein.events, written
-// "partition:offset". It is the SSE id, the replay position and the provenance of a dead letter.
-// Positions belong to one topic set and order only within one partition.
+// Position is the address of an event: its partition and offset in skein.events, written "partition:offset". It is the
+// SSE id, the replay position and the provenance of a dead letter. Positions belong to one topic set, and are ordered
+// only within one partition.
 type Position struct {
 	Partition int32
 	Offset    int64

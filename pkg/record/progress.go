@@ -5,16 +5,17 @@ import (
 	"fmt"
 )
 
-// Progress is what a progress record says.
+// Progress is the value of a progress record.
 type Progress struct {
-	// Next: every event of the partition below it is decided, and is either an event of a run that has a record by now, or of
-	// none (a dead letter, a repeat). How far a run that is still open is told, only its own record says.
+	// Next is the partition's processed offset: every event below it was decided, and belongs to a run that has a record
+	// or to none (a dead letter, a repeat). How far an open run was folded is in its own record.
 	Next int64 `json:"next"`
-	// Events is the id of the topic skein.events that Next is an offset of, and with it all positions on this
-	// partition of skein.runs; empty where it is not known. A topic that is deleted and made again has another.
+	// Events is the id of the topic skein.events that Next and all positions on this partition of skein.runs refer to;
+	// empty if it is unknown. A topic that is deleted and created again has another id.
 	Events string `json:"events,omitzero"`
-	// Committed, Processed, Partitions, StreamTime and Gap are what the compactors' group has committed in the transaction of the record: its
-	// offset, and the metadata (EncodeProcessed, AppendStreamTime, AppendGap). Partitions is 0 where there is no record.
+	// Committed, Processed, Partitions, StreamTime and Gap are what the compactors' group committed in the transaction of
+	// this record: its offset, and the metadata (EncodeProcessed, AppendStreamTime, AppendGap). Partitions is 0 if there
+	// is no record.
 	Committed  int64 `json:"committed,omitzero"`
 	Processed  int64 `json:"processed,omitzero"`
 	Partitions int32 `json:"partitions,omitzero"`
@@ -22,7 +23,7 @@ type Progress struct {
 	Gap        Gap   `json:"gap,omitzero"`
 }
 
-// EncodeProgress returns the value of a progress record. It lies behind all records of skein.runs that it speaks of.
+// EncodeProgress returns the value of a progress record. It follows all records of skein.runs that it covers.
 func EncodeProgress(r Progress) []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -31,7 +32,7 @@ func EncodeProgress(r Progress) []byte {
 	return b
 }
 
-// DecodeProgress reads the value of a progress record. Members that it does not know are passed over.
+// DecodeProgress reads the value of a progress record. It ignores members that it does not know.
 func DecodeProgress(b []byte) (Progress, error) {
 	var r struct {
 		Progress

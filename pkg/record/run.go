@@ -7,12 +7,12 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Status is where a run stands.
+// Status is a run's status.
 type Status string
 
-// The statuses of a run. All but StatusRunning are terminal; all terminal ones but
-// StatusAbandoned are sealed by an event on skein.events, of the agent or of Skein's proxy (Run.Synthetic), and change no more. An abandoned run changes no more where it is closed, or its record was cut
-// (Run.Closed, Run.Truncated).
+// All statuses but StatusRunning are terminal. A terminal event on skein.events, of the agent or of Skein's proxy
+// (Run.Synthetic), sets each of these but StatusAbandoned, and seals the run: it never changes again. An abandoned run
+// never changes again if it is closed or its record was cut (Run.Closed, Run.Truncated).
 const (
 	StatusRunning     Status = "running"
 	StatusFinished    Status = "finished"
@@ -25,7 +25,7 @@ const (
 // Sealed reports whether a terminal event on skein.events ended the run, so that its record is final.
 func (s Status) Sealed() bool { return s != StatusRunning && s != StatusAbandoned && s != "" }
 
-// ParentBy says how a run's parent was found.
+// ParentBy is how a run's parent was found.
 type ParentBy string
 
 const (
@@ -33,92 +33,92 @@ const (
 	ParentExplicit ParentBy = "explicit"
 	// ParentContent: the input's messages continue that run's history.
 	ParentContent ParentBy = "content"
-	// ParentLatest: there was no input, or a normalised one; the run of the thread that ended last is taken.
+	// ParentLatest: there was no input, or a normalised one; the parent is the run of the thread that ended last.
 	ParentLatest ParentBy = "latest"
 	// ParentNone: the run is a root.
 	ParentNone ParentBy = "none"
 )
 
-// Lineage is where a run stands among those of its thread. Base is not part of it.
+// Lineage is a run's place among those of its thread, without Base.
 type Lineage struct {
 	// ParentRunID is a run of the same thread, or empty for a root.
 	ParentRunID string   `json:"parentRunId,omitempty"`
 	ParentBy    ParentBy `json:"parentBy"`
-	// SpawnedBy is a parentRunId that names no run of this thread at the run's first event:
-	// what AG-UI 1.0 calls the run that spawned this one, or a parent that came late.
+	// SpawnedBy is a parentRunId that names no run of this thread at the run's first event: the run that spawned this one
+	// in AG-UI 1.0's sense, or a parent that came later.
 	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
-	// BranchID is the id of the branch's first run, RootRunID of the tree's.
+	// BranchID is the id of the branch's first run, RootRunID that of the tree's.
 	BranchID  string `json:"branchId"`
 	RootRunID string `json:"rootRunId"`
 	// Depth is 0 for a root.
 	Depth int `json:"depth"`
 }
 
-// InputForm says how an input tells the conversation.
+// InputForm is the form of an input's messages.
 type InputForm string
 
-// InputNormalised is the form in which AG-UI serialises inputs: messages that are in the history already are left out, and
-// those that stand there come behind it (lineage.Normalised). InputMessages and InputLayout give the whole list.
+// InputNormalised is the form in which AG-UI serialises inputs: it leaves out messages that the history already has,
+// and its messages follow the history (lineage.Normalised). InputMessages and InputLayout restore the whole list.
 const InputNormalised InputForm = "normalised"
 
-// Run is the run record: the compact form of one run, one per run on skein.runs. It holds all
-// that is needed to restore, index, resume and audit the run. Encode and Decode are its codec.
+// Run is the run record: the compact form of one run, one per run on skein.runs. It holds everything that restoring,
+// indexing, resuming and auditing the run takes. EncodeRun and DecodeRun are its codec.
 type Run struct {
 	Tenant   string `json:"tenant"`
 	ThreadID string `json:"threadId"`
-	// RunID is unique in its thread. A run id that the agent uses again after the run was
-	// sealed gets "~2", "~3", …; ClientRunID is then the id as the agent gave it.
+	// RunID is unique in its thread. A client run id that is used again after its run was sealed gets "~2", "~3", …;
+	// ClientRunID then has it without.
 	RunID       string `json:"runId"`
 	ClientRunID string `json:"clientRunId,omitempty"`
 
 	Lineage
 
 	Status Status `json:"status"`
-	// Agent is who produced the run, as the first of its records says that names one (Headers.Agent); empty where none does.
+	// Agent is the run's producer, from the first of its records that names one (Headers.Agent); empty if none does.
 	Agent string `json:"agent,omitempty"`
-	// Labels are what the run's records say of it (Headers.Labels): of a key the first value, and the first MaxLabels keys.
+	// Labels are those of the run's records (Headers.Labels): the first value of each key, and the first MaxLabels keys.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Started is the RUN_STARTED event without its input, if there was one.
 	Started json.RawMessage `json:"started,omitempty"`
-	// Input is the RunAgentInput without its messages; InputLayout names those over the
-	// history of Base (activity messages aside) and InputMessages.
+	// Input is the RunAgentInput without its messages; InputLayout builds them from the history of Base (without
+	// activities) and InputMessages.
 	Input         json.RawMessage `json:"input,omitempty"`
 	InputLayout   agui.Layout     `json:"inputLayout,omitempty"`
 	InputMessages []agui.Message  `json:"inputMessages,omitempty"`
-	// InputForm is InputNormalised where the input left out what is in the history; empty where it is whole.
+	// InputForm is InputNormalised if the input leaves out what the history has; empty if it is whole.
 	InputForm InputForm `json:"inputForm,omitempty"`
-	// Rewrote says how the input departs from the parent's history, as that was when the run began; nil
-	// where it goes on from it. Package lineage makes the words.
+	// Rewrote is how the input differs from the parent's history at the run's start (lineage.Rewrite); nil if it continues
+	// it.
 	Rewrote []string `json:"rewrote,omitempty"`
 
 	// Base is the sealed run whose history this run's messages are encoded relative to, or empty.
 	Base string `json:"base,omitempty"`
-	// Messages are the run's own messages: added or changed by it, in order.
+	// Messages are the run's own messages, which it added or changed, in order.
 	Messages []agui.Message `json:"messages,omitempty"`
-	// Layout builds the history from Base's history and Messages. Empty means: each own
-	// message replaces the message of that id in the base, or is appended.
+	// Layout builds the history from Base's history and Messages. If it is empty, each own message replaces the message of
+	// that id in the base, or is appended.
 	Layout agui.Layout `json:"layout,omitempty"`
 	// MessageCount is the number of messages in the history at the run's end.
 	MessageCount int `json:"messageCount"`
-	// HistoryKey is a hash over the ids of the history's messages, activity messages aside: the
-	// parent of a later run is found by it. Package lineage makes it; empty for an empty history.
+	// HistoryKey is a hash over the ids of the history's messages without activities, by which the parent of a later run
+	// is found (lineage.Key); empty for an empty history.
 	HistoryKey string `json:"historyKey,omitempty"`
-	// State at the end, where it differs from Base's state ({} without a base).
+	// State is the state at the end, if it differs from Base's ({} without a base).
 	State json.RawMessage `json:"state,omitempty"`
-	// SinceSnapshot is the number of bytes that the branch's runs have added since its
-	// conversation was last written whole to skein.snapshots; 0 where this run's end was.
+	// SinceSnapshot is the number of bytes that the branch's runs have added since its conversation was last written whole
+	// to skein.snapshots; 0 if it was at this run's end.
 	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
 
 	// Kept are the families of events that the run keeps, decided at its first event.
 	Kept agui.Families `json:"kept,omitzero"`
 	// Events are the kept events, as they came.
 	Events []json.RawMessage `json:"events,omitempty"`
-	// Terminal is the terminal event as it came, or one that is not the agent's (Synthetic): of an abandoned run Skein made it, and
-	// it is on no topic; else Skein's proxy wrote it to skein.events (Headers.Synthetic).
+	// Terminal is the terminal event as received, or one that is not the agent's (Synthetic): Skein makes that of an
+	// abandoned run, and it is on no topic; any other was written to skein.events by Skein's proxy (Headers.Synthetic).
 	Terminal  json.RawMessage `json:"terminal,omitempty"`
 	Synthetic bool            `json:"synthetic,omitempty"`
-	// Closed: the run was abandoned, and that is its end: nothing behind Raw.Next is its own. Open tells as much to who
-	// has the whole record.
+	// Closed is true if the run was abandoned for good: no event after Raw.Next belongs to it. Readers of the whole record
+	// see the same in Open.
 	Closed bool `json:"closed,omitempty"`
 
 	// Interrupts are open at the run's end (AG-UI Interrupt objects), as are
@@ -129,61 +129,61 @@ type Run struct {
 
 	Stats Stats `json:"stats"`
 
-	// StartedAt and EndedAt are the events' timestamps, else the Kafka records'; of an abandoned run EndedAt is when its last record
-	// came (Open.LastAt).
+	// StartedAt and EndedAt are the events' timestamps, else the Kafka records'. EndedAt of an abandoned run is the time
+	// of its last record (Open.LastAt).
 	StartedAt time.Time  `json:"startedAt"`
 	EndedAt   *time.Time `json:"endedAt,omitempty"`
 
 	Raw Raw `json:"raw"`
 
-	// InputSHA256 is over the input's bytes as they came; empty without an input.
+	// InputSHA256 is over the input's bytes as received; empty without an input.
 	InputSHA256 string `json:"inputSha256,omitempty"`
 	FoldVersion int    `json:"foldVersion"`
 
 	Truncated bool `json:"truncated,omitempty"`
-	// Cut is there where contents were cut while the run went on. Truncated comes with its last record.
+	// Cut is set if contents were cut while the run was open. Truncated is set with its last record.
 	Cut     *Cut `json:"cut,omitempty"`
 	RawLost bool `json:"rawLost,omitempty"`
 
-	// Open is what a fold needs to go on from this record; only while the run is not sealed.
+	// Open is what a fold needs to continue from this record; only while the run is not sealed.
 	Open *Open `json:"open,omitempty"`
 }
 
-// Cut says where a run's contents end that were cut while it went on, as open runs held more memory than they may: what came from there
-// on is counted and hashed, but in no content.
+// Cut is where the contents of a run end that were cut while it was open, as open runs held more memory than they may:
+// later events are counted and hashed, but are in no content.
 type Cut struct {
-	// Events is how many of Raw.Events the contents are made of.
+	// Events is how many of Raw.Events are in the contents.
 	Events int64 `json:"events"`
-	// Next is Raw.Next at that moment, which references name that were made then.
+	// Next is Raw.Next at that moment, which references name.
 	Next int64 `json:"next"`
 }
 
 // Whole reports whether the record has all contents of the run's events.
 func (r *Run) Whole() bool { return !r.Truncated && r.Cut == nil }
 
-// InputOnly reports whether nothing of the run has come but its input: be it that it waits for its first event, or
-// that it was abandoned without one. Its fold was never begun.
+// InputOnly reports whether only the run's input has come: it waits for its first event, or was abandoned without one.
+// Its fold has not begun.
 func (r *Run) InputOnly() bool { return r.Raw.Events == 0 && !r.Status.Sealed() }
 
 // HasWholeInput reports whether the history starts from an input, not from the parent's.
 func (r *Run) HasWholeInput() bool { return r.Input != nil && r.InputForm != InputNormalised }
 
-// MaxRanges is how many sub-ranges of offsets a record names at most.
+// MaxRanges is the largest number of offset ranges in a record.
 const MaxRanges = 64
 
-// Raw is where a run's events lie in skein.events, and the proof of them.
+// Raw is the place of a run's events in skein.events, and their proof.
 type Raw struct {
 	Partition int32 `json:"partition"`
 	// First is the offset of the run's first record, Next the one after its last.
 	First int64 `json:"first"`
 	Next  int64 `json:"next"`
-	// Ranges are up to MaxRanges half-open offset ranges that hold every record of the run.
+	// Ranges are up to MaxRanges half-open offset ranges that contain every record of the run.
 	Ranges [][2]int64 `json:"ranges"`
-	// Events is the number of folded events: dropped repeats and synthetic ends excluded.
+	// Events is the number of folded events, without dropped repeats and synthetic ends.
 	Events int64 `json:"events"`
 	// SHA256 is over each folded event's bytes and a line feed, in order.
 	SHA256 string `json:"sha256"`
-	// NextSeq is the producer's next seq header; -1 where it sends none.
+	// NextSeq is the producer's next seq header; -1 if it sends none.
 	NextSeq int64 `json:"nextSeq"`
 }
 
@@ -197,9 +197,9 @@ type Stats struct {
 	Anomalies        map[string]int64           `json:"anomalies,omitempty"` // by rule
 	TimeToFirstToken *int64                     `json:"timeToFirstTokenMs,omitempty"`
 	Duration         *int64                     `json:"durationMs,omitempty"`
-	// ToolCallTimes are, by a tool call's id, the milliseconds from StartedAt to its first event, and to its result once that came. The first 1,000
-	// calls whose ids have 64 KiB together are in it. Nil: the run made no call on the stream, was cut, or has a
-	// record at the limit (Fit).
+	// ToolCallTimes maps a tool call's id to the milliseconds from StartedAt to its first event, and to its result once
+	// that came. It holds the first 1,000 calls whose ids have 64 KiB together. It is nil if the run made no call on the
+	// stream, was cut, or has a record at the limit (Fit).
 	ToolCallTimes agui.StringMap[[]int64] `json:"toolCallTimesMs,omitzero"`
 }
 
@@ -213,23 +213,23 @@ type TokenUsage struct {
 	CacheWriteInputTokens int64 `json:"cacheWriteInputTokens,omitempty"`
 }
 
-// Open is what lies open in a run, so that its fold goes on in another process with the same result.
+// Open is the state of an open run from which another process continues its fold with the same result.
 type Open struct {
 	// Fold is compact's own checkpoint.
 	Fold json.RawMessage `json:"fold"`
 	// Hash is the marshalled state of the running SHA-256.
 	Hash []byte `json:"hash"`
-	// MissingSeqs are ranges of the producer's numbers below Raw.NextSeq, half-open and rising: every number that has not come is in one of
-	// them. Nil where none is missing.
+	// MissingSeqs are half-open, rising ranges of the producer's numbers below Raw.NextSeq that contain every number that
+	// has not come; nil if none is missing.
 	MissingSeqs [][2]int64 `json:"missingSeqs,omitempty"`
-	// LastAt is when the run's latest Kafka record came, in stream time (the latest time of any record of the partition by then): its
-	// silence is counted from there.
+	// LastAt is the stream time (the latest time of any record of the partition so far) of the run's latest Kafka record:
+	// the run is idle since then.
 	LastAt time.Time `json:"lastAt"`
-	// Pending says that an input has come but no event yet: parent, branch, depth, root and base
-	// are decided at the first event, and what the record says of them is preliminary.
+	// Pending is true if an input has come but no event: parent, branch, depth, root and base are decided at the first
+	// event, and those in the record are preliminary.
 	Pending bool `json:"pending,omitempty"`
-	// Placed says that a first event has come all the same, of which the record holds nothing, as it would be over the
-	// limit: parent, branch, depth, root and base are decided. Without a base, messages and state are what the run takes
-	// over from a parent that had not ended. That event and what follows lie at Raw.Next or behind.
+	// Placed is true if a first event has come that the record does not hold, as it would exceed the limit: parent,
+	// branch, depth, root and base are decided. Without a base, messages and state are those of a parent that had not
+	// ended. That event and later ones are at or after Raw.Next.
 	Placed bool `json:"placed,omitempty"`
 }
