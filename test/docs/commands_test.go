@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/test/process"
@@ -175,52 +174,6 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	}
 	if headings < 40 {
 		t.Errorf("%d links to headings were found: the pattern misses them", headings)
-	}
-}
-
-// Every client that Skein ships or documents numbers its events, so that what it sends again is dropped (docs/adr/016-repeated-runs.md). The
-// proxy and the producers of examples/ number on Kafka, which their own tests show.
-func TestDocs_ClientsNumberTheirEvents(t *testing.T) {
-	seen := map[string]int{}
-	for _, file := range markdown(t) {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range fence.FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains(found[2], "/events") || !strings.Contains(found[2], "curl") || !strings.Contains(found[2], "POST") {
-				continue
-			}
-			if seen["a block"]++; !strings.Contains(found[2], client.TypeSequenced) {
-				t.Errorf("%s sends events without numbers:\n%s", file, found[2])
-			}
-		}
-	}
-	for _, dir := range []string{"cmd", "examples", "internal"} {
-		err := fs.WalkDir(os.DirFS(root), dir, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			text, err := os.ReadFile(filepath.Join(root, path))
-			if err != nil {
-				return err
-			}
-			for line := range strings.Lines(string(text)) {
-				if !strings.Contains(line, ".PostEvents(") {
-					continue
-				}
-				if seen["a call"]++; !strings.Contains(line, "client.TypeSequenced") {
-					t.Errorf("%s sends events without numbers: %s", path, line)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if seen["a block"] < 1 || seen["a call"] < 2 { // README's; those of skein publish and skein demo
-		t.Errorf("found %v, want a block and two calls at least", seen)
 	}
 }
 

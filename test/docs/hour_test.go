@@ -110,7 +110,7 @@ func TestFirstHour(t *testing.T) {
 				out, err := n.run(ctx, n.clone, script)
 				cancel()
 				if err == nil {
-					want, _ := expected(file, text, found[0], script) // TestOutput_OfEachBlockOfTheFirstHourIsCompared: there is one
+					want, _ := expected(file, text, found[0], script)
 					err = differs(string(out), want)
 				}
 				if err != nil {

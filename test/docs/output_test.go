@@ -2,11 +2,8 @@ package docs
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"testing"
 )
 
 // varying are values that differ from one run of a block to the next. They are masked in what is documented and in what was printed.
@@ -102,35 +99,6 @@ func blockName(file, script string) string {
 	return file + ": " + line
 }
 
-// Nothing is expected of a block that is not there, and each block of the first hour says what it prints.
-func TestOutput_OfEachBlockOfTheFirstHourIsCompared(t *testing.T) {
-	names := map[string]bool{}
-	for _, file := range newcomers {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range block.FindAllStringSubmatch(string(text), -1) {
-			if makeCall.MatchString(found[1]) {
-				continue
-			}
-			name := blockName(file, found[1])
-			if names[name] {
-				t.Errorf("two blocks begin in the same way: %s", name)
-			}
-			names[name] = true
-			if _, ok := expected(file, text, found[0], found[1]); !ok {
-				t.Errorf("%s: show what it prints in a block of text behind it, or add it to unshown", name)
-			}
-		}
-	}
-	for name := range unshown {
-		if !names[name] {
-			t.Errorf("unshown has %q, which is no block of the first hour", name)
-		}
-	}
-}
-
 var (
 	elided  = regexp.MustCompile(`(?m)^…\n|…`)
 	lineEnd = regexp.MustCompile(`(?m)[ \t]+$`)
@@ -174,53 +142,4 @@ func normal(text string) string {
 		return ""
 	}
 	return text + "\n"
-}
-
-func TestOutput_DiffersWhereAReaderWouldSee(t *testing.T) {
-	const hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-	for name, c := range map[string]struct {
-		printed, documented string
-		same                bool
-	}{
-		"the same":                    {"a\nb\n", "a\nb\n", true},
-		"without a last line feed":    {"a", "a\n", true},
-		"spaces at the end":           {"a\t\n", "a\n", true},
-		"nothing":                     {"", "", true},
-		"something for nothing":       {"a\n", "", false},
-		"nothing for something":       {"", "a\n", false},
-		"another word":                {"run r: error\n", "run r: finished\n", false},
-		"another case":                {"A\n", "a\n", false},
-		"a line more":                 {"a\nb\n", "a\n", false},
-		"a line less":                 {"a\n", "a\nb\n", false},
-		"lines in another order":      {"b\na\n", "a\nb\n", false},
-		"spaces at the start":         {"  a\n", "a\n", false},
-		"another time":                {"at 2026-09-17T12:00:00Z\n", "at 2025-01-02T03:04:05.678Z\n", true},
-		"no time":                     {"at noon\n", "at 2025-01-02T03:04:05Z\n", false},
-		"another hash":                {"sha256 " + hash + "\n", "sha256 " + strings.Repeat("0", 64) + "\n", true},
-		"another new id":              {`"runId":"YQW2VHSIADSPGZPCETS44PSN3R"`, `"runId":"IWNVOTC33WLSBEYYHKTRQDGQ5U"`, true},
-		"another id":                  {`"runId":"run-2"`, `"runId":"run-1"`, false},
-		"half a hash":                 {"sha256 " + hash[:32] + "\n", "sha256 " + hash + "\n", false},
-		"another position":            {"at 3:17 to 3:31\n", "at 11:1 to 11:15\n", true},
-		"a position less":             {"at 3:17\n", "at 3:17 to 3:31\n", false},
-		"another port":                {"http://127.0.0.1:8421/\n", "http://127.0.0.1:8420/\n", false},
-		"another duration":            {"it took 12 ms\n", "it took 1.5 s\n", true},
-		"another number":              {"15 events\n", "14 events\n", false},
-		"other offsets":               {`{"accepted":6,"partition":2,"firstOffset":1,"lastOffset":6}`, `{"accepted":6,"partition":3,"firstOffset":9,"lastOffset":14}`, true},
-		"another number of offsets":   {`{"accepted":5,"partition":2,"firstOffset":1,"lastOffset":6}`, `{"accepted":6,"partition":2,"firstOffset":1,"lastOffset":6}`, false},
-		"a part that is left out":     {`{"a":1,"b":2,"c":3}`, `{"a":1,…,"c":3}`, true},
-		"behind the part left out":    {`{"a":1,"b":2,"c":3}`, `{"a":1,…,"c":4}`, false},
-		"before the part left out":    {`{"a":2,"b":2,"c":3}`, `{"a":1,…,"c":3}`, false},
-		"a part over two lines":       {"{a\nb}", "{…}", false},
-		"lines that are left out":     {"a\nb\nc\nd\n", "a\n…\nd\n", true},
-		"behind the lines left out":   {"a\nb\nc\nd\n", "a\n…\nc\n", false},
-		"no lines where some may be":  {"a\nd\n", "a\n…\nd\n", true},
-		"signs of regular expression": {"a+b\n", "a.b\n", false},
-		"all left out":                {"a\nb\n", "…\n", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := differs(c.printed, c.documented); (err == nil) != c.same {
-				t.Errorf("%q against %q: %v", c.printed, c.documented, err)
-			}
-		})
-	}
 }

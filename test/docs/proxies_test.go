@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -203,44 +201,6 @@ func TestProxies_NginxPassesAllAsItIs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// TestProxies_WithoutItsSettingsNginxHoldsEventsBack is what the settings are for: else the test above could not fail.
-func TestProxies_WithoutItsSettingsNginxHoldsEventsBack(t *testing.T) {
-	partstest.SkipShort(t, "nginx")
-	server := startSkein(t)
-	settings := strings.Replace(documented(t), "proxy_request_buffering off;", "", 1)
-	base := "http://" + startNginx(t, settings, strings.TrimPrefix(server.URL(), "http://"))
-	body, wr := io.Pipe()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v1/threads/t/runs/r/events", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	web := &http.Client{Transport: &http.Transport{}}
-	t.Cleanup(web.CloseIdleConnections)
-	go func() {
-		_, _ = io.WriteString(wr, `{"type":"CUSTOM","name":"n","value":1}`+"\n")
-		time.Sleep(2 * time.Second)
-		_ = wr.Close()
-	}()
-	began := time.Now()
-	resp, err := web.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	kafkaHas := kafkatest.Consume(t, kafka.Config{Brokers: []string{server.Broker()}}, kafka.Config{}.Topics().Events)
-	if took := firstAt(kafkaHas).Sub(began); took < time.Second {
-		t.Errorf("the event was on the topic after %v: nginx has held nothing back", took)
-	}
-}
-
-// firstAt is when the first record was written.
-func firstAt(records []*kgo.Record) time.Time {
-	if len(records) == 0 {
-		return time.Time{}
-	}
-	return records[0].Timestamp
 }
 
 // streamsBothWays wants the acknowledgement of each event before the next one is sent.

@@ -273,3 +273,13 @@ func (g *guarded) once(ctx context.Context, stage, method, path, body, want stri
 	}
 	return answer.String(), lines.Err()
 }
+
+// agentsFile configures one agent.
+func agentsFile(t *testing.T, url string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "agents.yaml")
+	if err := os.WriteFile(file, []byte("agents:\n  - name: helper\n    url: "+url+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

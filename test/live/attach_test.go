@@ -1,12 +1,10 @@
 package live
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
@@ -47,54 +44,6 @@ func typesOf(events []string) string {
 		types = append(types, name)
 	}
 	return strings.Join(types, " ")
-}
-
-// A reader comes in the middle of a run, be its record there or not, and has what one has that was there from the start.
-func TestAttach_JoinsARunThatGoesOn(t *testing.T) {
-	for name, o := range map[string]options{
-		"without a record": {},
-		"with a record":    {checkpoint: 10 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kafkatest.OnBoth(t, 2, func(t *testing.T, k kafka.Config) {
-				s := start(t, k, o)
-				events := said("chat", "r", 6)
-				s.input("chat", "r", fmt.Sprintf(input, "chat", "r"))
-				s.publish("chat", "r", events[:5]...)
-				if o.checkpoint > 0 {
-					s.status("chat", "r", "running")
-				}
-				r := s.attach(0, runPath("chat", "r")+"/stream", "")
-				if f, ok := r.next(); !ok || f.id != "join" || f.data != "" {
-					t.Fatalf("the stream begins with %+v, want the id of who has had nothing", f)
-				}
-				var prelude []string
-				for {
-					f, ok := r.event()
-					if !ok {
-						t.Fatal("the stream is over")
-					}
-					if prelude = append(prelude, f.data); f.id != "" {
-						break
-					}
-				}
-				if got := typesOf(prelude); got != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT TEXT_MESSAGE_START" {
-					t.Fatalf("joined with %s", got)
-				}
-				if !strings.Contains(prelude[1], `"Hello"`) || !strings.Contains(prelude[1], `0 1 2 `) {
-					t.Errorf("the conversation so far is %s", prelude[1])
-				}
-				s.publish("chat", "r", events[5:]...)
-				if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[5:], "\n"); got != want {
-					t.Errorf("then came\n%s\nwant\n%s", got, want)
-				}
-				s.status("chat", "r", "finished")
-				if again := s.try(0, runPath("chat", "r")+"/stream", r.lastID); again.resp.StatusCode != http.StatusNoContent {
-					t.Errorf("who has had everything gets %d", again.resp.StatusCode)
-				}
-			})
-		})
-	}
 }
 
 // One clear line for an id that cannot be gone on from.
@@ -166,45 +115,6 @@ func malformed(t *testing.T, k kafka.Config, thread, run string) *kgo.Record {
 		Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1})}
 }
 
-// The stream of a thread goes on over its next runs: each begins with what the client is to hold then.
-func TestAttach_FollowsAThreadOverItsRuns(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 2), options{})
-	r := s.attach(0, "/v1/threads/chat/stream", "")
-	for _, run := range []string{"one", "two", "three"} {
-		s.input("chat", run, fmt.Sprintf(input, "chat", run))
-		events := said("chat", run, 4)
-		s.publish("chat", run, events[:3]...)
-		var got []string
-		for {
-			f, ok := r.event()
-			if !ok {
-				t.Fatalf("the stream is over in run %s", run)
-			}
-			if got = append(got, f.data); len(got) == 1 && f.data != events[0] {
-				t.Fatalf("run %s begins with %s", run, f.data)
-			}
-			if f.id != "" {
-				break
-			}
-		}
-		s.publish("chat", run, events[3:]...)
-		for got[len(got)-1] != events[len(events)-1] {
-			f, ok := r.event()
-			if !ok {
-				t.Fatalf("the stream is over in run %s", run)
-			}
-			got = append(got, f.data)
-		}
-		if all := strings.Join(got, "\n"); !strings.Contains(all, "MESSAGES_SNAPSHOT") || !strings.Contains(all, `"Hello"`) {
-			t.Errorf("run %s was given as\n%s", run, all)
-		}
-		if run == "two" {
-			r.close()
-			r = s.attach(0, "/v1/threads/chat/stream", r.lastID) // another one, which has nothing of the past left
-		}
-	}
-}
-
 // Runs that overlap come one after another, in the order of their starts, each whole: a client lets no second RUN_STARTED into a run.
 func TestAttach_GivesRunsThatOverlapOneAfterAnother(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), options{})
@@ -243,40 +153,6 @@ func TestAttach_GivesRunsThatOverlapOneAfterAnother(t *testing.T) {
 			t.Errorf("of run %s came\n%s", run, of)
 		}
 	}
-}
-
-// A reader that was cut goes on where it was, while the run goes on, and also when all of it is over long since.
-func TestAttach_GoesOnBehindAnyEvent(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{})
-	events := said("chat", "r", 5)
-	s.publish("chat", "other", said("chat", "other", 1)[:2]...)
-	s.publish("chat", "r", events[:3]...)
-	kafkatest.Produce(t, s.kafka, malformed(t, s.kafka, "chat", "r")) // which is in no stream
-	s.publish("chat", "r", events[3:5]...)
-	check := func() {
-		t.Helper()
-		first := int64(2)
-		for n, at := range []int64{first, first + 1, first + 2, first + 4} {
-			r := s.attach(0, runPath("chat", "r")+"/stream", fmt.Sprintf("0:%d", at))
-			var got []string
-			for len(got) < 4-n {
-				f, ok := r.event()
-				if !ok {
-					break
-				}
-				got = append(got, f.data)
-			}
-			want := events[1:5][n:]
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("behind 0:%d came %q, want %q", at, got, want)
-			}
-			r.close()
-		}
-	}
-	check()
-	s.publish("chat", "r", events[5:]...)
-	s.status("chat", "r", "finished")
-	check()
 }
 
 // A reader that has had everything so far is answered at once, and not at the next event or heartbeat.
@@ -372,25 +248,6 @@ func TestAttach_EndsWhereTheThreadIsErased(t *testing.T) {
 	})
 }
 
-// So it does a reader that has all of a run that is over: the index may know of the erasure before the stream reads its thread again.
-func TestAttach_EndsWhereAThreadThatRestsIsErased(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{})
-	s.publish("chat", "r", said("chat", "r", 1)...)
-	s.status("chat", "r", "finished")
-	r := s.attach(0, "/v1/threads/chat/stream", "")
-	for {
-		if f, ok := r.event(); !ok || strings.Contains(f.data, "RUN_FINISHED") {
-			break
-		}
-	}
-	if status, answer := s.send(http.MethodDelete, s.ingest+"/v1/threads/chat", "", ""); status != http.StatusAccepted {
-		t.Fatalf("%d %s", status, answer)
-	}
-	if rest := r.rest(); len(rest) != 1 || !strings.Contains(rest[0], `"code":"skein-erased"`) {
-		t.Errorf("the stream ends with %s", rest)
-	}
-}
-
 // A reader whose run is silent has its heartbeats, also while another run of the thread goes on.
 func TestAttach_BeatsWhileAnotherRunGoesOn(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), options{query: func(c *query.Config) { c.StreamHeartbeat = 200 * time.Millisecond }})
@@ -418,27 +275,6 @@ func TestAttach_BeatsWhileAnotherRunGoesOn(t *testing.T) {
 	t.Error("no heartbeat came")
 }
 
-// An erasure of a thread without runs ends nobody who waits for its first run.
-func TestAttach_WaitsForTheFirstRunBehindAnErasure(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{})
-	events := said("chat", "r", 2)
-	readers := []*reader{s.attach(0, runPath("chat", "r")+"/stream", ""), s.attach(0, "/v1/threads/chat/stream", "")}
-	for _, r := range readers {
-		if f, ok := r.next(); !ok || f.id != "join" {
-			t.Fatalf("the stream begins with %+v", f)
-		}
-	}
-	if status, answer := s.send(http.MethodDelete, s.ingest+"/v1/threads/chat", "", ""); status != http.StatusAccepted {
-		t.Fatalf("%d %s", status, answer)
-	}
-	s.publish("chat", "r", events...)
-	for _, r := range readers {
-		if got := r.until("0:6"); !strings.HasSuffix(strings.Join(got, "\n"), events[len(events)-1]) {
-			t.Errorf("behind the erasure came %s", got)
-		}
-	}
-}
-
 func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 2 * time.Second, query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
 	s.publish("chat", "r", said("chat", "r", 5)[:4]...)
@@ -464,28 +300,6 @@ func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// A run of a thread falls silent while the next one begins and ends. Once the first is abandoned, the thread's stream goes on with the next.
-func TestAttach_GoesOnBehindARunThatWasGivenUp(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 3 * time.Second, query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
-	s.publish("chat", "silent", said("chat", "silent", 5)[:4]...)
-	r := s.attach(0, "/v1/threads/chat/stream", "")
-	if _, ok := r.event(); !ok {
-		t.Fatal("the silent run is not streamed")
-	}
-	s.publish("chat", "next", said("chat", "next", 2)...)
-	var got []string
-	for len(got) == 0 || !strings.Contains(got[len(got)-1], `"RUN_FINISHED"`) {
-		f, ok := r.event()
-		if !ok {
-			t.Fatalf("the stream ends behind %s", typesOf(got))
-		}
-		got = append(got, f.data)
-	}
-	if types := typesOf(got); !strings.Contains(types, "RUN_ERROR RUN_STARTED") || strings.Count(types, "RUN_ERROR") != 1 || !strings.Contains(got[len(got)-1], `"next"`) {
-		t.Errorf("it goes on with %s", types)
-	}
-}
-
 func TestAttach_EndsAtItsLongestLifeAndSaysSo(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), options{query: func(c *query.Config) {
 		c.StreamLife, c.StreamHeartbeat = 2*time.Second, 50*time.Millisecond
@@ -501,24 +315,6 @@ func TestAttach_EndsAtItsLongestLifeAndSaysSo(t *testing.T) {
 	}
 	if n := len(comments); n < 3 || !strings.Contains(comments[n-1], "longest life") || r.lastID != "join" {
 		t.Errorf("the stream said %q, and its last id is %q", comments, r.lastID)
-	}
-}
-
-func TestAttach_EndsWhereTheProcessDoes(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{queries: 2})
-	events := said("chat", "r", 5)
-	s.publish("chat", "r", events[:4]...)
-	r := s.attach(0, runPath("chat", "r")+"/stream", "")
-	r.until("0:3")
-	s.services[0].Drain()
-	if _, ok := r.event(); ok {
-		t.Error("the stream goes on")
-	}
-	s.try(0, runPath("chat", "r")+"/stream", r.lastID).refused(http.StatusServiceUnavailable)
-	r = s.attach(1, runPath("chat", "r")+"/stream", r.lastID)
-	s.publish("chat", "r", events[4:]...)
-	if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[4:], "\n"); got != want {
-		t.Errorf("elsewhere came\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -605,35 +401,6 @@ func (a away) Holding(ctx context.Context, tenant, thread string, ids []string) 
 
 func (a away) Erasure(ctx context.Context, tenant, thread string) (store.Erasure, error) {
 	return unlessAway(a, func() (store.Erasure, error) { return a.Reader.Erasure(ctx, tenant, thread) })
-}
-
-// While a stream follows a run, another one begins on the thread, whose place only the store knows. The stream waits for the store, and goes on.
-func TestAttach_WaitsForTheStoreWhereAnotherRunBegins(t *testing.T) {
-	var gone atomic.Bool
-	s := start(t, kafkatest.Start(t, 1), options{reader: func(r store.Reader) store.Reader { return away{r, &gone} }})
-	one, two := said("chat", "one", 5), said("chat", "two", 2)
-	s.publish("chat", "zero", said("chat", "zero", 2)...) // to 5
-	s.status("chat", "zero", "finished")
-	s.publish("chat", "one", one[:4]...)
-	r := s.attach(0, runPath("chat", "one")+"/stream", "")
-	r.until("0:9")
-	gone.Store(true)
-	s.input("chat", "two", `{"threadId":"chat","runId":"two","messages":[{"id":"zero-a","role":"assistant","content":"0 1 "},{"id":"u2","role":"user","content":"More"}],"state":{}}`)
-	s.publish("chat", "two", two...)
-	s.publish("chat", "one", one[4:]...)
-	for {
-		f, ok := r.next()
-		if !ok || f.data != "" {
-			t.Fatalf("while the store is away the stream gives %+v", f)
-		}
-		if strings.Contains(f.comment, "cannot be read now") {
-			break
-		}
-	}
-	gone.Store(false)
-	if got, want := strings.Join(r.rest(), "\n"), strings.Join(one[4:], "\n"); got != want {
-		t.Errorf("then came\n%s\nwant\n%s", got, want)
-	}
 }
 
 func TestAttach_WaitsForTheStore(t *testing.T) {
@@ -766,47 +533,5 @@ func TestAttach_WhereTooManyComeAtOnce(t *testing.T) {
 		if rest := r.rest(); !strings.HasSuffix(typesOf(rest), "TEXT_MESSAGE_END RUN_FINISHED") {
 			t.Errorf("a reader gets %s", typesOf(rest))
 		}
-	}
-}
-
-// A caller of the proxy that is cut goes on at the run's live stream with the number that it has had last.
-func TestAttach_GoesOnForACallerOfTheProxy(t *testing.T) {
-	events, more := said("chat", "r", 8), make(chan struct{})
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for i, ev := range events {
-			if i == 5 {
-				_ = http.NewResponseController(w).Flush()
-				<-more
-			}
-			fmt.Fprintf(w, "data: %s\n\n", ev)
-		}
-	}))
-	t.Cleanup(agent.Close)
-	known, err := agents.ParsePairs([]string{"helper=" + agent.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := start(t, kafkatest.Start(t, 2), options{agents: known})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.ingest+"/v1/agents/helper", strings.NewReader(fmt.Sprintf(input, "chat", "r")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := s.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	caller := &reader{t: t, lines: bufio.NewReader(resp.Body)}
-	for range 4 {
-		if _, ok := caller.event(); !ok {
-			t.Fatal("the proxy's stream is over")
-		}
-	}
-	_ = resp.Body.Close() // cut
-	r := s.attach(0, runPath("chat", "r")+"/stream", caller.lastID)
-	close(more)
-	if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[4:], "\n"); got != want || caller.lastID != "seq:3" {
-		t.Errorf("behind %s came\n%s\nwant\n%s", caller.lastID, got, want)
 	}
 }
