@@ -1,16 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-	"unicode/utf8"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
@@ -86,26 +82,4 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 			}
 		}
 	})
-}
-
-// On a terminal of 80 columns the run's id is whole, and other columns are left out before the change is.
-func TestBlame_FitsTheScreen(t *testing.T) {
-	const id = "7d9b1c52-6a0e-4f0d-9a35-0a4c3a1b2c3d"
-	var stdout bytes.Buffer
-	out := newOutput(&stdout, io.Discard, nil)
-	out.screen = terminalOf(t, 80)
-	b := blamed{out: out}
-	n := 12
-	b.add(placeChange{RunID: id, N: &n, Position: "3:1024", Time: time.Unix(0, 0), Type: "STATE_DELTA", Op: "replace", Before: []byte("1"), After: []byte(`"` + strings.Repeat("x", 100) + `"`)}, false)
-	if err := b.done(); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(stdout.String()) {
-		if utf8.RuneCountInString(line) > 81 {
-			t.Errorf("%d characters: %s", utf8.RuneCountInString(line), line)
-		}
-	}
-	if text := stdout.String(); !strings.Contains(text, id) || !strings.Contains(text, "1 → \"xx") || strings.Contains(text, "EVENT") {
-		t.Errorf("the table:\n%s", text)
-	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
@@ -141,16 +139,6 @@ func TestErase_AllThreadsWaitsAndTellsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// A server that goes on refusing ends the command: a script does not hang on it.
-func TestErase_AllThreadsGivesUp(t *testing.T) {
-	asked := 0
-	refusal := &client.Error{Status: http.StatusTooManyRequests, Title: "too many requests"}
-	err := patiently(t.Context(), newOutput(io.Discard, io.Discard, nil), 0, func() error { asked++; return refusal })
-	if !errors.Is(err, refusal) || !strings.Contains(err.Error(), "still refused after 0s") || asked != 1 {
-		t.Errorf("asked %d times: %v", asked, err)
-	}
-}
-
 func TestErase_AsksBeforeItActs(t *testing.T) {
 	var reads atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -178,28 +166,5 @@ func TestErase_AsksBeforeItActs(t *testing.T) {
 	}
 	if n := reads.Load(); n != 6 {
 		t.Errorf("%d requests", n)
-	}
-}
-
-// What is not done is said to be so, with the place where one can look later.
-func TestErase_SaysWhatIsNotDone(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodDelete {
-			w.WriteHeader(http.StatusAccepted)
-			_, _ = io.WriteString(w, `{"threadId":"t","position":"3:7","href":"/v1/erasures/3:7"}`)
-			return
-		}
-		_, _ = io.WriteString(w, `{"state":"pending"}`)
-	}))
-	defer server.Close()
-	api, err := client.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer api.Close()
-	var stdout strings.Builder
-	err = erase(t.Context(), newOutput(&stdout, io.Discard, nil), api, eraseOptions{thread: "t", asJSON: true, within: time.Nanosecond})
-	if err == nil || !strings.Contains(err.Error(), server.URL+"/v1/erasures/3:7") || stdout.String() != "{\"state\":\"pending\"}\n" {
-		t.Errorf("it says %v and %q", err, stdout.String())
 	}
 }

@@ -35,23 +35,6 @@ func TestEventReader_TakesEveryForm(t *testing.T) {
 	}
 }
 
-func TestEventReader_SaysWhatIsNoForm(t *testing.T) {
-	for name, c := range map[string]struct{ text, want string }{
-		"array that is cut":             {`[{"a":1}`, "does not end after event 1"},
-		"array that is cut in an event": {`[{"a":1},{"b"`, "event 2: unexpected EOF"},
-		"array with an error":           {`[{"a":1},{"b":}]`, "event 2: invalid character"},
-		"something behind the array":    {"[{\"a\":1}]\n{}", "something follows it"},
-		"SSE without data":              {"\n: ping\n\nevent: x\ndata:\n\n", "line 2 looks like SSE, but no line has data"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := readEvents(t, strings.NewReader(c.text))
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
-			}
-		})
-	}
-}
-
 // What is no event costs itself, and the events behind it are found.
 func TestEventReader_GoesOnBehindWhatIsNoEvent(t *testing.T) {
 	const object = "{\n  \"a\": {\n    \"b\": [1, {}]\n  }\n}\n"

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,31 +55,6 @@ func TestExport_OfFilesNeedsNoServer(t *testing.T) {
 	}
 }
 
-// What there is to say beside an artifact is told to people and machines alike.
-func TestExport_TellsItsReport(t *testing.T) {
-	path := writeFile(t, "run.jsonl", envelope)
-	for _, c := range []struct {
-		args []string
-		told string
-	}{
-		{[]string{"export", "--capture", path}, "text-messages-v1: 1 message; events passed over: 1 TEXT_MESSAGE_CHUNK; started_at from: event\n"},
-		{[]string{"fold", "--export", path}, "text-messages-v1: 1 message; started_at from: event\n"},
-	} {
-		plain, stderr, code := skein(t, "", c.args...)
-		if code != app.ExitDone || stderr != c.told {
-			t.Errorf("%v: exit %d, %s %q", c.args, code, plain, stderr)
-		}
-		stdout, stderr, code := skein(t, "", append(c.args, "--json")...)
-		var x exported
-		if err := json.Unmarshal([]byte(stdout), &x); err != nil || code != app.ExitDone || stderr != "" {
-			t.Fatalf("%v: exit %d, %v in %s %s", c.args, code, err, stdout, stderr)
-		}
-		if string(x.Artifact)+"\n" != plain || x.Report == nil || x.Report.StartedAtFrom != artifact.FromEvent {
-			t.Errorf("%v: %s", c.args, stdout)
-		}
-	}
-}
-
 // The server's bytes are printed as they are, once they were read as a consumer would.
 func TestExport_PrintsNothingThatIsNoArtifact(t *testing.T) {
 	good, err := os.ReadFile("../../examples/ag-ui-compacted-message-snapshot-evidence/artifact.json")
@@ -116,29 +90,6 @@ func TestExport_OfACaptureRefusesWhatAFoldLeavesOut(t *testing.T) {
 	}
 }
 
-// A line of an SSE capture that is none of SSE may be an event whose field was cut off.
-func TestExport_OfACaptureRefusesWhatIsNoLineOfSSE(t *testing.T) {
-	lines := strings.Split(strings.TrimSpace(envelope), "\n")
-	sse := "retry: 3\n: a comment\n\nid: 1\nevent: x\ndata: " + strings.Join(lines, "\n\ndata:") + "\n\n"
-	for name, tc := range map[string]struct {
-		text, want string // empty: it is exported
-	}{
-		"each line of SSE":     {sse, ""},
-		"without its field":    {strings.Replace(sse, "data:"+lines[2], lines[2], 1), "malformed-event: line 10: "},
-		"a field misspelt":     {strings.Replace(sse, "\n\ndata:"+lines[2], "\n\ndata"+lines[2]+"\n\ndata:"+lines[2], 1), "malformed-event: line 10: "},
-		"an array that is cut": {"[" + strings.Join(lines, ","), "malformed-event: event 4 of the array: "},
-		"a second array":       {"[" + strings.Join(lines, ",") + "][]", "malformed-event: event 4 of the array: "},
-		"half an event":        {"[" + lines[0] + `,{"type":`, "malformed-event: event 2 of the array: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			stdout, stderr, code := skein(t, tc.text, "export", "--capture", "-")
-			if (code == app.ExitDone) != (tc.want == "") || (stdout != "") != (tc.want == "") || !strings.Contains(stderr, tc.want) {
-				t.Errorf("exit %d, %s %s", code, stdout, stderr)
-			}
-		})
-	}
-}
-
 // One file that cannot be read hides nothing of the others.
 func TestExport_CheckGoesThroughAllFiles(t *testing.T) {
 	const path = "../../examples/ag-ui-compacted-message-snapshot-evidence/artifact.json"
@@ -163,41 +114,5 @@ func TestFold_ExportNamesTheParentOfTheInput(t *testing.T) {
 	a, err := artifact.Decode([]byte(stdout))
 	if err != nil || code != app.ExitDone || a.ParentRunIDRef != "before" {
 		t.Errorf("exit %d, %s, %v in %s", code, stderr, err, stdout)
-	}
-}
-
-func TestExport_SaysWhatIsWrong(t *testing.T) {
-	timeless := writeFile(t, "timeless.jsonl", strings.ReplaceAll(envelope, `,"timestamp":1776193200000`, ""))
-	double := writeFile(t, "double.jsonl", strings.Replace(envelope, `{"type":"RUN_FINISHED"`, `{"type":"MESSAGES_SNAPSHOT","messages":[]}`+"\n"+`{"type":"RUN_FINISHED"`, 1))
-	none := writeFile(t, "none.jsonl", strings.Replace(envelope, `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant","content":"hi"}]}`+"\n", "", 1))
-	mixed := writeFile(t, "mixed.jsonl", strings.Replace(envelope, `{"type":"RUN_FINISHED","threadId":"t"`, `{"type":"RUN_FINISHED","threadId":"u"`, 1))
-	micros := writeFile(t, "micros.jsonl", strings.ReplaceAll(envelope, "1776193200000", "1776193200000000"))
-	malformed := writeFile(t, "malformed.json", `{"schema":"v2"}`)
-	for name, tc := range map[string]struct {
-		args []string
-		want string
-	}{
-		"no time":        {[]string{"export", "--capture", timeless}, "pass --started-at TIME"},
-		"fold, no time":  {[]string{"fold", "--export", timeless}, "pass --started-at TIME"},
-		"two snapshots":  {[]string{"export", "--capture", double}, "several-snapshots: events: there are 2 MESSAGES_SNAPSHOT"},
-		"no snapshot":    {[]string{"export", "--capture", none}, "no-snapshot: events: there is no MESSAGES_SNAPSHOT"},
-		"another's end":  {[]string{"fold", "--export", mixed}, "run-mismatch"},
-		"malformed":      {[]string{"export", "--check", malformed}, "malformed: 1 of 1 file"},
-		"microseconds":   {[]string{"export", "--capture", micros}, "pass --started-at TIME"},
-		"no such file":   {[]string{"export", "--capture", "no-such-file"}, "no such file"},
-		"no time at all": {[]string{"export", "--capture", timeless, "--started-at", "0001-01-01T00:00:00Z"}, "--started-at must be a time"},
-		"check at":       {[]string{"export", "--check", malformed, "--started-at", "2026-04-14T19:00:00Z"}, "leave --started-at and --json out"},
-		"check as JSON":  {[]string{"export", "--check", malformed, "--json"}, "leave --started-at and --json out"},
-		"a bad time":     {[]string{"export", "--capture", timeless, "--started-at", "noon"}, "--started-at must be a time"},
-		"check capture":  {[]string{"export", "--check", "--capture", timeless}, "exclude one another"},
-		"two captures":   {[]string{"export", "--capture", timeless, double}, "a capture is one file"},
-		"three words":    {[]string{"export", "a", "b", "c"}, "name THREAD"},
-		"fold exclusive": {[]string{"fold", "--export", "--events", timeless}, "exclude one another"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, stderr, code := skein(t, "", tc.args...); code == app.ExitDone || !strings.Contains(stderr, tc.want) {
-				t.Errorf("%d %s, want %q", code, stderr, tc.want)
-			}
-		})
 	}
 }

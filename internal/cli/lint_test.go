@@ -76,62 +76,6 @@ func TestLint_PrintsJSONAndSARIF(t *testing.T) {
 	}
 }
 
-func TestLint_PrintsTheFirstOfEachRule(t *testing.T) {
-	events := lintStarted + strings.Repeat("\n"+lintContent, 12) + "\n" + `{"type":"META"}` + "\n" + lintFinished
-	stdout, _, _ := skein(t, events, "lint", "-")
-	if strings.Count(stdout, "error: ") != 10 || !strings.Contains(stdout, "stdin: 2 more of text-content-not-open; --all prints them\n") || !strings.Contains(stdout, "unknown-type") {
-		t.Errorf("%s", stdout)
-	}
-	if stdout, _, _ = skein(t, events, "lint", "--all", "-"); strings.Count(stdout, "error: ") != 12 {
-		t.Errorf("%s", stdout)
-	}
-	if stdout, _, code := skein(t, events, "lint", "--off", "text-content-not-open,unknown-type", "-"); code != 0 || stdout != "stdin: no findings\n" {
-		t.Errorf("exit %d, %s", code, stdout)
-	}
-}
-
-// The client holds what it has sent: a patch that needs the input's state does not fail.
-func TestLint_StartsFromTheInput(t *testing.T) {
-	events := lintStarted + "\n" + `{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/a","value":2}]}` + "\n" + lintFinished
-	input := `{"threadId":"t","runId":"r","messages":[],"state":{"a":1}}`
-	dir := t.TempDir()
-	for name, text := range map[string]string{"run.jsonl": events, "other.json": input} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run := filepath.Join(dir, "run.jsonl")
-	if stdout, _, code := skein(t, "", "lint", run); code != app.ExitDiffers || !strings.Contains(stdout, "state-patch-failed") {
-		t.Errorf("without input: exit %d, %s", code, stdout)
-	}
-	if stdout, _, code := skein(t, "", "lint", run, "--input", filepath.Join(dir, "other.json")); code != 0 {
-		t.Errorf("--input: exit %d, %s", code, stdout)
-	}
-	if err := os.Rename(filepath.Join(dir, "other.json"), filepath.Join(dir, "run.input.json")); err != nil {
-		t.Fatal(err)
-	}
-	if stdout, _, code := skein(t, "", "lint", run); code != 0 {
-		t.Errorf("beside: exit %d, %s", code, stdout)
-	}
-}
-
-func TestLint_RefusesWhatCannotWork(t *testing.T) {
-	for want, args := range map[string][]string{
-		"exclude each other":            {"--json", "--sarif", "-"},
-		"--input belongs to one stream": {"--input", "x", "a", "b"},
-		"there is no rule \"speed\"":    {"--off", "speed", "-"},
-		"no such file":                  {"nowhere.jsonl"},
-		"want 'Name: value'":            {"--header", "secret", "http://127.0.0.1:1"},
-		"want http://HOST":              {"http:///x"},
-		"timeout 0s":                    {"--timeout", "0", "http://127.0.0.1:1"},
-	} {
-		stdout, stderr, code := skein(t, "", append([]string{"lint"}, args...)...)
-		if code != app.ExitUsage || stdout != "" || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "secret") {
-			t.Errorf("%v: exit %d, %s%s", args, code, stdout, stderr)
-		}
-	}
-}
-
 // agent answers each request with the next of a few answers, and says what it was asked.
 func agent(t *testing.T, answer http.HandlerFunc) (url string, asked func() int) {
 	t.Helper()
@@ -174,58 +118,6 @@ func TestLint_AsksAnAgentOnce(t *testing.T) {
 	}
 	if _, _, code := skein(t, "", "lint", address, "--input", path); code != 0 || string(body) != `{"threadId":"mine","runId":"r","messages":[]}` {
 		t.Errorf("exit %d, asked with %s", code, body)
-	}
-}
-
-func TestLint_JudgesAnswersOfAgents(t *testing.T) {
-	elsewhere, reached := agent(t, func(http.ResponseWriter, *http.Request) {})
-	sse := func(w http.ResponseWriter, body string) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, body)
-	}
-	for name, c := range map[string]struct {
-		answer http.HandlerFunc
-		code   int
-		want   string
-	}{
-		"an error": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "boom", http.StatusInternalServerError) }, app.ExitDiffers,
-			`error: http-status: HTTP 500 Internal Server Error "boom\n"`},
-		"a page": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, app.ExitDiffers, "warning: no-events"},
-		"another content type": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, "data: %s\n\ndata: %s\n\n", lintStarted, lintFinished)
-		}, 0, "note: content-type"},
-		"protobuf": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", protobuf) }, app.ExitFailed, "lint reads SSE only"},
-		"a cut":    {func(w http.ResponseWriter, _ *http.Request) { sse(w, "data: "+lintStarted+"\n\n") }, app.ExitDiffers, "warning: run-not-ended"},
-		"a broken connection": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "1000")
-			sse(w, "data: "+lintStarted+"\n\n")
-		}, app.ExitFailed, "unexpected EOF"},
-		"[DONE]": {func(w http.ResponseWriter, _ *http.Request) {
-			sse(w, "data: "+lintStarted+"\n\ndata: "+lintFinished+"\n\ndata: [DONE]\n\n")
-		}, app.ExitDiffers, "agent:5: error: not-json"},
-		"a redirect elsewhere": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
-		}, app.ExitFailed, "it redirects to"},
-		"a redirect to a GET": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/agent/", http.StatusFound) }, app.ExitFailed, "turns the request into a GET"},
-		"a redirect of its own": {func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/agent" {
-				http.Redirect(w, r, "/agent/", http.StatusTemporaryRedirect)
-				return
-			}
-			sse(w, "data: "+lintStarted+"\n\ndata: "+lintFinished+"\n\n")
-		}, 0, "no findings"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			address, asked := agent(t, c.answer)
-			stdout, stderr, code := skein(t, "", "lint", address)
-			if code != c.code || !strings.Contains(stdout+stderr, c.want) || asked() > 2 {
-				t.Errorf("exit %d, %s%s, want %d and %q", code, stdout, stderr, c.code, c.want)
-			}
-		})
-	}
-	if reached() > 0 {
-		t.Error("another server was asked")
 	}
 }
 

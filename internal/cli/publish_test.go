@@ -17,7 +17,6 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
-	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
 
 const (
@@ -209,80 +208,6 @@ func TestPublish_NamesAgentAndLabels(t *testing.T) {
 	}
 }
 
-// Whatever comes of the wait, the events are published: exit code 0, and one line.
-func TestPublish_SaysWhatTheIndexDoesNotShow(t *testing.T) {
-	for name, c := range map[string]struct {
-		status int
-		body   string
-		events string
-		want   string
-	}{
-		"may not read":    {http.StatusForbidden, `{"status":403,"detail":"these credentials do not allow to read"}`, eventEnd, "unknown whether the index has them: these credentials"},
-		"no such call":    {http.StatusNotFound, `{"status":404,"detail":"there is no such call"}`, eventEnd, "unknown whether the index has them: there is no such call"},
-		"open":            {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"running"}`, eventText, "run r is open"},
-		"ended before":    {http.StatusOK, `{"threadId":"t","runId":"r","status":"finished","raw":{"next":1}}`, eventText, "run r had ended before"},
-		"late":            {http.StatusTooEarly, `{"status":425,"detail":"the index has not got to 0:1 yet"}`, eventEnd, "did not reach 0:1 within 100ms"},
-		"late to the end": {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"running"}`, eventEnd, "did not reach 0:1 within 100ms"},
-		"there":           {http.StatusOK, `{"threadId":"t","runId":"r","status":"finished","raw":{"next":2}}`, eventEnd, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if got := r.URL.Query().Get("atLeast"); got != "0:1" {
-					t.Errorf("it asks for %q", got)
-				}
-				w.Header().Set("Content-Type", "application/problem+json")
-				if strings.Contains(c.body, "threadId") {
-					w.Header().Set("Content-Type", "application/json")
-				}
-				w.WriteHeader(c.status)
-				_, _ = io.WriteString(w, c.body) // a test's answer
-			}))
-			defer s.Close()
-			api, err := client.New(s.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer api.Close()
-			var stderr bytes.Buffer
-			p := published{ThreadID: "t", RunID: "r", Ack: client.Ack{Accepted: 2, LastOffset: 1}}
-			patience := kafkatest.Timeout
-			if strings.HasPrefix(name, "late") {
-				patience = 100 * time.Millisecond
-			}
-			awaitIndexed(t.Context(), newOutput(io.Discard, &stderr, nil), api, p, isTerminalEvent([]byte(c.events)), patience)
-			if got := stderr.String(); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || strings.Count(got, "\n") > 1 {
-				t.Errorf("it says %q, want one line with %q", got, c.want)
-			}
-		})
-	}
-}
-
-// What is no event is told with its line, before ingest has to.
-func TestPublish_SaysWhichLineIsNoEvent(t *testing.T) {
-	onShared(t, func(s *dev.Server, _ *client.Client) {
-		for name, c := range map[string]struct{ text, want string }{
-			"the first line":  {"\nnonsense\n" + eventStart, "It begins with:\n  nonsense\n  {\"type\":\"RUN_STARTED\",\"threadId\":\"t\",\"runId\":\"r\"}\nskein: line 2: not JSON: unexpected character at byte 1; if an agent sends it"},
-			"a refusal":       {`{"detail":[{"type":"missing","loc":["body"],"msg":"Field required"}]}`, "  {\"detail\":[{\"type\":\"missing\",\"loc\":[\"body\"],\"msg\":\"Field required\"}]}\nskein: line 1: no type: an event needs a member \"type\" that is a string with a character in it; if an agent sends it, check its URL and that the request has the header Content-Type: application/json\n"},
-			"an error page":   {"<html>\n<h1>502 Bad Gateway</h1>\n</html>\n", "  <html>\n  <h1>502 Bad Gateway</h1>\n  </html>\n"},
-			"other names":     {`{"TYPE":"RUN_STARTED","threadId":"t","runId":"r"}`, "skein: line 1: no type"},
-			"a later line":    {eventStart + "\n\n" + `{"Type":"CUSTOM"}`, "line 3: no type: an event needs a member \"type\" that is a string with a character in it; 1 event accepted: correct the rest and continue with --from 1\n"},
-			"cut":             {"{\n" + eventStart[1:] + "\n{\n\"type\":", "line 3: not JSON: the text ends before the value does; 1 event accepted"},
-			"no data":         {": ping\n\n", "line 1 looks like SSE, but no line has data"},
-			"nothing":         {byteOrderMark + "\n", "there are none"},
-			"malformed input": {eventStart, "reading input: threadId must be a string, not a number"},
-		} {
-			args := []string{"publish", "--url", s.URL()}
-			if name == "malformed input" {
-				args = append(args, "--input", writeFile(t, "input.json", `{"threadId":7,"messages":[]}`))
-			}
-			stdout, stderr, code := skein(t, c.text, args...)
-			if want := map[bool]int{true: app.ExitUsage, false: app.ExitFailed}[name == "nothing"]; code != want || stdout != "" || !strings.Contains(stderr, c.want) || strings.HasPrefix(stderr, "This is not") == (strings.Count(stderr, "\n") == 1) {
-				t.Errorf("%s: exit %d, %s%s, want %q", name, code, stdout, stderr, c.want)
-			}
-		}
-	})
-}
-
 // Ids that contradict --thread and --run are said, as they were sent.
 func TestPublish_PrintsWarnings(t *testing.T) {
 	onShared(t, func(s *dev.Server, _ *client.Client) {
@@ -301,55 +226,4 @@ func TestPublish_PrintsWarnings(t *testing.T) {
 			t.Errorf("exit %d, %s", code, stdout)
 		}
 	})
-}
-
-// Thread and run are those that the stages would read.
-func TestPublish_ReadsIDsAsTheStagesDo(t *testing.T) {
-	const none = "pass --thread ID --run ID"
-	for name, c := range map[string]struct{ input, first, want string }{
-		"a start":             {"", eventStart, "t r"},
-		"an end":              {"", eventEnd, "t r"},
-		"other case":          {"", `{"type":"RUN_STARTED","threadId":"t","runId":"r","ThreadID":"T","RunID":"R"}`, "t r"},
-		"other case only":     {"", `{"type":"RUN_STARTED","threadId":"t","runId":"r","threadid":"T"}`, "t r"},
-		"repeated":            {"", `{"type":"RUN_STARTED","threadId":7,"runId":"R","threadId":"t","runId":"r"}`, "t r"},
-		"escaped":             {"", `{"typ\u0065":"RUN_STARTED","thread\u0049d":"t","runId":"\u0072"}`, "t r"},
-		"another event":       {"", `{"type":"CUSTOM","name":"x","value":1,"threadId":"t","runId":"r"}`, none},
-		"malformed":           {"", `{"type":"RUN_STARTED","threadId":"t","runId":7}`, "RUN_STARTED: runId must be a string, not a number; " + none},
-		"an input":            {`{"threadId":"t","runId":"r","messages":[]}`, eventText, "t r"},
-		"an input, then both": {`{"threadId":"ti","messages":[]}`, eventStart, "ti r"},
-		"an input, repeated":  {`{"threadId":"T","threadId":"ti","ThreadID":"T","run\u0049d":"ri","messages":[]}`, eventStart, "ti ri"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var o publishOptions
-			var input []byte
-			if c.input != "" {
-				input = []byte(c.input)
-			}
-			err := o.takeIDs(input, []byte(c.first))
-			got := o.thread + " " + o.run
-			if err != nil {
-				got = err.Error()
-			}
-			if !strings.HasSuffix(got, c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
-// The wait for the index goes by the end that the compactor sees.
-func TestIsTerminalEvent_ReadsAsTheStagesDo(t *testing.T) {
-	for event, want := range map[string]bool{
-		eventEnd:                                                    true,
-		`{"type":"RUN_ERROR","message":"x"}`:                        true,
-		`{"typ\u0065":"RUN_ERROR","message":"x"}`:                   true,
-		`{"type":"CUSTOM","type":"RUN_ERROR","message":"x"}`:        true,
-		`{"type":"CUSTOM","name":"x","value":1,"TYPE":"RUN_ERROR"}`: false,
-		`{"type":"RUN_FINISHED","threadId":"t"}`:                    false,
-		eventText:                                                   false,
-	} {
-		if got := isTerminalEvent([]byte(event)); got != want {
-			t.Errorf("%s: %v", event, got)
-		}
-	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,75 +17,8 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
-	"github.com/skeinhq/skein/internal/demo"
-	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/record"
 )
-
-// Every run that was recorded from real agents gives back the bytes that its record hashes, and
-// is proved.
-func TestReplay_AndVerifyOverTheRecordings(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
-		var recorded []demo.Conversation
-		for _, thread := range recordings.All() {
-			conv := demo.Conversation{ThreadID: thread.ThreadID}
-			for _, r := range thread.Runs {
-				conv.Runs = append(conv.Runs, demo.Run{ID: r.RunID, Input: r.Input, Events: r.Lines()})
-			}
-			recorded = append(recorded, conv)
-		}
-		if _, err := (demo.Player{Client: c}).Play(t.Context(), recorded); err != nil {
-			t.Fatal(err)
-		}
-		stdout, stderr, code := skein(t, "", "verify", "--all", "--url", s.URL())
-		if code != app.ExitDone || !strings.Contains(stdout, " proved, 0 differ, 0 not proved\n") {
-			t.Errorf("exit %d, %s%s", code, stdout, stderr)
-		}
-		t.Log(strings.TrimSpace(stdout))
-		stdout, stderr, code = skein(t, "", "refold", "--all", "--brokers", s.Broker())
-		if code != app.ExitDone || !strings.Contains(stdout, " 0 would change; left: 0 whose raw events are gone, 0 open\n") {
-			t.Errorf("refold: exit %d, %s%s", code, stdout, stderr)
-		}
-		runs := 0
-		if err := eachThread(t.Context(), c, url.Values{}, 0, func(raw json.RawMessage) error {
-			var thread struct{ ThreadID string }
-			if err := json.Unmarshal(raw, &thread); err != nil {
-				return err
-			}
-			body, err := c.Get(t.Context(), client.ThreadPath(thread.ThreadID)+"/lineage", nil)
-			if err != nil {
-				return err
-			}
-			var lineage struct{ Runs []struct{ RunID string } }
-			if err := json.Unmarshal(body, &lineage); err != nil {
-				return err
-			}
-			for _, r := range lineage.Runs {
-				runs++
-				body, err := c.Get(t.Context(), client.RunPath(thread.ThreadID, r.RunID), nil)
-				if err != nil {
-					return err
-				}
-				var run struct {
-					Raw struct{ SHA256 string }
-				}
-				if err := json.Unmarshal(body, &run); err != nil {
-					return err
-				}
-				stdout, stderr, code := skein(t, "", "replay", thread.ThreadID, r.RunID, "--url", s.URL())
-				if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(stdout))); code != 0 || stderr != "" || sum != run.Raw.SHA256 {
-					t.Errorf("%s %s: exit %d, %s, hash %s, record %s", thread.ThreadID, r.RunID, code, stderr, sum, run.Raw.SHA256)
-				}
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if runs < 69 {
-			t.Errorf("%d runs", runs)
-		}
-	})
-}
 
 // A producer that repeats what it had sent, and then uses the id again.
 func TestReplay_LeavesRepeatsOut(t *testing.T) {

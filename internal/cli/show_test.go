@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -118,29 +117,9 @@ func TestHealth_FindsSkeinDev(t *testing.T) {
 	}
 }
 
-func TestVersion_IsAFlagToo(t *testing.T) {
-	command, _, _ := skein(t, "", "version")
-	flag, stderr, code := skein(t, "", "--version")
-	if code != 0 || flag != command || stderr != "" || !strings.HasPrefix(flag, "skein ") {
-		t.Errorf("exit %d: %q, want %q, %s", code, flag, command, stderr)
-	}
-}
-
 // diff has the exit codes of diff and git: 1 is a difference only.
 func TestDiff_FailsWithAnotherCodeThanADifference(t *testing.T) {
 	if _, _, code := skein(t, "", "diff", "t", "--url", "http://127.0.0.1:1"); code != 2 {
 		t.Errorf("nobody answers: exit %d, want 2", code)
-	}
-}
-
-func TestFold_DashIsStandardInput(t *testing.T) {
-	stdin := strings.Join([]string{
-		eventStart, `{"type":"TEXT_MESSAGE_START","messageId":"a","role":"assistant"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"hi"}`,
-		`{"type":"TEXT_MESSAGE_END","messageId":"a"}`, eventEnd,
-	}, "\n")
-	stdout, stderr, code := skein(t, stdin, "fold", "-")
-	var folded struct{ Messages []struct{ Content string } }
-	if err := json.Unmarshal([]byte(stdout), &folded); code != 0 || err != nil || len(folded.Messages) != 1 || folded.Messages[0].Content != "hi" {
-		t.Errorf("exit %d, %s %s: %v", code, stdout, stderr, err)
 	}
 }

@@ -70,24 +70,3 @@ func TestOutput_EscapesOnATerminal(t *testing.T) {
 		t.Errorf("the terminal gets %q, %v", got, err)
 	}
 }
-
-func TestOutput_LeavesWhatIsNoTerminalAsItIs(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := newOutput(f, io.Discard, nil)
-	if err := out.document([]byte(steering)); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != steering {
-		t.Errorf("written is %q, %v", got, err)
-	}
-	if out.terminal() != out.stdout {
-		t.Error("a file is taken for a terminal")
-	}
-}
