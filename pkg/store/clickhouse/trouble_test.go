@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -193,8 +194,14 @@ func TestWrite_KilledAtEachStatement(t *testing.T) {
 	killed := connect(t, dying)
 	// Checkpoints and ends of runs, an erased thread, and how far the partition is.
 	history := func(tenant string) []store.Entry {
-		entries, _ := talks(t, 4)
-		entries = entries[:24]
+		var entries []store.Entry
+		for i := range 12 {
+			for version, status := range []record.Status{record.StatusRunning, record.StatusInterrupted} {
+				e := told(int64(20*i+10*version), fmt.Sprint("thread-", i/4), fmt.Sprint("run-", i%4))
+				e.Run.Status, e.Run.Resumes = status, []json.RawMessage{json.RawMessage(`{"interruptId":"h","status":"resolved"}`)}
+				entries = append(entries, e)
+			}
+		}
 		erased := map[string]bool{}
 		for i := range entries {
 			entries[i].Tenant = tenant

@@ -3,18 +3,13 @@ package clickhouse
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
-
-// views are those of the schema.
-var views = []string{"v_runs", "v_messages", "v_tool_calls", "v_interrupts", "v_branches", "v_places"}
 
 // text asks for one value, as text.
 func text(tb testing.TB, s *Store, query string) string {
@@ -96,33 +91,6 @@ func TestViews_SayWhereARunStands(t *testing.T) {
 	}
 }
 
-// Failures of tools are those of the runs that a filter selects, and of their threads no more is read.
-func TestStatistics_ReadToolCallsOfTheFilteredRuns(t *testing.T) {
-	s := open(t)
-	var entries []store.Entry
-	for i := range 6000 {
-		e := told(int64(i), fmt.Sprintf("thread-%04d", i), "r")
-		e.Run.StartedAt, e.Run.Raw.Events = e.Run.StartedAt.AddDate(0, 0, i/100), 1
-		entries = append(entries, e)
-	}
-	if err := s.Write(t.Context(), entries); err != nil {
-		t.Fatal(err)
-	}
-	for _, table := range []string{"runs", "runs_by_time"} { // inserts leave indexes to merges
-		if err := s.exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"); err != nil { //nolint:misspell // the server's spelling
-			t.Fatal(err)
-		}
-	}
-	day := time.Date(2026, 9, 20, 0, 0, 0, 0, time.UTC)
-	table, err := s.Statistics(t.Context(), "t", search.Statistics{
-		Filter: search.Filter{Since: day, Until: day.AddDate(0, 0, 1)}, Measures: []search.Measure{search.ToolFailures},
-		Limit: 10, Bounds: search.Bounds{Rows: 6000, Time: time.Minute},
-	})
-	if err != nil || len(table.Groups) != 1 || *table.Groups[0].Values[0] != 100 {
-		t.Errorf("%+v, %v; want 100 failures, by less than all rows", table, err)
-	}
-}
-
 // Each checkpoint of a run leaves a row with status running until the server has merged it away. A question over the table counts them;
 // the same question to the view does not.
 func TestViews_LeaveOutStaleVersions(t *testing.T) {
@@ -153,50 +121,5 @@ func TestViews_LeaveOutStaleVersions(t *testing.T) {
 	}
 	if got := text(t, s, "SELECT toString((count(), any(runs))) FROM v_branches"); got != "(1,5)" {
 		t.Errorf("v_branches says %s, want (1,5)", got)
-	}
-}
-
-// A thread is one range of every table's primary key, through each view.
-func TestViews_ReadOneThread(t *testing.T) {
-	s := open(t)
-	var entries []store.Entry
-	for i := range 8000 {
-		entries = append(entries, told(int64(i), fmt.Sprintf("thread-%04d", i/10), fmt.Sprint("run-", i%10)))
-	}
-	if err := s.Write(t.Context(), entries); err != nil {
-		t.Fatal(err)
-	}
-	for _, view := range views {
-		t.Run(view, func(t *testing.T) {
-			var plan []string
-			tables, last := 0, false
-			query := "EXPLAIN indexes = 1 SELECT * FROM " + view + " WHERE tenant = 't' AND thread_id = 'thread-0700'"
-			err := s.each(t.Context(), query, nil, func(scan scan) error {
-				var line string
-				if err := scan(&line); err != nil {
-					return err
-				}
-				plan = append(plan, line)
-				var read, of int
-				line = strings.TrimLeft(line, " │├└─")
-				if strings.HasPrefix(line, "ReadFromMergeTree") {
-					tables, last = tables+1, true
-				}
-				if n, _ := fmt.Sscanf(line, "Granules: %d/%d", &read, &of); n < 2 || !last {
-					return nil
-				}
-				last = false
-				if read > 2 || of < 15 {
-					t.Errorf("reads %d of %d granules, want at most 2", read, of)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if t.Failed() || tables == 0 {
-				t.Errorf("%d tables:\n%s", tables, strings.Join(plan, "\n"))
-			}
-		})
 	}
 }
