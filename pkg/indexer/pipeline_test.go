@@ -3,7 +3,6 @@ package indexer
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -146,23 +145,4 @@ func TestService_EndsWhereAnotherHasItsName(t *testing.T) {
 	}
 	kafkatest.Produce(t, k, runRecord(t, k, 0, "a", record.StatusFinished))
 	until(t, "the second one goes on", func() bool { return second.Ready() == nil && st.text() != "" })
-}
-
-func TestService_CommitsBehindEachBlockInOrder(t *testing.T) {
-	k := kafkatest.Start(t, 2)
-	cfg, st := testConfig(k), newFakeStore()
-	cfg.MaxRecords = 1
-	for i := range 4 {
-		kafkatest.Produce(t, k, runRecord(t, k, int32(i%2), fmt.Sprint(i), record.StatusFinished))
-	}
-	var at []map[int32]int64
-	st.onWrite = func([]store.Entry) error { at = append(at, committed(t, cfg)); return nil }
-	s := start(t, cfg, st)
-	until(t, "ready", func() bool { return s.Ready() == nil })
-	until(t, "offsets are committed", func() bool { return maps.Equal(committed(t, cfg), map[int32]int64{0: 2, 1: 2}) })
-	for i, offsets := range at {
-		if sum := offsets[0] + offsets[1]; sum != int64(i) {
-			t.Errorf("before block %d offsets are %v", i, offsets)
-		}
-	}
 }

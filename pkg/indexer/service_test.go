@@ -381,28 +381,6 @@ func TestService_WaitsForTheStoreAndCommitsAfterIt(t *testing.T) {
 	}
 }
 
-func TestService_GoesOnWhereItStopped(t *testing.T) {
-	k := kafkatest.Start(t, 1)
-	cfg, st := testConfig(k), newFakeStore()
-	cfg.MaxDelay = 10 * time.Second // the block is open when it is stopped
-	kafkatest.Produce(t, k, runRecord(t, k, 0, "a", record.StatusFinished))
-	s := start(t, cfg, st)
-	until(t, "the record is read", func() bool {
-		return testutil.ToFloat64(s.metrics.records.WithLabelValues(string(outcomeRun))) == 1
-	})
-	if err := s.stop(); err != nil {
-		t.Fatalf("Run: %v", err)
-	}
-	if st.text() != "acme/thread/a 0:0 finished\n" || committed(t, cfg)[0] != 1 {
-		t.Fatalf("after a stop: rows %q, committed %v", st.text(), committed(t, cfg))
-	}
-	kafkatest.Produce(t, k, runRecord(t, k, 0, "b", record.StatusFinished))
-	again := newFakeStore()
-	cfg.Registerer, cfg.MaxDelay = prometheus.NewRegistry(), 20*time.Millisecond
-	start(t, cfg, again)
-	until(t, "the new record is there", func() bool { return again.text() == "acme/thread/b 0:1 finished\n" })
-}
-
 // A stop while the store is away gives up in time and commits nothing: it is all read again.
 func TestService_StopsWhileTheStoreIsAway(t *testing.T) {
 	k := kafkatest.Start(t, 1)
@@ -417,35 +395,6 @@ func TestService_StopsWhileTheStoreIsAway(t *testing.T) {
 	}
 	if got := committed(t, cfg); len(got) != 0 {
 		t.Errorf("committed %v", got)
-	}
-}
-
-func TestService_DoesNotReadWhatWasAborted(t *testing.T) {
-	k := kafkatest.Start(t, 1)
-	cl, err := kafka.NewProducer(k, kgo.TransactionalID("test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	for _, c := range []struct {
-		run string
-		end kgo.TransactionEndTry
-	}{{"aborted", kgo.TryAbort}, {"committed", kgo.TryCommit}} {
-		if err := cl.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		if err := cl.ProduceSync(t.Context(), runRecord(t, k, 0, c.run, record.StatusFinished)).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := cl.EndTransaction(t.Context(), c.end); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cfg, st := testConfig(k), newFakeStore()
-	start(t, cfg, st)
-	until(t, "the committed one is there", func() bool { return strings.Contains(st.text(), "committed") })
-	if strings.Contains(st.text(), "aborted") {
-		t.Errorf("rows:\n%s", st.text())
 	}
 }
 
@@ -569,53 +518,6 @@ func TestService_EndsWhereTheTopicWasMadeAgainWhileItWasDown(t *testing.T) {
 		defer cancel()
 		if err := s.Run(ctx); !errors.Is(err, store.ErrOtherTopic) || !strings.Contains(err.Error(), "empty the store and reset group") {
 			t.Fatalf("error %v, want one that says what to do", err)
-		}
-	}
-}
-
-// bounded notes what each write was given, and when the turn began that it is part of.
-type bounded struct {
-	*fakeStore
-	turned func() time.Time
-	turns  []time.Time
-	limits []time.Duration
-}
-
-func (w *bounded) Write(ctx context.Context, entries []store.Entry) error {
-	now := time.Now()
-	end, _ := ctx.Deadline()
-	w.turns, w.limits = append(w.turns, w.turned()), append(w.limits, end.Sub(now))
-	for !time.Now().After(now) { // the clock may be a coarse one
-	}
-	return w.fakeStore.Write(ctx, entries)
-}
-
-// Whether a restart would help is decided by how long a turn takes, and a block may be many statements.
-func TestService_NoTurnIsLongerThanOneBoundedWrite(t *testing.T) {
-	cfg := testConfig(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
-	w := &bounded{fakeStore: newFakeStore()}
-	s, err := New(cfg, w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.turned = s.Turned
-	// Each of the two is a write of its own, as the store refuses both together.
-	w.onWrite = func(entries []store.Entry) error {
-		if len(entries) > 1 {
-			return store.ErrRefused
-		}
-		return nil
-	}
-	all := []store.Entry{{Version: 1, RunID: "a"}, {Version: 2, RunID: "b"}}
-	if err := (&bisector{store: w, busy: &s.busy}).write(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
-	if len(w.turns) != 4 || !slices.IsSortedFunc(w.turns, time.Time.Compare) || len(slices.CompactFunc(slices.Clone(w.turns), time.Time.Equal)) != 4 { // the block, its tenant's runs, each of them
-		t.Errorf("turns began at %v, want another with each of four writes", w.turns)
-	}
-	for _, limit := range w.limits {
-		if limit <= 0 || limit > writeTimeout {
-			t.Errorf("a write was given %v, want at most %v", limit, writeTimeout)
 		}
 	}
 }

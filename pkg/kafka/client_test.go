@@ -112,38 +112,6 @@ func TestClients_MetricsOfTwoOfAKindAreAnErrorAndNoPanic(t *testing.T) {
 	again.Close()
 }
 
-func TestDirectReader_ReadsFromWhereItIsTold(t *testing.T) {
-	cfg := kafkatest.Start(t, 2)
-	topic := cfg.Topics().Runs
-	for i := range 5 {
-		kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: 1, Value: fmt.Append(nil, i)})
-	}
-	for name, tc := range map[string]struct{ from, first int64 }{
-		"the start":    {kafka.StartOffset, 0},
-		"an offset":    {3, 3},
-		"the very end": {5, 5},
-		"what comes":   {kafka.EndOffset, 5},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cl, err := kafka.NewDirectReader(cfg, topic, map[int32]int64{1: tc.from})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer cl.Close()
-			if tc.first == 5 {
-				return // there is nothing to read yet
-			}
-			f := cl.PollFetches(timeout(t))
-			if err := f.Err(); err != nil || f.Records()[0].Offset != tc.first {
-				t.Errorf("first offset is %v, %v; want %d", f.Records(), err, tc.first)
-			}
-		})
-	}
-	if _, err := kafka.NewDirectReader(cfg, topic, map[int32]int64{0: -3}); err == nil {
-		t.Error("an offset of -3 is accepted")
-	}
-}
-
 // Raw events that are gone must be seen and counted by the caller, who then says where to go on.
 func TestDirectReader_AnOffsetThatIsGoneIsAnError(t *testing.T) {
 	c := kafkatest.StartCluster(t, 1)
@@ -248,21 +216,6 @@ func TestCompactorSession_CommitsAndAborts(t *testing.T) {
 	got := kafkatest.ConsumeUntil(t, cfg, topics.Runs, func(rs []*kgo.Record) bool { return len(rs) > 0 })
 	if len(got) != 1 || string(got[0].Value) != "true" {
 		t.Errorf("read %d records, want the committed one only", len(got))
-	}
-}
-
-func TestCompactorSession_DemandsItsHooksAndIDs(t *testing.T) {
-	cfg := kafka.Config{Brokers: []string{"127.0.0.1:1"}}
-	for name, o := range map[string]kafka.CompactorOptions{
-		"no hooks":       {Group: "g", InstanceID: "i"},
-		"no instance id": {Group: "g", Hooks: hooks("t")},
-		"no group":       {InstanceID: "i", Hooks: hooks("t")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := kafka.NewCompactorSession(t.Context(), cfg, o); err == nil {
-				t.Error("a session was made")
-			}
-		})
 	}
 }
 

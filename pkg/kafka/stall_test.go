@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -208,41 +207,5 @@ func TestStallWatch_FindsWhatCannotBeRead(t *testing.T) {
 			s.commit(2, "")
 			s.finds("it was read", "", 0, 0)
 		})
-	}
-}
-
-// What came since the look before has not stood still yet: the member may be about to read it.
-func TestStallWatch_GivesTimeToReadWhatHasJustCome(t *testing.T) {
-	s := newStalls(t, kafkatest.Start(t, 2))
-	for _, where := range []int{0, 2} { // nothing was ever committed, and all was
-		if where > 0 {
-			s.commit(int64(where), "")
-		}
-		s.look()
-		s.produce(s.event(), s.event())
-		s.look()
-		if err := s.watch.Check(t.Context()); err != nil {
-			t.Errorf("behind offset %d: %v", where, err)
-		}
-	}
-	s.finds("nobody reads it", "/0 stands at offset 2", 0, 1)
-}
-
-// A look wants one record of a partition, and what lies behind it can be millions: it must not fetch as a reader
-// does that works through them.
-func TestStallWatch_FetchesLittleOfWhatIsNotRead(t *testing.T) {
-	c := kafkatest.StartCluster(t, 2)
-	s := newStalls(t, c.Config)
-	s.produce(s.event(), s.event())
-	var most atomic.Int32
-	c.Fake.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		c.Fake.KeepControl()
-		f := r.(*kmsg.FetchRequest)
-		most.Store(max(most.Load(), f.MaxBytes))
-		return nil, nil, false
-	})
-	s.finds("nothing was ever read", "/0 stands at offset -1", 0, 1)
-	if n := most.Load(); n == 0 || n > 1<<20 {
-		t.Errorf("it has asked for %d bytes", n)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
@@ -67,65 +66,4 @@ func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A reader of several partitions holds no more of a broker's answer than of any other reader's, and one that looks for few records one answer, not one of
-// each broker.
-func TestOneAnswer_HoldsNoMoreOfManyBrokers(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	for name, c := range map[string]struct {
-		brokers int
-		limits  func() ([]kgo.Opt, error)
-	}{
-		"of one, whatever comes":       {1, kafka.LimitUnpacking},
-		"of four, one after the other": {4, kafka.OneAnswer},
-	} {
-		t.Run(name, func(t *testing.T) {
-			const partitions, each, size = 8, 4, 14 << 20
-			cfg := kafkatest.StartCluster(t, partitions, kafkatest.WithBrokers(c.brokers)).Config
-			topic, value := cfg.Topics().Runs, bytes.Repeat([]byte("x"), size)
-			at := map[int32]kgo.Offset{}
-			for p := range int32(partitions) {
-				at[p] = kgo.NewOffset().At(0)
-				for range each {
-					kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"), Value: value})
-				}
-			}
-			limits, err := c.limits()
-			if err != nil {
-				t.Fatal(err)
-			}
-			reader, err := kafka.NewDirectReader(cfg, topic, nil, limits...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer reader.Close()
-			reader.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: at})
-			const most = 16<<20 + size
-			next := map[int32]int64{}
-			for got := 0; got < partitions*each; {
-				fetches := reader.PollFetches(t.Context())
-				for _, e := range fetches.Errors() {
-					if !errors.Is(e.Err, kafka.ErrUnpackLater) {
-						t.Fatal(e.Err)
-					}
-				}
-				held := 0
-				fetches.EachRecord(func(m *kgo.Record) {
-					if m.Offset != next[m.Partition] {
-						t.Fatalf("partition %d goes on at %d, want %d", m.Partition, m.Offset, next[m.Partition])
-					}
-					next[m.Partition]++
-					held += len(m.Value)
-					got++
-				})
-				if held > most {
-					t.Errorf("a poll has %d bytes, want %d at most", held, most)
-				}
-				if wait := reader.BufferedFetchBytes(); wait > most {
-					t.Errorf("%d bytes wait beside it, want %d at most", wait, most)
-				}
-			}
-		})
-	}
 }

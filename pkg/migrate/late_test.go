@@ -163,26 +163,6 @@ func missesNothing(t *testing.T, cfg kafka.Config, stage string) {
 	}
 }
 
-// Only records of compactors came, between what was copied and its proof.
-func TestRun_WaitsWhereRecordsCameWhileItCopied(t *testing.T) {
-	s := newTopicSet(t, 2)
-	kafkatest.Produce(t, s.cfg, s.event("t"), s.run("t", 0, 0, 1))
-	s.decide()
-	o, came := s.options(3), false
-	o.Progress = func(what string, _, _ int) {
-		if !came && what == "copying runs" {
-			came = true
-			kafkatest.Produce(t, s.cfg, s.run("t", 0, 0, 1))
-		}
-	}
-	if r := s.migrate(o); r.Done || r.Proof != nil || !strings.Contains(r.Waiting, "was written to skein.runs while it copied") {
-		t.Errorf("it says %+v", r)
-	}
-	if r := s.migrate(o); !r.Done || r.Copied["runs"] != 1 {
-		t.Errorf("run again it says %+v", r)
-	}
-}
-
 // Copies are as old as what they are copies of: by retention, brokers could delete them first.
 func TestRun_KeepsAllThatItCopiesUntilItIsComplete(t *testing.T) {
 	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
@@ -315,77 +295,6 @@ func TestRun_ProvesErasuresAndWhereRunsLie(t *testing.T) {
 				t.Errorf("it says %+v, %+v", r, r.Proof)
 			}
 		})
-	}
-}
-
-// An event that lies elsewhere than its thread would be refused by the new compactors.
-func TestRun_ProvesThatEventsLieWithTheirThread(t *testing.T) {
-	s := newTopicSet(t, 2)
-	kafkatest.Produce(t, s.cfg, s.event("t"), s.run("t", 0, 0, 1))
-	s.decide()
-	o, spoilt := s.options(3), false
-	o.Progress = func(what string, _, _ int) {
-		if spoilt || what != "copying runs" {
-			return
-		}
-		spoilt = true
-		m := kafkatest.Consume(t, s.copied(), s.copied().Topics().Events)[0]
-		kafkatest.Produce(t, s.copied(), &kgo.Record{Topic: m.Topic, Partition: (m.Partition + 1) % 3, Key: m.Key, Value: m.Value, Headers: m.Headers})
-	}
-	r := s.migrate(o)
-	if r.Done || r.Proof == nil || !slices.ContainsFunc(r.Proof.Differences, func(d string) bool { return strings.Contains(d, "is on partition") }) {
-		t.Errorf("it says %+v, %+v", r, r.Proof)
-	}
-}
-
-// Whether a dead letter was erased or published again is told by raw events. Where those are gone, it is not made
-// one of which nothing is known.
-func TestRun_BringsNoDeadLetterBack(t *testing.T) {
-	s := newTopicSet(t, 1)
-	// Of each thread the event of a letter, and then what became of that; "after" has its letter behind the erasure.
-	kafkatest.Produce(t, s.cfg, s.event("erased"), s.event("bare"), s.event("retried"))
-	s.erase("erased", s.run("erased", 0, 0, 1))
-	s.erase("bare")
-	kafkatest.Produce(t, s.cfg, s.event("after"))
-	s.erase("after", s.run("after", 0, 5, 6))
-	kafkatest.Produce(t, s.cfg, s.event("after"), s.event("retried"))
-	gone := s.ends(s.cfg)[0]
-	kafkatest.Produce(t, s.cfg, s.event("there"), s.event("hidden"))
-	s.erase("hidden")
-	var letters []*kgo.Record
-	for thread, at := range map[string]int64{"erased": 0, "bare": 1, "retried": 2, "after": 7, "there": gone, "hidden": gone + 1} {
-		letters = append(letters, s.letter(thread, deadletter.NoRun, record.Position{Offset: at}))
-	}
-	kafkatest.Produce(t, s.cfg, letters...)
-	s.decide()
-	s.expire("t", gone)
-	told := func(cfg kafka.Config) map[string]deadletter.Outcome {
-		retried, err := deadletter.Retry{Query: deadletter.Query{Tenant: "acme"}, DryRun: true}.Run(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out := map[string]deadletter.Outcome{}
-		for _, r := range retried {
-			out[r.ThreadID] = r.Outcome
-		}
-		return out
-	}
-	was := told(s.cfg)
-	if was["retried"] != deadletter.Untold || was["there"] != deadletter.Published || was["hidden"] != deadletter.Erased {
-		t.Fatalf("the old set says %v", was)
-	}
-	if r := s.migrate(s.options(3)); !r.Done || r.Proof.Erased != 2 || r.Proof.DeadLetters != 4 {
-		t.Fatalf("it says %+v, %+v", r, r.Proof)
-	}
-	is := told(s.copied())
-	for thread, outcome := range was {
-		if outcome == deadletter.Erased || thread == "erased" {
-			if _, ok := is[thread]; ok {
-				t.Errorf("the dead letter of %s, which was erased, is there", thread)
-			}
-		} else if is[thread] != outcome {
-			t.Errorf("the dead letter of %s was %q and is %q", thread, outcome, is[thread])
-		}
 	}
 }
 

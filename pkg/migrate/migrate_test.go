@@ -2,7 +2,6 @@ package migrate_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -197,38 +196,6 @@ func (t *transactions) watch(o *migrate.Options) {
 	o.From.Options = func() []kgo.Opt { return []kgo.Opt{kgo.WithHooks(t)} }
 }
 
-func TestRun_MakesRoomOnlyForWhatIsGone(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	const runs, partitions = 100_001, 48
-	s := newTopicSet(t, 3)
-	short := "s0"
-	for i := 1; record.Partition(key(short), s.partitions) == record.Partition(key("long"), s.partitions); i++ {
-		short = fmt.Sprintf("s%d", i)
-	}
-	kafkatest.Produce(t, s.cfg, s.event("long"), s.event(short), s.event(short), s.event(short))
-	records := []*kgo.Record{s.run(short, 0, 0, 2)}
-	for i := range runs {
-		records = append(records, s.run("long", i, int64(2*i), int64(2*i+2)))
-	}
-	kafkatest.Produce(t, s.cfg, records...)
-	s.expire(short, 2)
-	if r := s.migrate(s.options(partitions)); r.Copied["events"] != 2 || !strings.Contains(r.Waiting, "have not decided") {
-		t.Errorf("it says %+v", r)
-	}
-	for q, end := range s.ends(s.copied()) {
-		most := int64(0)
-		switch q {
-		case record.Partition(key("long"), partitions):
-			most = 2 // an event, and the marker of its transaction
-		case record.Partition(key(short), partitions):
-			most = 5
-		}
-		if end > most {
-			t.Errorf("partition %d ends at %d, want at most %d", q, end, most)
-		}
-	}
-}
-
 func TestRun_MakesRoomInParts(t *testing.T) {
 	partstest.SkipShort(t, "time for tests of scale")
 	const runs = 6_000
@@ -276,70 +243,6 @@ func TestRun_MakesRoomInParts(t *testing.T) {
 		if p != q && end > 0 {
 			t.Errorf("partition %d ends at %d", p, end)
 		}
-	}
-}
-
-// A copy that was begun without rooms of each partition has as much of it everywhere.
-func TestRun_GoesOnWithACopyOfOneRoom(t *testing.T) {
-	const partitions, room = 3, 6
-	for name, copied := range map[string]bool{"before anything is copied": false, "in the middle": true} {
-		t.Run(name, func(t *testing.T) {
-			s := newTopicSet(t, 1)
-			var records []*kgo.Record
-			for range 8 {
-				records = append(records, s.event("t"))
-			}
-			for i := range 4 {
-				records = append(records, s.run("t", i, int64(2*i), int64(2*i+2)))
-			}
-			kafkatest.Produce(t, s.cfg, records...)
-			s.decide()
-			s.expire("t", 4)
-			to := s.copied()
-			if _, err := kafka.EnsureTopics(t.Context(), to, kafka.TopicSpec{Partitions: partitions}); err != nil {
-				t.Fatal(err)
-			}
-			policy := "compact"
-			if _, err := s.adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": &policy}, to.TopicPrefix+"skein.migration"); err != nil {
-				t.Fatal(err)
-			}
-			var before []*kgo.Record
-			for q := range int32(partitions) {
-				for range room {
-					before = append(before, &kgo.Record{Topic: to.Topics().Events, Partition: q, Value: []byte("-")})
-				}
-			}
-			topics, err := s.adm.ListTopics(t.Context(), s.cfg.Topics().Events)
-			if err != nil {
-				t.Fatal(err)
-			}
-			next := 4
-			if copied {
-				next++
-				before = append(before, &kgo.Record{
-					Topic: to.Topics().Events, Partition: record.Partition(key("t"), partitions), Key: key("t"), Value: []byte(`{}`), Timestamp: records[4].Timestamp,
-					Headers: []kgo.RecordHeader{{Key: record.HeaderCopiedFrom, Value: []byte("0:4")}},
-				})
-			}
-			state, err := json.Marshal(map[string]any{
-				"topicId": topics[s.cfg.Topics().Events].ID.String(), "room": room,
-				"start": map[string]int{"0": 4}, "next": map[string]map[string]int{"events": {"0": next}},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			kafkatest.Produce(t, to, append(before, &kgo.Record{Topic: to.TopicPrefix + "skein.migration", Key: []byte("migration"), Value: state})...)
-
-			if r := s.migrate(s.options(partitions)); !r.Done || len(r.Proof.Differences) > 0 {
-				t.Errorf("it says %+v", r)
-			}
-			if start := s.start(record.Partition(key("t"), partitions)); start != room {
-				t.Errorf("what can be read begins at %d, want %d", start, room)
-			}
-			if runs := s.runs(partitions); len(runs) != 4 || runs[1].Raw.Next > room || runs[2].Raw.First != room || runs[2].Raw.Next != room+2 {
-				t.Errorf("the copied runs are %+v", runs)
-			}
-		})
 	}
 }
 

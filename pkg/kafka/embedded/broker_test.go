@@ -136,32 +136,3 @@ func TestStart_RefusesAddressesThatClientsCouldNotUse(t *testing.T) {
 		t.Error("a broker without a folder is started")
 	}
 }
-
-func TestStart_GivesThePortBackWhenTheFolderCannotBeRead(t *testing.T) {
-	dir := t.TempDir()
-	file := dir + "/file"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := embedded.Start(embedded.Config{Dir: file, Listen: "127.0.0.1:0"}); err == nil {
-		t.Fatal("a file is accepted for a folder")
-	}
-	// A folder whose contents are broken.
-	b := start(t, dir+"/broken", "127.0.0.1:0")
-	addr := b.Addr()
-	b.Close()
-	if err := os.WriteFile(dir+"/broken/topics.json", []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if b, err := embedded.Start(embedded.Config{Dir: dir + "/broken", Listen: addr}); err == nil {
-		b.Close()
-		t.Fatal("a broken folder is accepted")
-	}
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatalf("the port is still taken: %v", err)
-	}
-	if err := ln.Close(); err != nil {
-		t.Error(err)
-	}
-}
