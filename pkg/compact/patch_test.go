@@ -408,28 +408,6 @@ func TestTree_CopiesStandForThemselves(t *testing.T) {
 	}
 }
 
-// A large object takes no more room than its text some times over once a patch has led into it.
-func TestTree_ReadingALargeObjectFillsNoMemory(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	var doc []byte
-	for i := range 1 << 20 {
-		doc = fmt.Appendf(doc, `,"%x":{}`, i)
-	}
-	doc[0] = '{'
-	doc = append(doc, '}')
-	before := liveBytes()
-	tr := newTree(new(reading), doc)
-	if _, err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/fffff","value":2},{"op":"remove","path":"/0"}]`), noOthers); err != nil {
-		t.Fatal(err)
-	}
-	if grown := liveBytes() - before; grown > 4*len(doc) {
-		t.Errorf("a patch of an object of %d bytes takes %d more", len(doc), grown)
-	}
-	if got, want := string(tr.JSON()), strings.Replace(strings.Replace(string(doc), `"0":{},`, ``, 1), `"fffff":{}`, `"fffff":2`, 1); got != want {
-		t.Errorf("got %d bytes, want %d", len(got), len(want))
-	}
-}
-
 func liveBytes() int {
 	var m runtime.MemStats
 	runtime.GC()
@@ -473,70 +451,6 @@ func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
 	}
 	if tr.reading.nodes > maxRead+2*partLength {
 		t.Errorf("%d nodes are kept, want %d at most", tr.reading.nodes, maxRead)
-	}
-	runtime.KeepAlive(tr)
-}
-
-// What patches lead into is bounded for a run, not for each of its documents.
-func TestRun_ReadingManyDocumentsFillsNoMemory(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	const n, documents = maxRead * 7 / 8, 4
-	r := New(nil, nil)
-	apply := func(line string) {
-		ev, err := agui.Decode([]byte(line))
-		if err == nil {
-			err = r.Apply(ev)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	var ops []string
-	for i := 0; i < n; i += partLength {
-		ops = append(ops, fmt.Sprintf(`{"op":"test","path":"/r/%d","value":1}`, i))
-	}
-	patch := `[` + strings.Join(ops, ",") + `,{"op":"add","path":"/n","value":1}]`
-	doc := `{"r":[` + strings.TrimSuffix(strings.Repeat("1,", n), ",") + `]`
-	before := liveBytes()
-	for i := range documents {
-		apply(fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p","content":%s}}`, i, doc))
-		apply(fmt.Sprintf(`{"type":"ACTIVITY_DELTA","messageId":"a%d","activityType":"p","patch":%s}`, i, patch))
-	}
-	apply(`{"type":"STATE_SNAPSHOT","snapshot":` + doc + `}}`)
-	apply(`{"type":"STATE_DELTA","delta":` + patch + `}`)
-	if grown, room := liveBytes()-before, 150*maxRead/2+3*(documents+1)*len(doc); grown > room {
-		t.Errorf("%d bytes of documents take %d, want %d at most", (documents+1)*len(doc), grown, room)
-	}
-	if nodes := r.reading.nodes; nodes > maxRead+2*partLength {
-		t.Errorf("%d nodes are kept, want %d at most", nodes, maxRead)
-	}
-	want := doc + `,"n":1}`
-	for _, m := range r.Messages() {
-		if content := agui.Lookup(m.Raw, "content"); string(content) != want {
-			t.Errorf("%s has %d bytes, want %d", m.ID, len(content), len(want))
-		}
-	}
-	if len(r.Messages()) != documents || string(r.State()) != want || len(r.Summary().Anomalies) != 1 {
-		t.Errorf("%d messages, a state of %d bytes, %v", len(r.Messages()), len(r.State()), r.Summary().Anomalies)
-	}
-	runtime.KeepAlive(r)
-}
-
-// A small part that is copied out of a large value keeps the text of that, for a while.
-func TestTree_PartsOfLargeValuesFillNoMemory(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	const n = 160
-	body := strings.Repeat("x", 1<<20)
-	before := liveBytes()
-	tr := newTree(new(reading), json.RawMessage(`{"h":[]}`))
-	for i := range n {
-		patch := fmt.Sprintf(`[{"op":"add","path":"/doc","value":{"id":%d,"body":%q}},{"op":"copy","from":"/doc/id","path":"/h/-"}]`, i, body)
-		if _, err := tr.apply(json.RawMessage(patch), noOthers); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if grown := liveBytes() - before; grown > n/2*len(body) {
-		t.Errorf("a document of %d bytes takes %d", len(tr.JSON()), grown)
 	}
 	runtime.KeepAlive(tr)
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,7 +15,6 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 )
@@ -255,56 +253,6 @@ func TestRun_ChunksThatCannotBePlaced(t *testing.T) {
 	}
 }
 
-// Small events that copy what others copied fill no memory, however many documents they share it out to; and
-// where the limit is met does not depend on where the fold was stopped and gone on with.
-func TestRun_CopiesFillNoMemory(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	const activities = 8
-	lines := []string{started, `{"type":"STATE_SNAPSHOT","snapshot":{"x":"` + strings.Repeat("x", 1<<19) + `"}}`}
-	for i := range activities {
-		lines = append(lines, fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"t","content":{"x":"%s"}}`, i, strings.Repeat("x", 1<<19+i)))
-	}
-	for n := range 8 {
-		op := fmt.Sprintf(`[{"op":"copy","from":"","path":"/b%d"}]`, n)
-		lines = append(lines, `{"type":"STATE_DELTA","delta":`+op+`}`)
-		for i := range activities {
-			lines = append(lines, fmt.Sprintf(`{"type":"ACTIVITY_DELTA","messageId":"a%d","activityType":"t","patch":%s}`, i, op))
-		}
-	}
-	straight, _ := fold(t, lines...)
-	size := len(straight.State())
-	for _, m := range straight.Messages() {
-		size += len(m.Raw)
-	}
-	failed := straight.Summary().Anomalies
-	if size > 65<<20 || size < 60<<20 || failed["activity-patch-failed"] == 0 || failed["state-patch-failed"] == 0 {
-		t.Errorf("%d bytes, %v", size, failed)
-	}
-	stopped := compact.New(nil, nil)
-	for i, line := range lines {
-		ev, err := agui.Decode([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stopped.Apply(ev); err != nil {
-			t.Fatal(err)
-		}
-		if i%25 != 0 {
-			continue
-		}
-		checkpoint, err := stopped.Checkpoint()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if stopped, err = compact.Resume(stopped.Messages(), stopped.State(), checkpoint); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !bytes.Equal(result(t, stopped), result(t, straight)) || !reflect.DeepEqual(stopped.Summary().Anomalies, failed) {
-		t.Errorf("stopped and gone on with: %v, else %v", stopped.Summary().Anomalies, failed)
-	}
-}
-
 // A snapshot that names an id puts its message wherever that id stands, and each place is written: a megabyte in
 // ten thousand places would be ten gigabytes.
 func TestRun_RepeatedIDsFillNoMemory(t *testing.T) {
@@ -326,43 +274,6 @@ func TestRun_RepeatedIDsFillNoMemory(t *testing.T) {
 		case !fits && (written != 0 || !text || len(errs) != 1 || !errors.As(errs[0], &malformed) || malformed.Rule != agui.RuleRepeated):
 			t.Errorf("%d bytes: written %d times, %v", size, written, errs)
 		}
-	}
-}
-
-// What comes for a message in many places shows in all of them, up to a limit; then the first goes on alone. A
-// checkpoint in between changes nothing.
-func TestRun_GrowthInManyPlacesFillsNoMemory(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	const places = 65
-	lines := []string{started}
-	for range places {
-		lines = append(lines, `{"type":"TOOL_CALL_RESULT","messageId":"","toolCallId":"c","content":"x"}`)
-	}
-	lines = append(lines, `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"","role":"user","content":""}]}`)
-	for range 6 {
-		lines = append(lines, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"","delta":"`+strings.Repeat("z", 64<<10)+`"}`)
-	}
-	r, stopped := compact.New(nil, nil), compact.New(nil, nil)
-	for i, line := range lines {
-		ev, err := agui.Decode([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
-		apply(t, r, []*agui.Event{ev})
-		apply(t, stopped, []*agui.Event{ev})
-		if i%2 == 0 || i > places {
-			stopped = resume(t, stopped)
-		}
-		if i > places && !bytes.Equal(result(t, r), result(t, stopped)) {
-			t.Fatalf("after event %d a checkpoint shows", i)
-		}
-	}
-	var sizes []int
-	for _, m := range r.Messages() {
-		sizes = append(sizes, strings.Count(string(m.Raw), "z")>>10)
-	}
-	if first, rest := sizes[0], slices.Compact(sizes[1:]); first != 6*64 || len(rest) != 1 || rest[0] != 4*64 {
-		t.Errorf("KiB written: %v", sizes)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/skeinhq/skein/internal/parts/partstest"
 )
 
 // sample is a thread with two trees:
@@ -264,23 +262,5 @@ func TestGraph_BranchesAreThoseOfPlacing(t *testing.T) {
 		if r.Depth != len(g.Ancestors(r.ID)) || r.Root != g.Chain(r.ID)[0] {
 			t.Fatalf("run %q was placed at depth %d of %q", r.ID, r.Depth, r.Root)
 		}
-	}
-}
-
-func TestGraph_OfAChainOfAHundredThousandRuns(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	const n = 100_000
-	runs := make([]Run, n)
-	for i := range runs {
-		runs[i] = Run{ID: fmt.Sprint(i), Branch: "0", Start: int64(i)}
-		if i > 0 {
-			runs[i].Parent = fmt.Sprint(i - 1)
-		}
-	}
-	last := fmt.Sprint(n - 1)
-	g := NewGraph(runs)
-	if len(g.Chain(last)) != n || len(g.Descendants("0")) != n-1 || g.Tip() != last || g.CommonAncestor("7", last) != "7" ||
-		len(g.Branches()) != 1 || g.Basis(last) != BasisParent {
-		t.Error("a long chain is answered wrongly")
 	}
 }

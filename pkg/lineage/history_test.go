@@ -216,27 +216,6 @@ func longChain(n int) []Content {
 	return chain
 }
 
-func TestRestore_OfAChainOfAHundredThousandRuns(t *testing.T) {
-	chain := longChain(100_000)
-	names, err := BaseChain("99999", func(id string) (string, bool) {
-		var i int
-		if _, err := fmt.Sscan(id, &i); err != nil {
-			return "", false
-		}
-		return chain[i].Base, true
-	})
-	if err != nil || len(names) != len(chain) {
-		t.Fatalf("the chain has %d runs, %v", len(names), err)
-	}
-	h, err := Restore(chain...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := 2*len(chain) + 1; len(h.Messages) != want { // the first run's a0 is said twice
-		t.Errorf("%d messages, want %d", len(h.Messages), want)
-	}
-}
-
 func BenchmarkRestore(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000} {
 		chain := longChain(n)

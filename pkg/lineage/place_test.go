@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
@@ -245,44 +244,6 @@ func TestThread_RefusesToMoveARun(t *testing.T) {
 	}
 }
 
-func TestThread_FollowsARunToItsEnd(t *testing.T) {
-	th := conversationThread(t)
-	history := msgs("u1 a1")
-	r := placed(th, Start{RunID: "r", ParentRunID: "t1", Offset: 50}).Run
-	if err := th.AddLive(r, func() []agui.Message { return history }); err != nil {
-		t.Fatal(err)
-	}
-	find := func(words string, offset int64) string {
-		return placed(th, Start{RunID: "new", Input: inputOf(words), Offset: offset}).Run.Parent
-	}
-	history = msgs("u1 a1 u5 a5")
-	if got := find("u1 a1 u5 a5 u6", 51); got != "r" {
-		t.Errorf("while it is live its child follows %q", got)
-	}
-	// It leaves memory, is abandoned, comes back with more and is sealed.
-	r.HistoryKey = KeyOf(history)
-	add(t, th, r)
-	if got := find("u1 a1 u5 a5 u6", 52); got != "r" {
-		t.Errorf("out of memory its child follows %q", got)
-	}
-	r.End, r.Status = 60, StatusAbandoned
-	add(t, th, r)
-	if got := placed(th, Start{RunID: "new", Offset: 61}).Run; got.Parent != "r" || got.Base != "" {
-		t.Errorf("abandoned, it is the latest: got %+v", got)
-	}
-	r.End, r.Status, r.Sealed, r.HistoryKey = 70, StatusFinished, true, KeyOf(msgs("u1 a1 u5 a5 a6"))
-	add(t, th, r)
-	if got := find("u1 a1 u5 a5 u6", 80); got != "t1" {
-		t.Errorf("its former history still leads to %q", got)
-	}
-	if got := placed(th, Start{RunID: "new", Input: inputOf("u1 a1 u5 a5 a6 u7"), Offset: 80}).Run; got.Parent != "r" || got.Base != "r" {
-		t.Errorf("sealed, its child is %+v", got)
-	}
-	if th.Len() != 5 {
-		t.Errorf("the thread has %d runs, want 5", th.Len())
-	}
-}
-
 func TestKey_NamesHistories(t *testing.T) {
 	a := KeyOf(msgs("u1 @x a1"))
 	if a != KeyOf(msgs("u1:edited a1")) || a != KeyOf(msgs("u1")).Extend(msgs("@y a1")) {
@@ -346,23 +307,6 @@ func ids(list []string) []agui.Message {
 		out[i] = agui.Message{ID: id, Role: agui.RoleUser}
 	}
 	return out
-}
-
-// The benchmark below tells the time; what is asked for on the way is the same to the byte.
-func TestThread_PlacingCostsTheSameInAnyThread(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	cost := func(n int) (byContent, latest float64) {
-		th, histories := benchmarkThread(t, n)
-		input := &agui.RunAgentInput{Messages: append(ids(histories[n/2][:20]), ids([]string{"new"})...)}
-		place := func(in *agui.RunAgentInput) float64 {
-			return testing.AllocsPerRun(20, func() { placed(th, Start{RunID: "new", Input: in, Offset: int64(2 * n)}) })
-		}
-		return place(input), place(nil)
-	}
-	content, latest := cost(100)
-	if c, l := cost(10_000); c > content || l > latest {
-		t.Errorf("%v and %v allocations among 10,000 runs, %v and %v among 100", c, l, content, latest)
-	}
 }
 
 // BenchmarkThread_Place shows that a new run costs the same in a thread of any size.

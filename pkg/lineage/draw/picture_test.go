@@ -445,41 +445,6 @@ func TestPicture_TextNeverLeavesTheScreen(t *testing.T) {
 	})
 }
 
-// talk is a thread with two trees, five branches and nine runs.
-func talk() []lineage.Run {
-	var runs []lineage.Run
-	for i, r := range []lineage.Run{
-		{ID: "a", Branch: "a"}, {ID: "b", Parent: "a", Branch: "a"}, {ID: "c", Parent: "b", Branch: "a"},
-		{ID: "b1", Parent: "b", Branch: "b1"}, {ID: "d", Parent: "c", Branch: "a"}, {ID: "b2", Parent: "b1", Branch: "b1"},
-		{ID: "c1", Parent: "c", Branch: "c1"}, {ID: "z", Branch: "z"}, {ID: "b3", Parent: "b", Branch: "b3"},
-	} {
-		r.Start = int64(i + 1)
-		runs = append(runs, r)
-	}
-	return runs
-}
-
-func TestPicture_ColorsChangeNothingElse(t *testing.T) {
-	p := New(lineage.NewGraph(talk()), Options{})
-	var plain, colored bytes.Buffer
-	if err := p.Text(&plain, TextOptions{Width: 30}); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Text(&colored, TextOptions{Width: 30, Color: true}); err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	for i, part := range strings.Split(colored.String(), "\x1b[") {
-		if i > 0 {
-			_, part, _ = strings.Cut(part, "m")
-		}
-		b.WriteString(part)
-	}
-	if b.String() != plain.String() {
-		t.Errorf("without its colors it is\n%s, not\n%s", b.String(), plain.String())
-	}
-}
-
 func TestPicture_KeepsRunsThatAreAskedFor(t *testing.T) {
 	var runs []lineage.Run
 	for i := range 40 {
@@ -495,19 +460,6 @@ func TestPicture_KeepsRunsThatAreAskedFor(t *testing.T) {
 	}
 	if want := []string{"0x1", "1x19", "20x1", "21x18", "39x1"}; !slices.Equal(got, want) {
 		t.Errorf("rows %q, want %q", got, want)
-	}
-}
-
-func TestPicture_SaysWhenItCannotBeWritten(t *testing.T) {
-	p := New(lineage.NewGraph(talk()), Options{})
-	r, w := io.Pipe()
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for name, err := range map[string]error{"text": p.Text(w, TextOptions{}), "mermaid": p.Mermaid(w)} {
-		if err == nil {
-			t.Errorf("%s: a closed pipe was written to", name)
-		}
 	}
 }
 
