@@ -120,22 +120,6 @@ func TestCommand_FoldReadsFilesAsTheyAreMeant(t *testing.T) {
 	}
 }
 
-// Activities stay where they stood behind a message that the client has under an id of its own, and go with a
-// conversation that is cleared.
-func TestCommand_FoldKeepsActivitiesInPlace(t *testing.T) {
-	var want map[string]conformance.Conversation
-	decodeFile(t, "want-activities.json", &want)
-	for name, files := range map[string][]string{"thinking": {"thinking.jsonl"}, "cleared": {"cleared-1.jsonl", "cleared-2.jsonl"}} {
-		var got conformance.Conversation
-		if err := json.Unmarshal(command(t, append([]string{"fold"}, files...)...), &got); err != nil {
-			t.Fatal(err)
-		}
-		if d := conformance.Diff(want[name], got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
-	}
-}
-
 // A run without RUN_STARTED has the ids that its RUN_FINISHED names, so that a later run finds it as its parent.
 func TestCommand_FoldNamesARunByTheEventThatHasItsIDs(t *testing.T) {
 	type place struct {

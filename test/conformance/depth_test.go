@@ -1,15 +1,11 @@
 package conformance_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -193,101 +189,4 @@ func foldLines(t *testing.T, events []string) folded {
 		lines = append(lines, []byte(e))
 	}
 	return foldOf(t, conformance.Start{}, lines)
-}
-
-// The stages let it through, too: events in all forms, a checkout, the run that goes on from it, and the proof of both.
-func TestDepth_TheStagesLetItThrough(t *testing.T) {
-	base := startSkein(t)
-	c, err := client.New(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	n := 0
-	for name, of := range deepest {
-		thread := fmt.Sprintf("thread %d", n)
-		n++
-		t.Run(name, func(t *testing.T) {
-			var at string
-			send := func(run string, events ...string) {
-				t.Helper()
-				var body []byte
-				for i, e := range events {
-					body = fmt.Appendf(body, "{\"seq\":%d,\"event\":%s}\n", i, e)
-				}
-				ack, err := c.PostEvents(t.Context(), thread, run, client.TypeSequenced, bytes.NewReader(body))
-				if err != nil {
-					t.Fatal(err)
-				}
-				at = fmt.Sprintf("%d:%d", ack.Partition, ack.LastOffset)
-			}
-			get := func(path string, query url.Values) []byte {
-				t.Helper()
-				body, err := conformance.Get(t.Context(), c, path, at, query)
-				if err != nil {
-					t.Fatalf("%s: %v", path, err)
-				}
-				return body
-			}
-			finished := func(run string) string {
-				return fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q,"outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"r","metadata":{"k":%s}}]}}`, thread, run, nested(507))
-			}
-			send("r", append(of(0), finished("r"))...)
-			history := func(run string) (h conformance.Conversation) {
-				t.Helper()
-				if err := json.Unmarshal(get(client.RunPath(thread, run)+"/history", nil), &h); err != nil {
-					t.Fatal(err)
-				}
-				return h
-			}
-			was := history("r")
-			// The history as events, which a thread that knows nothing takes.
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+client.RunPath(thread, "r")+"/history?atLeast="+at, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Accept", "text/event-stream")
-			events, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = events.Body.Close() }()
-			ack, err := c.PostEvents(t.Context(), thread+" again", "r", client.TypeSSE, events.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var again conformance.Conversation
-			body, err := conformance.Get(t.Context(), c, client.RunPath(thread+" again", "r")+"/history", fmt.Sprintf("%d:%d", ack.Partition, ack.LastOffset), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(body, &again); err != nil {
-				t.Fatal(err)
-			}
-			if d := conformance.Diff(was, again); d != "" {
-				t.Errorf("published again: %s", d)
-			}
-
-			input := bytes.TrimSpace(get(client.RunPath(thread, "r")+"/checkout", url.Values{"runId": {"s"}}))
-			if _, err := c.PutInput(t.Context(), thread, "s", input); err != nil {
-				t.Fatalf("sending the checkout: %v", err)
-			}
-			send("s", fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":"s","input":%s}`, thread, input), finished("s"))
-			if d := conformance.Diff(withoutActivity(t, was), withoutActivity(t, history("s"))); d != "" {
-				t.Errorf("the run that goes on from it: %s", d)
-			}
-			for _, run := range []string{"r", "s"} {
-				var proof struct {
-					Verdict     string
-					Differences []json.RawMessage
-				}
-				if err := json.Unmarshal(get(client.RunPath(thread, run)+"/verify", nil), &proof); err != nil {
-					t.Fatal(err)
-				}
-				if proof.Verdict != "proved" {
-					t.Errorf("run %s: %s %s", run, proof.Verdict, proof.Differences)
-				}
-			}
-		})
-	}
 }

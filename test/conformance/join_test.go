@@ -3,21 +3,15 @@ package conformance_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/tmaxmax/go-sse"
 	"pgregory.net/rapid"
 
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/agui"
@@ -174,120 +168,6 @@ func TestPrelude_JoinsAGeneratedStreamAtAnyEvent(t *testing.T) {
 		t.Error("no stream was joined")
 	}
 	t.Logf("joined %d of %d streams", joined, drawn)
-}
-
-// The same over HTTP: what is published of a generated run, then a reader of its live stream, then the rest.
-func TestStream_IsJoinedInAGeneratedRun(t *testing.T) {
-	official, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("this is a comparison of what the official client gives, with itself")
-	}
-	fewerChecks(t, 5)
-	c, err := client.New(startSkein(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	drawn, joined := 0, 0
-	rapid.Check(t, func(rt *rapid.T) {
-		g := gen{t: rt}.sound()
-		start := conformance.Start{Messages: json.RawMessage(`[]`), State: json.RawMessage(`{}`)}
-		have := history(rt, conformance.Conversation(start))
-		events := slices.DeleteFunc(g.drawStream("r", have).events, func(line json.RawMessage) bool {
-			_, err := agui.Decode(line)
-			return err != nil // ingest refuses it
-		})
-		drawn++
-		at := g.n(len(events))
-		if sharesIDs(events) || !endsBehind(events, at) {
-			return
-		}
-		whole := conformance.Job{Start: start, Events: events, Upgrade: true, Schema: true, Skip: true, Verify: true}
-		part := whole
-		if part.Events, err = joinOverHTTP(t.Context(), c, fmt.Sprint("generated-", drawn), events, at); err != nil {
-			rt.Fatalf("joining behind event %d: %v\n%s", at, err, strings.Join(stream{events: events}.lines(), "\n"))
-		}
-		results, err := official.Reduce(whole, part)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		folded, err := foldStream(have, events)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		unread := slices.ContainsFunc(results[1].Skipped, func(e conformance.EventError) bool { return e.Index == 0 })
-		if unread || results[0].Violation != nil || conformance.Diff(results[0].Conversation, folded.Conversation) != "" {
-			return
-		}
-		joined++
-		if d := conformance.Diff(results[0].Conversation, results[1].Conversation); d != "" || results[1].Violation != nil {
-			rt.Errorf("joined behind event %d: %s, violation %v\n%s\nof\n%s", at, d, results[1].Violation, strings.Join(stream{events: part.Events}.lines(), "\n"), strings.Join(stream{events: events}.lines(), "\n"))
-		}
-	})
-	if joined == 0 {
-		t.Error("no stream was joined")
-	}
-	t.Logf("joined %d of %d streams", joined, drawn)
-}
-
-// endsBehind reports whether a run has begun with the event at an index, and ends with a later one.
-func endsBehind(events []json.RawMessage, at int) bool {
-	r := compact.New(nil, nil)
-	begun := false
-	for i, line := range events {
-		ev, err := agui.Decode(line)
-		if err != nil || r.Ended() {
-			return false
-		}
-		begun = r.Apply(ev) == nil && i == at && !r.Ended() && bytes.Contains(r.Prelude()[0], []byte(`"RUN_STARTED"`)) || begun
-	}
-	return begun && r.Ended()
-}
-
-// joinOverHTTP publishes a run up to the event at an index, opens its stream, publishes the rest once the reader has joined, and returns the
-// events of the stream.
-func joinOverHTTP(ctx context.Context, c *client.Client, thread string, events []json.RawMessage, at int) (stream []json.RawMessage, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	publish := func(events []json.RawMessage) error {
-		var lines bytes.Buffer
-		for _, line := range events {
-			lines.Write(bytes.ReplaceAll(line, []byte("\n"), []byte(" ")))
-			lines.WriteByte('\n')
-		}
-		_, err := c.PostEvents(ctx, thread, "r", "application/x-ndjson", &lines)
-		return err
-	}
-	if err := publish(events[:at+1]); err != nil {
-		return nil, err
-	}
-	rest := events[at+1:]
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+client.RunPath(thread, "r")+"/stream", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
-	for e, err := range sse.Read(resp.Body, &sse.ReadConfig{MaxEventSize: 16 << 20}) {
-		if err != nil {
-			return nil, err
-		}
-		if e.Data == "" { // the first id
-			continue
-		}
-		stream = append(stream, json.RawMessage(e.Data))
-		if e.LastEventID == "join" || rest == nil {
-			continue
-		}
-		if err := publish(rest); err != nil {
-			return nil, err
-		}
-		rest = nil
-	}
-	return stream, nil
 }
 
 // sharesIDs says whether a stream uses an id for more than one thing: a message or a tool call for two agents, or an id of

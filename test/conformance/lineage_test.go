@@ -1,18 +1,11 @@
 package conformance_test
 
 import (
-	"encoding/json"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/lineage"
-	"github.com/skeinhq/skein/pkg/record"
 )
 
 // No framework puts parentRunId on the stream and the official client cannot send it, so in
@@ -55,76 +48,5 @@ func TestPlace_FindsTheRecordedChainWithoutParentRunID(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// What agents do to a conversation between two runs is said in the second one's record. The runs are
-// recorded ones; the input of the second is rewritten as agents and people rewrite it.
-func TestRewrites_OfRecordedThreads(t *testing.T) {
-	edit := func(m agui.Message) agui.Message {
-		raw := fmt.Appendf(nil, `{"id":%s,"role":%q,"content":"in other words"}`, encode(m.ID), m.Role)
-		return agui.Message{ID: m.ID, Role: m.Role, Raw: raw}
-	}
-	summary := agui.Message{ID: "summary", Role: "system", Raw: json.RawMessage(`{"id":"summary","role":"system","content":"they talked"}`)}
-	rewrites := map[string]func(held int, in []agui.Message) []agui.Message{
-		"":           func(_ int, in []agui.Message) []agui.Message { return in },
-		"trimmed":    func(_ int, in []agui.Message) []agui.Message { return in[1:] },
-		"summarised": func(_ int, in []agui.Message) []agui.Message { return slices.Concat([]agui.Message{summary}, in[1:]) },
-		"inserted":   func(_ int, in []agui.Message) []agui.Message { return slices.Concat([]agui.Message{summary}, in) },
-		"edited": func(_ int, in []agui.Message) []agui.Message {
-			return slices.Concat([]agui.Message{edit(in[0])}, in[1:])
-		},
-		"rewound": func(held int, in []agui.Message) []agui.Message { return slices.Concat(in[:held-1], in[held:]) },
-		"replaced": func(held int, in []agui.Message) []agui.Message {
-			return slices.Concat([]agui.Message{summary}, in[held:])
-		},
-	}
-	threads := 0
-	for _, recorded := range recordings.All() {
-		if len(recorded.Runs) < 2 {
-			continue
-		}
-		held := len(lineage.InputMessages(foldRun(t, recorded.Runs[0]).run.Messages()))
-		if held < 2 {
-			continue
-		}
-		threads++
-		for want, rewrite := range rewrites {
-			t.Run(recorded.String()+" "+want, func(t *testing.T) {
-				var sources []partition.Source
-				add := func(kind record.Kind, run string, value []byte) {
-					sources = append(sources, partition.Source{Headers: record.Headers{Kind: kind, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0)})
-				}
-				for i, run := range recorded.Runs[:2] {
-					input := []byte(run.Input)
-					if i == 1 {
-						in, err := agui.DecodeInput(run.Input, "")
-						if err != nil {
-							t.Fatal(err)
-						}
-						if input, err = json.Marshal(map[string]any{
-							"threadId": run.ThreadID, "runId": run.RunID, "parentRunId": run.ParentRunID, "state": in.State,
-							"messages": rewrite(held, in.Messages), "tools": []any{}, "context": []any{},
-						}); err != nil {
-							t.Fatal(err)
-						}
-					}
-					add(record.KindInput, run.RunID, input)
-					for _, line := range run.Lines() {
-						add(record.KindEvent, run.RunID, line)
-					}
-				}
-				records, _, err := partition.Offline(partition.DefaultConfig(), "acme", recorded.ThreadID, sources)
-				if err != nil || len(records) != 2 {
-					t.Fatal(len(records), err)
-				}
-				if got := strings.Join(records[1].Rewrote, " "); got != want || records[0].Rewrote != nil {
-					t.Errorf("rewrote %q, want %q; the first run %q", got, want, records[0].Rewrote)
-				}
-			})
-		}
-	}
-	if threads < 3 {
-		t.Errorf("%d recorded threads have two runs", threads)
 	}
 }

@@ -208,30 +208,6 @@ func TestLint_EqualsTheOfficialClientOnVariants(t *testing.T) {
 	lintEquals(t, client, names, jobs)
 }
 
-// How runs begin, end, and follow each other: each four of these events.
-func TestLint_EqualsTheOfficialClientOnLifecycles(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
-	}
-	word := []string{
-		`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`, `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`, `{"type":"RUN_ERROR","message":"m"}`,
-		`{"type":"RAW","event":1}`, `{"type":"META"}`, `{"type":"RAW"}`, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m"}`, `{"type":"TEXT_MESSAGE_CHUNK","delta":"x"}`,
-		`{"type":"THINKING_TEXT_MESSAGE_START"}`, `{"type":"THINKING_TEXT_MESSAGE_END"}`, `{"type":"SUBAGENT_STARTED","subagentRunId":"s","name":"n"}`,
-	}
-	var names []string
-	var jobs []conformance.Job
-	n := len(word)
-	for i := range n * n * n * n {
-		j := conformance.Job{}
-		for _, w := range []int{i / n / n / n, i / n / n % n, i / n % n, i % n} {
-			j.Events = append(j.Events, json.RawMessage(word[w]))
-		}
-		names, jobs = append(names, fmt.Sprintf("%s", j.Events)), append(jobs, j)
-	}
-	lintEquals(t, client, names, jobs)
-}
-
 var reducerRules = func() []string {
 	var names []string
 	for _, r := range lint.Rules() {
@@ -241,45 +217,6 @@ var reducerRules = func() []string {
 	}
 	return names
 }()
-
-// All recorded runs, one after another as one stream each and each thread as one.
-func TestLint_EqualsTheOfficialClientOnRecordingsAndCases(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
-	}
-	var names []string
-	var jobs []conformance.Job
-	for _, thread := range recordings.All() {
-		whole := conformance.Job{}
-		for i, run := range thread.Runs {
-			j := conformance.Job{}
-			if err := json.Unmarshal(run.Input, &j.Start); err != nil {
-				t.Fatal(err)
-			}
-			for _, line := range run.Lines() {
-				j.Events = append(j.Events, line)
-			}
-			if i == 0 {
-				whole.Start = j.Start
-			}
-			whole.Events = append(whole.Events, j.Events...)
-			names, jobs = append(names, run.File), append(jobs, j)
-		}
-		names, jobs = append(names, thread.String()), append(jobs, whole)
-	}
-	for _, c := range readCases(t) {
-		j := conformance.Job{Start: c.start}
-		for _, line := range c.events {
-			j.Events = append(j.Events, line)
-		}
-		names, jobs = append(names, c.file), append(jobs, j)
-		whole := j
-		whole.Events = append([]json.RawMessage{json.RawMessage(`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)}, j.Events...)
-		names, jobs = append(names, c.file+", started"), append(jobs, whole)
-	}
-	lintEquals(t, client, names, jobs)
-}
 
 // Generated streams are full of faults, and the client ends at the first. What it ends at is taken out, and the rest judged again.
 func TestLint_EqualsTheOfficialClientOnGeneratedStreams(t *testing.T) {

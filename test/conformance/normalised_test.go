@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/compactor/partition"
@@ -23,84 +21,6 @@ import (
 // event is a source of partition.Offline.
 func event(run string, value []byte) partition.Source {
 	return partition.Source{Headers: record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0)}
-}
-
-// AG-UI's serialised form: RUN_STARTED carries its input, without the messages that are in the history already. One
-// client that plays all runs of a recorded thread holds what Skein restores of each.
-func TestNormalised_OneClientPlaysTheRecordedThreads(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("one client over several runs has no checked-in results; install Node 20 and run: make conformance-setup")
-	}
-	runs := 0
-	for _, recorded := range recordings.All() {
-		for _, named := range []bool{false, true} {
-			t.Run(fmt.Sprint(recorded, " named ", named), func(t *testing.T) {
-				var sources []partition.Source
-				var jobs []conformance.Job
-				var played []json.RawMessage
-				known := map[string]bool{}
-				for i, run := range recorded.Runs {
-					input, err := agui.DecodeInput(run.Input, "")
-					if err != nil {
-						t.Fatal(err)
-					}
-					fresh := slices.DeleteFunc(slices.Clone(input.Messages), func(m agui.Message) bool { return known[m.ID] })
-					for n, line := range run.Lines() {
-						if n == 0 {
-							var started obj
-							if err := json.Unmarshal(line, &started); err != nil || started["type"] != "RUN_STARTED" {
-								t.Fatalf("it begins with %s", line)
-							}
-							// Without a state: the client passes over that of RUN_STARTED.
-							started["input"] = obj{"threadId": run.ThreadID, "runId": run.RunID, "messages": fresh, "tools": []any{}, "context": []any{}}
-							if named && i > 0 {
-								started["parentRunId"] = recorded.Runs[i-1].RunID
-							}
-							line = encode(started)
-						}
-						sources = append(sources, event(run.RunID, line))
-						played = append(played, line)
-					}
-					jobs = append(jobs, conformance.Job{Events: slices.Clone(played), Upgrade: true, Schema: true})
-					for _, m := range foldRun(t, run).run.Messages() {
-						known[m.ID] = true
-					}
-				}
-				results, err := client.Reduce(jobs...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				records := offline(t, recorded.ThreadID, sources)
-				for i, run := range recorded.Runs {
-					runs++
-					history, err := restore(records, run.RunID)
-					if err != nil {
-						t.Fatal(err)
-					}
-					got := conformance.Conversation{Messages: encode(list(history.Messages)), State: history.State}
-					want := results[i].Conversation
-					for _, c := range []*conformance.Conversation{&got, &want} {
-						if *c, err = conformance.MaskReasoning(*c); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if results[i].Error != nil {
-						t.Fatalf("%s: the client gives up: %s", run.RunID, results[i].Error.Message)
-					}
-					if d := conformance.Diff(want, got); d != "" {
-						t.Errorf("%s: %s", run.RunID, d)
-					}
-					if i > 0 && records[run.RunID].InputForm != record.InputNormalised {
-						t.Errorf("%s: its input is taken for whole", run.RunID)
-					}
-				}
-			})
-		}
-	}
-	if runs < 2*60 {
-		t.Errorf("%d runs were compared", runs)
-	}
 }
 
 func offline(t rapid.TB, thread string, sources []partition.Source) map[string]*record.Run {
