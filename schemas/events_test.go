@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
@@ -33,48 +31,6 @@ func TestSchemas_TakeWhatFrameworksSend(t *testing.T) {
 	}
 	if events < 1000 {
 		t.Errorf("%d events were looked at", events)
-	}
-}
-
-// What frameworks call agents with can be put as the API's description says.
-func TestOpenAPI_InputIsWhatFrameworksSend(t *testing.T) {
-	var api struct {
-		Servers []struct{ URL string }
-		Paths   map[string]map[string]struct {
-			RequestBody struct {
-				Content map[string]struct{ Schema json.RawMessage }
-			}
-		}
-	}
-	if err := json.Unmarshal(schemas.OpenAPI, &api); err != nil {
-		t.Fatal(err)
-	}
-	if len(api.Servers) == 0 || api.Servers[0].URL != "/" {
-		t.Errorf("servers are %v, want the one that the document comes from first", api.Servers)
-	}
-	ref := string(api.Paths["/v1/threads/{thread}/runs/{run}/input"]["put"].RequestBody.Content["application/json"].Schema)
-	if !strings.Contains(ref, "#/components/schemas/SentInput") {
-		t.Fatalf("the body of PUT …/input is %s", ref)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("openapi.json", parse(t, schemas.OpenAPI)); err != nil {
-		t.Fatal(err)
-	}
-	input, err := c.Compile("openapi.json#/components/schemas/SentInput")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, thread := range recordings.All() {
-		for _, run := range thread.Runs {
-			if err := input.Validate(parse(t, run.Input)); err != nil {
-				t.Errorf("%s: %v", run.File, err)
-			}
-		}
-	}
-	for _, text := range []string{`{}`, `{"messages":{}}`, `{"messages":[],"threadId":1}`, `{"messages":[],"tools":{}}`, `{"messages":[],"resume":[{}]}`, `[]`} {
-		if _, err := agui.DecodeInput([]byte(text), ""); err == nil || input.Validate(parse(t, []byte(text))) == nil {
-			t.Errorf("%s: Skein says %v, and the description takes it", text, err)
-		}
 	}
 }
 

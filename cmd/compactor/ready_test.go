@@ -15,10 +15,6 @@ func TestCompactor_GoesOnOnceItsCredentialsAreMended(t *testing.T) {
 	apptest.CredentialsAreMended(t, stage(), "--dir", t.TempDir(), "--instance-id", "one")
 }
 
-func TestCompactor_WaitsForTopics(t *testing.T) {
-	apptest.TopicsAreWaitedFor(t, stage(), "--dir", t.TempDir(), "--instance-id", "one")
-}
-
 func TestCompactor_TellsOfAnOpenTransaction(t *testing.T) {
 	apptest.OpenTransactionIsTold(t, stage(), func(all kafka.Topics) string { return all.Events }, "--dir", t.TempDir(), "--instance-id", "one")
 }

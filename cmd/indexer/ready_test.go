@@ -8,17 +8,12 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/internal/app/apptest"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
 func TestIndexer_ReadinessFollowsKafka(t *testing.T) {
 	apptest.KafkaComesAndGoes(t, stage(), "--sqlite", migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite")))
-}
-
-func TestIndexer_WaitsForTopics(t *testing.T) {
-	apptest.TopicsAreWaitedFor(t, stage(), "--sqlite", migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite")))
 }
 
 func TestIndexer_WaitsForTheSchema(t *testing.T) {
@@ -47,16 +42,6 @@ func TestIndexer_EndsWhereTheSchemaIsNewer(t *testing.T) {
 	}
 }
 
-func TestIndexer_GoesOnOnceItsCredentialsAreMended(t *testing.T) {
-	apptest.CredentialsAreMended(t, stage(), "--sqlite", migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite")))
-}
-
-func TestIndexer_IsNotReadyWhileTheStoreDoesNotAnswer(t *testing.T) {
-	cfg := kafkatest.Start(t, 1)
-	r := apptest.Start(t, stage(), "--brokers", cfg.Brokers[0], "--clickhouse", "http://127.0.0.1:1")
-	r.NotReady(`"kafka":"ok"`, `"store":"asking ClickHouse`)
-}
-
 // migrated makes the schema of a store's file, as "skein migrate" does, and returns its path.
 func migrated(t *testing.T, path string) string {
 	t.Helper()
@@ -75,9 +60,4 @@ func migrated(t *testing.T, path string) string {
 
 func TestIndexer_GoesOnOnceItsStoresPasswordIsMended(t *testing.T) {
 	apptest.StoreCredentialsAreMended(t, stage(), "--brokers", kafkatest.Start(t, 1).Brokers[0])
-}
-
-func TestIndexer_TellsOfAnOpenTransaction(t *testing.T) {
-	apptest.OpenTransactionIsTold(t, stage(), func(all kafka.Topics) string { return all.Runs },
-		"--sqlite", migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite")))
 }

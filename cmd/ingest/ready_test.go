@@ -1,26 +1,19 @@
 package main
 
 import (
-	"context"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skeinhq/skein/internal/app/apptest"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 func TestIngest_ReadinessFollowsKafka(t *testing.T) {
 	apptest.KafkaComesAndGoes(t, stage(), "--listen", "127.0.0.1:0", "--tenant", "t")
-}
-
-func TestIngest_GoesOnOnceItsCredentialsAreMended(t *testing.T) {
-	apptest.CredentialsAreMended(t, stage(), "--listen", "127.0.0.1:0", "--tenant", "t")
 }
 
 func TestIngest_WaitsForTopics(t *testing.T) {
@@ -52,26 +45,6 @@ func TestIngest_IsNotReadyUntilKeysWereRead(t *testing.T) {
 		t.Errorf("with a broken file the answer is %d", got)
 	}
 	r.Ready()
-}
-
-func TestIngest_EndsWherePartitionCountsDifferAtTheStart(t *testing.T) {
-	c := kafkatest.StartCluster(t, 2, kafkatest.WithoutTopics())
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	adm, err := kafka.NewAdmin(c.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
-	for i, topic := range c.Config.Topics().All() {
-		if _, err := adm.CreateTopic(ctx, int32(1+i%2), 1, nil, topic); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, stderr, code := apptest.Run(t, stage(), "--brokers", c.Config.Brokers[0], "--listen", "127.0.0.1:0", "--tenant", "t", "--admin-listen", "127.0.0.1:0", "--log-level", "error")
-	if code != 1 || !strings.Contains(stderr, "partition counts differ: skein.events has 1, skein.runs has 2") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("exit %d, %s", code, stderr)
-	}
 }
 
 func post(t *testing.T, url, key string) int {

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/internal/clickhousetest"
@@ -79,40 +74,9 @@ func TestQuery_SaysWhatIsWrongWithKafka(t *testing.T) {
 	r.Ready(`"status":"ok"`)
 }
 
-func TestQuery_SaysThatKafkaRefusesItsCredentials(t *testing.T) {
-	c := kafkatest.StartCluster(t, 0, kafkatest.WithoutTopics(), kafkatest.WithFake(kfake.EnableSASL(), kfake.Superuser("PLAIN", "skein", "right")))
-	// By itself the fake hangs up. Kafka says why.
-	c.Fake.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		c.Fake.KeepControl()
-		if !bytes.Contains(r.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes, []byte("wrong")) {
-			return nil, nil, false
-		}
-		no := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-		no.ErrorCode = kerr.SaslAuthenticationFailed.Code
-		return no, nil, true
-	})
-	password := filepath.Join(t.TempDir(), "password")
-	put := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(password, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put("wrong")
-	r := apptest.Start(t, stage(), "--brokers", c.Config.Brokers[0], "--kafka-sasl", "PLAIN", "--kafka-user", "skein", "--kafka-password-file", password,
-		"--listen", "127.0.0.1:0", "--tenant", "t", "--sqlite", migrated(t))
-	r.Ready(`"status":"degraded"`, `"store":"ok"`, `"kafka":"`, "Kafka refuses the credentials: SASL_AUTHENTICATION_FAILED")
-	put("right")
-	r.Ready(`"kafka":"ok"`)
-}
-
 func TestQuery_IsNotReadyWhileTheStoreDoesNotAnswer(t *testing.T) {
 	r := apptest.Start(t, stage(), "--brokers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--tenant", "t", "--clickhouse", "http://127.0.0.1:1")
 	r.NotReady(`"store":"asking ClickHouse`)
-}
-
-func TestQuery_GoesOnOnceItsStoresPasswordIsMended(t *testing.T) {
-	apptest.StoreCredentialsAreMended(t, stage(), "--brokers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--tenant", "t")
 }
 
 func TestQuery_IsReadyOnceClickHouseHasItsSchema(t *testing.T) {

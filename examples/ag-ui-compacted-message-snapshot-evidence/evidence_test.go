@@ -3,8 +3,6 @@ package evidence
 import (
 	"bytes"
 	"flag"
-	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -21,7 +19,7 @@ import (
 	"github.com/skeinhq/skein/schemas"
 )
 
-var update = flag.Bool("update", false, "write artifact.json and the tables of the README anew")
+var update = flag.Bool("update", false, "write artifact.json")
 
 // capturedAt stands for the times that most streams do not have: as --started-at for a capture, as
 // Kafka's time for a record.
@@ -178,143 +176,6 @@ func runOf(tb testing.TB, fold *compact.Run) artifact.Run {
 		}
 	}
 	return r
-}
-
-// tally is one framework's line.
-type tally struct {
-	runs               int
-	none, one, several int // runs by their snapshots
-	captures, timed    int // that qualify, and those of them that need no --started-at
-	records            int // that qualify
-	onStream, inInput  int // runs with a parentRunId
-	envelope, artifact int // bytes of those that qualify as captures
-	largest            int // percentage that an artifact has of its envelope, at most
-}
-
-func (f *tally) sizes() string {
-	if f.captures == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%d to %d (%d %%, at most %d %%)", f.envelope, f.artifact, 100*f.artifact/f.envelope, f.largest)
-}
-
-// The tables of the README: which runs of which frameworks qualify, and why the others do not.
-func TestReadme_HasTheTablesOfAllRecordings(t *testing.T) {
-	frameworks := map[string]*tally{}
-	var runs strings.Builder
-	runs.WriteString("| run | capture | record |\n|---|---|---|\n")
-	eachRun(t, func(r recordings.Run, fold *compact.Run) {
-		name, _, _ := strings.Cut(r.File, "/")
-		f := frameworks[name]
-		if f == nil {
-			f = &tally{}
-			frameworks[name] = f
-		}
-		f.runs++
-		switch n := fold.Summary().Events[string(agui.MessagesSnapshot)]; {
-		case n == 0:
-			f.none++
-		case n == 1:
-			f.one++
-		default:
-			f.several++
-		}
-		run := runOf(t, fold)
-		if run.Started.ParentRunID != "" {
-			f.onStream++
-		}
-		if in, err := agui.DecodeInput(r.Input, ""); err != nil {
-			t.Fatal(err)
-		} else if in.ParentRunID != "" {
-			f.inInput++
-		}
-		_, _, alone := artifact.FromEnvelope(r.Lines(), time.Time{})
-		a, _, ofCapture := artifact.FromEnvelope(r.Lines(), capturedAt)
-		fromRecord, _, ofRecord := artifact.FromRun(run, time.Time{})
-		captured := verdict(ofCapture)
-		if ofCapture == nil {
-			b, err := a.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.captures++
-			f.envelope += len(r.Events)
-			f.artifact += len(b)
-			f.largest = max(f.largest, 100*len(b)/len(r.Events))
-			switch artifact.RuleOf(alone) {
-			case "":
-				f.timed++
-			case artifact.RuleNoStart:
-				captured = "with `--started-at`"
-			default:
-				t.Errorf("%s: %v without a time", r.File, alone)
-			}
-		}
-		if ofRecord == nil {
-			f.records++
-		}
-		record := verdict(ofRecord)
-		if ofCapture == nil && ofRecord == nil && !slices.Equal(a.Messages, fromRecord.Messages) {
-			record += ", in another order"
-		}
-		fmt.Fprintf(&runs, "| %s | %s | %s |\n", r.File, captured, record)
-	})
-	var table strings.Builder
-	table.WriteString("| framework | runs | with no, one, several snapshots | captures that qualify | of these without `--started-at` | " +
-		"parentRunId on the stream, in the input | bytes of envelopes to artifacts | records that qualify |\n|---|---|---|---|---|---|---|---|\n")
-	for _, name := range slices.Sorted(maps.Keys(frameworks)) {
-		f := frameworks[name]
-		fmt.Fprintf(&table, "| %s | %d | %d, %d, %d | %d | %d | %d, %d | %s | %d |\n", name, f.runs, f.none, f.one, f.several,
-			f.captures, f.timed, f.onStream, f.inInput, f.sizes(), f.records)
-	}
-
-	var all tally
-	for _, f := range frameworks {
-		all.runs += f.runs
-		all.captures += f.captures
-		all.records += f.records
-		all.onStream += f.onStream
-		all.inInput += f.inInput
-		all.largest = max(all.largest, f.largest)
-	}
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The answers in words stand and fall with these figures.
-	for _, said := range []string{
-		fmt.Sprintf("none of the %d recorded runs names a parent, though %d were asked for with one", all.runs, all.inInput),
-		fmt.Sprintf("%d of %d captures, and all records", all.captures, all.runs),
-		fmt.Sprintf("at most %d %% of it", all.largest),
-	} {
-		if !strings.Contains(string(readme), said) {
-			t.Errorf("README.md does not say %q", said)
-		}
-	}
-	if all.onStream != 0 || all.records != all.runs || all.largest >= 100 {
-		t.Errorf("the answers of README.md do not hold: %+v", all)
-	}
-	text := between(t, string(readme), "frameworks", table.String())
-	golden(t, "README.md", []byte(between(t, text, "runs", runs.String())))
-}
-
-func verdict(err error) string {
-	if err == nil {
-		return "yes"
-	}
-	return "`" + string(artifact.RuleOf(err)) + "`"
-}
-
-// between puts content between the markers of that name.
-func between(tb testing.TB, text, name, content string) string {
-	tb.Helper()
-	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
-	before, rest, ok := strings.Cut(text, begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		tb.Fatalf("the README has no markers of %s", name)
-	}
-	return before + begin + "\n" + content + "\n" + end + after
 }
 
 func golden(t *testing.T, path string, got []byte) {

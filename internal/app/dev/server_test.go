@@ -8,10 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/recordings"
-	"github.com/skeinhq/skein/pkg/ingest/agents"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -267,59 +264,6 @@ func TestServer_AdministrationListensApart(t *testing.T) {
 	})
 }
 
-func TestServer_StopsWhileARequestIsUnderWay(t *testing.T) {
-	cfg := config(t.TempDir())
-	cfg.Checkpoint = 10 * time.Millisecond
-	waiting := make(chan int, 1)
-	cfg.Draining = func(requests int) { waiting <- requests }
-	s, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	// A body that stays open until the server is told to stop, and then ends.
-	body, send := io.Pipe()
-	acked := make(chan error, 1)
-	var ack client.Ack
-	go func() {
-		var err error
-		ack, err = c.PostEvents(context.WithoutCancel(t.Context()), "t", "r", client.TypeNDJSON, body)
-		acked <- err
-	}()
-	if _, err := io.WriteString(send, `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	poll(t, func() string { // the first event can be seen, so the request is under way
-		if _, err := c.Get(t.Context(), client.RunPath("t", "r"), nil); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.Wait(ctx) }()
-	cancel()
-	if n := <-waiting; n != 1 {
-		t.Errorf("it says that %d requests are under way, want 1", n)
-	}
-	if _, err := io.WriteString(send, `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := send.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-acked; err != nil || ack.Accepted != 2 {
-		t.Errorf("the request under way was not finished: %+v, %v", ack, err)
-	}
-	if err := <-stopped; err != nil {
-		t.Errorf("stopping: %v", err)
-	}
-}
-
 // Any web page that is open on this machine can send requests to the server.
 func TestServer_KeepsWebPagesOut(t *testing.T) {
 	cfg := config(t.TempDir())
@@ -385,37 +329,4 @@ func TestConfig_Validate(t *testing.T) {
 	if pages.Listen = "0.0.0.0:8420"; pages.Validate() != nil {
 		t.Errorf("web pages with a key are kept out: %v", pages.Validate())
 	}
-}
-
-// The proxy of a development server stands before the agents that it was started with.
-func TestServer_StandsBeforeAgents(t *testing.T) {
-	thread := find(t, "pydantic-ai", "multiturn")
-	run := thread.Runs[0]
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write(run.SSE())
-	}))
-	defer agent.Close()
-	cfg := config(t.TempDir())
-	var err error
-	if cfg.Agents, err = agents.ParsePairs([]string{"helper=" + agent.URL}); err != nil {
-		t.Fatal(err)
-	}
-	serve(t, cfg, func(s *Server, c *client.Client) {
-		resp, err := http.Post(s.URL()+"/v1/agents/helper", "application/json", bytes.NewReader(run.Input))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		got, err := io.ReadAll(resp.Body)
-		numbers := regexp.MustCompile(`(?m)^id: seq:[0-9]+\n`) // the proxy's own
-		if err != nil || !bytes.Equal(numbers.ReplaceAll(got, nil), run.SSE()) {
-			t.Errorf("the stream became %.300q, %v", got, err)
-		}
-		http.DefaultClient.CloseIdleConnections()
-		thread.Runs = thread.Runs[:1]
-		if h := histories(t, c, thread)[run.RunID]; len(h) < 100 {
-			t.Errorf("the history is %s", h)
-		}
-	})
 }
