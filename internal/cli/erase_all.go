@@ -45,7 +45,7 @@ var errLeft = errors.New("threads were published, or indexed, meanwhile: stop th
 // quotas, are waited for, each for at most refusedFor.
 func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions, confirmed func(threads int) error) error {
 	var threads, left []string
-	err := patiently(ctx, out, refusedFor, func() (err error) { threads, err = indexedThreads(ctx, c); return err })
+	err := patiently(ctx, out, func() (err error) { threads, err = indexedThreads(ctx, c); return err })
 	if err != nil {
 		return fmt.Errorf("listing the threads: %w", err)
 	}
@@ -59,7 +59,7 @@ func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions
 	done := allErased{Threads: len(threads)}
 	for i, r := range last { // the others of their partitions come before them
 		var e erasure
-		err := patiently(ctx, out, refusedFor, func() (err error) { _, e, err = awaitErasure(ctx, out, c, r, o.within); return err })
+		err := patiently(ctx, out, func() (err error) { _, e, err = awaitErasure(ctx, out, c, r, o.within); return err })
 		if err == nil && !e.done() {
 			err = fmt.Errorf("it is not done after %v and goes on", o.within)
 		}
@@ -68,7 +68,7 @@ func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions
 		}
 		done.add(e, i == 0)
 	}
-	err = patiently(ctx, out, refusedFor, func() (err error) { left, err = indexedThreads(ctx, c); return err })
+	err = patiently(ctx, out, func() (err error) { left, err = indexedThreads(ctx, c); return err })
 	if err != nil {
 		return fmt.Errorf("looking whether threads are left: %w", err)
 	}
@@ -110,7 +110,7 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 	for _, thread := range threads {
 		work.Go(func() error {
 			var receipt client.Receipt
-			err := patiently(ctx, out, refusedFor, func() (err error) { receipt, err = c.EraseThread(ctx, thread); return err })
+			err := patiently(ctx, out, func() (err error) { receipt, err = c.EraseThread(ctx, thread); return err })
 			if err != nil {
 				return fmt.Errorf("erasing %s: %w; repeat the command for what is left", oneLine(thread, 80), err)
 			}
@@ -138,8 +138,8 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 	return receipts, nil
 }
 
-// patiently calls f again while the server takes no more for now, for at most that long.
-func patiently(ctx context.Context, out *output, atMost time.Duration, f func() error) error {
+// patiently calls f again while the server takes no more for now, for at most refusedFor.
+func patiently(ctx context.Context, out *output, f func() error) error {
 	began := time.Now()
 	for told := false; ; told = true {
 		err := f()
@@ -147,8 +147,8 @@ func patiently(ctx context.Context, out *output, atMost time.Duration, f func() 
 		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusServiceUnavailable {
 			return err
 		}
-		if time.Since(began) >= atMost {
-			return fmt.Errorf("still refused after %v: %w", atMost, err)
+		if time.Since(began) >= refusedFor {
+			return fmt.Errorf("still refused after %v: %w", refusedFor, err)
 		}
 		if !told {
 			out.note("the server refuses for now, and is asked again: %v", err)

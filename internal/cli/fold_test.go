@@ -42,9 +42,6 @@ func files(t *testing.T, thread recordings.Thread, sse bool) []string {
 	return paths
 }
 
-// legacy is the one recording whose messages the client gives random ids.
-const legacy = "pydantic-ai/thinking-legacy"
-
 func canonical(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)

@@ -205,7 +205,6 @@ func TestRun_EventsThatWalkALongConversationCostLittle(t *testing.T) {
 	}
 	const n, events, limit = agui.MaxMessages, 100, 5 * time.Millisecond
 	const caller = `{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":""}}]}`
-	const empty = `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
 	const result = `{"type":"TOOL_CALL_RESULT","messageId":"%s","toolCallId":"c","content":""}`
 	snapshot := func(n int, message func(i int) string, more ...string) string {
 		for i := range n {
