@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/net/netutil"
 
-	"github.com/skeinhq/skein/internal/audit"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -149,14 +149,14 @@ func (a *API) Quotas(ctx context.Context, p *Process, stage quota.Limits) (*quot
 
 // recorded puts the audit log and the access log before a handler, where they are asked for.
 func (a *API) recorded(ctx context.Context, p *Process, handler http.Handler) (http.Handler, error) {
-	var log *audit.Log
+	var log *front.AuditLog
 	var access *slog.Logger
 	if a.accessLog {
 		access = p.Logger
 	}
 	if a.auditLog != "" {
 		var err error
-		if log, err = audit.Open(a.auditLog, p.name, p.stdout, p.Logger, p.Registry); err != nil {
+		if log, err = front.OpenAuditLog(a.auditLog, p.name, p.stdout, p.Logger, p.Registry); err != nil {
 			return nil, err
 		}
 		p.Admin.AddRemark("audit-log", func(context.Context) error { return log.Ready() })
@@ -165,7 +165,7 @@ func (a *API) recorded(ctx context.Context, p *Process, handler http.Handler) (h
 			return log.Close()
 		})
 	}
-	return audit.Handler(handler, p.name, log, access), nil
+	return front.Audited(handler, p.name, log, access), nil
 }
 
 // Serve adds the stage's HTTP API to the process. If no key is required, it refuses requests of web pages.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/internal/front"
 )
 
 // LocalOnly guards a handler on loopback that requires no credentials. Other machines cannot reach
@@ -45,5 +45,5 @@ func LocalOnly(h http.Handler, pages ...string) http.Handler {
 // forbid answers without waiting for the rest of the body.
 func forbid(w http.ResponseWriter, detail string) {
 	w.Header().Set("Connection", "close")
-	problem.Write(w, problem.Problem{Status: http.StatusForbidden, Detail: detail})
+	front.WriteProblem(w, front.Refuse(http.StatusForbidden, "", "%s", detail))
 }

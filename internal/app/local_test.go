@@ -5,8 +5,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/skeinhq/skein/internal/problem"
 )
 
 func TestLocalOnly_KeepsWebPagesOut(t *testing.T) {
@@ -47,7 +45,7 @@ func TestLocalOnly_KeepsWebPagesOut(t *testing.T) {
 			if w.Code != c.want {
 				t.Errorf("answer is %d %s, want %d", w.Code, w.Body, c.want)
 			}
-			if w.Code == http.StatusForbidden && w.Header().Get("Content-Type") != problem.ContentType {
+			if w.Code == http.StatusForbidden && w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("a refusal is %s", w.Header().Get("Content-Type"))
 			}
 			if h := w.Header().Get("Access-Control-Allow-Origin"); h != "" {

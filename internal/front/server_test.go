@@ -52,12 +52,18 @@ func request(t *testing.T, s *httptest.Server, method string, body io.Reader) *h
 	return resp
 }
 
+func stalling(w http.ResponseWriter, stall time.Duration) *Writer {
+	out := NewWriter(w)
+	out.stall = stall
+	return out
+}
+
 // A deadline is that of one write: a stream may say nothing for longer.
 func TestWriter_LetsAStreamBeSilent(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, http2 bool) {
 		const stall = 100 * time.Millisecond
 		s := serve(t, http2, func(w http.ResponseWriter, _ *http.Request) {
-			w = NewWriter(w, stall)
+			w = stalling(w, stall)
 			for range 3 {
 				_, _ = io.WriteString(w, "x")
 				_ = http.NewResponseController(w).Flush()
@@ -75,7 +81,7 @@ func TestWriter_CutsOffWhoReadsNothing(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, http2 bool) {
 		ended := make(chan struct{}, 1)
 		s := serve(t, http2, func(w http.ResponseWriter, _ *http.Request) {
-			w = NewWriter(w, 100*time.Millisecond)
+			w = stalling(w, 100*time.Millisecond)
 			for part := make([]byte, 1<<20); ; {
 				if _, err := w.Write(part); err != nil {
 					ended <- struct{}{}

@@ -6,20 +6,37 @@ import (
 	"time"
 )
 
-// Writer cuts off an answer whose caller reads nothing of it for a time. Between two writes there is no deadline: HTTP/2 would end a
-// stream that has nothing to say.
+// Writer cuts off an answer whose caller reads nothing of it for a time, and remembers its status. Between two writes there is no deadline: HTTP/2
+// would end a stream that has nothing to say.
 type Writer struct {
 	http.ResponseWriter
-	rc    *http.ResponseController
-	stall time.Duration
+	rc     *http.ResponseController
+	stall  time.Duration
+	status int             // 0 before the answer has begun
+	count  func(bytes int) // called with what was sent; may be nil
 
 	mu     sync.Mutex
 	ending bool // the deadline is the last one: no write moves it
 }
 
-// NewWriter returns a writer that waits so long for its caller. Wrap it in what compresses, not the other way round.
-func NewWriter(w http.ResponseWriter, stall time.Duration) *Writer {
-	return &Writer{ResponseWriter: w, rc: http.NewResponseController(w), stall: stall}
+// NewWriter returns a writer that waits StallTimeout for its caller. Wrap it in what compresses, not the other way round.
+func NewWriter(w http.ResponseWriter) *Writer {
+	return &Writer{ResponseWriter: w, rc: http.NewResponseController(w), stall: StallTimeout}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *Writer) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// began is for an answer whose status is not named.
+func (w *Writer) began() {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
 }
 
 // stallPart is how much of an answer a caller must read within the stall timeout. It is less than the system buffers per connection, so
@@ -46,6 +63,7 @@ func (w *Writer) SetWriteDeadline(until time.Time) error {
 
 // Write implements http.ResponseWriter.
 func (w *Writer) Write(b []byte) (n int, err error) {
+	w.began()
 	for len(b) > 0 && err == nil {
 		part := b[:min(len(b), stallPart)]
 		w.deadline(time.Now().Add(w.stall))
@@ -54,11 +72,15 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 		n, b = n+m, b[m:]
 	}
 	w.deadline(time.Time{})
+	if w.count != nil {
+		w.count(n)
+	}
 	return n, err
 }
 
 // FlushError serves http.ResponseController.
 func (w *Writer) FlushError() error {
+	w.began()
 	w.deadline(time.Now().Add(w.stall))
 	defer w.deadline(time.Time{})
 	return w.rc.Flush()

@@ -43,7 +43,7 @@ func TestWriter_KeepsTheLastDeadline(t *testing.T) {
 				if !d.until.Equal(last) {
 					t.Errorf("the deadline is %v behind the last one", d.until.Sub(last))
 				}
-			})).ServeHTTP(NewWriter(d, time.Minute), httptest.NewRequest(http.MethodGet, "/", nil))
+			})).ServeHTTP(NewWriter(d), httptest.NewRequest(http.MethodGet, "/", nil))
 			if !d.until.Equal(last) || d.moved < 3 {
 				t.Errorf("behind the answer the deadline is %v behind the last one, and was set %d times", d.until.Sub(last), d.moved)
 			}

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/front"
-	"github.com/skeinhq/skein/internal/problem"
 )
 
 // streamBuffer is what a stream reads at once: a request that is open for hours, among thousands, does with less than
@@ -40,10 +40,10 @@ var errNotReading = errors.New("the response cannot be written: the caller does 
 // after Config.AckBeat without another line, so that proxies keep the connection. The response ends with done or failed; without
 // either, it was cut off.
 type ackLine struct {
-	Acknowledged *acknowledged    `json:"acknowledged,omitempty"`
-	Refused      *refusal         `json:"refused,omitempty"`
-	Done         *done            `json:"done,omitempty"`
-	Failed       *problem.Problem `json:"failed,omitempty"`
+	Acknowledged *acknowledged  `json:"acknowledged,omitempty"`
+	Refused      *refusal       `json:"refused,omitempty"`
+	Done         *done          `json:"done,omitempty"`
+	Failed       *front.Problem `json:"failed,omitempty"`
 }
 
 type acknowledged struct {
@@ -116,14 +116,14 @@ func (a *ackStream) wake() {
 }
 
 // refuse tells of a line that was left out. It waits while the caller does not read, and reports whether to go on.
-func (a *ackStream) refuse(rej *rejection) bool {
+func (a *ackStream) refuse(rej *front.Problem) bool {
 	a.p.mu.Lock()
 	defer a.p.mu.Unlock()
 	for len(a.refusals) >= mostRefusals && a.p.err == nil {
 		a.p.moved.Wait()
 	}
 	a.refused++
-	a.refusals = append(a.refusals, refusal{Line: rej.line, Reason: rej.reason, Detail: rej.detail})
+	a.refusals = append(a.refusals, refusal{Line: rej.Line, Reason: rej.Reason, Detail: rej.Detail})
 	a.p.moved.Broadcast()
 	return a.p.err == nil
 }
@@ -199,38 +199,30 @@ func (a *ackStream) end(last ackLine) {
 	}
 }
 
-// answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself.
-func (s *Service) answerAcks(w http.ResponseWriter, r *http.Request, b *body, events eventReader, p *publisher) {
-	a := s.startAcks(w, p)
-	rej := publishAll(r, b, events, p, func(rej *rejection) bool {
-		s.metrics.rejected.WithLabelValues(rej.reason).Inc()
+// answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself. The error has been answered.
+func (s *Service) answerAcks(c *front.Call, b *body, events eventReader, p *publisher) error {
+	a := s.startAcks(c.W, p)
+	refused := publishAll(c.R, b, events, p, func(rej *front.Problem) bool {
+		s.metrics.rejected.WithLabelValues(rej.Reason).Inc()
 		return a.refuse(rej)
 	})
 	got, err := p.finish()
+	if err = cmp.Or(err, refused); err != nil {
+		// The rest of the body is read and dropped for a moment; then the connection is of no use.
+		defer func() { _ = a.rc.SetReadDeadline(time.Now().Add(front.RestGrace)) }()
+	}
 	switch {
 	case errors.Is(err, errNotReading):
-		s.metrics.requests.WithLabelValues(string(callEvents), outcomeRejected).Inc()
-		s.metrics.rejected.WithLabelValues(reasonTimeout).Inc()
 		a.end(ackLine{}) // it cannot be written either
+		return front.Refuse(http.StatusRequestTimeout, reasonTimeout, "%v", err)
 	case err != nil:
-		failed, _ := s.failure(callEvents, err, &got)
-		a.end(ackLine{Failed: &failed})
-	case rej != nil:
-		if ended := revoked(r); ended != nil && rej.reason == reasonTimeout {
-			rej = ended
-		}
-		failed := s.refusal(callEvents, rej, &got)
-		a.end(ackLine{Failed: &failed})
-	default:
-		outcome := outcomeAccepted
-		if a.refused > 0 {
-			outcome = outcomeRejected
-		}
-		s.metrics.requests.WithLabelValues(string(callEvents), outcome).Inc()
-		a.end(ackLine{Done: &done{accepted: accepted{got, a.p.warnings}, Refused: a.refused}})
+		failed := after(err, got)
+		a.end(ackLine{Failed: failed})
+		return failed
 	}
-	if err != nil || rej != nil {
-		// The rest of the body is read and dropped for a moment; then the connection is of no use.
-		_ = a.rc.SetReadDeadline(time.Now().Add(front.RestGrace))
+	a.end(ackLine{Done: &done{accepted: accepted{got, a.p.warnings}, Refused: a.refused}})
+	if a.refused > 0 {
+		return errPartly
 	}
+	return nil
 }

@@ -256,7 +256,7 @@ func TestAcks_AreToldAgain(t *testing.T) {
 func TestAcks_ACallerThatDoesNotReadIsEnded(t *testing.T) {
 	t.Parallel()
 	d := newStage(t)
-	d.svc.stalledCaller = 500 * time.Millisecond
+	d.svc.front.Stall = 500 * time.Millisecond
 	k := d.talk(t, typeNDJSON)
 	ended := make(chan struct{})
 	go func() {

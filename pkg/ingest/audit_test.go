@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/skeinhq/skein/internal/audit"
+	"github.com/skeinhq/skein/internal/front"
 )
 
 // Who published and erased what is in the audit log, and nothing is erased that it does not take.
@@ -20,7 +20,7 @@ func TestHandler_TellsTheAuditLog(t *testing.T) {
 	d := newStage(t)
 	var out bytes.Buffer
 	broken := false
-	log, err := audit.Open("-", "ingest", writerFunc(func(b []byte) (int, error) {
+	log, err := front.OpenAuditLog("-", "ingest", writerFunc(func(b []byte) (int, error) {
 		if broken {
 			return 0, errors.New("no space left on device")
 		}
@@ -29,7 +29,7 @@ func TestHandler_TellsTheAuditLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := audit.Handler(d.svc.Handler(), "ingest", log, nil)
+	h := front.Audited(d.svc.Handler(), "ingest", log, nil)
 	ask := func(method, path, body string) int {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(method, path, io.NopCloser(strings.NewReader(body))))

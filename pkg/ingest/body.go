@@ -44,7 +44,7 @@ type event struct {
 	held int
 }
 
-// eventReader takes a body apart. next returns io.EOF at the end, else a *rejection, behind which it can go on where
+// eventReader takes a body apart. next returns io.EOF at the end, else a *front.Problem, behind which it can go on where
 // that has more. It returns an event as soon as its last byte is there, and holds no more than one.
 type eventReader interface {
 	next() (event, error)
@@ -64,7 +64,7 @@ func mediaType(r *http.Request) string {
 }
 
 // newEventReader returns the reader of the media type's form.
-func newEventReader(mediaType string, b *body, limit int) (eventReader, *rejection) {
+func newEventReader(mediaType string, b *body, limit int) (eventReader, error) {
 	switch mediaType {
 	case "", typeNDJSON, "application/ndjson", "application/jsonl", "application/x-jsonl":
 		return &ndjsonReader{lines: newLineReader(b, limit), limit: limit}, nil
@@ -75,7 +75,7 @@ func newEventReader(mediaType string, b *body, limit int) (eventReader, *rejecti
 	case typeSequenced:
 		return &sequencedReader{lines: newLineReader(b, limit), limit: limit, last: -1}, nil
 	}
-	return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot read events as %.100q: set Content-Type to one of %s", mediaType, acceptedTypes)
+	return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read events as %.100q: set Content-Type to one of %s", mediaType, acceptedTypes)
 }
 
 // body is a request's body, decompressed and buffered. A byte order mark at its start is left out.
@@ -86,30 +86,30 @@ type body struct {
 	// plain is the body behind decompression.
 	plain *plain
 	// claim is what the request holds of the memory for requests.
-	claim *claim
+	claim *front.Claim
 	close func()
 }
 
 // openBody opens the body of a tenant's request by its Content-Encoding, with a buffer of that size. The caller closes it.
-func (s *Service) openBody(w http.ResponseWriter, r *http.Request, t target, buffer int) (*body, *rejection) {
-	h := &claim{of: s.memory, tenant: t.tenant}
+func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
+	r, h := c.R, s.memory.Claim(t.tenant, 0)
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
 	if n := r.ContentLength; n >= 0 && encoding == "" { // a small body needs no large buffer
 		buffer = max(leastBuffer, min(buffer, int(min(n, int64(buffer)))+1))
 	}
-	if rej := h.take(requestBase + front.HeadBytes(r) + buffer); rej != nil {
-		return nil, rej
+	if err := h.Take(int64(requestBase + front.HeadBytes(r) + buffer)); err != nil {
+		return nil, err
 	}
-	b, rej := newBody(r.Body, encoding, buffer, h)
-	if rej != nil {
-		h.close()
-		return nil, rej
+	b, err := newBody(r.Body, encoding, buffer, h)
+	if err != nil {
+		h.Close()
+		return nil, err
 	}
 	limits := s.pace
 	if isShort(r) {
 		limits.idle = min(limits.idle, limits.event)
 	}
-	b.source.pace = &pace{limits: limits, rc: http.NewResponseController(w), body: b, opened: time.Now()}
+	b.source.pace = &pace{limits: limits, rc: http.NewResponseController(c.W), body: b, opened: time.Now()}
 	b.plain.most = t.limits.MaxRequestBytes
 	return b, nil
 }
@@ -118,14 +118,14 @@ func (s *Service) openBody(w http.ResponseWriter, r *http.Request, t target, buf
 const leastBuffer = 512
 
 // newBody opens a body that counts what it holds in h, and closes h with it.
-func newBody(r io.Reader, encoding string, buffer int, h *claim) (*body, *rejection) {
-	b := &body{source: &source{r: r}, claim: h, close: h.close}
+func newBody(r io.Reader, encoding string, buffer int, h *front.Claim) (*body, error) {
+	b := &body{source: &source{r: r}, claim: h, close: h.Close}
 	b.plain = &plain{r: b.source}
 	switch encoding {
 	case "", "identity":
 	case "gzip", "x-gzip":
-		if rej := h.take(inflateGzip); rej != nil {
-			return nil, rej
+		if err := h.Take(inflateGzip); err != nil {
+			return nil, err
 		}
 		b.plain.r, b.plain.wire = &lazyGzip{r: b.source}, b.source
 	case "zstd":
@@ -133,10 +133,10 @@ func newBody(r io.Reader, encoding string, buffer int, h *claim) (*body, *reject
 		b.plain.r, b.plain.wire = z, b.source
 		b.close = func() {
 			z.close()
-			h.close()
+			h.Close()
 		}
 	default:
-		return nil, reject(http.StatusUnsupportedMediaType, reasonEncoding, 0, "cannot read Content-Encoding %.100q: use gzip, zstd or none", encoding)
+		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonEncoding, "cannot read Content-Encoding %.100q: use gzip, zstd or none", encoding)
 	}
 	// A look ahead must not swallow the error that ends the body.
 	b.Reader = bufio.NewReaderSize(&source{r: b.plain}, buffer)
@@ -173,11 +173,11 @@ func (b *body) end() {
 }
 
 // failed turns a read error other than io.EOF into a refusal.
-func (b *body) failed(err error, line int64) *rejection {
-	var rej *rejection
+func (b *body) failed(err error, line int64) error {
+	var rej *front.Problem
 	if errors.As(err, &rej) { // of ours
 		at := *rej
-		at.line = line
+		at.Line = line
 		return &at
 	}
 	if src := b.source.err; src != nil && !errors.Is(src, io.EOF) {
@@ -186,13 +186,15 @@ func (b *body) failed(err error, line int64) *rejection {
 		return badLine(reasonEncoding, line, "decompressing the body: %v", err)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
-		return reject(http.StatusRequestTimeout, reasonTimeout, line, "the body stopped arriving: %s", b.source.pace)
+		rej = front.Refuse(http.StatusRequestTimeout, reasonTimeout, "the body stopped arriving: %s", b.source.pace)
+		rej.Line = line
+		return rej
 	}
 	return badLine(reasonCut, line, "the body was cut off: %v", err)
 }
 
 // noEvent is the refusal of a body that has bytes and no event; nil for one without bytes.
-func (b *body) noEvent() *rejection {
+func (b *body) noEvent() error {
 	if b.plain.n == 0 {
 		return nil
 	}
@@ -252,12 +254,12 @@ func (l *plain) Read(p []byte) (int, error) {
 	l.n += int64(n)
 	switch {
 	case l.most > 0 && l.n > l.most:
-		return 0, reject(http.StatusRequestEntityTooLarge, reasonTooLarge, 0, "the body is larger than the %d bytes that a request of this tenant may have (max_request_bytes)", l.most)
+		return 0, front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "the body is larger than the %d bytes that a request of this tenant may have (max_request_bytes)", l.most)
 	case l.wire == nil:
 	case l.n > mostInflated:
-		return 0, reject(http.StatusRequestEntityTooLarge, reasonTooLarge, 0, "the body holds more than %d bytes, compressed: send it in parts", mostInflated)
+		return 0, front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "the body holds more than %d bytes, compressed: send it in parts", mostInflated)
 	case l.n-freeInflated > mostRatio*l.wire.n:
-		return 0, reject(http.StatusRequestEntityTooLarge, reasonRatio, 0, "the body holds more than %d times its compressed bytes: send it with less compression, or with none", mostRatio)
+		return 0, front.Refuse(http.StatusRequestEntityTooLarge, reasonRatio, "the body holds more than %d times its compressed bytes: send it with less compression, or with none", mostRatio)
 	}
 	return n, err
 }
@@ -293,7 +295,7 @@ const (
 // a larger one.
 type lazyZstd struct {
 	r     io.Reader
-	claim *claim
+	claim *front.Claim
 	z     *zstd.Decoder
 }
 
@@ -331,8 +333,8 @@ func (l *lazyZstd) open() error {
 	if window > zstdWindow {
 		return fmt.Errorf("its window has %d bytes, %d are allowed", window, zstdWindow)
 	}
-	if rej := l.claim.take(int(window) + inflateZstd); rej != nil {
-		return rej
+	if err := l.claim.Take(int64(window) + inflateZstd); err != nil {
+		return err
 	}
 	// One goroutine, and a window that is known: what a decoder may need is bounded.
 	z, err := zstd.NewReader(io.MultiReader(bytes.NewReader(head), l.r), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
@@ -49,38 +50,36 @@ var errNotEnded = errors.New("the run has not ended")
 
 // postCancel is POST /v1/threads/{thread}/runs/{run}/cancel. It writes the request to the thread's partition, where the process
 // reads it that holds the run, whichever that is, and waits for the run's end behind it.
-func (s *Service) postCancel(w http.ResponseWriter, r *http.Request, t target) {
-	value, rej := s.readReason(w, r, t)
-	if rej != nil {
-		s.refuse(w, r, callCancel, rej, nil)
-		return
+func (s *Service) postCancel(c *front.Call, t target) error {
+	value, err := s.readReason(c, t)
+	if err != nil {
+		return err
 	}
-	if rej := s.memory.begin(t.tenant, cancelBytes); rej != nil {
-		s.refuse(w, r, callCancel, rej, nil)
-		return
+	held := s.memory.Claim(t.tenant, 0)
+	defer held.Close()
+	if err := held.Take(cancelBytes); err != nil {
+		return err
 	}
-	defer s.memory.release(t.tenant, cancelBytes)
-	answer, err := s.cancelRun(r.Context(), t, value)
+	answer, err := s.cancelRun(c.R.Context(), t, value)
 	switch {
 	case errors.Is(err, errNotEnded):
-		s.refuse(w, r, callCancel, reject(http.StatusConflict, reasonNotEnded, 0,
+		return front.Refuse(http.StatusConflict, reasonNotEnded,
 			"the run has not ended within %v of the request, which lies at %s: it has ended before, or no proxy holds it and its agent does not read the request",
-			s.cancelWait, answer.Position), nil)
+			s.cancelWait, answer.Position)
 	case err != nil:
-		s.unavailable(w, r, callCancel, err, nil)
-	default:
-		s.accept(w, callCancel, http.StatusOK, answer)
+		return err
 	}
+	return accept(c, http.StatusOK, answer)
 }
 
 // readReason reads the body, which may be empty, and returns the value of the record.
-func (s *Service) readReason(w http.ResponseWriter, r *http.Request, t target) ([]byte, *rejection) {
-	if m := mediaType(r); m != "" && m != typeJSON {
-		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot read a reason as %.100q: set Content-Type to %s", m, typeJSON)
+func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
+	if m := mediaType(c.R); m != "" && m != typeJSON {
+		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read a reason as %.100q: set Content-Type to %s", m, typeJSON)
 	}
-	b, rej := s.openBody(w, r, t, 1<<10)
-	if rej != nil {
-		return nil, rej
+	b, err := s.openBody(c, t, 1<<10)
+	if err != nil {
+		return nil, err
 	}
 	defer b.close()
 	b.begun(true)
@@ -105,7 +104,7 @@ func (s *Service) readReason(w http.ResponseWriter, r *http.Request, t target) (
 	}
 	value, err := json.Marshal(said)
 	if err != nil { // a string only: cannot be
-		return nil, reject(http.StatusInternalServerError, reasonInternal, 0, "%v", err)
+		return nil, err
 	}
 	return value, nil
 }
@@ -114,9 +113,7 @@ func (s *Service) readReason(w http.ResponseWriter, r *http.Request, t target) (
 // request lies.
 func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
 	request := func() (ack, error) {
-		p := s.newPublisher(ctx, t, record.KindCancel, producer{}, nil, func() {})
-		p.send(event{value: value, seq: -1})
-		return p.finish()
+		return s.publishOne(ctx, t, record.KindCancel, producer{}, event{value: value, seq: -1})
 	}
 	w := s.ends.wait(t)
 	defer s.ends.leave(w)

@@ -543,7 +543,7 @@ func TestCancel_KafkaAwayIsA503(t *testing.T) {
 
 func TestCancel_HasAShareForEachTenant(t *testing.T) {
 	d := newStage(t)
-	if !d.svc.memory.try("dev", int(d.svc.memory.Alone()-cancelBytes)) {
+	if !d.svc.memory.Try("dev", d.svc.memory.Alone()-cancelBytes) {
 		t.Fatal("a tenant must have its share")
 	}
 	a, _ := d.cancel("r1", "")

@@ -1,10 +1,9 @@
 package ingest
 
 import (
-	"fmt"
+	"context"
 	"net/http"
 
-	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -19,26 +18,28 @@ type erasureReceipt struct {
 
 // deleteThread is DELETE /v1/threads/{thread}. It knows nothing of the thread, and writes what asks the
 // compactor to erase it: all that lies before that in the thread's partition. A retry does no harm.
-func (s *Service) deleteThread(w http.ResponseWriter, r *http.Request, t target) {
-	if err := audit.Begin(r.Context()); err != nil {
-		s.unavailable(w, r, callErase, fmt.Errorf("%w: %w", ErrUnavailable, audit.ErrNotWritten), nil)
-		return
+func (s *Service) deleteThread(c *front.Call, t target) error {
+	if err := c.Announce(); err != nil {
+		return err
 	}
-	held := &claim{of: s.memory, tenant: t.tenant}
-	if rej := held.take(requestBase + front.HeadBytes(r)); rej != nil {
-		s.refuse(w, r, callErase, rej, nil)
-		return
+	held := s.memory.Claim(t.tenant, 0)
+	defer held.Close()
+	if err := held.Take(int64(requestBase + front.HeadBytes(c.R))); err != nil {
+		return err
 	}
-	defer held.close()
-	p := s.newPublisher(r.Context(), t, record.KindErase, producer{}, nil, func() {})
-	p.send(event{value: []byte("{}"), seq: -1})
-	got, err := p.finish()
+	got, err := s.publishOne(c.R.Context(), t, record.KindErase, producer{}, event{value: []byte("{}"), seq: -1})
 	if err != nil {
-		s.unavailable(w, r, callErase, err, nil)
-		return
+		return err
 	}
 	at := record.Position{Partition: got.Partition, Offset: got.FirstOffset}
 	receipt := erasureReceipt{ThreadID: t.thread, Position: at, Href: "/v1/erasures/" + at.String()}
-	w.Header().Set("Location", receipt.Href)
-	s.accept(w, callErase, http.StatusAccepted, receipt)
+	c.W.Header().Set("Location", receipt.Href)
+	return accept(c, http.StatusAccepted, receipt)
+}
+
+// publishOne writes one record and waits for its acknowledgement.
+func (s *Service) publishOne(ctx context.Context, t target, kind record.Kind, by producer, ev event) (ack, error) {
+	p := s.newPublisher(ctx, t, kind, by, nil, func() {})
+	p.send(ev)
+	return p.finish()
 }

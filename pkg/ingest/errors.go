@@ -2,11 +2,14 @@ package ingest
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
@@ -26,10 +29,7 @@ const (
 	reasonSeqOrder    = "seq-order"
 	reasonUnavailable = "unavailable"
 	reasonMediaType   = "media-type"
-	reasonID          = "invalid-id"
 	reasonHeader      = "invalid-header"
-	reasonAuth        = "unauthenticated"
-	reasonScope       = "forbidden"
 	reasonInternal    = "internal"
 	reasonNotEnded    = "not-ended"
 	reasonAgent       = "no-agent"
@@ -37,8 +37,6 @@ const (
 	reasonUsed        = "run-ended"
 	reasonRatio       = "inflates-too-much"
 	reasonNoEvent     = "no-event"
-	reasonMemory      = "memory"
-	reasonQuota       = "quota"
 )
 
 // reasons are all of them, for the metrics.
@@ -46,69 +44,75 @@ func reasons() []string {
 	return []string{
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
 		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout, reasonDone, reasonNoArray, reasonSeq, reasonSeqOrder,
-		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal, reasonNotEnded, reasonAgent, reasonHeld, reasonUsed,
-		agui.RuleTooMany, agui.RuleTime, reasonRatio, reasonNoEvent, reasonMemory, reasonQuota,
+		reasonUnavailable, reasonMediaType, front.ReasonID, reasonHeader, front.ReasonAuth, front.ReasonScope, reasonInternal, reasonNotEnded, reasonAgent, reasonHeld, reasonUsed,
+		agui.RuleTooMany, agui.RuleTime, reasonRatio, reasonNoEvent, front.ReasonMemory, front.ReasonQuota,
 	}
 }
 
-// rejection is a refusal of what the caller has sent.
-type rejection struct {
-	status int
-	reason string
-	// line is where in the body, from 1; 0 where it is about no place in it.
-	line   int64
-	detail string
-	// limit names what the tenant has used up, for 429; retry is when to come again.
-	limit string
-	retry time.Duration
-	// more: the reader that has refused an event can go on behind it.
-	more bool
+// badEventError is the refusal of one event, after which more can be read.
+type badEventError struct{ *front.Problem }
+
+func (e badEventError) Unwrap() error { return e.Problem }
+
+// problemOf returns the problem of an error. What is not the caller's fault is 503.
+func problemOf(err error) *front.Problem {
+	if p := front.ProblemOf(err); p != nil {
+		return p
+	}
+	if errors.Is(err, kerr.MessageTooLarge) { // the topic's own limit is below ours: trying again is of no use
+		return front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "larger than the topic of events accepts")
+	}
+	p := front.Refuse(http.StatusServiceUnavailable, reasonUnavailable, "%v", err)
+	switch {
+	case errors.Is(err, errDraining):
+		p.Retry = time.Second // elsewhere
+	case errors.Is(err, kafka.ErrPartitionCounts), errors.Is(err, kafka.ErrNoTopic):
+		p.Retry = time.Minute // a person has to do something first
+	default:
+		p.Retry = 5 * time.Second
+	}
+	return p
 }
 
-// andOn says of a refusal that more events can be read behind it.
-func (r *rejection) andOn() *rejection {
-	r.more = true
-	return r
+// after returns the problem of an error that came after some events were accepted. Those stay; of what was sent after them some may still arrive.
+func after(err error, got ack) *front.Problem {
+	p := *problemOf(err)
+	if p.Reason == reasonUnavailable {
+		p.Detail += "; what comes after the accepted events was not acknowledged and may have been written or not: send it again, with seq numbers a repeat is dropped"
+	}
+	p.Members = map[string]any{"accepted": got.Accepted, "partition": got.Partition, "firstOffset": got.FirstOffset, "lastOffset": got.LastOffset}
+	return &p
 }
 
-// retryIn says when it is worth trying again.
-func (r *rejection) retryIn(wait time.Duration) *rejection {
-	r.retry = wait
-	return r
-}
+// errPartly is the outcome of a stream that was answered in full and of which events were refused.
+var errPartly = &front.Problem{Status: http.StatusOK}
 
-// overQuota is the refusal of what a tenant's quota does not have.
-func overQuota(err error, line int64) *rejection {
+// overQuota is the refusal of an event that a tenant's quota does not have.
+func overQuota(err error, line int64) *front.Problem {
 	var exceeded *quota.ExceededError
 	if !errors.As(err, &exceeded) { // the process ends
-		return reject(http.StatusServiceUnavailable, reasonUnavailable, line, "%v", errDraining).retryIn(time.Second)
+		err = errDraining
 	}
-	rej := reject(http.StatusTooManyRequests, reasonQuota, line, "%v", err).retryIn(exceeded.RetryAfter)
-	rej.limit = exceeded.Kind.String()
-	return rej
+	p := problemOf(err)
+	p.Line = line
+	return p
 }
 
-func (r *rejection) Error() string {
-	if r.line > 0 {
-		return fmt.Sprintf("line %d: %s", r.line, r.detail)
-	}
-	return r.detail
+// badLine refuses what a line of the body has.
+func badLine(reason string, line int64, format string, args ...any) *front.Problem {
+	p := front.Refuse(http.StatusBadRequest, reason, format, args...)
+	p.Line = line
+	return p
 }
 
-func reject(status int, reason string, line int64, format string, args ...any) *rejection {
-	return &rejection{status: status, reason: reason, line: line, detail: fmt.Sprintf(format, args...)}
-}
-
-func badLine(reason string, line int64, format string, args ...any) *rejection {
-	return reject(http.StatusBadRequest, reason, line, format, args...)
-}
-
-func tooLarge(line int64, limit int) *rejection {
-	return reject(http.StatusRequestEntityTooLarge, reasonTooLarge, line, "larger than the limit of %d bytes", limit)
+func tooLarge(line int64, limit int) *front.Problem {
+	p := front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "larger than the limit of %d bytes", limit)
+	p.Line = line
+	return p
 }
 
 // malformed turns an error of package agui into a refusal.
-func malformed(err error, line int64) *rejection {
+func malformed(err error, line int64) *front.Problem {
 	var m *agui.MalformedError
 	if errors.As(err, &m) {
 		return badLine(m.Rule, line, "%s", m.Detail)

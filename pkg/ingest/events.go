@@ -5,59 +5,55 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
 // postEvents is POST /v1/threads/{thread}/runs/{run}/events.
-func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
-	acks, buffer := wantsAcks(r), readBuffer
+func (s *Service) postEvents(c *front.Call, t target) error {
+	acks, buffer := wantsAcks(c.R), readBuffer
 	if acks {
 		buffer = streamBuffer
 	}
-	if acks || !isShort(r) {
+	if acks || !isShort(c.R) {
 		done, err := t.quota.Admit(nil, quota.Streams)
 		if err != nil {
-			s.refuse(w, r, callEvents, overQuota(err, 0), nil)
-			return
+			return err
 		}
 		defer done()
 	}
-	b, rej := s.openBody(w, r, t, buffer)
-	if rej != nil {
-		s.refuse(w, r, callEvents, rej, nil)
-		return
+	b, err := s.openBody(c, t, buffer)
+	if err != nil {
+		return err
 	}
 	defer b.close()
-	by, rej := producerOf(r.Header)
-	if rej != nil {
-		s.refuse(w, r, callEvents, rej, nil)
-		return
+	by, err := producerOf(c.R.Header)
+	if err != nil {
+		return err
 	}
-	events, rej := newEventReader(mediaType(r), b, quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxEventBytes))
-	if rej != nil {
-		s.refuse(w, r, callEvents, rej, nil)
-		return
+	events, err := newEventReader(mediaType(c.R), b, quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxEventBytes))
+	if err != nil {
+		return err
 	}
 	// The body may be silent for minutes while the agent thinks: do not wait for it to say that Kafka is away.
-	p := s.newPublisher(r.Context(), t, record.KindEvent, by, b.claim, b.end)
+	p := s.newPublisher(c.R.Context(), t, record.KindEvent, by, b.claim, b.end)
 	if acks {
-		s.answerAcks(w, r, b, events, p)
-		return
+		return s.answerAcks(c, b, events, p)
 	}
-	rej = publishAll(r, b, events, p, func(*rejection) bool { return false })
+	refused := publishAll(c.R, b, events, p, func(*front.Problem) bool { return false })
 	got, err := p.finish()
-	switch {
-	case err != nil: // before rej: a read that was ended by the failure is no fault of the caller
-		s.unavailable(w, r, callEvents, err, &got)
-	case rej != nil && rej.reason == reasonTimeout && s.stopping.Err() != nil:
-		s.unavailable(w, r, callEvents, errDraining, &got)
-	case rej != nil:
-		s.refuse(w, r, callEvents, rej, &got)
-	default:
-		s.accept(w, callEvents, http.StatusOK, accepted{got, p.warnings})
+	if err == nil { // else a read that was ended by the failure is no fault of the caller
+		err = refused
 	}
+	if err == nil {
+		return accept(c, http.StatusOK, accepted{got, p.warnings})
+	}
+	if rej := new(front.Problem); s.stopping.Err() != nil && errors.As(err, &rej) && rej.Reason == reasonTimeout {
+		err = errDraining
+	}
+	return after(err, got)
 }
 
 // isShort reports whether a request says that its body is short. It then has no time to be silent (openBody), and counts as no stream.
@@ -65,12 +61,12 @@ func isShort(r *http.Request) bool { return r.ContentLength >= 0 && r.ContentLen
 
 // publishAll sends events until the body ends (nil), one is refused, the credentials end, or the publisher fails (nil; finish returns
 // why). After an event that is refused it goes on if the body allows it and without returns true.
-func publishAll(r *http.Request, b *body, events eventReader, p *publisher, without func(*rejection) bool) *rejection {
+func publishAll(r *http.Request, b *body, events eventReader, p *publisher, without func(*front.Problem) bool) error {
 	_, some := events.(*arrayReader) // [] says that it has no event
 	for {
 		ev, err := events.next()
-		if rej := revoked(r); rej != nil { // much may lie in the buffers of a body that the revocation has ended
-			return rej
+		if ended := revoked(r); ended != nil { // much may lie in the buffers of a body that the revocation has ended
+			return ended
 		}
 		if errors.Is(err, io.EOF) {
 			if !some {
@@ -80,26 +76,23 @@ func publishAll(r *http.Request, b *body, events eventReader, p *publisher, with
 		}
 		some = true
 		b.came()
-		if err != nil {
-			var rej *rejection
-			switch {
-			case !errors.As(err, &rej):
-				return reject(http.StatusInternalServerError, reasonInternal, 0, "%v", err)
-			case !rej.more || !without(rej):
-				return rej
-			}
+		var bad badEventError
+		switch {
+		case errors.As(err, &bad) && without(bad.Problem):
 			continue
+		case err != nil:
+			return err
 		}
 		of, err := agui.Admit(ev.value)
 		if err != nil {
-			b.claim.give(ev.held)
+			b.claim.Give(int64(ev.held))
 			if rej := malformed(err, ev.line); !without(rej) {
 				return rej
 			}
 			continue
 		}
-		if rej := admit(p.waiting, p.quota, ev); rej != nil {
-			return rej
+		if err := admit(p.waiting, p.quota, ev); err != nil {
+			return err
 		}
 		p.look(ev, of)
 		if !p.send(ev) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/skeinhq/skein/internal/front"
 )
 
 const fuzzLimit = 200
@@ -29,7 +31,7 @@ var forms = []form{{"ndjson", typeNDJSON}, {"array", typeJSON}, {"sse", typeSSE}
 
 // drain reads a body to its end.
 func drain(mediaType string, r io.Reader) (events []event, end error) {
-	b, rej := newBody(r, "", readBuffer, &claim{of: newBudget(1<<30, nil), tenant: "t"})
+	b, rej := newBody(r, "", readBuffer, newMemory(1<<30, nil).Claim("t", 0))
 	if rej != nil {
 		return nil, rej
 	}
@@ -56,9 +58,9 @@ func FuzzEventReaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		for _, form := range forms {
 			events, end := drain(form.mediaType, bytes.NewReader(in))
-			var rej *rejection
+			var rej *front.Problem
 			lines := int64(bytes.Count(in, []byte("\n")) + 1)
-			if !errors.Is(end, io.EOF) && (!errors.As(end, &rej) || rej.line < 1 || rej.line > lines || rej.detail == "") {
+			if !errors.Is(end, io.EOF) && (!errors.As(end, &rej) || rej.Line < 1 || rej.Line > lines || rej.Detail == "") {
 				t.Fatalf("%s ends with %v", form.name, end)
 			}
 			rest, last := in, int64(1)

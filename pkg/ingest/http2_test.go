@@ -33,7 +33,7 @@ func TestStreams_MayBeSilentOverHTTP2(t *testing.T) {
 		time.Sleep(3 * limit)
 		answers("data: "+finished+"\n\n")(w, r)
 	})
-	b.svc.stalledCaller, b.svc.pace = limit, paceLimits{first: time.Minute, event: limit, idle: time.Hour}
+	b.svc.front.Stall, b.svc.pace = limit, paceLimits{first: time.Minute, event: limit, idle: time.Hour}
 	d := b.in(t, "t2").overHTTP2(t)
 
 	k := d.talk(t, typeNDJSON)

@@ -2,45 +2,42 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
 // putInput is PUT /v1/threads/{thread}/runs/{run}/input.
-func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
-	b, rej := s.openInput(w, r, t, readBuffer)
-	if rej != nil {
-		s.refuse(w, r, callInput, rej, nil)
-		return
+func (s *Service) putInput(c *front.Call, t target) error {
+	b, err := s.openInput(c, t, readBuffer)
+	if err != nil {
+		return err
 	}
 	defer b.close()
-	by, rej := producerOf(r.Header)
-	if rej != nil {
-		s.refuse(w, r, callInput, rej, nil)
-		return
-	}
-	ev, in, rej := readInput(b, s.maxInput(t))
-	p := s.newPublisher(r.Context(), t, record.KindInput, by, b.claim, func() {})
-	if rej == nil {
-		rej = admit(p.waiting, p.quota, ev)
-	}
-	if rej != nil {
-		_, _ = p.finish() // nothing was sent
-		s.refuse(w, r, callInput, rej, nil)
-		return
-	}
-	p.send(ev)
-	got, err := p.finish()
+	by, err := producerOf(c.R.Header)
 	if err != nil {
-		s.unavailable(w, r, callInput, err, nil)
-		return
+		return err
 	}
-	s.accept(w, callInput, http.StatusOK, struct {
+	ev, in, err := readInput(b, s.maxInput(t))
+	if err != nil {
+		return err
+	}
+	p := s.newPublisher(c.R.Context(), t, record.KindInput, by, b.claim, func() {})
+	refused := admit(p.waiting, p.quota, ev)
+	if refused == nil {
+		p.send(ev)
+	}
+	got, err := p.finish()
+	if err = cmp.Or(refused, err); err != nil {
+		return err
+	}
+	return accept(c, http.StatusOK, struct {
 		Partition int32     `json:"partition"`
 		Offset    int64     `json:"offset"`
 		Warnings  []warning `json:"warnings,omitempty"`
@@ -48,7 +45,7 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 }
 
 // readInput reads and checks one RunAgentInput. White space round it goes, all else stays.
-func readInput(b *body, limit int) (event, *agui.RunAgentInput, *rejection) {
+func readInput(b *body, limit int) (event, *agui.RunAgentInput, error) {
 	b.skipMark()
 	all := grown{claim: b.claim}
 	for {
@@ -63,8 +60,8 @@ func readInput(b *body, limit int) (event, *agui.RunAgentInput, *rejection) {
 		if len(all.b)+len(part) > limit+lineSlack {
 			return event{}, nil, tooLarge(0, limit)
 		}
-		if rej := all.add(part); rej != nil {
-			return event{}, nil, rej
+		if err := all.add(part); err != nil {
+			return event{}, nil, err
 		}
 		_, _ = b.Discard(len(part))
 	}
@@ -72,20 +69,20 @@ func readInput(b *body, limit int) (event, *agui.RunAgentInput, *rejection) {
 	if value = bytes.Trim(value, space); len(value) > limit {
 		return event{}, nil, tooLarge(0, limit)
 	}
-	decoding := len(value) // older forms are written anew
-	if rej := b.claim.take(decoding); rej != nil {
-		return event{}, nil, rej
+	decoding := int64(len(value)) // older forms are written anew
+	if err := b.claim.Take(decoding); err != nil {
+		return event{}, nil, err
 	}
-	defer b.claim.give(decoding)
-	in, rej := decodeInput(value)
-	if rej != nil {
-		return event{}, nil, rej
+	defer b.claim.Give(decoding)
+	in, err := decodeInput(value)
+	if err != nil {
+		return event{}, nil, err
 	}
 	return event{value: value, seq: -1, held: held}, in, nil
 }
 
 // decodeInput checks an input.
-func decodeInput(value []byte) (*agui.RunAgentInput, *rejection) {
+func decodeInput(value []byte) (*agui.RunAgentInput, error) {
 	if err := agui.CheckDepth(value, agui.MaxInputDepth); err != nil {
 		return nil, malformed(err, 0)
 	}
@@ -105,26 +102,26 @@ func (s *Service) maxInput(t target) int {
 }
 
 // openInput opens a body that is an input, with a buffer of that size.
-func (s *Service) openInput(w http.ResponseWriter, r *http.Request, t target, buffer int) (*body, *rejection) {
-	if m := mediaType(r); m != "" && m != typeJSON {
-		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot read an input as %.100q: set Content-Type to %s", m, typeJSON)
+func (s *Service) openInput(c *front.Call, t target, buffer int) (*body, error) {
+	if m := mediaType(c.R); m != "" && m != typeJSON {
+		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read an input as %.100q: set Content-Type to %s", m, typeJSON)
 	}
-	b, rej := s.openBody(w, r, t, buffer)
-	if rej == nil {
+	b, err := s.openBody(c, t, buffer)
+	if err == nil {
 		b.begun(true)
 	}
-	return b, rej
+	return b, err
 }
 
 // firstInput is what an input takes with its first byte, and the buffer before it.
 const firstInput = 4 << 10
 
-// takeInput reads an input without checking it. It counts the memory that it takes, as bytes come: a caller that sends slowly
-// holds what it has sent, and no more than twice that. held is what the caller releases, in any case.
-func (s *Service) takeInput(w http.ResponseWriter, r *http.Request, t target) (value []byte, held int, rej *rejection) {
-	b, rej := s.openInput(w, r, t, firstInput)
-	if rej != nil {
-		return nil, 0, rej
+// takeInput reads an input without checking it. It counts the memory that it takes in held, as bytes come: a caller that sends slowly
+// holds what it has sent, and no more than twice that.
+func (s *Service) takeInput(c *front.Call, t target, held *front.Claim) (value []byte, err error) {
+	b, err := s.openInput(c, t, firstInput)
+	if err != nil {
+		return nil, err
 	}
 	defer b.close()
 	b.skipMark()
@@ -136,25 +133,24 @@ func (s *Service) takeInput(w http.ResponseWriter, r *http.Request, t target) (v
 			break
 		}
 		if err != nil {
-			return nil, held, b.failed(err, 0)
+			return nil, b.failed(err, 0)
 		}
 		if len(value) == cap(value) {
 			if len(value) > most {
-				return nil, held, tooLarge(0, limit)
+				return nil, tooLarge(0, limit)
 			}
 			size := min(max(2*cap(value), firstInput), most+1)
-			if rej := s.memory.begin(t.tenant, size-held); rej != nil {
-				return nil, held, rej
+			if err := held.Begin(int64(size - cap(value))); err != nil {
+				return nil, err
 			}
 			value = append(make([]byte, 0, size), value...)
-			held = size
 		}
 		n, _ := b.Read(value[len(value):cap(value)]) // what is there: no error
 		value = value[:len(value)+n]
 	}
 	value = bytes.Trim(value, space)
 	if len(value) > limit {
-		return nil, held, tooLarge(0, limit)
+		return nil, tooLarge(0, limit)
 	}
-	return value, held, nil
+	return value, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -156,15 +157,15 @@ func TestEvents_RefuseAWindowThatIsTooLarge(t *testing.T) {
 
 func TestEvents_WhatATenantHoldsIsBounded(t *testing.T) {
 	d := newStage(t)
-	n := int(d.svc.memory.Alone()) - 4<<10
-	if !d.svc.memory.try("dev", n) {
+	n := d.svc.memory.Alone() - 4<<10
+	if !d.svc.memory.Try("dev", n) {
 		t.Fatal("the tenant has no share")
 	}
 	a := d.post(typeNDJSON, strings.Repeat(ev1+"\n", 50))
-	if a.status != http.StatusTooManyRequests || a.Reason != reasonMemory || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"limit":"memory"`) {
+	if a.status != http.StatusTooManyRequests || a.Reason != front.ReasonMemory || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"limit":"memory"`) {
 		t.Errorf("answer is %d %v %s", a.status, a.header, a.body)
 	}
-	d.svc.memory.release("dev", n)
+	d.svc.memory.Release("dev", n)
 	if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK {
 		t.Errorf("afterwards: answer is %d %s", a.status, a.body)
 	}
@@ -173,11 +174,11 @@ func TestEvents_WhatATenantHoldsIsBounded(t *testing.T) {
 // What the headers of a request take beyond the usual is held for as long as it goes on.
 func TestEvents_HeadersCountAsMemory(t *testing.T) {
 	d := newStage(t)
-	n := int(d.svc.memory.Alone()-d.svc.memory.Limit()/beginShare) - requestBase - 8<<10
-	if !d.svc.memory.try("dev", n) {
+	n := d.svc.memory.Alone() - d.svc.memory.Limit()/beginShare - requestBase - 8<<10
+	if !d.svc.memory.Try("dev", n) {
 		t.Fatal("the tenant has no share")
 	}
-	defer d.svc.memory.release("dev", n)
+	defer d.svc.memory.Release("dev", n)
 	for pad, want := range map[int]int{100: http.StatusOK, 20_000: http.StatusTooManyRequests} {
 		if a := d.do(http.MethodPost, d.path("events"), strings.NewReader(ev1), "Content-Type", typeNDJSON, "Cookie", strings.Repeat("x", pad)); a.status != want {
 			t.Errorf("with a header of %d bytes: answer is %d %s", pad, a.status, a.body)
@@ -304,10 +305,10 @@ func TestEvents_PublishNothingAfterTheCredentialsEnd(t *testing.T) {
 	}
 	d := open(t, cfg)
 	const life = 3 * time.Second // of 15 events two are let through at once, the third after 4 s
-	d.svc.auth = expiring(time.Now().Add(life))
+	d.svc.front.Auth = expiring(time.Now().Add(life))
 	begun := time.Now()
 	a := d.post(typeNDJSON, strings.Repeat(ev1+"\n", 15))
-	if a.status != http.StatusUnauthorized || a.Reason != reasonAuth || a.Accepted != 2 || time.Since(begun) > kafkatest.Timeout {
+	if a.status != http.StatusUnauthorized || a.Reason != front.ReasonAuth || a.Accepted != 2 || time.Since(begun) > kafkatest.Timeout {
 		t.Errorf("after %v the answer is %d %s", time.Since(begun), a.status, a.body)
 	}
 }

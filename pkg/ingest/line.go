@@ -29,7 +29,7 @@ func newLineReader(b *body, limit int) *lineReader {
 
 // next returns the next line without its line feed. The line is valid until the next call. A body
 // that ends without a line feed has one last line; io.EOF comes after it. All other errors are
-// *rejection: a line that was cut off is not returned, even if it looks whole.
+// *front.Problem: a line that was cut off is not returned, even if it looks whole.
 func (l *lineReader) next() ([]byte, error) {
 	l.long.reset()
 	l.inLong = false
@@ -54,7 +54,7 @@ func (l *lineReader) next() ([]byte, error) {
 		if len(l.long.b)+len(part) > l.limit+lineSlack {
 			l.cut = err != nil
 			l.body.begun(false)
-			return nil, tooLarge(l.line, l.limit).andOn()
+			return nil, badEventError{tooLarge(l.line, l.limit)}
 		}
 		switch {
 		case err == nil:

@@ -2,14 +2,11 @@ package ingest
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/share"
 )
 
@@ -32,119 +29,15 @@ const (
 // runShare is the part of the memory that one run may have for what Kafka has not acknowledged: one in so many.
 const runShare = 8
 
-// budget is the memory of the process, in bytes, of which each tenant gets a share. It is taken before it is used.
-type budget struct {
-	*share.Pool
-	gauge prometheus.Gauge // of what is used; may be nil
-}
-
-func newBudget(total int, gauge prometheus.Gauge) *budget {
-	return &budget{Pool: share.NewPoolOf(int64(total), tenantShare), gauge: gauge}
-}
-
-func (b *budget) count(n int) {
-	if b.gauge != nil {
-		b.gauge.Add(float64(n))
-	}
-}
-
-// try takes n, or nothing where the tenant's share does not have it.
-func (b *budget) try(tenant string, n int) bool {
-	ok := b.Take(tenant, int64(n))
-	if ok {
-		b.count(n)
-	}
-	return ok
-}
-
-// begin is try for what begins.
-func (b *budget) begin(tenant string, n int) *rejection {
-	if !b.TakeLeaving(tenant, int64(n), b.Limit()/beginShare) {
-		return noMemory(b.why(tenant))
-	}
-	b.count(n)
-	return nil
-}
-
-var (
-	// errShare says that a tenant holds as much as it may, errFull that all tenants together do.
-	errShare = errors.New("the tenant's requests under way hold as much of this process as they may: send fewer, or smaller ones, at a time")
-	errFull  = fmt.Errorf("%w: requests under way hold as much of this process as they may", ErrUnavailable)
-)
-
-// acquire takes n, and waits for it until ctx ends. The error is errShare or errFull.
-func (b *budget) acquire(ctx context.Context, tenant string, n int) error {
-	if b.Wait(ctx, tenant, int64(n)) != nil {
-		return b.why(tenant)
-	}
-	b.count(n)
-	return nil
-}
-
-// why says why try has taken nothing: errShare or errFull.
-func (b *budget) why(tenant string) error {
-	if b.HeldBy(tenant) <= b.Limit()/(tenantShare+1) {
-		return errFull
-	}
-	return errShare
-}
-
-// release gives n back.
-func (b *budget) release(tenant string, n int) {
-	b.Give(tenant, int64(n))
-	b.count(-n)
-}
-
-// claim is what one request holds of the memory.
-type claim struct {
-	of     *budget
-	tenant string
-	n      int
-}
-
-// take takes n bytes more. A request that holds some waits a moment for them.
-func (h *claim) take(n int) *rejection {
-	switch {
-	case n <= 0:
-		h.give(-n)
-		return nil
-	case h.n == 0:
-		if rej := h.of.begin(h.tenant, n); rej != nil {
-			return rej
-		}
-	case !h.of.try(h.tenant, n):
-		ctx, cancel := context.WithTimeout(context.Background(), memoryWait)
-		defer cancel()
-		if err := h.of.acquire(ctx, h.tenant, n); err != nil {
-			return noMemory(err)
-		}
-	}
-	h.n += n
-	return nil
-}
-
-// give gives n bytes back.
-func (h *claim) give(n int) {
-	h.n -= n
-	h.of.release(h.tenant, n)
-}
-
-// close gives all back.
-func (h *claim) close() { h.give(h.n) }
-
-// noMemory is the refusal of what there is no memory for.
-func noMemory(err error) *rejection {
-	if errors.Is(err, errFull) {
-		return reject(http.StatusServiceUnavailable, reasonUnavailable, 0, "%v", err).retryIn(time.Second)
-	}
-	rej := reject(http.StatusTooManyRequests, reasonMemory, 0, "%v", err).retryIn(time.Second)
-	rej.limit = "memory"
-	return rej
+// newMemory returns the memory of the process, of which the gauge shows what is used.
+func newMemory(total int, gauge prometheus.Gauge) *front.Memory {
+	limit := int64(total)
+	return &front.Memory{Pool: share.NewPoolOf(limit, tenantShare), Gauge: gauge, Leave: limit / beginShare, Wait: memoryWait}
 }
 
 // grown is bytes that come in pieces. It counts its room before it is made.
 type grown struct {
-	claim *claim
+	claim *front.Claim
 	b     []byte
 }
 
@@ -152,16 +45,16 @@ type grown struct {
 const leastRoom = 4 << 10
 
 // add appends bytes.
-func (g *grown) add(more []byte) *rejection {
+func (g *grown) add(more []byte) error {
 	need := len(g.b) + len(more)
 	if need > cap(g.b) {
 		old := cap(g.b)
 		size := max(2*old, need, leastRoom)
-		if rej := g.claim.take(size); rej != nil {
-			return rej
+		if err := g.claim.Take(int64(size)); err != nil {
+			return err
 		}
 		g.b = append(make([]byte, 0, size), g.b...)
-		g.claim.give(old)
+		g.claim.Give(int64(old))
 	}
 	g.b = append(g.b, more...)
 	return nil
@@ -171,7 +64,7 @@ func (g *grown) add(more []byte) *rejection {
 func (g *grown) reset() {
 	g.b = g.b[:0]
 	if cap(g.b) > keptRoom { // one large event must not cost its size for the rest of the stream
-		g.claim.give(cap(g.b))
+		g.claim.Give(int64(cap(g.b)))
 		g.b = nil
 	}
 }

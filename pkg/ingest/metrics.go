@@ -2,10 +2,12 @@ package ingest
 
 import (
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/usage"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -92,9 +94,9 @@ func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
 	for _, r := range []string{leftOutMalformed, leftOutTooLarge, leftOutRoom, leftOutRefused} {
 		m.leftOut.WithLabelValues(r)
 	}
-	for _, e := range table {
+	for _, r := range Routes() {
 		for _, o := range []string{outcomeAccepted, outcomeRejected, outcomeUnavailable} {
-			m.requests.WithLabelValues(string(e.call), o)
+			m.requests.WithLabelValues(r.Action, o)
 		}
 	}
 	for _, r := range reasons() {
@@ -115,4 +117,20 @@ func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
 		errs = append(errs, reg.Register(m.tenants))
 	}
 	return m, errors.Join(errs...)
+}
+
+// done counts a request by the problem that it was answered with; nil for none.
+func (m *metrics) done(call string, p *front.Problem) {
+	outcome := outcomeAccepted
+	switch {
+	case p == nil:
+	case p.Status == http.StatusServiceUnavailable:
+		outcome = outcomeUnavailable
+	default:
+		outcome = outcomeRejected
+	}
+	m.requests.WithLabelValues(call, outcome).Inc()
+	if p != nil && p.Reason != "" {
+		m.rejected.WithLabelValues(p.Reason).Inc()
+	}
 }

@@ -22,7 +22,7 @@ func (n *ndjsonReader) next() (event, error) {
 			continue
 		}
 		if len(line) > n.limit {
-			return event{}, tooLarge(n.lines.line, n.limit).andOn()
+			return event{}, badEventError{tooLarge(n.lines.line, n.limit)}
 		}
 		value, held := n.lines.own(line)
 		return event{value: value, seq: -1, line: n.lines.line, held: held}, nil

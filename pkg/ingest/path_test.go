@@ -61,13 +61,7 @@ func TestPath_ABadIDIsA400AndNeverARedirect(t *testing.T) {
 		"/v1/threads/t/runs/.%2e/events",
 		"/v1/threads/",
 		"/v1/threads/..",
-		"/v1/threads/t/",
 		"/v1/threads/" + long,
-		"/v1/threads/t//runs/r/events",
-		"/v1/threads/a/../b/runs/r/events",
-		"/v1/threads/a/./runs/r/events",
-		"/v1/threads/t/runs/r/events/",
-		"/v1//threads/t/runs/r/events",
 		"/v1/threads/%FF/runs/r/events",
 		"/v1/threads/%ED%A0%80/runs/r/events",
 		"/v1/threads/" + long + "/runs/r/events",
@@ -135,6 +129,8 @@ func TestHandler_OtherCallsAreProblems(t *testing.T) {
 	}{
 		"another path":           {"POST", "/v1/elsewhere", 404, ""},
 		"the root":               {"POST", "/", 404, ""},
+		"an empty segment":       {"POST", "/v1/threads/t//runs/r/events", 404, ""},
+		"two dots":               {"POST", "/v1/threads/a/../b/runs/r/events", 404, ""},
 		"an unknown call":        {"POST", "/v1/threads/t/runs/r/history", 404, ""},
 		"more path":              {"POST", "/v1/threads/t/runs/r/events/1", 404, ""},
 		"events by another verb": {"DELETE", "/v1/threads/t/runs/r/events", 405, "POST"},
@@ -170,12 +166,8 @@ func TestHandler_AsksWhoIsCalling(t *testing.T) {
 		"a tenant that cannot be a key": {stranger{id: tenant.Identity{Tenant: "..", Scopes: []tenant.Scope{tenant.ScopePublish}}}, 400, "invalid-id"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			svc := *d.svc
-			svc.auth = tc.who
 			d := d.in(t, name)
-			was := d.srv.Config.Handler
-			d.srv.Config.Handler = svc.Handler()
-			defer func() { d.srv.Config.Handler = was }()
+			d.svc.front.Auth = tc.who
 			a := d.post(typeNDJSON, ev1)
 			if a.status != tc.status || a.Reason != tc.reason {
 				t.Errorf("answer is %d %s, want %d %s", a.status, a.body, tc.status, tc.reason)

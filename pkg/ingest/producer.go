@@ -23,7 +23,7 @@ type producer struct {
 // producerOf reads it from a request's headers. HTTP header names are case-insensitive, so labels get keys in lower
 // case. They are sorted by key, so that all requests of a run write the same records. An invalid label is refused here; on Kafka,
 // where there is no caller to answer, it is ignored.
-func producerOf(header http.Header) (producer, *rejection) {
+func producerOf(header http.Header) (producer, error) {
 	var p producer
 	if v := header.Values(headerAgent); len(v) > 0 {
 		if p.agent = v[len(v)-1]; !record.ValidAgent(p.agent) {

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
@@ -75,99 +74,72 @@ type proxied struct {
 }
 
 // postAgent is POST /v1/agents/{agent}.
-func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
-	agent, ok := s.agents[t.agent]
+func (s *Service) postAgent(c *front.Call, t target) error {
+	name := c.R.PathValue("agent")
+	agent, ok := s.agents[name]
 	if !ok {
-		s.refuse(w, r, callAgent, reject(http.StatusNotFound, reasonAgent, 0, "there is no agent %.200q: add it to the file of ingest --agents, or start skein dev with --agent NAME=URL", t.agent), nil)
-		return
+		return front.Refuse(http.StatusNotFound, reasonAgent, "there is no agent %.200q: add it to the file of ingest --agents, or start skein dev with --agent NAME=URL", name)
 	}
-	by, rej := producerOf(r.Header)
-	if rej != nil {
-		s.refuse(w, r, callAgent, rej, nil)
-		return
+	by, err := producerOf(c.R.Header)
+	if err != nil {
+		return err
 	}
-	rc := http.NewResponseController(w)
-	release, rej := s.admitRun(r, t)
-	if rej != nil {
-		s.refuse(w, r, callAgent, rej, nil)
-		return
+	rc := http.NewResponseController(c.W)
+	held, inputHeld := s.memory.Claim(t.tenant, 0), s.memory.Claim(t.tenant, 0)
+	defer held.Close()
+	defer inputHeld.Close()
+	if err := held.Take(int64(runBase + front.HeadBytes(c.R))); err != nil {
+		return err
 	}
-	defer release()
-	tenantID := t.tenant
-	input, held, rej := s.takeInput(w, r, t)
-	if rej == nil {
-		t, rej = s.ofInput(t, input)
+	input, err := s.takeInput(c, t, inputHeld)
+	if err != nil {
+		return err
 	}
-	if rej == nil {
-		rej = admit(r.Context(), t.quota, event{value: input})
+	if t, err = s.ofInput(t, input); err != nil {
+		return err
 	}
-	if rej != nil {
-		s.memory.release(tenantID, held)
-		s.refuse(w, r, callAgent, rej, nil)
-		return
+	if err := admit(c.R.Context(), t.quota, event{value: input}); err != nil {
+		return err
 	}
 	_ = rc.SetReadDeadline(time.Time{})
-	line := audit.From(r.Context())
-	line.Thread, line.Run = t.thread, t.run
+	c.Audit.Thread, c.Audit.Run = t.thread, t.run
 	by = producer{agent: agent.Name, labels: addLabels(agent.LabelsOf(input), by.labels)}
 
 	p := &proxied{svc: s, agent: agent, target: t}
-	p.wire = &wire{w: w, rc: rc, left: p.callerLeft}
+	p.wire = &wire{w: c.W, rc: rc, left: p.callerLeft}
 	p.spool = s.newSpool(t, by, p.kafkaFailed, func() { s.runs.release(p) })
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	defer p.cancel(nil)
 	if err := s.runs.hold(p); err != nil {
-		s.memory.release(tenantID, held)
 		p.spool.abandon()
-		s.refuseRun(w, r, t, err)
-		return
+		return refusedRun(t, err)
 	}
 	if !p.spool.addInput(input) {
-		s.memory.release(tenantID, held)
 		p.spool.close()
-		s.refuseRun(w, r, t, errNoRoom)
-		return
+		return errNoRoom
 	}
-	s.metrics.requests.WithLabelValues(string(callAgent), outcomeAccepted).Inc()
 	p.called = true
-	p.run(r, input, held)
+	p.run(c.R, input, inputHeld)
+	return nil
 }
 
-// admitRun takes what a run counts beside its input and events, and returns what gives it back.
-func (s *Service) admitRun(r *http.Request, t target) (release func(), rej *rejection) {
-	done, err := t.quota.Admit(nil, quota.Streams)
-	if err != nil {
-		return nil, overQuota(err, 0)
-	}
-	h := &claim{of: s.memory, tenant: t.tenant}
-	if rej := h.take(runBase + front.HeadBytes(r)); rej != nil {
-		done()
-		return nil, rej
-	}
-	return func() {
-		h.close()
-		done()
-	}, nil
-}
-
-// refuseRun answers why a run cannot begin.
-func (s *Service) refuseRun(w http.ResponseWriter, r *http.Request, t target, err error) {
+// refusedRun returns why a run cannot begin.
+func refusedRun(t target, err error) error {
 	switch {
 	case errors.Is(err, errHeld):
-		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonHeld, 0, "the run %.200q of this thread is in progress: use another runId, or read its events so far", t.run), nil)
+		return front.Refuse(http.StatusConflict, reasonHeld, "the run %.200q of this thread is in progress: use another runId, or read its events so far", t.run)
 	case errors.Is(err, errUsed):
-		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonUsed, 0, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", t.run), nil)
+		return front.Refuse(http.StatusConflict, reasonUsed, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", t.run)
 	case errors.Is(err, errTooMany):
-		rej := reject(http.StatusTooManyRequests, reasonMemory, 0, "%v", err).retryIn(time.Second)
-		rej.limit = "memory"
-		s.refuse(w, r, callAgent, rej, nil)
-	default:
-		s.unavailable(w, r, callAgent, err, nil)
+		p := front.Refuse(http.StatusTooManyRequests, front.ReasonMemory, "%v", err)
+		p.Limit, p.Retry = "memory", time.Second
+		return p
 	}
+	return err
 }
 
 // run calls the agent and sees the run to its end.
-func (p *proxied) run(r *http.Request, input []byte, held int) {
+func (p *proxied) run(r *http.Request, input []byte, held *front.Claim) {
 	defer p.spool.close()
 	defer p.keepOpen()
 	p.wire.begin()
@@ -181,7 +153,7 @@ func (p *proxied) run(r *http.Request, input []byte, held int) {
 	tooLong := time.AfterFunc(p.agent.RunTimeout, func() { p.end(errTooLong) })
 	defer tooLong.Stop()
 
-	body, err := p.agent.Call(p.ctx, input, func() { p.svc.memory.release(p.target.tenant, held) }, r.Header)
+	body, err := p.agent.Call(p.ctx, input, held.Close, r.Header)
 	if err == nil {
 		err = p.copy(body)
 		_ = body.Close() // whatever it says, the stream is over
@@ -513,24 +485,22 @@ func encoded(v any) []byte {
 }
 
 // ofInput returns the target of the thread and run that an input names.
-func (s *Service) ofInput(t target, input []byte) (target, *rejection) {
-	h := &claim{of: s.memory, tenant: t.tenant}
-	if rej := h.take(len(input)); rej != nil { // older forms are written anew
-		return target{}, rej
+func (s *Service) ofInput(t target, input []byte) (target, error) {
+	h := s.memory.Claim(t.tenant, 0)
+	defer h.Close()
+	if err := h.Take(int64(len(input))); err != nil { // older forms are written anew
+		return target{}, err
 	}
-	defer h.close()
-	in, rej := decodeInput(input)
-	if rej != nil {
-		return target{}, rej
+	in, err := decodeInput(input)
+	if err != nil {
+		return target{}, err
 	}
-	// As the calls take it that name both in their path.
-	rt := route{entry: entry{Route: tenant.Route{Pattern: "{thread}{run}"}}, thread: in.ThreadID, run: in.RunID, agent: t.agent}
-	of, rej := targetOf(t.tenant, rt, t.partitions)
-	if rej != nil {
-		rej.detail = "the input's " + rej.detail
-		return target{}, rej
+	for _, id := range [][2]string{{"thread", in.ThreadID}, {"run", in.RunID}} {
+		if err := record.ValidateID(id[1]); err != nil {
+			return target{}, front.Refuse(http.StatusBadRequest, front.ReasonID, "the input's %s: %v", id[0], err)
+		}
 	}
-	return of.of(t.quota), nil
+	return t.of(in.ThreadID, in.RunID)
 }
 
 // addLabels adds the caller's labels to those that the configuration has found: what it says counts first.

@@ -23,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -253,9 +254,9 @@ func TestProxy_RefusesWhatIsNoRun(t *testing.T) {
 		reason, detail           string
 	}{
 		"an unknown agent": {"POST", "/v1/agents/other", inputOf("r1"), "application/json", 404, reasonAgent, "no agent"},
-		"no thread":        {"POST", "/v1/agents/helper", `{"runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, reasonID, "the input's thread"},
-		"no run":           {"POST", "/v1/agents/helper", `{"threadId":"t1","messages":[],"tools":[],"context":[]}`, "application/json", 400, reasonID, "the input's run"},
-		"a dot":            {"POST", "/v1/agents/helper", `{"threadId":"..","runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, reasonID, "the input's thread"},
+		"no thread":        {"POST", "/v1/agents/helper", `{"runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's thread"},
+		"no run":           {"POST", "/v1/agents/helper", `{"threadId":"t1","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's run"},
+		"a dot":            {"POST", "/v1/agents/helper", `{"threadId":"..","runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's thread"},
 		"no input":         {"POST", "/v1/agents/helper", `{"threadId":"t1","runId":"r1"}`, "application/json", 400, "schema", "messages"},
 		"no JSON":          {"POST", "/v1/agents/helper", `{"threadId":`, "application/json", 400, "not-json", ""},
 		"nothing":          {"POST", "/v1/agents/helper", ``, "", 400, "not-json", ""},
@@ -594,7 +595,7 @@ func TestRuns_HasAShareForEachTenant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		memory := newBudget(8*runKeyBytes, nil) // a tenant that is alone has room for six
+		memory := newMemory(8*runKeyBytes, nil) // a tenant that is alone has room for six
 		runs := newRuns(memory)
 		of := func(tenant, id string, called bool) *proxied {
 			return &proxied{svc: &Service{metrics: m}, target: target{tenant: tenant, key: tenant + "/t1", run: id}, called: called}
@@ -898,7 +899,7 @@ func TestProxy_ACallerThatReadsNothingCountsAsOneThatHasLeft(t *testing.T) {
 		}
 		answers("data: "+finished+"\n\n")(w, r)
 	})
-	b.svc.stalledCaller = time.Second
+	b.svc.front.Stall = time.Second
 	resp := b.call(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
 	if rs := b.published(3); len(rs) != 3 || string(rs[2].Value) != finished {
@@ -1066,16 +1067,16 @@ func TestProxy_CutsTheStreamWhereThereIsNoRoom(t *testing.T) {
 	resp := b.call(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
 	kafkatest.ConsumeUntil(t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) == 2 })
-	most := int(b.svc.memory.Limit()) - 24<<10 // small events have room
-	for i := range 40 {                        // a tenant gets its share only
-		held := int(b.svc.memory.Held())
+	most := b.svc.memory.Limit() - 24<<10 // small events have room
+	for i := range 40 {                   // a tenant gets its share only
+		held := b.svc.memory.Held()
 		if left := most - held; left > 0 {
 			tenant := fmt.Sprint("other ", i)
-			n := min(left, tenantShare*(int(b.svc.memory.Limit())-held)/(tenantShare+1))
-			if !b.svc.memory.try(tenant, n) {
+			n := min(left, tenantShare*(b.svc.memory.Limit()-held)/(tenantShare+1))
+			if !b.svc.memory.Try(tenant, n) {
 				t.Fatalf("there is no memory for %d of %d", n, left)
 			}
-			defer b.svc.memory.release(tenant, n)
+			defer b.svc.memory.Release(tenant, n)
 		}
 	}
 	close(filled)
@@ -1175,7 +1176,7 @@ func TestProxy_IsSlowedDownToTheTenantsQuota(t *testing.T) {
 	if took := time.Since(begun); took < (more-1)*time.Second/20 {
 		t.Errorf("%d events more than the quota took %v", more, took)
 	}
-	if err := b.svc.quotas.Tenant("dev").Wait(t.Context(), quota.Bytes, 100<<20, time.Minute); err != nil { // the bucket is far below empty
+	if err := b.svc.front.Quotas.Tenant("dev").Wait(t.Context(), quota.Bytes, 100<<20, time.Minute); err != nil { // the bucket is far below empty
 		t.Fatal(err)
 	}
 	resp := b.call(t.Context(), inputOf("r2"))
@@ -1185,34 +1186,14 @@ func TestProxy_IsSlowedDownToTheTenantsQuota(t *testing.T) {
 	}
 }
 
-// What the headers of a call take beyond the usual is held with its run.
-func TestProxy_HeadersCountAsMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &Service{memory: newBudget(2*runBase, nil)} // a tenant alone has three quarters
-		to := target{tenant: "dev", quota: quota.Unlimited().Tenant("dev")}
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		release, rej := s.admitRun(r, to)
-		if rej != nil {
-			t.Fatal(rej)
-		}
-		release()
-		r.Header.Set("Cookie", strings.Repeat("x", runBase/2+8<<10))
-		if _, rej := s.admitRun(r, to); rej == nil || rej.reason != reasonMemory && rej.reason != reasonUnavailable {
-			t.Errorf("with large headers it is %v", rej)
-		}
-		if s.memory.Held() != 0 {
-			t.Errorf("%d bytes stay taken", s.memory.Held())
-		}
-	})
-}
-
 // What checking an input takes counts beside the input itself.
 func TestProxy_CountsTheCheckOfAnInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Service{memory: newBudget(64<<10, nil)}
+		s := &Service{memory: newMemory(64<<10, nil)}
 		input := []byte(strings.Replace(inputOf("r1"), `"state":{}`, `"state":"`+strings.Repeat("x", 60<<10)+`"`, 1))
-		if _, rej := s.ofInput(target{tenant: "dev", partitions: 1}, input); rej == nil || rej.reason != reasonMemory && rej.reason != reasonUnavailable {
-			t.Errorf("it is %v", rej)
+		var p *front.Problem
+		if _, err := s.ofInput(target{tenant: "dev", partitions: 1}, input); !errors.As(err, &p) || p.Reason != front.ReasonMemory {
+			t.Errorf("it is %v", err)
 		}
 		if s.memory.Held() != 0 {
 			t.Errorf("%d bytes stay taken", s.memory.Held())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/usage"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -59,7 +59,7 @@ type publisher struct {
 	svc       *Service
 	tenant    string
 	quota     *quota.Tenant
-	claim     *claim // of the request; nil where its events count in none
+	claim     *front.Claim // of the request; nil where its events count in none
 	topic     string
 	key       []byte
 	partition int32
@@ -96,7 +96,7 @@ type publisher struct {
 
 // newPublisher returns the publisher of a request, whose records name by as their producer. The request's context ends the waiting for
 // quotas, and nothing that was sent.
-func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, by producer, h *claim, failed func()) *publisher {
+func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, by producer, h *front.Claim, failed func()) *publisher {
 	p := &publisher{
 		svc: s, tenant: t.tenant, quota: t.quota, claim: h, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
 		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels}),
@@ -116,13 +116,13 @@ func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, 
 const quotaWait = 10 * time.Second
 
 // admit takes an event's part of a tenant's quotas, and waits until they have it.
-func admit(ctx context.Context, q *quota.Tenant, ev event) *rejection {
+func admit(ctx context.Context, q *quota.Tenant, ev event) error {
 	err := q.Wait(ctx, quota.Events, 1, quotaWait)
 	if err == nil {
 		err = q.Wait(ctx, quota.Bytes, int64(len(ev.value)), quotaWait)
 	}
 	if err != nil && tenant.Revoked(ctx) {
-		return reject(http.StatusUnauthorized, reasonAuth, ev.line, "%v", tenant.ErrRevoked)
+		return tenant.ErrRevoked
 	}
 	if err != nil {
 		return overQuota(err, ev.line)
@@ -157,12 +157,12 @@ func (p *publisher) send(ev event) bool {
 	if len(ev.value) >= largeEvent {
 		large = min(int64(len(ev.value)), p.svc.large.Limit()/largeEvents) // an input may have been written anew
 		if !p.waited(func(ctx context.Context) error { return p.svc.large.Wait(ctx, p.tenant, large) }) {
-			p.svc.memory.release(p.tenant, size-ev.held)
+			p.svc.memory.Release(p.tenant, int64(size-ev.held))
 			return false
 		}
 	}
 	if ev.held > 0 {
-		p.claim.n -= ev.held // it is ours now
+		p.claim.Hand(int64(ev.held)) // it is ours now
 	}
 	headers := p.headers
 	if ev.seq >= 0 {
@@ -192,13 +192,14 @@ func (p *publisher) acquire(need, more int) bool {
 	switch {
 	case need == 0:
 		return true
-	case more > 0 && p.svc.memory.try(p.tenant, need+more):
+	case more > 0 && p.svc.memory.Try(p.tenant, int64(need+more)):
 		p.mu.Lock()
 		p.spare += more
 		p.mu.Unlock()
 		return true
 	}
-	return p.svc.memory.try(p.tenant, need) || p.waited(func(ctx context.Context) error { return p.svc.memory.acquire(ctx, p.tenant, need) })
+	return p.svc.memory.Try(p.tenant, int64(need)) ||
+		p.waited(func(ctx context.Context) error { return p.svc.memory.Acquire(ctx, p.tenant, int64(need)) })
 }
 
 // waited reports whether what an event waits for is there before the time for its acknowledgement is over, the caller has left, or the stage stops; else the
@@ -247,7 +248,7 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.
 func (p *publisher) spared(size int) {
 	p.spare += size
 	if p.out == 0 || p.done || p.spare >= spareBytes {
-		p.svc.memory.release(p.tenant, p.spare)
+		p.svc.memory.Release(p.tenant, int64(p.spare))
 		p.spare = 0
 	}
 }

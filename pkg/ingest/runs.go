@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/skeinhq/skein/internal/front"
 )
 
 // Runs are the runs that a process serves as their proxy: from their input until their last event is acknowledged. The runs
@@ -21,7 +23,7 @@ type Runs struct {
 	watch      func(partition int32, held bool)
 	closed     bool
 	empty      chan struct{} // closed once closed is set and nothing is held
-	memory     *budget       // of which each run takes runKeyBytes
+	memory     *front.Memory // of which each run takes runKeyBytes
 	used       used
 }
 
@@ -34,7 +36,7 @@ type runKey struct{ thread, run string }
 // runKeyBytes is about what a run takes here: agents may begin many in one stream.
 const runKeyBytes = 4 << 10
 
-func newRuns(memory *budget) *Runs {
+func newRuns(memory *front.Memory) *Runs {
 	return &Runs{held: map[runKey]*proxied{}, partitions: map[int32]int{}, empty: make(chan struct{}), memory: memory, used: newUsed()}
 }
 
@@ -57,7 +59,7 @@ func (r *Runs) hold(p *proxied) error {
 		return errHeld
 	case r.used.has(key):
 		return errUsed
-	case !r.memory.try(p.target.tenant, runKeyBytes):
+	case !r.memory.Try(p.target.tenant, runKeyBytes):
 		return errTooMany
 	}
 	r.add(p, key)
@@ -72,7 +74,7 @@ func (r *Runs) holdNext(p *proxied, run string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := runKey{p.target.key, run}
-	if _, ok := r.held[key]; ok || !r.memory.try(p.target.tenant, runKeyBytes) {
+	if _, ok := r.held[key]; ok || !r.memory.Try(p.target.tenant, runKeyBytes) {
 		return false
 	}
 	r.add(p, key)
@@ -90,7 +92,7 @@ func (r *Runs) release(p *proxied) {
 	defer r.mu.Unlock()
 	for _, key := range p.keys {
 		delete(r.held, key)
-		r.memory.release(p.target.tenant, runKeyBytes)
+		r.memory.Release(p.target.tenant, runKeyBytes)
 		if p.called {
 			r.used.add(p.target.tenant, key)
 		}

@@ -32,10 +32,10 @@ func (s *sequencedReader) next() (event, error) {
 
 func (s *sequencedReader) unwrap(line []byte, at int64) (event, error) {
 	if err := agui.CheckDepth(line, agui.MaxEventDepth+len("{")); err != nil {
-		return event{}, malformed(err, at).andOn()
+		return event{}, badEventError{malformed(err, at)}
 	}
 	if !agui.IsObject(line) {
-		return event{}, badLine(agui.RuleNotObject, at, "not a JSON object: want {\"seq\": n, \"event\": {…}}").andOn()
+		return event{}, badEventError{badLine(agui.RuleNotObject, at, "not a JSON object: want {\"seq\": n, \"event\": {…}}")}
 	}
 	var seq, value []byte
 	for name, v := range agui.Members(line) {
@@ -49,17 +49,17 @@ func (s *sequencedReader) unwrap(line []byte, at int64) (event, error) {
 	// Digits only: 1.0 and 1e3 are numbers of JSON too, but nobody counts like that.
 	n, err := strconv.ParseUint(string(seq), 10, 63)
 	if err != nil {
-		return event{}, badLine(reasonSeq, at, "seq must be the event's number in its run, from 0: want {\"seq\": n, \"event\": {…}}").andOn()
+		return event{}, badEventError{badLine(reasonSeq, at, "seq must be the event's number in its run, from 0: want {\"seq\": n, \"event\": {…}}")}
 	}
 	if int64(n) <= s.last {
-		return event{}, badLine(reasonSeqOrder, at, "seq %d does not rise: a line before it has %d, and what comes behind a greater number is dropped", n, s.last).andOn()
+		return event{}, badEventError{badLine(reasonSeqOrder, at, "seq %d does not rise: a line before it has %d, and what comes behind a greater number is dropped", n, s.last)}
 	}
 	s.last = int64(n)
 	if value == nil {
-		return event{}, badLine(agui.RuleNotObject, at, "no event: want {\"seq\": n, \"event\": {…}}").andOn()
+		return event{}, badEventError{badLine(agui.RuleNotObject, at, "no event: want {\"seq\": n, \"event\": {…}}")}
 	}
 	if len(value) > s.limit {
-		return event{}, tooLarge(at, s.limit).andOn()
+		return event{}, badEventError{tooLarge(at, s.limit)}
 	}
 	value, held := s.lines.own(value)
 	return event{value: value, seq: int64(n), line: at, held: held}, nil

@@ -22,13 +22,12 @@ import (
 // Service is the stage.
 type Service struct {
 	cfg      Config
-	auth     tenant.Authenticator
+	front    *front.Front
 	topics   kafka.Topics
 	producer *kgo.Client
 	metrics  *metrics
-	quotas   *quota.Quotas
 	// memory is what requests and runs hold: their buffers, inputs, and what is written and not acknowledged.
-	memory *budget
+	memory *front.Memory
 	// large is what tenants have of large events with Kafka, in bytes: a broker takes the requests of one connection one after another, so that
 	// small events wait behind the large ones that are under way.
 	large *share.Pool
@@ -47,9 +46,8 @@ type Service struct {
 	ends *endReader
 	// cancelWait is the constant of that name, but in tests.
 	cancelWait time.Duration
-	// stalledCaller is front.StallTimeout, and afterEnd the constant of that name, but in tests. A caller that reads nothing for so long counts as
-	// one that has left: its connection may be half open, and its agent waits with it.
-	stalledCaller, afterEnd time.Duration
+	// afterEnd is the constant of that name, but in tests.
+	afterEnd time.Duration
 	// pace is bodyPace, but in tests.
 	pace paceLimits
 }
@@ -100,16 +98,27 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	stopping, stop := context.WithCancel(context.Background())
 	s := &Service{
 		draining: new(atomic.Bool), stopping: stopping, stop: stop,
-		logger: logger, agents: callers, stalledCaller: front.StallTimeout, afterEnd: afterEnd,
+		logger: logger, agents: callers, afterEnd: afterEnd,
 		cancelWait: cancelWait,
-		cfg:        cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
-		memory: newBudget(cfg.Memory, m.memory), large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), quotas: cfg.Quotas, pace: bodyPace,
+		cfg:        cfg, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
+		memory: newMemory(cfg.Memory, m.memory), large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Else it would refuse all that is written to them, for as long as it lives.
 			anew: func() { producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events) },
 			err:  fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
 	}
 	s.runs = newRuns(s.memory)
+	s.front = &front.Front{
+		Routes: s.routes(), Auth: auth, Quotas: cfg.Quotas,
+		Draining: func() error {
+			if s.draining.Load() {
+				return errDraining
+			}
+			return nil
+		},
+		Explain: func(_ *front.Call, err error) *front.Problem { return problemOf(err) },
+		Done:    func(c *front.Call, p *front.Problem, _ time.Duration) { m.done(c.Route.Action, p) },
+	}
 	if s.ends, err = newEndReader(cfg.Kafka); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

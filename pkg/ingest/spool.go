@@ -166,9 +166,9 @@ func (sp *spool) add(e *spooled, must bool) bool {
 
 // acquire takes n bytes of what the runs of the tenant may hold, or nothing. Nobody waits for it: a run that waited would make its caller
 // wait.
-func (sp *spool) acquire(n int) bool { return sp.svc.memory.try(sp.tenant, n) }
+func (sp *spool) acquire(n int) bool { return sp.svc.memory.Try(sp.tenant, int64(n)) }
 
-func (sp *spool) release(n int) { sp.svc.memory.release(sp.tenant, n) }
+func (sp *spool) release(n int) { sp.svc.memory.Release(sp.tenant, int64(n)) }
 
 // pump gives the producer what it may have.
 func (sp *spool) pump() {

@@ -64,7 +64,7 @@ func (s *sseReader) next() (event, error) {
 		}
 		if len(s.data.b)+len(value) > s.limit {
 			s.lost = true
-			return event{}, tooLarge(s.at, s.limit).andOn()
+			return event{}, badEventError{tooLarge(s.at, s.limit)}
 		}
 		if rej := s.data.add(value); rej != nil {
 			return event{}, s.lines.body.failed(rej, s.at)
@@ -75,7 +75,7 @@ func (s *sseReader) next() (event, error) {
 func (s *sseReader) event() (event, error) {
 	s.lines.body.begun(false)
 	if string(bytes.Trim(s.data.b, space)) == "[DONE]" {
-		return event{}, badLine(reasonDone, s.at, "[DONE] is no AG-UI event (the official client fails on it): end the body instead").andOn()
+		return event{}, badEventError{badLine(reasonDone, s.at, "[DONE] is no AG-UI event (the official client fails on it): end the body instead")}
 	}
 	value, held := s.data.own()
 	return event{value: value, seq: -1, line: s.at, held: held}, nil

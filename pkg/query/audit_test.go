@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/skeinhq/skein/internal/audit"
+	"github.com/skeinhq/skein/internal/front"
 )
 
 // Who read and exported what is in the audit log, and who was not let in.
@@ -19,16 +19,16 @@ func TestHandler_TellsTheAuditLog(t *testing.T) {
 	f := newRawFixture(t)
 	f.indexed("run", "", f.event("run", fmt.Sprintf(started, "run")), f.event("run", fmt.Sprintf(finished, "run")))
 	var out bytes.Buffer
-	log, err := audit.Open("-", "query", &out, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	log, err := front.OpenAuditLog("-", "query", &out, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := audit.Handler(f.service.Handler(), "query", log, nil)
+	h := front.Audited(f.service.Handler(), "query", log, nil)
 	for _, c := range []struct{ tenant, path, want string }{
 		{"acme", "/v1/threads/chat/history", `"action":"read","route":"GET /v1/threads/{thread}/history","tenant":"acme","threadId":"chat","from":"192.0.2.1","status":200,"result":"done"`},
 		{"acme", "/v1/threads/chat/runs/run/export", `"action":"export","route":"GET /v1/threads/{thread}/runs/{run}/export","tenant":"acme","threadId":"chat","runId":"run","from":"192.0.2.1","status":200,"result":"done"`},
-		{"writer", "/v1/threads/chat/history", `"tenant":"writer","from":"192.0.2.1","status":403,"result":"denied"`},
-		{"", "/v1/threads/chat/history", `"route":"GET /v1/threads/{thread}/history","from":"192.0.2.1","status":401,"result":"denied"`},
+		{"writer", "/v1/threads/chat/history", `"tenant":"writer","threadId":"chat","from":"192.0.2.1","status":403,"result":"denied"`},
+		{"", "/v1/threads/chat/history", `"route":"GET /v1/threads/{thread}/history","threadId":"chat","from":"192.0.2.1","status":401,"result":"denied"`},
 		{"umbrella", "/v1/threads/chat/history", `"tenant":"umbrella","threadId":"chat","from":"192.0.2.1","status":404,"result":"refused"`},
 	} {
 		out.Reset()

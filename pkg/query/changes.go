@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -101,9 +102,9 @@ func (c *call) changes() error {
 	}
 	b.a = changesAnswer{ThreadID: c.threadID, RunID: tip, Changes: []placeChange{}, Unread: []unreadRun{}, IndexedTo: v.indexedTo}
 	if place.IsMessage() {
-		b.a.MessageID = agui.String(c.query.Get("message"))
+		b.a.MessageID = agui.String(c.Query.Get("message"))
 	} else {
-		path := c.query.Get("path")
+		path := c.Query.Get("path")
 		b.a.Path = &path
 	}
 	if err := b.walk(first, n); err != nil {
@@ -114,7 +115,7 @@ func (c *call) changes() error {
 
 // place reads what is asked for; all of the state, where nothing is.
 func (c *call) place() (timeline.Place, error) {
-	path, message := c.query.Get("path"), c.query.Get("message")
+	path, message := c.Query.Get("path"), c.Query.Get("message")
 	switch {
 	case path != "" && message != "":
 		return timeline.Place{}, badRequest("give either path, a JSON Pointer into the state such as /cart/total, or message, the id of a message")
@@ -130,7 +131,7 @@ func (c *call) place() (timeline.Place, error) {
 
 // changesFrom reads where a page begins: a step and its run, with a colon between.
 func (c *call) changesFrom() (n int, run string, err error) {
-	text := c.query.Get("from")
+	text := c.Query.Get("from")
 	if text == "" {
 		return 0, "", nil
 	}
@@ -217,7 +218,7 @@ func (b *blame) taken(i int) (int64, error) {
 		until = s.Begins()
 		return nil
 	})
-	if why := new(refusal); errors.As(err, &why) && why.retryAfter == 0 { // then what it says of itself is said in its turn
+	if why := new(front.Problem); errors.As(err, &why) && why.Retry == 0 { // then what it says of itself is said in its turn
 		err = nil
 	}
 	return until, err
@@ -321,15 +322,15 @@ func (b *blame) append(change placeChange, before, after json.RawMessage) {
 
 // unread adds a run whose events cannot be read as a whole: what it changed, but not by which event. It returns other errors as they are.
 func (b *blame) unread(i int, err error) error {
-	why := new(refusal)
-	if !errors.As(err, &why) || why.status != http.StatusGone && why.status != http.StatusConflict {
-		if err != nil && why.status == http.StatusNotFound && why.extensions != nil { // nothing of it has come
+	why := new(front.Problem)
+	if !errors.As(err, &why) || why.Status != http.StatusGone && why.Status != http.StatusConflict {
+		if err != nil && why.Status == http.StatusNotFound && why.Members != nil { // nothing of it has come
 			return nil
 		}
 		return err
 	}
 	row := b.chain[i]
-	b.a.Unread = append(b.a.Unread, unreadRun{row.RunID, why.detail})
+	b.a.Unread = append(b.a.Unread, unreadRun{row.RunID, why.Detail})
 	if !b.known && i > 0 {
 		h, err := b.c.restore(b.view.runs, b.chain[i-1].RunID)
 		if err != nil {
@@ -365,7 +366,7 @@ func (b *blame) quiet(first int) (map[string]bool, error) {
 	if len(asked) == 0 {
 		return quiet, nil
 	}
-	contents, err := b.c.store.Contents(b.c.r.Context(), b.c.tenant, b.c.threadID, asked)
+	contents, err := b.c.store.Contents(b.c.R.Context(), b.c.Tenant, b.c.threadID, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -375,7 +376,7 @@ func (b *blame) quiet(first int) (map[string]bool, error) {
 			continue
 		}
 		if b.place.IsMessage() {
-			id := b.c.query.Get("message")
+			id := b.c.Query.Get("message")
 			quiet[row.RunID] = !slices.ContainsFunc(held.Messages, func(m agui.Message) bool { return m.ID == id })
 		} else {
 			quiet[row.RunID] = held.State == nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -45,7 +46,7 @@ func (c *call) checkout() error {
 	if newID == "" {
 		newID = rand.Text()
 	} else if used(v.runs, newID) {
-		return &refusal{status: http.StatusConflict, detail: fmt.Sprintf("the thread has a run %q already; name another with runId, or none", newID)}
+		return &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("the thread has a run %q already; name another with runId, or none", newID)}
 	}
 	in := newInput{threadID: c.threadID, runID: newID}
 	if at == atStart {
@@ -63,7 +64,7 @@ func (c *call) checkout() error {
 	if err != nil {
 		return err
 	}
-	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
 	c.remark(graph, h)
 	c.send(v.status, "application/json", append(body, '\n'))
 	return nil
@@ -77,7 +78,7 @@ func used(runs []store.Run, id string) bool {
 // remark sets the header of remarks, where there are any.
 func (c *call) remark(graph *lineage.Graph, h restored) {
 	if r := remarks(graph, h); len(r) > 0 {
-		c.w.Header().Set(headerRemarks, strings.Join(r, ", "))
+		c.W.Header().Set(headerRemarks, strings.Join(r, ", "))
 	}
 }
 
@@ -168,7 +169,7 @@ func (c *call) startOver(in *newInput, runs []store.Run, h restored) error {
 	}
 	if h.run.Input == nil {
 		if h.run.Base != h.run.ParentRunID {
-			return &refusal{status: http.StatusConflict, detail: fmt.Sprintf(
+			return &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf(
 				"run %q had no input and started from run %q while that was open: what it started from was not kept", h.run.RunID, h.run.ParentRunID)}
 		}
 		start := lineage.StartHistory(lineage.ParentBy(h.run.ParentBy), base, nil)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
@@ -41,37 +42,35 @@ func (c *call) connect() error {
 		return badRequest("the input's threadId: " + err.Error())
 	}
 	c.threadID, c.runID = in.ThreadID, cmp.Or(in.RunID, in.ThreadID)
+	c.Audit.Thread, c.Audit.Run = c.threadID, c.runID
 	return c.live(runID, joining(), true)
 }
-
-// errSlowBody is in the refusal of a body that did not come in time. net/http takes that for a caller that has hung up.
-var errSlowBody = errors.New("the body did not come in time")
 
 // readInput reads the request's body. What that holds counts as memory of the tenant's reads, and all of it may take as long as a reader may take nothing.
 func (c *call) readInput() (*agui.RunAgentInput, error) {
 	held := int64(kafka.MaxValueBytes)
-	if n := c.r.ContentLength; n >= 0 {
+	if n := c.R.ContentLength; n >= 0 {
 		held = min(n, held)
 	}
 	if err := c.load.hold(decodedInput * held); err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.load.hold(-decodedInput * held) }() // giving back never fails
-	rc := http.NewResponseController(c.w)
-	if err := rc.SetReadDeadline(time.Now().Add(c.cfg.Stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	rc := http.NewResponseController(c.W)
+	if err := rc.SetReadDeadline(time.Now().Add(c.front.Stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, fmt.Errorf("bounding the time of a body: %w", err)
 	}
 	var read bytes.Buffer
-	if c.r.ContentLength >= 0 { // else it would grow, and leave several times its size to the collector
+	if c.R.ContentLength >= 0 { // else it would grow, and leave several times its size to the collector
 		read.Grow(int(held) + bytes.MinRead)
 	}
-	_, err := read.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, kafka.MaxValueBytes))
+	_, err := read.ReadFrom(http.MaxBytesReader(c.W, c.R.Body, kafka.MaxValueBytes))
 	body := read.Bytes()
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
-		return nil, &refusal{status: http.StatusRequestEntityTooLarge, detail: fmt.Sprintf("the input is larger than %d bytes", large.Limit)}
+		return nil, &front.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the input is larger than %d bytes", large.Limit)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, errors.Join(errSlowBody, badRequest(fmt.Sprintf("reading the input: it was not there within %v", c.cfg.Stall)))
+		return nil, badRequest(fmt.Sprintf("reading the input: it was not there within %v", c.front.Stall))
 	}
 	if err != nil {
 		return nil, badRequest("reading the input: " + err.Error())
@@ -80,7 +79,7 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 		return nil, fmt.Errorf("ending the bound of a body: %w", err)
 	}
 	if len(body) > lightInput {
-		if err := c.load.work(c.r.Context()); err != nil {
+		if err := c.load.work(c.R.Context()); err != nil {
 			return nil, err
 		}
 		defer c.load.rest()
@@ -95,7 +94,7 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 // empty answers for a thread without runs.
 func (s *stream) empty() error {
 	if s.runID != "" {
-		return &refusal{status: http.StatusNotFound, detail: fmt.Sprintf("the thread has no run %q", s.runID)}
+		return &front.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("the thread has no run %q", s.runID)}
 	}
 	finished := agui.AppendString([]byte(`{"type":"RUN_FINISHED","threadId":`), s.threadID)
 	finished = append(agui.AppendString(append(finished, `,"runId":`...), s.call.runID), '}')

@@ -71,9 +71,9 @@ func parseCursor(text string) (cursor, error) {
 // cursor reads the id from the request. The header wins over the parameter: a browser that reconnects sends both, and the parameter is
 // the one of its first request.
 func (c *call) cursor() (cursor, error) {
-	name, text := headerLastEventID, c.r.Header.Get(headerLastEventID)
+	name, text := headerLastEventID, c.R.Header.Get(headerLastEventID)
 	if text == "" {
-		name, text = paramLastEventID, c.query.Get(paramLastEventID)
+		name, text = paramLastEventID, c.Query.Get(paramLastEventID)
 	}
 	from, err := parseCursor(text)
 	if err != nil {

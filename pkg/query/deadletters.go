@@ -24,7 +24,7 @@ const (
 // deadLetters answers with what the compactor could do nothing with. They are read from Kafka; the index
 // says which of them lie below an erasure of their thread.
 func (c *call) deadLetters() error {
-	q := deadletter.Query{Tenant: c.tenant, Thread: c.query.Get("thread")}
+	q := deadletter.Query{Tenant: c.Tenant, Thread: c.Query.Get("thread")}
 	var err error
 	if q.Reason, err = oneOf(c, "reason", deadletter.AllReasons()...); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (c *call) deadLetters() error {
 	if err != nil {
 		return err
 	}
-	if err := c.load.work(c.r.Context()); err != nil {
+	if err := c.load.work(c.R.Context()); err != nil {
 		return err
 	}
 	done, err := c.takeRaw()
@@ -48,7 +48,7 @@ func (c *call) deadLetters() error {
 		return err
 	}
 	defer done()
-	page, err := deadletter.ReadPage(c.r.Context(), c.raw.cfg, q, after, limit)
+	page, err := deadletter.ReadPage(c.R.Context(), c.raw.cfg, q, after, limit)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *call) notErased(letters []deadletter.Record) ([]deadletter.Record, erro
 	for _, l := range letters {
 		if l.Position != nil && l.ThreadID != "" && l.Reason != deadletter.WrongPartition {
 			if _, ok := below[l.ThreadID]; !ok {
-				e, err := c.store.Erasure(c.r.Context(), c.tenant, l.ThreadID)
+				e, err := c.store.Erasure(c.R.Context(), c.Tenant, l.ThreadID)
 				if err != nil && !errors.Is(err, store.ErrNotFound) {
 					return nil, err
 				}

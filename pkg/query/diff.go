@@ -77,8 +77,8 @@ func (c *call) diff() error {
 
 // runParam reads a run id of the query, or "" where it is not given.
 func (c *call) runParam(name string) (string, error) {
-	id := c.query.Get(name)
-	if !c.query.Has(name) {
+	id := c.Query.Get(name)
+	if !c.Query.Has(name) {
 		return "", nil
 	}
 	if err := record.ValidateID(id); err != nil {

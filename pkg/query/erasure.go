@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -52,7 +53,7 @@ const everyTenant = ""
 
 // erasure answers with how far an erasure is; with ?wait=true once it is done, or the wait has ended.
 func (c *call) erasure() error {
-	at, err := record.ParsePosition(c.r.PathValue("position"))
+	at, err := record.ParsePosition(c.R.PathValue("position"))
 	if err != nil {
 		return badRequest("the position in the path: " + err.Error())
 	}
@@ -64,7 +65,7 @@ func (c *call) erasure() error {
 	if err != nil {
 		return err
 	}
-	if asked.tenant != c.tenant {
+	if asked.tenant != c.Tenant {
 		return store.ErrNotFound
 	}
 	a := erasureAnswer{ThreadID: asked.thread, Position: at, State: erasurePending, RequestedAt: asked.time}
@@ -75,12 +76,12 @@ func (c *call) erasure() error {
 	// The position first: an erasure that is read after it is at least as new. Where an older
 	// compactor found nothing there is none, and the partition's position says that it was looked for. The
 	// tenant's rows do not count: one of another thread may be there before this one's are gone.
-	to, err := c.store.IndexedTo(c.r.Context(), everyTenant)
+	to, err := c.store.IndexedTo(c.R.Context(), everyTenant)
 	if err != nil {
 		return err
 	}
 	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
-		e, err := c.store.Erasure(c.r.Context(), c.tenant, asked.thread)
+		e, err := c.store.Erasure(c.R.Context(), c.Tenant, asked.thread)
 		known := err == nil
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
@@ -88,7 +89,7 @@ func (c *call) erasure() error {
 		a.IndexedTo = record.Position{Partition: at.Partition, Offset: max(to[at.Partition]-1, 0)}
 		if known && e.Below > at.Offset || to[at.Partition] > at.Offset {
 			a.State = erasureDone
-			if a.IndexPurged, err = c.store.Purged(c.r.Context(), c.tenant, asked.thread); err != nil {
+			if a.IndexPurged, err = c.store.Purged(c.R.Context(), c.Tenant, asked.thread); err != nil {
 				return err
 			}
 			if known {
@@ -117,7 +118,7 @@ type askedErasure struct {
 
 // erasure reads the record of an erasure, of any tenant. It is store.ErrNotFound where none lies there.
 func (c *call) erasureAt(at record.Position) (askedErasure, error) {
-	ctx := c.r.Context()
+	ctx := c.R.Context()
 	r, err := c.openRaw(at.Partition)
 	if errors.Is(err, errNoPartition) {
 		return askedErasure{}, store.ErrNotFound
@@ -127,7 +128,7 @@ func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 	}
 	defer r.close()
 	if at.Offset < r.start {
-		return askedErasure{}, &refusal{status: http.StatusGone, detail: fmt.Sprintf("the record at %s is older than the retention of skein.events, and so is everything before it", at)}
+		return askedErasure{}, &front.Problem{Status: http.StatusGone, Detail: fmt.Sprintf("the record at %s is older than the retention of skein.events, and so is everything before it", at)}
 	}
 	if at.Offset >= r.end {
 		// An open transaction, for example of a retry of dead letters, hides the records after it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/artifact"
 	"github.com/skeinhq/skein/pkg/record"
@@ -57,8 +58,8 @@ func (c *call) export() error {
 	a, report, err := artifact.FromRun(run, startedAt)
 	var refused *artifact.Error
 	if errors.As(err, &refused) {
-		return &refusal{status: http.StatusConflict, detail: "the run cannot be exported: " + refused.Error(),
-			extensions: map[string]any{"rule": refused.Rule}}
+		return &front.Problem{Status: http.StatusConflict, Detail: "the run cannot be exported: " + refused.Error(),
+			Members: map[string]any{"rule": refused.Rule}}
 	}
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (c *call) export() error {
 	if err != nil {
 		return err
 	}
-	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
 	c.remark(graph, h)
 	if withReport {
 		return c.json(v.status, exportAnswer{body, report})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -31,7 +32,7 @@ func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 	}
 	deadline := time.Now().Add(c.cfg.Wait)
 	// The position first: rows that are read after it are at least as new.
-	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return view{}, err
 	}
@@ -69,7 +70,7 @@ func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 		if indexed(to) { // it is the record of a run that goes on which is behind: nothing tells when there is a newer one
 			indexed, atMost = func(map[int32]int64) bool { return false }, min(look, atMost)
 		}
-		if to, err = c.await(c.tenant, to, indexed, atMost); err != nil {
+		if to, err = c.await(c.Tenant, to, indexed, atMost); err != nil {
 			return view{}, err
 		}
 	}
@@ -80,11 +81,11 @@ func (c *call) await(tenant string, to map[int32]int64, enough func(map[int32]in
 	c.load.rest()
 	for over := time.Now().Add(atMost); ; {
 		var err error
-		if to, err = c.watch.next(c.r.Context(), tenant, to, time.Until(over)); err != nil {
+		if to, err = c.watch.next(c.R.Context(), tenant, to, time.Until(over)); err != nil {
 			return nil, err
 		}
 		if enough(to) || !time.Now().Before(over) {
-			return to, c.load.begin(c.r.Context())
+			return to, c.load.begin(c.R.Context())
 		}
 	}
 }
@@ -133,10 +134,7 @@ func (c *call) absent(to map[int32]int64, want record.Position) error {
 	if to[want.Partition] > want.Offset {
 		return store.ErrNotFound
 	}
-	return &refusal{
-		status: http.StatusTooEarly, retryAfter: 1,
-		detail: fmt.Sprintf("the index has not got to %s yet, and there is no such thread or run so far", want),
-	}
+	return &front.Problem{Status: http.StatusTooEarly, Retry: time.Second, Detail: fmt.Sprintf("the index has not got to %s yet, and there is no such thread or run so far", want)}
 }
 
 // sleep waits for a time.
@@ -146,29 +144,29 @@ func (c *call) sleep(d time.Duration) error {
 	select {
 	case <-t.C:
 		return nil
-	case <-c.r.Context().Done():
-		return c.r.Context().Err()
+	case <-c.R.Context().Done():
+		return c.R.Context().Err()
 	}
 }
 
 // readThread reads all runs of the thread.
 func (c *call) readThread() (view, error) {
 	return c.read(func() ([]store.Run, error) {
-		return c.store.Thread(c.r.Context(), c.tenant, c.threadID)
+		return c.store.Thread(c.R.Context(), c.Tenant, c.threadID)
 	})
 }
 
 // readLineage reads where the runs of the thread stand, and not their records.
 func (c *call) readLineage() (view, error) {
 	return c.read(func() ([]store.Run, error) {
-		return c.store.Lineage(c.r.Context(), c.tenant, c.threadID)
+		return c.store.Lineage(c.R.Context(), c.Tenant, c.threadID)
 	})
 }
 
 // readRun reads the run of the path.
 func (c *call) readRun() (view, error) {
 	return c.read(func() ([]store.Run, error) {
-		r, err := c.store.Run(c.r.Context(), c.tenant, c.threadID, c.runID)
+		r, err := c.store.Run(c.R.Context(), c.Tenant, c.threadID, c.runID)
 		return []store.Run{r}, err
 	})
 }

@@ -75,19 +75,19 @@ func (c *call) history() error {
 		Through:   record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1},
 		IndexedTo: v.indexedTo,
 	}
-	if !wantsEvents(c.r) {
+	if !wantsEvents(c.R) {
 		a.Forks = forksOf(graph, v.runs, h.run.RunID, h.Messages, h.own)
 	}
-	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
-	c.w.Header().Add("Vary", "Accept")
+	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
+	c.W.Header().Add("Vary", "Accept")
 	tag := ""
 	if h.run.Status.Sealed() && v.status == http.StatusOK {
 		if tag, err = c.entityTag(h, a.Forks); err != nil {
 			return err
 		}
-		c.w.Header().Set("ETag", tag)
+		c.W.Header().Set("ETag", tag)
 	}
-	if wantsEvents(c.r) {
+	if wantsEvents(c.R) {
 		if page.set {
 			return badRequest("limit and before page the JSON form; the event stream is always whole")
 		}
@@ -117,7 +117,7 @@ type messagePage struct {
 }
 
 func (c *call) page() (messagePage, error) {
-	p := messagePage{set: c.query.Has("limit") || c.query.Has("before")}
+	p := messagePage{set: c.Query.Has("limit") || c.Query.Has("before")}
 	var err error
 	if p.limit, err = c.number("limit", math.MaxInt32, 1, math.MaxInt32); err != nil {
 		return p, err
@@ -138,14 +138,14 @@ func (p messagePage) of(all []agui.Message) (int, []agui.Message) {
 // rewrites all records based on one that changes. Forks do change: later runs may branch from its chain.
 func (c *call) entityTag(h restored, forks []fork) (string, error) {
 	form := "events"
-	if !wantsEvents(c.r) {
+	if !wantsEvents(c.R) {
 		text, err := json.Marshal(forks)
 		if err != nil {
 			return "", fmt.Errorf("naming a history: %w", err)
 		}
 		form = "json-" + record.SHA256(text)[:16]
 	}
-	return fmt.Sprintf(`W/"%d-%d-%s-%s-%s"`, h.run.Raw.Partition, h.run.Version, form, c.query.Get("limit"), c.query.Get("before")), nil
+	return fmt.Sprintf(`W/"%d-%d-%s-%s-%s"`, h.run.Raw.Partition, h.run.Version, form, c.Query.Get("limit"), c.Query.Get("before")), nil
 }
 
 // notModified answers 304 where the caller has the history already.
@@ -153,10 +153,10 @@ func notModified(c *call, tag string) bool {
 	if tag == "" {
 		return false
 	}
-	for _, have := range strings.Split(strings.Join(c.r.Header.Values("If-None-Match"), ","), ",") {
+	for _, have := range strings.Split(strings.Join(c.R.Header.Values("If-None-Match"), ","), ",") {
 		if have = strings.TrimSpace(have); have == tag || have == "*" {
-			c.w.Header().Set("Cache-Control", "private, no-cache")
-			c.w.WriteHeader(http.StatusNotModified)
+			c.W.Header().Set("Cache-Control", "private, no-cache")
+			c.W.WriteHeader(http.StatusNotModified)
 			return true
 		}
 	}

@@ -16,7 +16,7 @@ var errIndex = errors.New("the lineage store")
 type index struct{ of store.Reader }
 
 func marked[T any](v T, err error) (T, error) {
-	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, errNoRoom) && !errors.Is(err, search.ErrTooMuch) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !isNoRoom(err) && !errors.Is(err, search.ErrTooMuch) {
 		err = fmt.Errorf("%w: %w", errIndex, err)
 	}
 	return v, err

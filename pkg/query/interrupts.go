@@ -60,22 +60,22 @@ type resumeEntry struct {
 
 // interrupts answers with the runs of the tenant that wait for an answer.
 func (c *call) interrupts() error {
-	q := store.InterruptQuery{Agent: c.query.Get("agent")}
+	q := store.InterruptQuery{Agent: c.Query.Get("agent")}
 	var err error
 	if q.Limit, err = c.number("limit", defaultInterrupts, 1, maxInterrupts); err != nil {
 		return err
 	}
-	if text := c.query.Get("after"); text != "" {
+	if text := c.Query.Get("after"); text != "" {
 		raw, err := base64.RawURLEncoding.DecodeString(text)
 		if err != nil || json.Unmarshal(raw, &q.After) != nil {
 			return c.badParam("after", "next of the page before")
 		}
 	}
-	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return err
 	}
-	runs, next, err := c.store.Interrupted(c.r.Context(), c.tenant, q)
+	runs, next, err := c.store.Interrupted(c.R.Context(), c.Tenant, q)
 	if err != nil {
 		return err
 	}

@@ -126,13 +126,13 @@ func (c *call) lineage() error {
 		}
 		graph, o = lineage.NewPart(headsOf(v.runs), tips, tip), draw.Options{MaxLanes: maxLanes, MaxSides: -1}
 	case relation != "":
-		if v.runs, err = relatives(graph, v.runs, relation, c.query.Get(relation)); err != nil {
+		if v.runs, err = relatives(graph, v.runs, relation, c.Query.Get(relation)); err != nil {
 			return err
 		}
 		graph = lineage.NewPart(headsOf(v.runs), tips, tip)
 	}
 	picture := draw.New(graph, o)
-	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
 	if format.render != nil {
 		var b bytes.Buffer
 		if err := format.render(picture, &b, width); err != nil {
@@ -147,7 +147,7 @@ func (c *call) lineage() error {
 		Tips: list(graph.Tips()), TipRunID: tip, Picture: picture, IndexedTo: v.indexedTo,
 	}
 	said := map[string]words{}
-	if c.query.Get("words") == "true" {
+	if c.Query.Get("words") == "true" {
 		if said, err = c.wordsOf(v.runs); err != nil {
 			return err
 		}

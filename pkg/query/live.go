@@ -9,23 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/skeinhq/skein/internal/problem"
-	"github.com/skeinhq/skein/pkg/quota"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
-
-// liveRoute is a route whose answer is an open-ended stream of server-sent events.
-type liveRoute struct {
-	method string
-	route
-}
-
-// liveRoutes are all live routes.
-var liveRoutes = []liveRoute{
-	{http.MethodGet, route{"/v1/threads/{thread}/stream", []string{paramLastEventID}, tenant.ScopeRead, (*call).attach}},
-	{http.MethodGet, route{"/v1/threads/{thread}/runs/{run}/stream", []string{paramLastEventID}, tenant.ScopeRead, (*call).attach}},
-	{http.MethodPost, route{"/v1/connect", nil, tenant.ScopeRead, (*call).connect}},
-}
 
 // streams are the open live streams of the process.
 type streams struct {
@@ -48,35 +34,6 @@ func newStreams(cfg Config) (*streams, error) {
 // Drain ends all live streams, each with an id that another process resumes from, and refuses new ones.
 func (s *Service) Drain() { s.streams.drain(errDraining) }
 
-// serveLive wraps a live route with the checks of method, credentials and parameters, with errors and metrics.
-func (s *Service) serveLive(rt liveRoute) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sw := &statusWriter{ResponseWriter: w}
-		// The reader decides how long the stream lasts, so it does not count in the durations of requests.
-		defer func() { s.metrics.count(rt.pattern, max(sw.status, 100)) }()
-		switch {
-		case r.Method == rt.method:
-		case r.Method == http.MethodHead && rt.method == http.MethodGet:
-		default:
-			sw.Header().Set("Allow", allowed(rt.method))
-			problem.Write(sw, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this path takes " + allowed(rt.method)})
-			return
-		}
-		c := &call{Service: s, w: sw, r: r, release: func() {}}
-		defer func() { c.release() }()
-		if err := c.answer(rt.route, quota.Streams); err != nil {
-			c.refuse(err)
-		}
-	})
-}
-
-func allowed(method string) string {
-	if method == http.MethodGet {
-		return "GET, HEAD"
-	}
-	return method
-}
-
 // attach streams a run, or a thread's runs.
 func (c *call) attach() error {
 	from, err := c.cursor()
@@ -86,7 +43,7 @@ func (c *call) attach() error {
 	if from.seq >= 0 && c.runID == "" {
 		return badRequest(headerLastEventID + ": seq numbers the events of one run; use that run's stream")
 	}
-	if c.r.Method == http.MethodHead {
+	if c.R.Method == http.MethodHead {
 		c.send(http.StatusOK, typeSSE, nil)
 		return nil
 	}
@@ -101,7 +58,7 @@ func (c *call) live(runID string, from cursor, once bool) error {
 		return later("this process is stopping; try again")
 	default:
 	}
-	ctx, cancel := context.WithCancelCause(c.r.Context())
+	ctx, cancel := context.WithCancelCause(c.R.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(streams.draining, func() { cancel(errDraining) })()
 	s, err := c.newStream(ctx, runID, from)
@@ -121,36 +78,36 @@ func (c *call) live(runID string, from cursor, once bool) error {
 
 // finish sends the end of the stream and returns its reason for the metrics, or the refusal if the stream has not begun.
 func (s *stream) finish(err error) (why string, refused error) {
-	end, refusal := new(endError), new(refusal)
-	if err != nil && s.ctx.Err() != nil && s.r.Context().Err() == nil { // it drains, in the middle of a call
+	end, refusal := new(endError), new(front.Problem)
+	if err != nil && s.ctx.Err() != nil && s.R.Context().Err() == nil { // it drains, in the middle of a call
 		err = context.Cause(s.ctx)
 	}
 	switch {
 	case err == nil:
 		return endRun, nil
-	case tenant.Revoked(s.r.Context()) && !s.out.begun:
+	case tenant.Revoked(s.R.Context()) && !s.out.begun:
 		return endRevoked, tenant.ErrRevoked
-	case tenant.Revoked(s.r.Context()):
+	case tenant.Revoked(s.R.Context()):
 		end.why, end.detail = endRevoked, tenant.ErrRevoked.Error()
 	case errors.Is(err, errCaller) && errors.Is(err, os.ErrDeadlineExceeded):
 		return endSlow, nil
-	case errors.Is(err, errCaller), s.r.Context().Err() != nil:
+	case errors.Is(err, errCaller), s.R.Context().Err() != nil:
 		return endLeft, nil //nolint:nilerr // the caller has left
 	case !s.out.begun && errors.As(err, &end):
 		return end.why, later(end.detail)
 	case !s.out.begun:
 		return endRefused, err
-	case errors.Is(err, errNoRoom):
+	case isNoRoom(err):
 		*end = *errRoom
 	case errors.As(err, &refusal): // found out after the stream had to begin, since it waited for its turn
-		end.why, end.detail = endRefused, refusal.detail
+		end.why, end.detail = endRefused, refusal.Detail
 	case errors.As(err, &end):
 		if end.event != nil {
 			s.out.event(end.event, nil)
 		}
 	default:
 		end.why, end.detail = endFailed, "the stream broke off; resume from the last id"
-		s.cfg.Logger.ErrorContext(s.ctx, "live stream broken off", "tenant", s.tenant, "thread_id", s.threadID, "run_id", s.runID, "error", err)
+		s.cfg.Logger.ErrorContext(s.ctx, "live stream broken off", "tenant", s.Tenant, "thread_id", s.threadID, "run_id", s.runID, "error", err)
 	}
 	if end.detail != "" {
 		s.out.comment(end.detail)

@@ -2,13 +2,14 @@ package query
 
 import (
 	"errors"
-	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/usage"
+	"github.com/skeinhq/skein/pkg/quota"
 )
 
 // metrics are the stage's. Routes are patterns; no thread or run is in a label.
@@ -42,7 +43,7 @@ const (
 	readFromLog   = "log"
 )
 
-func newMetrics(reg prometheus.Registerer, tenants int, routes []route, live []liveRoute) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_requests_total",
@@ -73,18 +74,14 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []route, live []l
 	}
 	m.tenants = usage.New(tenants, time.Now,
 		usage.Measure{Name: "skein_query_tenant_requests_total", Help: "Requests with valid credentials, of the largest tenants and of all others."},
-		usage.Measure{Name: "skein_query_tenant_answer_bytes_total", Help: "Bytes of answers, before compression, of the largest tenants and of all others."})
-	touch := func(pattern string) {
-		for _, class := range []string{"2xx", "4xx", "5xx"} {
-			m.requests.WithLabelValues(pattern, class)
-		}
-	}
+		usage.Measure{Name: "skein_query_tenant_answer_bytes_total", Help: "Bytes of answers, as sent, of the largest tenants and of all others."})
 	for _, r := range routes {
-		touch(r.pattern)
-		m.duration.WithLabelValues(r.pattern)
-	}
-	for _, r := range live {
-		touch(r.pattern)
+		for _, class := range []string{"2xx", "4xx", "5xx"} {
+			m.requests.WithLabelValues(r.Pattern, class)
+		}
+		if r.Kind != quota.Streams {
+			m.duration.WithLabelValues(r.Pattern)
+		}
 	}
 	m.waits.WithLabelValues(waitReached)
 	m.waits.WithLabelValues(waitLate)
@@ -100,48 +97,13 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []route, live []l
 	return m, errors.Join(errs...)
 }
 
-// observe counts one answer.
-func (m *metrics) observe(pattern string, status int, took time.Duration) {
-	m.count(pattern, status)
-	m.duration.WithLabelValues(pattern).Observe(took.Seconds())
-}
-
-// count counts one answer whose duration says nothing.
-func (m *metrics) count(pattern string, status int) {
-	m.requests.WithLabelValues(pattern, strconv.Itoa(status/100)+"xx").Inc()
-}
-
-// statusWriter remembers the status of an answer.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-	used   *usage.Tenant // nil until the caller is known
-	begin  func()        // called before the header is written; may be nil
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *statusWriter) WriteHeader(status int) {
-	w.started(status)
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusWriter) started(status int) {
-	if w.status != 0 {
+// done counts a call of the API. The duration of a stream is its reader's choice, and does not count.
+func (m *metrics) done(c *front.Call, _ *front.Problem, took time.Duration) {
+	if c.Route.Scope == "" {
 		return
 	}
-	w.status = status
-	if w.begin != nil {
-		w.begin()
+	m.requests.WithLabelValues(c.Route.Pattern, strconv.Itoa(max(c.Status(), 100)/100)+"xx").Inc()
+	if c.Route.Kind != quota.Streams {
+		m.duration.WithLabelValues(c.Route.Pattern).Observe(took.Seconds())
 	}
 }
-
-// Write implements http.ResponseWriter.
-func (w *statusWriter) Write(b []byte) (int, error) {
-	w.started(http.StatusOK)
-	n, err := w.ResponseWriter.Write(b)
-	w.used.Add(usedBytes, n)
-	return n, err
-}
-
-// Unwrap serves http.ResponseController.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

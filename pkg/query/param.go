@@ -14,12 +14,12 @@ import (
 // says what is allowed.
 
 func (c *call) badParam(name, allowed string) error {
-	return badRequest(fmt.Sprintf("%s must be %s, not %.80q", name, allowed, c.query.Get(name)))
+	return badRequest(fmt.Sprintf("%s must be %s, not %.80q", name, allowed, c.Query.Get(name)))
 }
 
 // number reads a whole number within bounds, or returns fallback where there is none.
 func (c *call) number(name string, fallback, low, high int) (int, error) {
-	text := c.query.Get(name)
+	text := c.Query.Get(name)
 	if text == "" {
 		return fallback, nil
 	}
@@ -32,7 +32,7 @@ func (c *call) number(name string, fallback, low, high int) (int, error) {
 
 // time reads a time; zero is none.
 func (c *call) time(name string) (time.Time, error) {
-	text := c.query.Get(name)
+	text := c.Query.Get(name)
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -51,7 +51,7 @@ func (c *call) flag(name string) (bool, error) {
 
 // position reads a place in skein.events; nil is none.
 func (c *call) position(name string) (*record.Position, error) {
-	text := c.query.Get(name)
+	text := c.Query.Get(name)
 	if text == "" {
 		return nil, nil
 	}
@@ -64,7 +64,7 @@ func (c *call) position(name string) (*record.Position, error) {
 
 // oneOf reads one of several words; "" is none.
 func oneOf[T ~string](c *call, name string, allowed ...T) (T, error) {
-	text := T(c.query.Get(name))
+	text := T(c.Query.Get(name))
 	if text == "" || slices.Contains(allowed, text) {
 		return text, nil
 	}

@@ -90,7 +90,7 @@ func (c *call) openRaw(partition int32) (*rawRead, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.raw.open(c.r.Context(), partition)
+	r, err := c.raw.open(c.R.Context(), partition)
 	if err != nil {
 		done()
 		return nil, err

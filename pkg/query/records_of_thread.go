@@ -66,7 +66,7 @@ func (s *recordsOfThread) History(run string) (lineage.History, error) {
 func (s *recordsOfThread) Holding(messageIDs []string) ([]string, error) {
 	var versions map[string]int64
 	err := s.patiently(func() (err error) {
-		versions, err = s.store.Holding(s.ctx, s.tenant, s.threadID, messageIDs)
+		versions, err = s.store.Holding(s.ctx, s.Tenant, s.threadID, messageIDs)
 		return err
 	})
 	return slices.Collect(maps.Keys(versions)), err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -96,7 +97,7 @@ func (c *call) replayEvents() error {
 	if v.status == http.StatusTooEarly {
 		return tooEarly()
 	}
-	key, err := record.ThreadKey(c.tenant, c.threadID)
+	key, err := record.ThreadKey(c.Tenant, c.threadID)
 	if err != nil {
 		return badRequest(err.Error())
 	}
@@ -146,9 +147,9 @@ func (c *call) replayEvents() error {
 		return rp.gone(raw, ranges)
 	}
 	out := newReplayWriter(c)
-	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
 	out.start()
-	if c.r.Method == http.MethodHead {
+	if c.R.Method == http.MethodHead {
 		return nil
 	}
 	// It lasts as long as its caller likes. Many without a pace would have all processors, so that what is folded and written into the buffer takes
@@ -169,22 +170,22 @@ func (c *call) replayEvents() error {
 				if err := out.alive(); err != nil {
 					return err
 				}
-			case <-c.r.Context().Done():
-				return context.Cause(c.r.Context())
+			case <-c.R.Context().Done():
+				return context.Cause(c.R.Context())
 			}
 		}
 	}
 	raw.waits = c.load.rest
-	out.b = bufio.NewWriterSize(resting{c.w, c.load}, 64<<10)
-	return c.stream(raw.each(c.r.Context(), ranges, func(m *kgo.Record) error {
-		if err := c.load.work(c.r.Context()); err != nil {
+	out.b = bufio.NewWriterSize(resting{c.W, c.load}, 64<<10)
+	return c.stream(raw.each(c.R.Context(), ranges, func(m *kgo.Record) error {
+		if err := c.load.work(c.R.Context()); err != nil {
 			return err
 		}
 		e, ok, err := rp.take(m)
 		if !ok || err != nil {
 			return err
 		}
-		if err := pace.wait(c.r.Context(), e.at, out); err != nil {
+		if err := pace.wait(c.R.Context(), e.at, out); err != nil {
 			return err
 		}
 		return out.write(e)
@@ -200,7 +201,7 @@ func (c *call) replayRuns(all []store.Run) ([]store.Run, error) {
 		}
 		return all[i : i+1], nil
 	}
-	branch := c.query.Get("branch")
+	branch := c.Query.Get("branch")
 	if branch == "" {
 		return all, nil
 	}
@@ -211,7 +212,7 @@ func (c *call) replayRuns(all []store.Run) ([]store.Run, error) {
 		}
 	}
 	if len(runs) == 0 {
-		return nil, &refusal{status: http.StatusNotFound, detail: fmt.Sprintf("there is no branch %q in this thread; a branch's id is its first run's", branch)}
+		return nil, &front.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no branch %q in this thread; a branch's id is its first run's", branch)}
 	}
 	return runs, nil
 }
@@ -228,18 +229,18 @@ func recordsOf(runs []store.Run) []*record.Run {
 // bounds reads from and to. They are offsets, to excluded and no further than what is there now.
 func (c *call) bounds(raw *rawRead) (from, to int64, err error) {
 	to = raw.end
-	if text := c.query.Get("from"); text != "" {
+	if text := c.Query.Get("from"); text != "" {
 		if from, err = c.offset(raw, "from", text); err != nil {
 			return 0, 0, err
 		}
 	}
-	if text := c.r.Header.Get("Last-Event-ID"); text != "" && wantsEvents(c.r) {
+	if text := c.R.Header.Get("Last-Event-ID"); text != "" && wantsEvents(c.R) {
 		if from, err = c.offset(raw, "Last-Event-ID", text); err != nil {
 			return 0, 0, err
 		}
 		from++
 	}
-	if text := c.query.Get("to"); text != "" {
+	if text := c.Query.Get("to"); text != "" {
 		at, err := c.offset(raw, "to", text)
 		if err != nil {
 			return 0, 0, err
@@ -260,7 +261,7 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 	case p.End:
 		return raw.end, nil
 	case p.Position == nil:
-		return raw.at(c.r.Context(), p.At)
+		return raw.at(c.R.Context(), p.At)
 	case p.Position.Partition != raw.partition:
 		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", name, p.Position.Partition, raw.partition))
 	}
@@ -269,14 +270,14 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 
 // gone refuses what is not in the log any more.
 func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
-	r := &refusal{status: http.StatusGone, detail: "the raw events are older than skein.events keeps them; the history is kept: ask for the history"}
+	r := &front.Problem{Status: http.StatusGone, Detail: "the raw events are older than skein.events keeps them; the history is kept: ask for the history"}
 	if at := raw.earliest(ranges); at >= 0 {
 		earliest := record.Position{Partition: raw.partition, Offset: at}
-		r.extensions = map[string]any{"earliest": earliest}
-		r.detail = fmt.Sprintf("the first of these raw events are gone: they are older than the retention of skein.events. The rest begins at %s: request it with from=%s", earliest, earliest)
+		r.Members = map[string]any{"earliest": earliest}
+		r.Detail = fmt.Sprintf("the first of these raw events are gone: they are older than the retention of skein.events. The rest begins at %s: request it with from=%s", earliest, earliest)
 		for _, run := range rp.wanted {
 			if !run.Steady() {
-				r.detail += " and all=true, as repeats cannot be recognised without the first ones"
+				r.Detail += " and all=true, as repeats cannot be recognised without the first ones"
 				break
 			}
 		}
@@ -317,11 +318,11 @@ func (rp *rawReplay) ofType() bool {
 
 // types are the types of event that are asked for, separated by commas.
 func (c *call) types() ([]agui.Type, error) {
-	if !c.query.Has("types") {
+	if !c.Query.Has("types") {
 		return nil, nil
 	}
 	var types []agui.Type
-	for t := range strings.SplitSeq(c.query.Get("types"), ",") {
+	for t := range strings.SplitSeq(c.Query.Get("types"), ",") {
 		if t == "" {
 			return nil, c.badParam("types", "types of event, separated by commas, such as TOOL_CALL_START,TOOL_CALL_RESULT")
 		}
@@ -364,11 +365,11 @@ func (c *call) stream(err error, out *replayWriter) error {
 	if err == nil {
 		return nil
 	}
-	if tenant.Revoked(c.r.Context()) {
+	if tenant.Revoked(c.R.Context()) {
 		_ = out.comment(tenant.ErrRevoked.Error()) // the caller takes it or has left
-	} else if c.r.Context().Err() == nil && !errors.Is(err, errCaller) {
-		c.cfg.Logger.ErrorContext(c.r.Context(), "replay broken off",
-			"tenant", c.tenant, "thread_id", c.threadID, "run_id", c.runID, "error", err)
+	} else if c.R.Context().Err() == nil && !errors.Is(err, errCaller) {
+		c.cfg.Logger.ErrorContext(c.R.Context(), "replay broken off",
+			"tenant", c.Tenant, "thread_id", c.threadID, "run_id", c.runID, "error", err)
 	}
 	panic(http.ErrAbortHandler)
 }
@@ -386,7 +387,7 @@ type pacer struct {
 }
 
 func (c *call) pace() (*pacer, error) {
-	text := cmp.Or(c.query.Get("pace"), "max")
+	text := cmp.Or(c.Query.Get("pace"), "max")
 	pace, err := replay.ParsePace(text)
 	if err != nil {
 		return nil, c.badParam("pace", "max, recorded or a factor above zero such as 2 or 0.5")

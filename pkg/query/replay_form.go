@@ -54,11 +54,11 @@ type replayWriter struct {
 }
 
 func newReplayWriter(c *call) *replayWriter {
-	w := &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(c.w, 64<<10)}
+	w := &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(c.W, 64<<10)}
 	switch {
-	case wantsEvents(c.r):
+	case wantsEvents(c.R):
 		w.form = typeSSE
-	case strings.Contains(strings.Join(c.r.Header.Values("Accept"), ","), typeMarked):
+	case strings.Contains(strings.Join(c.R.Header.Values("Accept"), ","), typeMarked):
 		w.form = typeMarked
 	}
 	return w
@@ -82,8 +82,8 @@ func newProofWriter(c *call) *replayWriter {
 		select {
 		case <-ready:
 			return nil
-		case <-c.r.Context().Done():
-			return context.Cause(c.r.Context())
+		case <-c.R.Context().Done():
+			return context.Cause(c.R.Context())
 		}
 	}
 	return &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(lending{c}, 64<<10)}
@@ -93,21 +93,21 @@ func newProofWriter(c *call) *replayWriter {
 type lending struct{ c *call }
 
 func (l lending) Write(b []byte) (int, error) {
-	n, err := resting{l.c.w, l.c.load}.Write(b)
+	n, err := resting{l.c.W, l.c.load}.Write(b)
 	if err == nil {
-		err = l.c.load.work(l.c.r.Context())
+		err = l.c.load.work(l.c.R.Context())
 	}
 	return n, err
 }
 
 // start sends the header.
 func (w *replayWriter) start() {
-	h := w.c.w.Header()
+	h := w.c.W.Header()
 	h.Set("Content-Type", w.form)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "private, no-cache")
 	h.Add("Vary", "Accept")
-	w.c.w.WriteHeader(http.StatusOK)
+	w.c.W.WriteHeader(http.StatusOK)
 }
 
 func (w *replayWriter) write(e replayed) error {
@@ -160,7 +160,7 @@ func (w *replayWriter) flush() error {
 	if err := w.b.Flush(); err != nil {
 		return callers(err)
 	}
-	return callers(http.NewResponseController(w.c.w).Flush())
+	return callers(http.NewResponseController(w.c.W).Flush())
 }
 
 // alive tells the caller that more is to come.

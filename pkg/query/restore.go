@@ -57,7 +57,7 @@ func (c *call) restore(runs []store.Run, id string) (restored, error) {
 		if err := c.sleep(look); err != nil {
 			return restored{}, err
 		}
-		if runs, err = c.store.Thread(c.r.Context(), c.tenant, c.threadID); err != nil {
+		if runs, err = c.store.Thread(c.R.Context(), c.Tenant, c.threadID); err != nil {
 			return restored{}, err
 		}
 	}
@@ -87,7 +87,7 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 	for i, id := range chain {
 		of[i] = rows[id]
 	}
-	contents, err := c.store.Contents(c.r.Context(), c.tenant, c.threadID, of)
+	contents, err := c.store.Contents(c.R.Context(), c.Tenant, c.threadID, of)
 	if err != nil {
 		return restored{}, err
 	}
@@ -132,7 +132,7 @@ func (c *call) openContents(row store.Run) (store.Content, error) {
 
 // recordOf reads the record that a row was made from.
 func (c *call) recordOf(row store.Run) (*record.Run, error) {
-	value, err := c.records.Record(c.r.Context(), row.Raw.Partition, row.Version)
+	value, err := c.records.Record(c.R.Context(), row.Raw.Partition, row.Version)
 	if err != nil {
 		return nil, fmt.Errorf("reading record of run: %w", err)
 	}
@@ -142,7 +142,7 @@ func (c *call) recordOf(row store.Run) (*record.Run, error) {
 	}
 	// The offset alone leads here. In a topic that was created again it may be another run's, perhaps
 	// another tenant's, which must not be returned.
-	if r.Tenant != c.tenant || r.ThreadID != row.ThreadID || r.RunID != row.RunID || r.Status != row.Status {
+	if r.Tenant != c.Tenant || r.ThreadID != row.ThreadID || r.RunID != row.RunID || r.Status != row.Status {
 		return nil, fmt.Errorf("%w: the record at %d:%d is not that of run %q", errBroken, row.Raw.Partition, row.Version, row.RunID)
 	}
 	return r, nil

@@ -2,12 +2,11 @@ package query
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -26,14 +25,21 @@ type room struct {
 	// slots are for work: a read takes one, and what computes for long or has the store or brokers read much one of heavy. A request that waits, writes
 	// to its caller or keeps a pace holds none.
 	slots, heavy *share.Pool
-	// memory is what requests hold: themselves, rows, contents and folds, in bytes.
-	memory *share.Pool
+	// memory is what requests hold: themselves, rows, contents and folds.
+	memory *front.Memory
 	// patience is how long a request waits for its slots.
 	patience time.Duration
 }
 
 func newRoom(cfg Config) *room {
-	return &room{slots: share.NewPool(int64(cfg.Slots)), heavy: share.NewPool(max(1, int64(cfg.Slots)/heavyPart)), memory: share.NewPool(cfg.readBytes()), patience: cfg.Wait}
+	return &room{slots: share.NewPool(int64(cfg.Slots)), heavy: share.NewPool(max(1, int64(cfg.Slots)/heavyPart)),
+		patience: cfg.Wait,
+		memory:   &front.Memory{Pool: share.NewPool(cfg.readBytes())}}
+}
+
+// load returns what a request of a tenant holds, which is nothing yet.
+func (r *room) load(tenant string) *load {
+	return &load{room: r, tenant: tenant, kept: r.memory.Claim(tenant, 0), turn: r.memory.Claim(tenant, memoryStep)}
 }
 
 // load is what one request holds of the room. Its methods but take are for one goroutine, none of them while another may be in take.
@@ -44,18 +50,8 @@ type load struct {
 	// await waits for slots in the place of patience: of live streams, replays and proofs whose answer has begun, which cannot be refused any more. They
 	// wait as long as they may last, and are bounded by themselves.
 	await func(ready <-chan struct{}) error
-
-	mu sync.Mutex
-	// used is the memory that was asked for, taken what of the pool that took; kept is what of it hold has taken.
-	used, taken, kept int64
-}
-
-// errNoRoom is in what take returns where there is no room for more.
-var errNoRoom = errors.New("there is no room")
-
-// busy refuses a request whose tenant holds its share.
-func busy(limit, detail string) error {
-	return &refusal{status: http.StatusTooManyRequests, retryAfter: 1, detail: detail, extensions: map[string]any{"limit": limit}}
+	// kept is the memory of the whole request, turn that of its turn.
+	kept, turn *front.Claim
 }
 
 // inTurn calls f, which reads what an answer takes, with a slot. Behind it nothing of what f has read is counted any more. If the request has one
@@ -99,7 +95,7 @@ func (l *load) acquire(ctx context.Context, of *share.Pool) error {
 		wait, cancel := context.WithTimeout(ctx, l.patience)
 		defer cancel()
 		if err = of.Wait(wait, l.tenant, 1); err != nil && ctx.Err() == nil {
-			return busy("slots", "the tenant's share of concurrent reads is used up; try again, with fewer requests at once")
+			return &front.Problem{Status: http.StatusTooManyRequests, Limit: "slots", Retry: time.Second, Detail: "the tenant's share of concurrent reads is used up; try again, with fewer requests at once"}
 		}
 	}
 	if err != nil {
@@ -125,73 +121,18 @@ func (l *load) end() {
 
 // close gives all back.
 func (l *load) close() {
-	l.mu.Lock()
-	l.kept = 0
-	l.mu.Unlock()
+	l.kept.Close()
 	l.end()
 }
 
-// hold counts memory that is held beyond the turn; a negative number gives it back. The error is a refusal with errNoRoom.
-func (l *load) hold(bytes int64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if more := l.used + bytes - l.taken; more > 0 {
-		if !l.memory.Take(l.tenant, more) {
-			return l.noRoom(bytes)
-		}
-		l.taken += more
-	}
-	l.kept += bytes
-	l.used += bytes
-	if bytes < 0 && l.slot == nil {
-		l.giveBack()
-	}
-	return nil
-}
+// hold counts memory that is held beyond the turn; a negative number gives it back.
+func (l *load) hold(bytes int64) error { return l.kept.Take(bytes) }
 
-// free gives the memory back but for what hold has taken.
-func (l *load) free() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.giveBack()
-}
+// take counts memory of the turn before it is taken; a negative number gives it back.
+func (l *load) take(bytes int64) error { return l.turn.Take(bytes) }
 
-func (l *load) giveBack() {
-	l.used = l.kept
-	if over := l.taken - l.kept; over > 0 {
-		l.memory.Give(l.tenant, over)
-		l.taken = l.kept
-	}
-}
-
-// take counts memory before it is taken; a negative number has it used again, and free gives it back. The error is a refusal with errNoRoom.
-func (l *load) take(bytes int64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used += bytes
-	more := l.used - l.taken
-	if more <= 0 {
-		return nil
-	}
-	more = max(more, memoryStep)
-	if l.memory.Take(l.tenant, more) {
-		l.taken += more
-		return nil
-	}
-	l.used -= bytes
-	return l.noRoom(bytes)
-}
-
-// noRoom refuses memory that the pool does not give.
-func (l *load) noRoom(bytes int64) error {
-	if l.used+bytes > l.memory.Alone() {
-		return errors.Join(errNoRoom, &refusal{
-			status: http.StatusUnprocessableEntity, extensions: map[string]any{"limit": "memory"},
-			detail: fmt.Sprintf("the answer takes more than the %d bytes of memory that one tenant may have here: ask for less of the thread (limit, ancestorsOf, one run), or have the operator raise --memory", l.memory.Alone()),
-		})
-	}
-	return errors.Join(errNoRoom, busy("memory", "the tenant's share of memory is used up; try again, with fewer requests at once"))
-}
+// free gives the memory of the turn back.
+func (l *load) free() { l.turn.Close() }
 
 // fits reports whether a request may ever take so much memory.
 func (l *load) fits(bytes int64) bool { return bytes <= l.memory.Alone() }

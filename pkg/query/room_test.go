@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -32,26 +33,26 @@ func testRoom() *room {
 
 func TestLoad_RefusesWhatNeverFitsAndWhatDoesNotFitNow(t *testing.T) {
 	room := testRoom()
-	read := func(bytes int64) *refusal {
-		l := &load{room: room, tenant: "acme"}
+	read := func(bytes int64) *front.Problem {
+		l := room.load("acme")
 		err := l.inTurn(t.Context(), func() error { return l.take(bytes) })
-		why := new(refusal)
-		if err != nil && (!errors.As(err, &why) || !errors.Is(err, errNoRoom)) {
+		why := new(front.Problem)
+		if err != nil && (!errors.As(err, &why) || !isNoRoom(err)) {
 			t.Fatal(err)
 		}
 		return why
 	}
-	if r := read(32 << 20); r.status != 0 {
-		t.Errorf("half of the memory: %d %s", r.status, r.detail)
+	if r := read(32 << 20); r.Status != 0 {
+		t.Errorf("half of the memory: %d %s", r.Status, r.Detail)
 	}
-	if r := read(room.memory.Alone() + 1); r.status != http.StatusUnprocessableEntity || r.retryAfter != 0 || r.extensions["limit"] != "memory" {
-		t.Errorf("more than half of the memory: %d %s", r.status, r.detail)
+	if r := read(room.memory.Alone() + 1); r.Status != http.StatusUnprocessableEntity || r.Retry != 0 || r.Limit != "memory" {
+		t.Errorf("more than half of the memory: %d %s", r.Status, r.Detail)
 	}
 	room.memory.Take("acme", 20<<20)
-	if r := read(20 << 20); r.status != http.StatusTooManyRequests || r.retryAfter == 0 || r.extensions["limit"] != "memory" {
-		t.Errorf("beside others: %d %s", r.status, r.detail)
+	if r := read(20 << 20); r.Status != http.StatusTooManyRequests || r.Retry == 0 || r.Limit != "memory" {
+		t.Errorf("beside others: %d %s", r.Status, r.Detail)
 	}
-	other := &load{room: room, tenant: "umbrella"}
+	other := room.load("umbrella")
 	if err := other.inTurn(t.Context(), func() error { return other.take(20 << 20) }); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
@@ -62,13 +63,13 @@ func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 		room := testRoom()
 		for room.slots.Take("acme", 1) {
 		}
-		l := &load{room: room, tenant: "acme"}
+		l := room.load("acme")
 		begun := time.Now()
-		why := new(refusal)
-		if err := l.begin(t.Context()); !errors.As(err, &why) || why.status != http.StatusTooManyRequests || time.Since(begun) != room.patience {
+		why := new(front.Problem)
+		if err := l.begin(t.Context()); !errors.As(err, &why) || why.Status != http.StatusTooManyRequests || time.Since(begun) != room.patience {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
-		other := &load{room: room, tenant: "umbrella"}
+		other := room.load("umbrella")
 		if err := other.begin(t.Context()); err != nil {
 			t.Errorf("another tenant: %v", err)
 		}
@@ -114,7 +115,7 @@ func TestHandler_HeadersCountAsMemory(t *testing.T) {
 
 func TestHandler_GivesUpAnswersThatNobodyReads(t *testing.T) {
 	f := newFixture(t)
-	f.service.cfg.Stall = 100 * time.Millisecond
+	f.service.front.Stall = 100 * time.Millisecond
 	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, strings.Repeat("x", 15<<20))))
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", f.server.Listener.Addr().String())
 	if err != nil {
@@ -149,7 +150,7 @@ func TestHandler_GivesUpAnswersThatNobodyReads(t *testing.T) {
 func TestPacer_CutsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacer{pace: 1}
-		out := newReplayWriter(&call{load: &load{}, w: &statusWriter{ResponseWriter: discard{}}, r: &http.Request{Header: http.Header{}}})
+		out := newReplayWriter(&call{load: testRoom().load("acme"), Call: &front.Call{W: discard{}, R: &http.Request{Header: http.Header{}}}})
 		begun := time.Now()
 		for _, at := range []time.Duration{0, 24 * time.Hour, 24*time.Hour + time.Second} {
 			if err := p.wait(t.Context(), begun.Add(at), out); err != nil {
@@ -178,7 +179,7 @@ func TestStream_SendsHeartbeatsWhileItWaitsForATurn(t *testing.T) {
 		}
 		waiting := func(from cursor) (*stream, *httptest.ResponseRecorder) {
 			w := httptest.NewRecorder()
-			c := &call{Service: &Service{cfg: cfg, room: room}, w: &statusWriter{ResponseWriter: w}, tenant: "acme", threadID: "chat", load: &load{room: room, tenant: "acme"}}
+			c := &call{Service: &Service{cfg: cfg, room: room}, Call: &front.Call{W: w, Tenant: "acme"}, threadID: "chat", load: room.load("acme")}
 			s, err := c.newStream(t.Context(), "", from)
 			if err != nil {
 				t.Fatal(err)
@@ -222,8 +223,8 @@ func TestProofWriter_HoldsNoTurnWhileItWrites(t *testing.T) {
 		takes := make(chan struct{})
 		ctx, leave := context.WithCancelCause(t.Context())
 		c := &call{
-			Service: &Service{room: room}, w: &statusWriter{ResponseWriter: slow{takes: takes}}, r: new(http.Request).WithContext(ctx), tenant: "acme",
-			load: &load{room: room, tenant: "acme"},
+			Service: &Service{room: room}, Call: &front.Call{W: slow{takes: takes}, R: new(http.Request).WithContext(ctx), Tenant: "acme"},
+			load: room.load("acme"),
 		}
 		if err := c.load.work(ctx); err != nil {
 			t.Fatal(err)

@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -26,6 +28,11 @@ import (
 // pathOf fills a route's pattern. Where a filled fixture has its erasure is the position.
 func pathOf(pattern, thread, run string) string {
 	return strings.NewReplacer("{thread}", url.PathEscape(thread), "{run}", url.PathEscape(run), "{position}", "3:0").Replace(pattern)
+}
+
+// readRoutes are the routes that are no streams.
+func readRoutes() []front.Route {
+	return slices.DeleteFunc(new(Service).routes(), func(r front.Route) bool { return r.Kind == quota.Streams })
 }
 
 func TestHandler_KeepsTenantsApart(t *testing.T) {
@@ -39,12 +46,12 @@ func TestHandler_KeepsTenantsApart(t *testing.T) {
 	theirs := run("theirs", "root", 3)
 	theirs.Tenant = "acme2"
 	f.put(theirs)
-	for _, rt := range routes {
+	for _, rt := range readRoutes() {
 		for _, runID := range []string{"root", "open"} {
 			for _, form := range []string{"application/json", "text/event-stream"} {
-				path := pathOf(rt.pattern, "chat", runID)
+				path := pathOf(rt.Pattern, "chat", runID)
 				want := http.StatusOK
-				if runID == "open" && strings.HasSuffix(rt.pattern, "/export") || rt.pattern == "/v1/threads/{thread}/export" {
+				if runID == "open" && strings.HasSuffix(rt.Pattern, "/export") || rt.Pattern == "/v1/threads/{thread}/export" {
 					want = http.StatusConflict // nothing is exported before its end
 				}
 				if r := f.get("acme", path, "Accept", form); r.status != want {
@@ -55,11 +62,11 @@ func TestHandler_KeepsTenantsApart(t *testing.T) {
 					if strings.Contains(r.body, "secret") || strings.Contains(r.body, `"chat"`) {
 						t.Errorf("%s for %s gives away: %s", path, other, r.body)
 					}
-					if !strings.Contains(rt.pattern, "{") {
+					if !strings.Contains(rt.Pattern, "{") {
 						continue // a list of their own
 					}
 					r.problem(t, http.StatusNotFound)
-					if runID == "open" && other == "acm" && slices.Contains(rt.params, "atLeast") {
+					if runID == "open" && other == "acm" && slices.Contains(rt.Params, "atLeast") {
 						f.get(other, path+"?atLeast=3:10", "Accept", form).problem(t, http.StatusTooEarly)
 					}
 				}
@@ -72,8 +79,8 @@ func TestHandler_NeedsCredentials(t *testing.T) {
 	f := newRawFixture(t)
 	f.add("acme", "chat", record.Headers{Kind: record.KindErase, Seq: -1}, "{}") // the erasure that pathOf names
 	f.indexed("run", "", f.event("run", fmt.Sprintf(started, "run")), f.event("run", fmt.Sprintf(finished, "run")))
-	for _, rt := range routes {
-		path := pathOf(rt.pattern, "chat", "run")
+	for _, rt := range readRoutes() {
+		path := pathOf(rt.Pattern, "chat", "run")
 		f.get("", path).problem(t, http.StatusUnauthorized)
 		f.get("writer", path).problem(t, http.StatusForbidden)
 		f.get("unknown because of weather", path).problem(t, http.StatusServiceUnavailable)
@@ -87,8 +94,8 @@ func TestHandler_NeedsCredentials(t *testing.T) {
 		}
 		f.get("acme", path+"?nonsense=1").problem(t, http.StatusBadRequest)
 		f.get("acme", path+"?%zz").problem(t, http.StatusBadRequest)
-		if len(rt.params) > 0 {
-			f.get("acme", path+"?"+rt.params[0]+"=a&"+rt.params[0]+"=b").problem(t, http.StatusBadRequest)
+		if len(rt.Params) > 0 {
+			f.get("acme", path+"?"+rt.Params[0]+"=a&"+rt.Params[0]+"=b").problem(t, http.StatusBadRequest)
 		}
 	}
 	f.get("acme", "/v1/nowhere").problem(t, http.StatusNotFound)
@@ -109,13 +116,13 @@ func TestHandler_TakesAnyID(t *testing.T) {
 		}
 		at := []int64{event(`{"type":"RUN_STARTED","threadId":%s,"runId":%s}`), event(`{"type":"RUN_FINISHED","threadId":%s,"runId":%s}`)}
 		f.indexedFor("acme", id, id, "", nil, at...)
-		for _, rt := range routes[1:] {
-			path := pathOf(rt.pattern, id, id)
-			if !strings.Contains(rt.pattern, "{thread}") {
+		for _, rt := range readRoutes()[1:] {
+			path := pathOf(rt.Pattern, id, id)
+			if !strings.Contains(rt.Pattern, "{thread}") {
 				continue
 			}
 			r := f.get("acme", path)
-			if strings.HasSuffix(rt.pattern, "/events") { // lines as they were published
+			if strings.HasSuffix(rt.Pattern, "/events") { // lines as they were published
 				if r.status != http.StatusOK || r.body != f.lines(at...) {
 					t.Errorf("%s: %d %s", path, r.status, r.body)
 				}
@@ -515,15 +522,15 @@ func (away) IndexedTo(context.Context, string) (map[int32]int64, error) {
 func TestHandler_AsksToComeBackWhileTheStoreIsAway(t *testing.T) {
 	f := startFixtureOver(t, 150*time.Millisecond, newFilledFixture(t, 1).raw, func(r store.Reader) store.Reader { return away{r} })
 	asked := 0
-	for _, rt := range routes {
-		if rt.pattern == "/v1/dead-letters" {
+	for _, rt := range readRoutes() {
+		if rt.Pattern == "/v1/dead-letters" {
 			continue // Kafka has them, not the store
 		}
 		asked++
-		r := f.get("acme", pathOf(rt.pattern, "chat", "run"))
+		r := f.get("acme", pathOf(rt.Pattern, "chat", "run"))
 		detail := r.problem(t, http.StatusServiceUnavailable)
 		if r.header.Get("Retry-After") == "" || strings.Contains(detail, "refused") {
-			t.Errorf("%s: Retry-After %q, detail %q", rt.pattern, r.header.Get("Retry-After"), detail)
+			t.Errorf("%s: Retry-After %q, detail %q", rt.Pattern, r.header.Get("Retry-After"), detail)
 		}
 	}
 	if n := strings.Count(f.log.String(), "\n"); n != asked {
@@ -538,7 +545,7 @@ func TestHandler_CountsRequests(t *testing.T) {
 	f.get("acme", "/v1/threads/nobody")
 	f.get("acme", "/v1/threads/chat/history")
 	got, err := testutil.GatherAndCount(f.reg, "skein_query_requests_total")
-	if want := 3 * (len(routes) + len(liveRoutes)); err != nil || got != want {
+	if want := 3 * len(new(Service).routes()); err != nil || got != want {
 		t.Errorf("%d series (%v), want %d: all outcomes are there from the start", got, err, want)
 	}
 	f.get("globex", "/v1/threads")

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
@@ -65,9 +66,9 @@ func (c *call) refuseSearch(err error) error {
 	case errors.As(err, &bad):
 		return badRequest(bad.Error())
 	case errors.Is(err, search.ErrTooMuch):
-		return &refusal{
-			status: http.StatusUnprocessableEntity, extensions: map[string]any{"limit": "search"},
-			detail: fmt.Sprintf("the search reads more than %d rows or takes more than %v: narrow it by prefix, or by since, until, agent or status where it has words or rewrote",
+		return &front.Problem{
+			Status: http.StatusUnprocessableEntity, Limit: "search",
+			Detail: fmt.Sprintf("the search reads more than %d rows or takes more than %v: narrow it by prefix, or by since, until, agent or status where it has words or rewrote",
 				c.cfg.Search.Rows, c.cfg.Search.Time),
 		}
 	}
@@ -76,25 +77,25 @@ func (c *call) refuseSearch(err error) error {
 
 // searchRuns answers with a page of the tenant's runs.
 func (c *call) searchRuns() error {
-	q, err := search.ParseQuery(c.query, c.tenant, time.Now())
+	q, err := search.ParseQuery(c.Query, c.Tenant, time.Now())
 	if err != nil {
 		return c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.work(c.r.Context()); err != nil {
+	if err := c.load.work(c.R.Context()); err != nil {
 		return err
 	}
-	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return err
 	}
-	page, err := c.store.Search(c.r.Context(), c.tenant, q)
+	page, err := c.store.Search(c.R.Context(), c.Tenant, q)
 	if err != nil {
 		return c.refuseSearch(err)
 	}
 	a := runsAnswer{Runs: page.Runs, Searched: searchedOf(q.Filter), Complete: page.Next == nil, IndexedTo: positions(to)}
 	if page.Next != nil {
-		if a.Next, err = q.Cursor(c.query, c.tenant, *page.Next); err != nil {
+		if a.Next, err = q.Cursor(c.Query, c.Tenant, *page.Next); err != nil {
 			return err
 		}
 	}
@@ -103,19 +104,19 @@ func (c *call) searchRuns() error {
 
 // statistics answers with groups of the tenant's runs.
 func (c *call) statistics() error {
-	q, err := search.ParseStatistics(c.query, time.Now())
+	q, err := search.ParseStatistics(c.Query, time.Now())
 	if err != nil {
 		return c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.work(c.r.Context()); err != nil {
+	if err := c.load.work(c.R.Context()); err != nil {
 		return err
 	}
-	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return err
 	}
-	table, err := c.store.Statistics(c.r.Context(), c.tenant, q)
+	table, err := c.store.Statistics(c.R.Context(), c.Tenant, q)
 	if err != nil {
 		return c.refuseSearch(err)
 	}

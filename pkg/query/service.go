@@ -38,8 +38,6 @@ type Config struct {
 	StreamHeartbeat, StreamRetry, StreamLife time.Duration
 	// Search bounds what one search or statistic costs the store.
 	Search search.Bounds
-	// Stall is how long a caller may take nothing of its answer.
-	Stall time.Duration
 	// Links lead from the page to other tools.
 	Links []web.Link
 	// Quotas are what each tenant may have by the operator's word.
@@ -65,7 +63,7 @@ func DefaultConfig() Config {
 	return Config{
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, Memory: 576 << 20, Slots: max(16, 8*runtime.GOMAXPROCS(0)),
 		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute,
-		Stall: front.StallTimeout, Quotas: quota.Unlimited(),
+		Quotas: quota.Unlimited(),
 		Search: search.Bounds{Rows: 50_000_000, Time: 10 * time.Second},
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
@@ -93,8 +91,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("query: stream life is %v; it must be above zero", c.StreamLife)
 	case c.Search.Rows < 1, c.Search.Time < time.Second:
 		return fmt.Errorf("query: a search may read %d rows and take %v; it must be at least one row and 1s", c.Search.Rows, c.Search.Time)
-	case c.Stall <= 0:
-		return fmt.Errorf("query: stall is %v; it must be above zero", c.Stall)
 	case c.Quotas == nil:
 		return errors.New("query: quotas are needed; quota.Unlimited() refuse nothing")
 	case c.Logger == nil:
@@ -128,7 +124,7 @@ type Service struct {
 	streams *streams
 	auth    tenant.Authenticator
 	metrics *metrics
-	handler http.Handler
+	front   *front.Front
 
 	room      *room
 	watch     *watch
@@ -140,7 +136,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(cfg.Registerer, cfg.TenantMetrics, routes, liveRoutes)
+	m, err := newMetrics(cfg.Registerer, cfg.TenantMetrics, new(Service).routes())
 	if err != nil {
 		return nil, fmt.Errorf("registering query metrics: %w", err)
 	}
@@ -158,9 +154,9 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 		cfg: cfg, store: index{r}, records: rr, raw: raw, tail: follow, streams: streams, auth: auth, metrics: m,
 		room: room, watch: newWatch(index{r}, cfg.Poll), timelines: newTimelines(cfg.timelineBytes(), m),
 	}
-	s.handler = s.handlers(compress)
+	s.front = s.newFront(compress)
 	return s, nil
 }
 
 // Handler returns the HTTP API: /v1/… and /openapi.json, compressed where the caller takes it.
-func (s *Service) Handler() http.Handler { return s.handler }
+func (s *Service) Handler() http.Handler { return s.front }

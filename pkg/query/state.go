@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
@@ -159,8 +160,8 @@ func newStepAnswer(s timeline.Step, partition int32, change timeline.Change) ste
 // state answers with messages and state after a step of the run in the path (by default the thread's tip) and what the step changed. With from and
 // limit, it answers with messages and state before a step, and with a page of steps from there on.
 func (c *call) state() error {
-	page := c.query.Get("from") != "" || c.query.Get("limit") != ""
-	if page && c.query.Get("at") != "" {
+	page := c.Query.Get("from") != "" || c.Query.Get("limit") != ""
+	if page && c.Query.Get("at") != "" {
 		return badRequest("at requests one step, from and limit a page of them: use one or the other")
 	}
 	name := "at"
@@ -276,7 +277,7 @@ type stepRef struct {
 
 // stepRef parses a step parameter: a number, a position, @ and a time, start or end. The default of at is the last step, that of from the first.
 func (c *call) stepRef(name string) (stepRef, error) {
-	ref := stepRef{c: c, name: name, text: c.query.Get(name), n: -1}
+	ref := stepRef{c: c, name: name, text: c.Query.Get(name), n: -1}
 	switch {
 	case ref.text == "" && name == "at", ref.text == "end":
 		ref.last = true
@@ -384,5 +385,5 @@ func (ref stepRef) none(s stepping, what string) error {
 	if !s.Done() {
 		detail += " so far"
 	}
-	return &refusal{status: http.StatusNotFound, detail: detail, extensions: map[string]any{"total": s.Len()}}
+	return &front.Problem{Status: http.StatusNotFound, Detail: detail, Members: map[string]any{"total": s.Len()}}
 }

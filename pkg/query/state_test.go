@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -426,7 +427,7 @@ func TestState_KeepsNoCursorForWhatIsRefused(t *testing.T) {
 	if held.cursor == nil {
 		t.Fatal("it keeps no cursor")
 	}
-	f.service.room.memory = share.NewPool(10 << 20) // of which the cursor takes 4 MiB, and the answer 2
+	f.service.room.memory = &front.Memory{Pool: share.NewPool(10 << 20)} // of which the cursor takes 4 MiB, and the answer 2
 	f.get("acme", "/v1/threads/chat/runs/r/state?at=5").problem(t, http.StatusUnprocessableEntity)
 	if held.cursor != nil {
 		t.Errorf("it keeps the cursor behind step %d", held.cursor.N())
@@ -438,7 +439,7 @@ func TestState_KeepsNoCursorForWhatIsRefused(t *testing.T) {
 
 func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := newMetrics(prometheus.NewRegistry(), 0, nil, nil)
+		m, err := newMetrics(prometheus.NewRegistry(), 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -496,7 +497,7 @@ func TestState_OfAChildStartsFromItsParent(t *testing.T) {
 }
 
 func TestTimelines_AreFairToTenants(t *testing.T) {
-	m, err := newMetrics(prometheus.NewRegistry(), 0, nil, nil)
+	m, err := newMetrics(prometheus.NewRegistry(), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -34,7 +35,7 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	}
 	row := v.runs[i]
 	origin := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.ParentRunID, "/", row.Base)
-	held, suffices, err := c.acquireTimeline(v, timelineKey{c.tenant, c.threadID, run}, origin, enough)
+	held, suffices, err := c.acquireTimeline(v, timelineKey{c.Tenant, c.threadID, run}, origin, enough)
 	if err != nil {
 		return err
 	}
@@ -59,9 +60,9 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	}
 	read = true
 	if !held.reader.Begun() {
-		return &refusal{
-			status: http.StatusNotFound, extensions: map[string]any{"total": 0},
-			detail: fmt.Sprintf("run %q has no state yet: none of its events has arrived that could be folded", run),
+		return &front.Problem{
+			Status: http.StatusNotFound, Members: map[string]any{"total": 0},
+			Detail: fmt.Sprintf("run %q has no state yet: none of its events has arrived that could be folded", run),
 		}
 	}
 	return f(stepping{held.reader, c, row, held})
@@ -71,7 +72,7 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 // a slot of heavy work: it waits for that without the timeline, which others can step through meanwhile.
 func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough func(*timeline.Reader) bool) (held *cachedRun, suffices bool, err error) {
 	for {
-		if held, err = c.timelines.acquire(c.r.Context(), key, origin); err != nil {
+		if held, err = c.timelines.acquire(c.R.Context(), key, origin); err != nil {
 			return nil, false, err
 		}
 		if r := held.reader; r != nil {
@@ -82,7 +83,7 @@ func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough fu
 			return held, suffices, nil
 		}
 		c.timelines.release(held, held.size())
-		if err := c.load.work(c.r.Context()); err != nil {
+		if err := c.load.work(c.R.Context()); err != nil {
 			return nil, false, err
 		}
 	}
@@ -92,7 +93,7 @@ func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough fu
 func (c *call) readStepped() (view, error) {
 	v, err := c.readThread()
 	if errors.Is(err, store.ErrNotFound) {
-		c.timelines.forget(c.tenant, c.threadID)
+		c.timelines.forget(c.Tenant, c.threadID)
 	}
 	if err == nil && v.status == http.StatusTooEarly {
 		err = tooEarly()
@@ -147,11 +148,11 @@ func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timelin
 
 // eachOfThread calls f with the thread's events and inputs in the ranges.
 func (c *call) eachOfThread(raw *rawRead, ranges [][2]int64, like func() record.Headers, f func(record.Event) error) error {
-	key, err := record.ThreadKey(c.tenant, c.threadID)
+	key, err := record.ThreadKey(c.Tenant, c.threadID)
 	if err != nil {
 		return err
 	}
-	return raw.each(c.r.Context(), ranges, func(m *kgo.Record) error {
+	return raw.each(c.R.Context(), ranges, func(m *kgo.Record) error {
 		if string(m.Key) != key {
 			return nil
 		}
@@ -170,9 +171,9 @@ func (c *call) unsteppable(raw *rawRead, row store.Run, err error) error {
 	case errors.As(err, &why) && why.Gone:
 		return c.goneFrom(raw, row, why.Reason)
 	case errors.As(err, &why):
-		return &refusal{status: http.StatusConflict, detail: fmt.Sprintf("run %q cannot be stepped through: %s", row.RunID, why.Reason)}
+		return &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("run %q cannot be stepped through: %s", row.RunID, why.Reason)}
 	case errors.Is(err, timeline.ErrTooLong):
-		return &refusal{status: http.StatusConflict, detail: fmt.Sprintf("run %q has too many events to step through it; replay gives them back", row.RunID)}
+		return &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("run %q has too many events to step through it; replay gives them back", row.RunID)}
 	case errors.Is(err, errRawGone): // since the start of the log was requested
 		return c.goneFrom(raw, row, "raw events expired while they were read; the history is kept: ask for the history")
 	}
@@ -181,9 +182,9 @@ func (c *call) unsteppable(raw *rawRead, row store.Run, err error) error {
 
 // goneFrom returns the refusal for a run of which raw events are missing.
 func (c *call) goneFrom(raw *rawRead, row store.Run, detail string) error {
-	r := &refusal{status: http.StatusGone, detail: detail}
+	r := &front.Problem{Status: http.StatusGone, Detail: detail}
 	if at := raw.earliest(row.Raw.Ranges); at >= 0 {
-		r.extensions = map[string]any{"earliest": record.Position{Partition: raw.partition, Offset: at}}
+		r.Members = map[string]any{"earliest": record.Position{Partition: raw.partition, Offset: at}}
 	}
 	return r
 }

@@ -62,14 +62,14 @@ type stream struct {
 
 // newStream returns a stream of a run, or of a thread's runs.
 func (c *call) newStream(ctx context.Context, runID string, from cursor) (*stream, error) {
-	key, err := record.ThreadKey(c.tenant, c.threadID)
+	key, err := record.ThreadKey(c.Tenant, c.threadID)
 	if err != nil {
 		return nil, badRequest(err.Error())
 	}
 	// Streams that began together should not all end together.
 	life := c.cfg.StreamLife - time.Duration(rand.Int64N(int64(c.cfg.StreamLife/10)+1))
 	return &stream{
-		call: c, ctx: ctx, out: newSSE(c.w, c.cfg.StreamRetry), key: key, from: from, last: from, until: time.Now().Add(life), wrote: time.Now(),
+		call: c, ctx: ctx, out: newSSE(c.W, c.cfg.StreamRetry), key: key, from: from, last: from, until: time.Now().Add(life), wrote: time.Now(),
 		runID: runID, begun: -1, after: from.at.Offset, seq: from.seq,
 	}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -102,7 +103,7 @@ func (s *stream) bareEvent(m *kgo.Record) (record.Event, bool, error) {
 	e, ok, err := s.readable(m)
 	if ok && e.Headers.Kind == record.KindErase {
 		if !s.out.begun {
-			return e, false, &refusal{status: http.StatusGone, detail: erasedDetail}
+			return e, false, &front.Problem{Status: http.StatusGone, Detail: erasedDetail}
 		}
 		return e, false, errErased
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/live"
 	"github.com/skeinhq/skein/pkg/tail"
 )
@@ -69,7 +70,7 @@ var errErased = &endError{
 func (s *stream) erased() error {
 	switch {
 	case s.resumes() || !s.out.begun && !s.from.joins():
-		return &refusal{status: http.StatusGone, detail: erasedDetail}
+		return &front.Problem{Status: http.StatusGone, Detail: erasedDetail}
 	case s.playing == nil && s.begun < 0: // nothing was sent; later events belong to a new thread
 		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s})
 		s.thread, s.rows = thread, nil

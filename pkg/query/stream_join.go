@@ -178,7 +178,7 @@ func (s *stream) checkAbandoned() (ended bool, _ error) {
 	id := s.playing.ID
 	var row store.Run
 	err := s.load.inTurn(s.ctx, func() (err error) {
-		row, err = s.store.Run(s.ctx, s.tenant, s.threadID, id)
+		row, err = s.store.Run(s.ctx, s.Tenant, s.threadID, id)
 		return err
 	})
 	switch {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/live"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -27,7 +28,7 @@ func (s *stream) patiently(f func() error, final ...error) error {
 	for waiting := false; ; {
 		err := f()
 		is := func(e error) bool { return errors.Is(err, e) }
-		if err == nil || !s.out.begun || s.ctx.Err() != nil || is(errBroken) || is(errCaller) || is(errNoRoom) || is(errLife) || is(tail.ErrGone) || is(tail.ErrClosed) ||
+		if err == nil || !s.out.begun || s.ctx.Err() != nil || is(errBroken) || is(errCaller) || isNoRoom(err) || is(errLife) || is(tail.ErrGone) || is(tail.ErrClosed) ||
 			wrongID(err) || slices.ContainsFunc(final, is) {
 			return err
 		}
@@ -35,7 +36,7 @@ func (s *stream) patiently(f func() error, final ...error) error {
 			return errLife
 		}
 		if !waiting {
-			s.cfg.Logger.WarnContext(s.ctx, "live stream waits until its thread can be read", "tenant", s.tenant, "thread_id", s.threadID, "error", err)
+			s.cfg.Logger.WarnContext(s.ctx, "live stream waits until its thread can be read", "tenant", s.Tenant, "thread_id", s.threadID, "error", err)
 			s.out.comment("the thread cannot be read now; the stream continues once it can")
 			waiting = true
 		} else {
@@ -52,8 +53,8 @@ func (s *stream) patiently(f func() error, final ...error) error {
 
 // wrongID reports whether an error refuses what the request asks for, whenever it asks.
 func wrongID(err error) bool {
-	r := new(refusal)
-	return errors.As(err, &r) && r.status < http.StatusInternalServerError && r.status != http.StatusTooManyRequests
+	r := new(front.Problem)
+	return errors.As(err, &r) && r.Status < http.StatusInternalServerError && r.Status != http.StatusTooManyRequests
 }
 
 // fallBack serves a request whose first read has failed, if it can be served without the part that is away: the rest of a run without the
@@ -65,7 +66,7 @@ func (s *stream) fallBack(err error) error {
 	if errors.Is(err, errIndex) {
 		return s.bare(err)
 	}
-	refused := new(refusal)
+	refused := new(front.Problem)
 	if !s.once || len(s.rows) == 0 || errors.As(err, &refused) {
 		return err
 	}
@@ -73,7 +74,7 @@ func (s *stream) fallBack(err error) error {
 	if i := slices.IndexFunc(s.rows, func(r store.Run) bool { return r.RunID == run }); i < 0 || s.rows[i].Status == record.StatusRunning {
 		return err
 	}
-	s.cfg.Logger.WarnContext(s.ctx, "restoring a thread from the lineage store alone", "tenant", s.tenant, "thread_id", s.threadID, "error", err)
+	s.cfg.Logger.WarnContext(s.ctx, "restoring a thread from the lineage store alone", "tenant", s.Tenant, "thread_id", s.threadID, "error", err)
 	return s.load.inTurn(s.ctx, func() error { return s.history(run) })
 }
 
@@ -102,7 +103,7 @@ func (s *stream) openOnce() error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.store.Thread(s.ctx, s.tenant, s.threadID)
+	rows, err := s.store.Thread(s.ctx, s.Tenant, s.threadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}

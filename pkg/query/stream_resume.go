@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/live"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -15,7 +16,7 @@ func (s *stream) recorded() (done bool, _ error) {
 	if s.runID == "" {
 		return false, nil
 	}
-	row, err := s.store.Run(s.ctx, s.tenant, s.threadID, s.runID)
+	row, err := s.store.Run(s.ctx, s.Tenant, s.threadID, s.runID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && row.Status == record.StatusRunning {
 		return false, nil
 	}
@@ -25,7 +26,7 @@ func (s *stream) recorded() (done bool, _ error) {
 	last := row.Raw.Next - 1
 	switch at := s.from.at; {
 	case s.from.joins():
-		if s.rows, err = s.store.Thread(s.ctx, s.tenant, s.threadID); err != nil {
+		if s.rows, err = s.store.Thread(s.ctx, s.Tenant, s.threadID); err != nil {
 			return false, err
 		}
 		s.partition = row.Raw.Partition
@@ -56,8 +57,8 @@ func (s *stream) nothing() {
 	if s.out.begun {
 		return
 	}
-	s.w.Header().Set("Cache-Control", "no-store")
-	s.w.WriteHeader(http.StatusNoContent)
+	s.W.Header().Set("Cache-Control", "no-store")
+	s.W.WriteHeader(http.StatusNoContent)
 }
 
 // foreign refuses an id that is no event of the requested run or thread.
@@ -74,7 +75,7 @@ func (s *stream) resumes() bool { return !s.from.joins() && s.playing == nil && 
 
 // gone refuses an id that is older than the log.
 func (s *stream) gone() error {
-	return &refusal{status: http.StatusGone, detail: fmt.Sprintf("%s: %s is older than skein.events keeps; leave it out to join", headerLastEventID, s.from)}
+	return &front.Problem{Status: http.StatusGone, Detail: fmt.Sprintf("%s: %s is older than skein.events keeps; leave it out to join", headerLastEventID, s.from)}
 }
 
 // unnumbered refuses a seq id for a run whose producer does not number events. It ends a stream that has begun.
@@ -107,12 +108,12 @@ func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 			}
 		}
 	default:
-		erased, err := s.store.Erasure(s.ctx, s.tenant, s.threadID)
+		erased, err := s.store.Erasure(s.ctx, s.Tenant, s.threadID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return 0, err
 		}
 		if err == nil && at < erased.Below {
-			return 0, &refusal{status: http.StatusGone, detail: fmt.Sprintf("%s: the event at %s was erased", headerLastEventID, s.from)}
+			return 0, &front.Problem{Status: http.StatusGone, Detail: fmt.Sprintf("%s: the event at %s was erased", headerLastEventID, s.from)}
 		}
 		from = min(from, at)
 		for i := range rows {

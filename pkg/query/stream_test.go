@@ -96,7 +96,7 @@ func find(t *testing.T, lines *bufio.Scanner, text string) (lastID string) {
 // A deadline of HTTP/2 ends a stream even if nobody writes: none is left between two events.
 func TestStream_MayBeSilentOverHTTP2(t *testing.T) {
 	f := newLiveFixture(t)
-	f.service.cfg.Stall = 100 * time.Millisecond
+	f.service.front.Stall = 100 * time.Millisecond
 	thread := f.thread()
 	event := func(value string) {
 		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, value)
@@ -119,7 +119,7 @@ func TestStream_MayBeSilentOverHTTP2(t *testing.T) {
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	find(t, lines, "RUN_STARTED")
-	time.Sleep(3 * f.service.cfg.Stall)
+	time.Sleep(3 * f.service.front.Stall)
 	event(fmt.Sprintf(finished, "r"))
 	find(t, lines, "RUN_FINISHED")
 	if resp.ProtoMajor != 2 {
@@ -209,7 +209,7 @@ func TestStream_ResumesBehindAnEventThatWasNotFolded(t *testing.T) {
 // A reader that takes nothing is ended, and holds nothing any more. What came to it has an id behind which it goes on.
 func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 	f := newLiveFixture(t)
-	f.service.cfg.Stall = 100 * time.Millisecond
+	f.service.front.Stall = 100 * time.Millisecond
 	const events = 200 // of 50 KB: more than what lies in the buffers of a connection
 	offsets := []int64{f.event("r", fmt.Sprintf(started, "r"))}
 	for n := range events {
@@ -259,7 +259,7 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 	}
 	req.Header.Set("Tenant", "acme")
 	req.Header.Set("Last-Event-ID", last)
-	f.service.cfg.Stall = time.Minute
+	f.service.front.Stall = time.Minute
 	again, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 
 func TestConnect_WaitsForItsBodyForAWhile(t *testing.T) {
 	f := newLiveFixture(t)
-	f.service.cfg.Stall = 100 * time.Millisecond
+	f.service.front.Stall = 100 * time.Millisecond
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", f.server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -369,7 +369,8 @@ func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	c := &call{Service: f.service, w: &statusWriter{ResponseWriter: w}, r: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), tenant: "acme", threadID: thread, load: &load{room: f.service.room, tenant: "acme"}}
+	c := &call{Service: f.service, Call: &front.Call{W: w, R: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), Tenant: "acme"}, threadID: thread,
+		load: f.service.room.load("acme")}
 	s, err := c.newStream(t.Context(), "", joining())
 	if err != nil {
 		t.Fatal(err)

@@ -47,9 +47,9 @@ var statuses = []record.Status{
 
 func (c *call) threads() error {
 	q := store.ThreadQuery{
-		Prefix: c.query.Get("prefix"),
-		Agent:  c.query.Get("agent"),
-		After:  c.query.Get("after"),
+		Prefix: c.Query.Get("prefix"),
+		Agent:  c.Query.Get("agent"),
+		After:  c.Query.Get("after"),
 	}
 	var err error
 	if q.Limit, err = c.number("limit", defaultThreads, 1, maxThreads); err != nil {
@@ -61,12 +61,12 @@ func (c *call) threads() error {
 	if q.Since, err = c.time("since"); err != nil {
 		return err
 	}
-	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return err
 	}
 	a := threadsAnswer{IndexedTo: positions(to)}
-	if a.Threads, a.Next, err = c.store.Threads(c.r.Context(), c.tenant, q); err != nil {
+	if a.Threads, a.Next, err = c.store.Threads(c.R.Context(), c.Tenant, q); err != nil {
 		return err
 	}
 	if a.Threads == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -58,7 +59,7 @@ func (c *call) verify() error {
 	if i < 0 {
 		return store.ErrNotFound
 	}
-	if err := c.load.work(c.r.Context()); err != nil {
+	if err := c.load.work(c.R.Context()); err != nil {
 		return err
 	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
@@ -67,7 +68,7 @@ func (c *call) verify() error {
 	}
 	defer raw.close()
 	if row := &v.runs[i]; !c.load.fits(verify.Bytes(&row.Run)) {
-		return &refusal{status: http.StatusUnprocessableEntity, detail: c.tooLarge(row), extensions: map[string]any{"limit": "memory"}}
+		return &front.Problem{Status: http.StatusUnprocessableEntity, Detail: c.tooLarge(row), Limit: "memory"}
 	}
 	from := &indexed{call: c, runs: v.runs}
 	answers, err := c.prove(raw, from, v.runs[i:i+1], v.indexedTo)
@@ -97,7 +98,7 @@ func (c *call) verifyThread() error {
 	if v.status == http.StatusTooEarly {
 		return tooEarly()
 	}
-	if err := c.load.work(c.r.Context()); err != nil {
+	if err := c.load.work(c.R.Context()); err != nil {
 		return err
 	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
@@ -106,9 +107,9 @@ func (c *call) verifyThread() error {
 	}
 	defer raw.close()
 	out := newProofWriter(c)
-	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
 	out.start()
-	if c.r.Method == http.MethodHead {
+	if c.R.Method == http.MethodHead {
 		return nil
 	}
 	return c.stream(c.proveAll(raw, &indexed{call: c, runs: v.runs}, v, out), out)
@@ -165,11 +166,11 @@ func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	var expired error
-	key, err := record.ThreadKey(c.tenant, c.threadID)
+	key, err := record.ThreadKey(c.Tenant, c.threadID)
 	if err != nil {
 		return nil, err
 	}
-	err = raw.each(c.r.Context(), v.Ranges(), func(m *kgo.Record) error {
+	err = raw.each(c.R.Context(), v.Ranges(), func(m *kgo.Record) error {
 		if string(m.Key) != key {
 			return nil
 		}
@@ -257,11 +258,11 @@ func (s *indexed) History(run string) (lineage.History, error) {
 		return lineage.History{}, s.lacks(fmt.Sprintf("run %q is indexed in part; try again", run))
 	}
 	h, err := s.restore(s.runs, run)
-	switch why := new(refusal); {
-	case errors.Is(err, errNoRoom):
+	switch why := new(front.Problem); {
+	case isNoRoom(err):
 		return lineage.History{}, err
 	case errors.As(err, &why):
-		return lineage.History{}, s.lacks(why.detail)
+		return lineage.History{}, s.lacks(why.Detail)
 	case errors.Is(err, errBroken):
 		return lineage.History{}, &fold.StartError{Reason: fmt.Sprintf("the history at the end of run %q, from which it starts, cannot be put together", run)}
 	case err != nil:
@@ -274,7 +275,7 @@ func (s *indexed) History(run string) (lineage.History, error) {
 
 // Holding implements verify.Source.
 func (s *indexed) Holding(messageIDs []string) ([]string, error) {
-	versions, err := s.store.Holding(s.r.Context(), s.tenant, s.threadID, messageIDs)
+	versions, err := s.store.Holding(s.R.Context(), s.Tenant, s.threadID, messageIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +291,7 @@ func (s *indexed) Holding(messageIDs []string) ([]string, error) {
 
 // stale says whether the thread's rows are others by now: those that were read may be of two moments.
 func (s *indexed) stale() (why, err error) {
-	runs, err := s.store.Thread(s.r.Context(), s.tenant, s.threadID)
+	runs, err := s.store.Thread(s.R.Context(), s.Tenant, s.threadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ const (
 // verifyAll is verify for all runs that the tenant has, each an answer of its own on a line, by partition and thread. Runs
 // are those of skein.runs, which is read once with the raw events; so each row of the index is compared with its record as well.
 func (c *call) verifyAll() error {
-	if err := c.load.work(c.r.Context()); err != nil {
+	if err := c.load.work(c.R.Context()); err != nil {
 		return err
 	}
 	if err := c.load.take(refold.VerifyBytes); err != nil {
@@ -49,15 +49,15 @@ func (c *call) verifyAll() error {
 	}
 	defer done()
 	a := &allAnswer{call: c, out: newProofWriter(c)}
-	if a.to, err = c.store.IndexedTo(c.r.Context(), c.tenant); err != nil {
+	if a.to, err = c.store.IndexedTo(c.R.Context(), c.Tenant); err != nil {
 		return err
 	}
-	if c.r.Method == http.MethodHead {
+	if c.R.Method == http.MethodHead {
 		a.out.start()
 		return nil
 	}
-	q := refold.Query{Tenant: c.tenant, Progress: a.progress, Excluded: a.excluded}
-	if err = refold.Verify(c.r.Context(), c.raw.cfg, q, a.runs); !a.started && err != nil {
+	q := refold.Query{Tenant: c.Tenant, Progress: a.progress, Excluded: a.excluded}
+	if err = refold.Verify(c.R.Context(), c.raw.cfg, q, a.runs); !a.started && err != nil {
 		return err
 	}
 	return c.stream(err, a.out)
@@ -116,7 +116,7 @@ func (a *allAnswer) runs(runs []refold.Verified) error {
 func (a *allAnswer) excluded(_, thread string) error {
 	c := *a.call
 	c.threadID = thread
-	rows, err := c.store.Thread(c.r.Context(), c.tenant, thread)
+	rows, err := c.store.Thread(c.R.Context(), c.Tenant, thread)
 	if errors.Is(err, store.ErrNotFound) { // it was erased meanwhile
 		return nil
 	}
@@ -136,7 +136,7 @@ func (a *allAnswer) excluded(_, thread string) error {
 // besideRows are the answers about a thread's runs, whose rows are held against the records that were verified.
 func (a *allAnswer) besideRows(runs []refold.Verified) ([]proofAnswer, error) {
 	first := runs[0].Record
-	rows, err := a.store.Thread(a.r.Context(), a.tenant, first.ThreadID)
+	rows, err := a.store.Thread(a.R.Context(), a.Tenant, first.ThreadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}

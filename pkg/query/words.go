@@ -37,10 +37,10 @@ func (c *call) wordsOf(runs []store.Run) (map[string]words, error) {
 		batch := runs[from:min(from+wordsBatch, len(runs))]
 		// A batch is let go of when its words are read, so it counts no longer than that.
 		var held atomic.Int64
-		contents, err := c.store.Contents(store.WithMeter(c.r.Context(), func(bytes int64) error {
+		contents, err := c.store.Contents(store.WithMeter(c.R.Context(), func(bytes int64) error {
 			held.Add(bytes)
 			return c.load.take(bytes)
-		}), c.tenant, c.threadID, batch)
+		}), c.Tenant, c.threadID, batch)
 		if err != nil {
 			return nil, err
 		}

@@ -37,16 +37,6 @@ const (
 // Scopes returns all of them.
 func Scopes() []Scope { return []Scope{ScopePublish, ScopeRead, ScopeErase} }
 
-// Route is one call of an HTTP API and what it takes. Each HTTP stage answers by a table of them, so
-// that whoever checks them all (a test, a document) cannot forget one.
-type Route struct {
-	Method string
-	// Pattern is the path; a segment "{name}" takes any value.
-	Pattern string
-	// Scope is what the caller's credentials must allow; empty: the call needs none.
-	Scope Scope
-}
-
 // Identity is what is known of a caller.
 type Identity struct {
 	// Tenant is the caller's tenant, an id by record.ValidateID.

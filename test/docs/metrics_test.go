@@ -17,7 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/skeinhq/skein/internal/audit"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/usage"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/indexer"
@@ -120,12 +120,12 @@ func stages(t *testing.T) map[string]*metric {
 	k := kafka.Config{Brokers: []string{"127.0.0.1:1"}, Registerer: l}
 	in := ingest.DefaultConfig(k)
 	in.TenantMetrics = 1
-	front, err := ingest.New(in, tenant.Fixed("t"))
+	publish, err := ingest.New(in, tenant.Fixed("t"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := front.Close(); err != nil {
+		if err := publish.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -164,7 +164,7 @@ func stages(t *testing.T) map[string]*metric {
 	if _, err := quota.Open(quota.Config{Replicas: 1, Registerer: l}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := audit.Open("-", "query", io.Discard, logger, l); err != nil {
+	if _, err := front.OpenAuditLog("-", "query", io.Discard, logger, l); err != nil {
 		t.Fatal(err)
 	}
 	tokens := tenant.DefaultTokenConfig()

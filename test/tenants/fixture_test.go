@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/indexer"
@@ -53,7 +54,7 @@ type site struct {
 type stage struct {
 	name   string
 	url    string
-	routes []tenant.Route
+	routes []front.Route
 }
 
 func startSite(t *testing.T, k kafka.Config, st lineage) *site {
@@ -173,7 +174,7 @@ func (s *site) run(part func(context.Context) error) {
 	})
 }
 
-func (s *site) serve(name string, h http.Handler, routes []tenant.Route) {
+func (s *site) serve(name string, h http.Handler, routes []front.Route) {
 	server := httptest.NewServer(h)
 	s.t.Cleanup(server.Close)
 	s.stages = append(s.stages, stage{name, server.URL, routes})

@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/internal/front"
 )
 
 // streamAsOthers follows what is acme's with keys of other tenants. To them it is not there, so that they wait for it, or are given
 // nothing; and its positions are nobody's.
-func (s *site) streamAsOthers(st stage, r tenant.Route) {
+func (s *site) streamAsOthers(st stage, r front.Route) {
 	t := s.t
 	given := func(what string, got reply) {
 		t.Helper()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
@@ -13,7 +14,7 @@ import (
 const secretOfAcme = "only-acme-knows"
 
 // path fills a route's pattern.
-func (s *site) path(r tenant.Route, thread, run string) string {
+func (s *site) path(r front.Route, thread, run string) string {
 	position := s.erasure
 	if thread == "nowhere" {
 		position = "0:1000000"
@@ -21,15 +22,15 @@ func (s *site) path(r tenant.Route, thread, run string) string {
 	return strings.NewReplacer("{thread}", thread, "{run}", run, "{position}", position, "{agent}", agentName).Replace(r.Pattern)
 }
 
-func reads(r tenant.Route) bool { return r.Method == http.MethodGet }
+func reads(r front.Route) bool { return r.Method == http.MethodGet }
 
 // isLive reports whether a route answers with a stream that goes on, and waits for a thread or run that is not there.
-func isLive(r tenant.Route) bool {
+func isLive(r front.Route) bool {
 	return strings.HasSuffix(r.Pattern, "/stream") || r.Pattern == "/v1/connect"
 }
 
 // place is the thread and the runs that a route is tried with. What is written is of no run that is read.
-func place(r tenant.Route) (thread string, runs []string) {
+func place(r front.Route) (thread string, runs []string) {
 	if reads(r) || isLive(r) {
 		return "t1", []string{"r1", "r2"}
 	}
@@ -164,7 +165,7 @@ func (s *site) erase(who, thread string) (position string) {
 }
 
 // walk tries one route as everybody.
-func (s *site) walk(st stage, r tenant.Route) {
+func (s *site) walk(st stage, r front.Route) {
 	t := s.t
 	methods := []string{r.Method}
 	if reads(r) {
@@ -210,7 +211,7 @@ func (s *site) walk(st stage, r tenant.Route) {
 }
 
 // readAsOthers reads what is acme's with keys of other tenants.
-func (s *site) readAsOthers(st stage, r tenant.Route, method, thread, run string) {
+func (s *site) readAsOthers(st stage, r front.Route, method, thread, run string) {
 	t := s.t
 	got := s.call(st, method, s.path(r, thread, run), s.as("stranger"))
 	if !strings.Contains(r.Pattern, "{") {
@@ -256,7 +257,7 @@ func (s *site) readAsOthers(st stage, r tenant.Route, method, thread, run string
 }
 
 // writeAsOthers writes to a thread id with keys of other tenants: the records are theirs.
-func (s *site) writeAsOthers(st stage, r tenant.Route) {
+func (s *site) writeAsOthers(st stage, r front.Route) {
 	t := s.t
 	count := func() map[string]int {
 		keys := map[string]int{}

@@ -16,12 +16,11 @@ import (
 
 	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/internal/app"
-	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
-	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 // Server is a running development server.
@@ -220,43 +219,27 @@ func (s *Server) Close() error {
 
 // split hands a request to the stage that answers it: what changes something to ingest, what reads
 // to query. (POST /v1/connect reads, whatever its method says.)
-func split(front, answers http.Handler) http.Handler {
+func split(writes, reads http.Handler) http.Handler {
 	routes := slices.Concat(ingest.Routes(), query.Routes())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if allowed := methodsOf(routes, r.URL.EscapedPath()); len(allowed) > 0 && !slices.Contains(allowed, r.Method) {
+		var allowed []string
+		for i := range routes {
+			if routes[i].Match(r.URL.EscapedPath()) {
+				allowed = append(allowed, routes[i].Methods()...)
+			}
+		}
+		if len(allowed) > 0 && !slices.Contains(allowed, r.Method) {
+			slices.Sort(allowed)
 			methods := strings.Join(allowed, ", ")
 			w.Header().Set("Allow", methods)
 			w.Header().Set("Connection", "close") // the rest of the body is not read
-			problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this path takes " + methods})
+			front.WriteProblem(w, front.Refuse(http.StatusMethodNotAllowed, "", "this path takes %s", methods))
 			return
 		}
-		writes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodDelete
-		if writes && r.URL.Path != "/v1/connect" {
-			front.ServeHTTP(w, r)
+		if (r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodDelete) && r.URL.Path != "/v1/connect" {
+			writes.ServeHTTP(w, r)
 			return
 		}
-		answers.ServeHTTP(w, r)
+		reads.ServeHTTP(w, r)
 	})
-}
-
-// methodsOf lists the methods that a path takes at either stage; none for a path that there is not.
-func methodsOf(routes []tenant.Route, path string) []string {
-	segments := strings.Split(path, "/")
-	var methods []string
-	for _, r := range routes {
-		pattern := strings.Split(r.Pattern, "/")
-		fits := len(pattern) == len(segments)
-		for i := 0; fits && i < len(pattern); i++ {
-			fits = strings.HasPrefix(pattern[i], "{") || pattern[i] == segments[i]
-		}
-		if !fits {
-			continue
-		}
-		methods = append(methods, r.Method)
-		if r.Method == http.MethodGet {
-			methods = append(methods, http.MethodHead)
-		}
-	}
-	slices.Sort(methods)
-	return slices.Compact(methods)
 }

@@ -1,8 +1,7 @@
-package audit_test
+package front
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -16,23 +15,21 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/skeinhq/skein/internal/audit"
 )
 
-func open(t *testing.T, path string, stdout *bytes.Buffer) *audit.Log {
+func openLog(t *testing.T, path string, stdout *bytes.Buffer) *AuditLog {
 	t.Helper()
-	l, err := audit.Open(path, "ingest", stdout, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	l, err := OpenAuditLog(path, "ingest", stdout, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func lines(t *testing.T, text string) (entries []audit.Entry) {
+func lines(t *testing.T, text string) (entries []Entry) {
 	t.Helper()
 	for line := range strings.Lines(text) {
-		var e audit.Entry
+		var e Entry
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatalf("%q is no line: %v", line, err)
 		}
@@ -41,14 +38,14 @@ func lines(t *testing.T, text string) (entries []audit.Entry) {
 	return entries
 }
 
-func TestHandler_WritesALineForEachRequestOfARoute(t *testing.T) {
+func TestAudited_WritesALineForEachRequestOfARoute(t *testing.T) {
 	var out, logged bytes.Buffer
-	h := audit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := audit.From(r.Context())
+	h := Audited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := &lineOf(r.Context()).Entry
 		e.Action, e.Route, e.Tenant, e.Subject, e.Thread = "erase", "DELETE /v1/threads/{thread}", "acme", "agents", "chat"
 		switch r.URL.Path {
 		case "/begun":
-			if err := audit.Begin(r.Context()); err != nil {
+			if err := (&Call{line: lineOf(r.Context())}).Announce(); err != nil {
 				t.Error(err)
 			}
 			w.WriteHeader(http.StatusAccepted)
@@ -64,7 +61,7 @@ func TestHandler_WritesALineForEachRequestOfARoute(t *testing.T) {
 			e.Action = ""
 			w.WriteHeader(http.StatusNotFound)
 		}
-	}), "ingest", open(t, "-", &out), slog.New(slog.NewTextHandler(&logged, nil)))
+	}), "ingest", openLog(t, "-", &out), slog.New(slog.NewTextHandler(&logged, nil)))
 	for _, path := range []string{"/done", "/begun", "/denied", "/refused", "/failed", "/cut", "/no route"} {
 		func() {
 			defer func() {
@@ -82,7 +79,7 @@ func TestHandler_WritesALineForEachRequestOfARoute(t *testing.T) {
 		if e.Stage != "ingest" || e.Tenant != "acme" || e.Subject != "agents" || e.Thread != "chat" || e.From != "192.0.2.7" || e.Time.IsZero() {
 			t.Errorf("a line is %+v", e)
 		}
-		got = append(got, string(e.Result))
+		got = append(got, e.Result)
 	}
 	if want := "done begun done denied refused failed cut"; strings.Join(got, " ") != want {
 		t.Errorf("the results are %v, want %s", got, want)
@@ -96,14 +93,14 @@ type noWriter struct{}
 
 func (noWriter) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-func TestLog_SaysThatALineIsLost(t *testing.T) {
-	l, err := audit.Open("-", "query", noWriter{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func TestAuditLog_SaysThatALineIsLost(t *testing.T) {
+	l, err := OpenAuditLog("-", "query", noWriter{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := audit.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		audit.From(r.Context()).Action = "read"
-		if err := audit.Begin(r.Context()); err == nil {
+	h := Audited(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		lineOf(r.Context()).Action = "read"
+		if err := (&Call{line: lineOf(r.Context())}).Announce(); err == nil {
 			t.Error("a line that was not written is no error")
 		}
 	}), "query", l, nil)
@@ -111,16 +108,16 @@ func TestLog_SaysThatALineIsLost(t *testing.T) {
 	if err := l.Ready(); err == nil || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("readiness is %v", err)
 	}
-	if err := audit.Begin(context.Background()); err != nil {
+	if err := (&Call{line: new(line)}).Announce(); err != nil {
 		t.Errorf("without a log: %v", err)
 	}
 }
 
-func TestLog_FollowsAFileThatIsRotated(t *testing.T) {
+func TestAuditLog_FollowsAFileThatIsRotated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, path, nil)
-		h := audit.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { audit.From(r.Context()).Action = "read" }), "query", l, nil)
+		l := openLog(t, path, nil)
+		h := Audited(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { lineOf(r.Context()).Action = "read" }), "query", l, nil)
 		ask := func() { h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)) }
 		ask()
 		if err := os.Rename(path, path+".1"); err != nil {

@@ -1,4 +1,4 @@
-package audit
+package front
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Entry is a line of the log.
+// Entry is a line of the audit log: who read, published, erased or exported what. It has no payloads.
 type Entry struct {
 	Time  time.Time `json:"time"`
 	Stage string    `json:"stage"`
@@ -35,38 +35,35 @@ type Entry struct {
 	From string `json:"from"`
 	// Status is that of the answer; 0 while there is none.
 	Status int    `json:"status,omitempty"`
-	Result Result `json:"result"`
+	Result string `json:"result"`
 	// DurationMs is how long the request took: streams have their line when they end.
 	DurationMs int64 `json:"durationMs"`
 }
 
-// Result is what became of a request.
-type Result string
-
-// The results.
+// What became of a request.
 const (
-	Begun   Result = "begun"   // an erasure, before it is written
-	Done    Result = "done"    // 2xx and 3xx
-	Denied  Result = "denied"  // 401 and 403
-	Refused Result = "refused" // any other 4xx
-	Failed  Result = "failed"  // 5xx
-	Cut     Result = "cut"     // the answer was broken off
+	begun   = "begun"   // an erasure, before it is written
+	done    = "done"    // 2xx and 3xx
+	denied  = "denied"  // 401 and 403
+	refused = "refused" // any other 4xx
+	failed  = "failed"  // 5xx
+	cut     = "cut"     // the answer was broken off
 )
 
-func resultOf(status int) Result {
+func resultOf(status int) string {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return Denied
+		return denied
 	case status >= 500:
-		return Failed
+		return failed
 	case status >= 400:
-		return Refused
+		return refused
 	}
-	return Done
+	return done
 }
 
-// Log writes entries. It is safe for concurrent use.
-type Log struct {
+// AuditLog writes entries, as JSON Lines. It is safe for concurrent use.
+type AuditLog struct {
 	stage  string
 	path   string // of the file; empty for a writer
 	logger *slog.Logger
@@ -82,10 +79,10 @@ type Log struct {
 // reopenAfter is how soon a file that was renamed or removed is made again.
 const reopenAfter = time.Second
 
-// Open opens the log of a stage: "-" is stdout, anything else a file that lines are appended to. A file that was rotated away is
-// opened anew within a second.
-func Open(path, stage string, stdout io.Writer, logger *slog.Logger, reg prometheus.Registerer) (*Log, error) {
-	l := &Log{stage: stage, logger: logger, lost: prometheus.NewCounter(prometheus.CounterOpts{
+// OpenAuditLog opens the log of a stage: "-" is stdout, anything else a file that lines are appended to. A file that was rotated away is
+// opened again within a second.
+func OpenAuditLog(path, stage string, stdout io.Writer, logger *slog.Logger, reg prometheus.Registerer) (*AuditLog, error) {
+	l := &AuditLog{stage: stage, logger: logger, lost: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "skein_audit_lines_lost_total", Help: "Lines of the audit log that could not be written.",
 	})}
 	if err := reg.Register(l.lost); err != nil {
@@ -102,7 +99,7 @@ func Open(path, stage string, stdout io.Writer, logger *slog.Logger, reg prometh
 	return l, nil
 }
 
-func (l *Log) reopen() error {
+func (l *AuditLog) reopen() error {
 	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the audit log: %w", err)
@@ -115,14 +112,14 @@ func (l *Log) reopen() error {
 }
 
 // Ready returns nil, or why the last line was not written.
-func (l *Log) Ready() error {
+func (l *AuditLog) Ready() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failed
 }
 
 // Close closes the file.
-func (l *Log) Close() error {
+func (l *AuditLog) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -131,7 +128,7 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-func (l *Log) write(e Entry) error {
+func (l *AuditLog) write(e Entry) error {
 	line, err := json.Marshal(e)
 	if err != nil { // texts and numbers: cannot be
 		return fmt.Errorf("encoding a line of the audit log: %w", err)
@@ -154,7 +151,7 @@ func (l *Log) write(e Entry) error {
 }
 
 // rotated opens the file anew where the one of its name is another one.
-func (l *Log) rotated() error {
+func (l *AuditLog) rotated() error {
 	now := time.Now()
 	if l.file == nil || now.Sub(l.looked) < reopenAfter {
 		return nil
@@ -170,94 +167,68 @@ func (l *Log) rotated() error {
 	return l.reopen()
 }
 
-type entryKey struct{}
+type lineKey struct{}
 
-// held is the entry of a request that is being answered.
-type held struct {
+// line is the entry of a request that is being answered.
+type line struct {
 	Entry
-	log *Log
+	log *AuditLog
 }
 
-// From returns the entry of a request, for its handler to complete. It is written once the handler has returned. Without a log it is one
-// that nobody reads.
-func From(ctx context.Context) *Entry {
-	if h, ok := ctx.Value(entryKey{}).(*held); ok {
-		return &h.Entry
+// lineOf returns the line of a request; without Audited it is one that nobody reads.
+func lineOf(ctx context.Context) *line {
+	if l, ok := ctx.Value(lineKey{}).(*line); ok {
+		return l
 	}
-	return new(Entry)
-}
-
-// Begin writes the entry of a request before it is carried out, for what must not happen without a line. The line that says how it
-// ended follows.
-func Begin(ctx context.Context) error {
-	h, ok := ctx.Value(entryKey{}).(*held)
-	if !ok || h.log == nil {
-		return nil
-	}
-	e := h.Entry
-	e.Result, e.DurationMs = Begun, time.Since(e.Time).Milliseconds()
-	return h.log.write(e)
-}
-
-// Handler answers requests by next and writes a line for each that a route took: to log, and to access as "request". Either may be nil.
-func Handler(next http.Handler, stage string, log *Log, access *slog.Logger) http.Handler {
-	if log == nil && access == nil {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := &held{log: log, Entry: Entry{Time: time.Now().UTC(), Stage: stage, From: r.RemoteAddr}}
-		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-			h.From = host
-		}
-		sw := &statusWriter{ResponseWriter: w}
-		defer func() {
-			thrown := recover()
-			if h.Status = sw.status; h.Status == 0 {
-				h.Status = http.StatusOK
-			}
-			if h.Result = resultOf(h.Status); thrown != nil {
-				h.Result = Cut
-			}
-			h.DurationMs = time.Since(h.Time).Milliseconds()
-			if log != nil && h.Action != "" {
-				_ = log.write(h.Entry) // counted and logged there; the answer is out
-			}
-			if access != nil {
-				access.InfoContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "status", h.Status, "result", string(h.Result),
-					"duration_ms", h.DurationMs, "from", h.From, "tenant", h.Tenant, "subject", h.Subject)
-			}
-			if thrown != nil {
-				panic(thrown)
-			}
-		}()
-		next.ServeHTTP(sw, r.WithContext(context.WithValue(r.Context(), entryKey{}, h)))
-	})
+	return new(line)
 }
 
 // ErrNotWritten says that something was not done because the audit log does not take its line.
 var ErrNotWritten = errors.New("the audit log cannot be written, and nothing is erased without a line there")
 
-// statusWriter remembers the status of an answer.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 && status >= 200 {
-		w.status = status
+// Announce writes the call's entry before it is carried out, for what must not happen without a line. The line that says how it ended follows.
+func (c *Call) Announce() error {
+	if c.line.log == nil {
+		return nil
 	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (w *statusWriter) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
+	e := c.line.Entry
+	e.Result, e.DurationMs = begun, time.Since(e.Time).Milliseconds()
+	if c.line.log.write(e) != nil { // logged there
+		return ErrNotWritten
 	}
-	return w.ResponseWriter.Write(b)
+	return nil
 }
 
-// Unwrap serves http.ResponseController.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// Audited answers requests by next and writes a line for each whose route has an action: to log, and to access as "request". Either may be nil.
+func Audited(next http.Handler, stage string, log *AuditLog, access *slog.Logger) http.Handler {
+	if log == nil && access == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l := &line{log: log, Entry: Entry{Time: time.Now().UTC(), Stage: stage, From: r.RemoteAddr}}
+		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+			l.From = host
+		}
+		out := NewWriter(w)
+		defer func() {
+			thrown := recover()
+			out.began()
+			l.Status = out.status
+			if l.Result = resultOf(l.Status); thrown != nil {
+				l.Result = cut
+			}
+			l.DurationMs = time.Since(l.Time).Milliseconds()
+			if log != nil && l.Action != "" {
+				_ = log.write(l.Entry) // counted and logged there; the answer is out
+			}
+			if access != nil {
+				access.InfoContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "status", l.Status, "result", l.Result,
+					"duration_ms", l.DurationMs, "from", l.From, "tenant", l.Tenant, "subject", l.Subject)
+			}
+			if thrown != nil {
+				panic(thrown)
+			}
+		}()
+		next.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), lineKey{}, l)))
+	})
+}

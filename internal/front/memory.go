@@ -1,0 +1,153 @@
+package front
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/share"
+)
+
+// Memory is a stage's budget of bytes. Tenants share it by the rule of share.Pool, and take before they use.
+type Memory struct {
+	*share.Pool
+	// Gauge shows what is taken; nil: nothing does.
+	Gauge prometheus.Gauge
+	// Leave is what a claim that begins leaves its tenant for those that go on, and Wait how long one that goes on waits for bytes.
+	Leave int64
+	Wait  time.Duration
+}
+
+func (m *Memory) gauge(n int64) {
+	if m.Gauge != nil {
+		m.Gauge.Add(float64(n))
+	}
+}
+
+// Try takes n bytes, or none if the tenant's share does not have them.
+func (m *Memory) Try(tenant string, n int64) bool {
+	ok := m.Pool.Take(tenant, n)
+	if ok {
+		m.gauge(n)
+	}
+	return ok
+}
+
+// Acquire takes n bytes, and waits for them until ctx ends.
+func (m *Memory) Acquire(ctx context.Context, tenant string, n int64) error {
+	if err := m.Pool.Wait(ctx, tenant, n); err != nil {
+		return err
+	}
+	m.gauge(n)
+	return nil
+}
+
+// Release gives n bytes back.
+func (m *Memory) Release(tenant string, n int64) {
+	m.Pool.Give(tenant, n)
+	m.gauge(-n)
+}
+
+// refuse returns why a request that holds some bytes does not get n more.
+func (m *Memory) refuse(held, n int64) *Problem {
+	p := Refuse(http.StatusTooManyRequests, ReasonMemory, "the tenant's requests under way hold as much memory of this process as they may: send fewer, or smaller ones, at a time")
+	p.Limit, p.Retry = "memory", time.Second
+	switch {
+	case held+n > m.Alone():
+		p = Refuse(http.StatusUnprocessableEntity, ReasonMemory,
+			"the request takes more than the %d bytes of memory that one tenant may have here: ask for less, or have the operator raise --memory", m.Alone())
+		p.Limit = "memory"
+	case m.Limit()-m.Held() < n: // whoever holds it
+		p.Status, p.Detail = http.StatusServiceUnavailable, "requests under way hold as much memory of this process as they may: try again"
+	}
+	return p
+}
+
+// Claim returns what a request of a tenant holds of the memory. It takes step bytes at a time, at least, so that the pool's lock is not asked for each
+// of many small parts.
+func (m *Memory) Claim(tenant string, step int64) *Claim {
+	return &Claim{memory: m, tenant: tenant, step: step}
+}
+
+// Claim is what one request holds of a Memory. It is safe for concurrent use.
+type Claim struct {
+	memory *Memory
+	tenant string
+	step   int64
+
+	mu          sync.Mutex
+	used, taken int64
+}
+
+// Take takes n bytes more, before they are used. The error is a *Problem with ReasonMemory.
+func (c *Claim) Take(n int64) error { return c.take(n, false) }
+
+// Begin is Take that does not wait, and leaves the tenant Memory.Leave for claims that go on.
+func (c *Claim) Begin(n int64) error { return c.take(n, true) }
+
+func (c *Claim) take(n int64, begins bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if more := c.used + n - c.taken; more > 0 {
+		more = max(more, c.step)
+		if c.used+n > c.memory.Alone() || !c.more(more, begins || c.taken == 0) {
+			return c.memory.refuse(c.used, n)
+		}
+		c.taken += more
+	}
+	c.used += n
+	return nil
+}
+
+func (c *Claim) more(n int64, begins bool) bool {
+	m := c.memory
+	switch {
+	case begins && m.TakeLeaving(c.tenant, n, m.Leave):
+		m.gauge(n)
+		return true
+	case begins:
+		return false
+	case m.Try(c.tenant, n):
+		return true
+	case m.Wait == 0:
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), m.Wait)
+	defer cancel()
+	return m.Acquire(ctx, c.tenant, n) == nil
+}
+
+// Give gives n bytes back.
+func (c *Claim) Give(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used -= n
+	c.shrink()
+}
+
+// shrink gives back what is neither used nor a part of a step.
+func (c *Claim) shrink() {
+	if over := c.taken - c.used; over > 0 && over >= c.step {
+		c.taken -= over
+		c.memory.Release(c.tenant, over)
+	}
+}
+
+// Hand leaves n bytes taken that the claim no longer has: who got them calls Release.
+func (c *Claim) Hand(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used -= n
+	c.taken -= n
+}
+
+// Close gives all back. The claim can be used again.
+func (c *Claim) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.Release(c.tenant, c.taken)
+	c.used, c.taken = 0, 0
+}

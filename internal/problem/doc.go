@@ -1,2 +1,0 @@
-// Package problem writes errors to HTTP callers as problem documents (RFC 9457).
-package problem
