@@ -24,8 +24,8 @@ func TestService_KilledAfterAnErasure(t *testing.T) {
 	kafkatest.OnBoth(t, 1, killedAfterAnErasure)
 }
 
-// An outgrown run is told of once, in the log and in the metrics.
-func TestService_TellsOfAnOutgrownRun(t *testing.T) {
+// A cut run is reported once, in the log and in the metrics.
+func TestService_ReportsACutRun(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		m := w.join("a", t.TempDir(), func(c *Config) { c.RecordLimit = 64 << 10 })
 		w.script.Send("t", "large", started("large"))
@@ -34,10 +34,8 @@ func TestService_TellsOfAnOutgrownRun(t *testing.T) {
 		}
 		w.publish()
 		w.decided()
-		const line = `level=WARN msg="run is ended: it has grown too large" tenant=acme thread_id=t run_id=large partition=0 bytes=`
-		equal(t, "lines", strings.Count(m.log.String(), line), 1)
-		equal(t, "records", testutil.ToFloat64(m.metrics.Records.WithLabelValues("outgrown")), 1.0)
-		equal(t, "runs", testutil.ToFloat64(m.metrics.Runs.WithLabelValues(string(record.StatusAbandoned))), 1.0)
+		equal(t, "lines", strings.Count(m.log.String(), "tenant=acme thread_id=t run_id=large partition=0 bytes="), 1)
+		equal(t, "cut runs", testutil.ToFloat64(m.metrics.CutRuns), 1.0)
 	})
 }
 

@@ -22,7 +22,7 @@ type Metrics struct {
 	Events        *prometheus.CounterVec // outcome
 	DeadLetters   *prometheus.CounterVec // reason
 	Runs          *prometheus.CounterVec // status
-	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, outgrown, over-quota
+	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, over-quota
 	RecordBytes   prometheus.Counter
 	EventBytes    prometheus.Counter
 	Transactions  *prometheus.CounterVec // outcome
@@ -134,7 +134,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		OpenSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
 		OpenRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
 		OpenRunBytes:       gauge("open_run_bytes", "Memory of open runs: about the size of their last records and the events since, plus 10 KiB per run and 0.5 KiB per message."),
-		CutRuns:            counter("cut_runs_total", "Open runs whose largest contents were replaced by references because open runs exceeded their memory."),
+		CutRuns:            counter("cut_runs_total", "Open runs whose largest contents were replaced by references: the run, or open runs together, exceeded a limit."),
 		Partitions:         parts,
 		Lag:                lag,
 		Stops:              stops,

@@ -337,7 +337,7 @@ func (s *session) count(sh share) {
 	}
 	for _, c := range sh.effects.Cut {
 		m.CutRuns.Inc()
-		s.logger.Warn("contents of run are cut: open runs hold more memory than they may", "tenant", c.Tenant, "thread_id", c.ThreadID, "run_id", c.RunID, "partition", sh.id, "bytes", c.Bytes)
+		s.logger.Warn("contents of run are cut: it is too large, or open runs hold more memory than they may", "tenant", c.Tenant, "thread_id", c.ThreadID, "run_id", c.RunID, "partition", sh.id, "bytes", c.Bytes)
 	}
 	m.EventBytes.Add(float64(sh.effects.Counts.Bytes))
 	m.LostOffsets.Add(float64(sh.effects.Counts.Lost))
@@ -346,9 +346,6 @@ func (s *session) count(sh share) {
 		m.countTenant(o)
 		if o.Kind != "" {
 			m.Records.WithLabelValues(o.Kind).Inc()
-		}
-		if g := o.Outgrown; g != nil {
-			s.logger.Warn("run is ended: it has grown too large", "tenant", g.Tenant, "thread_id", g.ThreadID, "run_id", g.RunID, "partition", sh.id, "bytes", g.Bytes)
 		}
 	}
 	if sh.fenceRecord != nil {

@@ -58,7 +58,7 @@ type Run struct {
 	// its last record), -1 while it is open.
 	Start int64 `json:"startOffset"`
 	End   int64 `json:"endOffset"`
-	// Sealed: the run has ended for good, by a terminal event or by Skein (closed, outgrown); its history never changes again.
+	// Sealed: the run has ended for good, by a terminal event or by Skein (closed); its history never changes again.
 	Sealed    bool      `json:"sealed"`
 	Status    Status    `json:"status"`
 	StartedAt time.Time `json:"startedAt,omitzero"`

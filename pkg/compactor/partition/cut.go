@@ -12,88 +12,48 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Open runs leave memory when they are written and idle. Active runs, and those over the record limit, stay. If such runs hold more than
-// a process may, the largest run of the tenant that holds most is cut (CutLargest): references replace its largest contents, and later
-// events are counted and hashed, but not folded (compact.Run.Cut).
+// A run that is too large is cut: references replace its largest contents in its record, and later events are counted and hashed, but
+// not folded (compact.Run.Cut). It keeps the end that the agent gives it. Two limits cut a run:
 //
-// The decision depends on what else is in memory, so another process may decide differently. Nevertheless it is made only once: the
-// transaction that cuts the run contains the run's record of that moment, which says so. A later reader drops events below that
-// record's Next. If the transaction fails, the run is whole again.
+//   - its own: it holds more than four record limits (cutIfOutgrown). That depends on its events alone.
+//   - that of open runs together: those that cannot leave memory hold more than the process, or their tenant's quota, allows. Then the
+//     largest run of the tenant that holds most is cut (CutLargest). That depends on what else is in memory, so another process may
+//     decide differently. Nevertheless it is decided only once: the transaction that cuts the run contains its record of that moment,
+//     and a later reader drops events below that record's Next. If the transaction fails, the run is whole again.
 
 // cutLimit bounds the record of a run that is cut: an eighth of the record limit, so that the run is cheap to hold and to load
 // afterwards. Small contents stay.
-func (c Config) cutLimit() int { return max(c.RecordLimit/8, 32<<10) }
+func (c Config) cutLimit() int { return max(c.RecordLimit/8, min(c.RecordLimit/2, 32<<10)) }
 
 // leastCut is how much a run must hold to be cut.
 func (c Config) leastCut() int { return min(1<<20, c.OpenRunBytes/16) }
 
-// Stuck is what runs of one partition hold that cannot leave memory by being written: they are spoken of, or over the record limit.
-type Stuck struct {
-	Bytes int
-	// Tenants has the bytes of each tenant, and Largest a tenant's run that would be cut first.
-	Tenants map[string]int
-	Largest map[string]*run
-}
-
-// limitOf is what a tenant's open runs may hold in a process that has so many of the topic's partitions; 0 is no limit of its own.
-func (p *Processor) limitOf(tenant string, partitions int) int {
-	quota := p.cfg.quota(tenant).OpenRunBytes
-	if quota == 0 {
-		return 0
-	}
-	return max(1, int(quota*int64(partitions)/int64(max(1, p.count)))) // a small one is not none
-}
-
-// Stuck returns what the partition's runs hold that cannot leave memory.
-func (p *Processor) Stuck(now time.Time) Stuck {
-	s := Stuck{Tenants: map[string]int{}, Largest: map[string]*run{}}
-	for _, r := range p.runs.byKey {
-		if silent := now.Sub(r.touchedAt) >= busyFor; silent && (p.runs.isWritten(r) || !r.overLimit) {
-			continue
-		}
-		tenant := r.thread.tenant
-		s.Bytes += r.size()
-		s.Tenants[tenant] += r.size()
-		if r.size() < p.cfg.leastCut() || r.Fold == nil && !r.overLimit || r.rec.Cut != nil || r.meta.IsExpired() {
-			continue
-		}
-		if l := s.Largest[tenant]; l == nil || cmp.Or(cmp.Compare(l.size(), r.size()), cmp.Compare(r.meta.Start, l.meta.Start)) < 0 {
-			s.Largest[tenant] = r
-		}
-	}
-	return s
-}
-
-// CutLargest cuts runs until those that cannot leave memory hold no more than a process may: the largest one of the tenant that holds
-// most, again and again. No tenant's run is cut while another one that can be cut holds more. Runs of a tenant are also cut while those of it
-// that cannot leave hold more than its quota. The next transaction has the records.
+// CutLargest cuts runs until those that cannot leave memory hold no more than the process and their tenants' quotas allow. parts are the
+// partitions of the process. It never cuts a run of a tenant while another tenant, with a run that can be cut, holds more. The next
+// transaction has the records.
 func CutLargest(parts []*Processor, now time.Time) error {
-	for len(parts) > 0 {
-		limit, held := parts[0].cfg.OpenRunBytes, 0
-		tenants, largest := map[string]int{}, map[string]*run{}
-		of := map[*run]*Processor{}
+	for {
+		held, tenants, largest := 0, map[string]int{}, map[string]*run{}
 		for _, p := range parts {
-			if p.runs.bytes == 0 {
-				continue
-			}
-			s := p.Stuck(now)
-			held += s.Bytes
-			for tenant, bytes := range s.Tenants {
-				tenants[tenant] += bytes
-			}
-			for tenant, r := range s.Largest {
-				if l := largest[tenant]; l == nil || l.size() < r.size() {
+			for _, r := range p.runs.byKey {
+				if !r.isStuck(now) {
+					continue
+				}
+				tenant, size := r.thread.tenant, r.size()
+				held += size
+				tenants[tenant] += size
+				if l := largest[tenant]; r.canBeCut() && (l == nil || cmp.Or(cmp.Compare(size, l.size()), cmp.Compare(l.key, r.key)) > 0) {
 					largest[tenant] = r
 				}
-				of[r] = p
 			}
 		}
 		var victim *run
 		for tenant, r := range largest {
-			if quota := parts[0].limitOf(tenant, len(parts)); held <= limit && (quota == 0 || tenants[tenant] <= quota) {
+			p := r.thread.p
+			if limit := p.limitOf(tenant, len(parts)); held <= p.cfg.OpenRunBytes && (limit == 0 || tenants[tenant] <= limit) {
 				continue
 			}
-			if victim == nil || cmp.Or(cmp.Compare(tenants[victim.thread.tenant], tenants[tenant]), cmp.Compare(tenant, victim.thread.tenant)) < 0 {
+			if victim == nil || cmp.Or(cmp.Compare(tenants[tenant], tenants[victim.thread.tenant]), cmp.Compare(victim.key, r.key)) > 0 {
 				victim = r
 			}
 		}
@@ -104,17 +64,70 @@ func CutLargest(parts []*Processor, now time.Time) error {
 			return err
 		}
 	}
-	return nil
 }
 
-// cut replaces the largest contents of an open run by references, and has it fold contents no more. One that has nothing but an input, which
-// is over the limit, ends.
+// isStuck reports whether a run cannot leave memory by being written: it was used just now, or is over the record limit.
+func (r *run) isStuck(now time.Time) bool {
+	return now.Sub(r.touchedAt) < busyFor || r.overLimit && !r.thread.p.runs.isWritten(r)
+}
+
+// canBeCut reports whether a cut of the run would free memory worth the loss.
+func (r *run) canBeCut() bool {
+	return r.size() >= r.thread.p.cfg.leastCut() && (r.Fold != nil || r.overLimit) && r.rec.Cut == nil && !r.meta.IsExpired()
+}
+
+// limitOf returns how much a tenant's open runs may hold in a process with so many of the topic's partitions; 0 is no limit.
+func (p *Processor) limitOf(tenant string, partitions int) int {
+	quota := p.cfg.quota(tenant).OpenRunBytes
+	if quota == 0 {
+		return 0
+	}
+	return max(1, int(quota*int64(partitions)/int64(max(1, p.count)))) // a small one is not none
+}
+
+// outgrown is how many record limits a run may hold. Over one limit it has no record, so it stays in memory and holds back the
+// committed offset; over this many it is cut.
+const outgrown = 4
+
+// partOverhead is what a message, a tool call or an event type counts for beside its bytes.
+const partOverhead = 512
+
+// cutIfOutgrown cuts a run if its last event, of so many bytes, made it too large. Otherwise it could fill the memory of this process, and
+// of the next one, which would fold it again.
+//
+// Measuring costs about as much as folding did, so it is done each time the run's events cross another record limit. The fold bounds
+// what patches copy in between (docs/fold.md).
+func (r *run) cutIfOutgrown(bytes int) error {
+	limit, before := int64(r.thread.p.cfg.RecordLimit), r.eventBytes
+	if r.eventBytes += int64(bytes); r.rec.Cut != nil || before/limit == r.eventBytes/limit {
+		return nil
+	}
+	rec, _, err := r.describe()
+	if err != nil {
+		return err
+	}
+	if size := int64(record.LeastBytes(rec)); size <= limit || size+int64(partOverhead*parts(rec)) <= outgrown*limit {
+		return nil
+	}
+	return r.cut(r.touchedAt)
+}
+
+// parts counts what makes a fold use memory beside its bytes: messages, event types and tool calls.
+func parts(rec *record.Run) int {
+	n := len(rec.Messages) + len(rec.Stats.Events)
+	for _, calls := range rec.Stats.ToolCalls {
+		n += int(calls)
+	}
+	return n
+}
+
+// cut replaces the largest contents of an open run by references, and makes it fold no more of them. A run that has only an input, which
+// is over the record limit, ends instead.
 func (r *run) cut(now time.Time) error {
 	p := r.thread.p
-	p.cuts = append(p.cuts, Outgrown{r.thread.tenant, r.thread.id, r.meta.ID, r.size()})
+	p.cuts = append(p.cuts, Cut{r.thread.tenant, r.thread.id, r.meta.ID, r.size()})
 	if r.Fold == nil {
-		r.ending = p.cfg.cutEvent()
-		return p.expireRun(r.key, now)
+		return r.endEarly(p.cfg.cutEvent(), outputAbandoned, now)
 	}
 	r.Tally.StopCallTimes()
 	rec, _, err := r.describe()

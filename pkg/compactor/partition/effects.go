@@ -19,13 +19,10 @@ type Output struct {
 	entry runstore.Entry
 	// run is set for the record of an unsealed run.
 	run *run
-	// Outgrown is set for the last record of an outgrown run.
-	Outgrown *Outgrown
 }
 
-// Outgrown names a run that was ended because it was too large, and the bytes that its record would have had; or one that was cut, and
-// the bytes that it held.
-type Outgrown struct {
+// Cut names a run that was cut, and the bytes that it held.
+type Cut struct {
 	Tenant, ThreadID, RunID string
 	Bytes                   int
 }
@@ -41,20 +38,18 @@ const (
 	outputOversize   = "oversize"
 	outputTombstone  = "tombstone"
 	outputErasure    = "erasure"
-	// outputOutgrown: the final record of a run that was too large: see endOutgrown.
-	outputOutgrown = "outgrown"
 	// outputOverQuota: the final record of a run that was ended as its tenant had too many: see endOverQuota.
 	outputOverQuota = "over-quota"
 )
 
 // OutputKinds returns the kinds of output, for the metric.
 func OutputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputOutgrown, outputOverQuota}
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputOverQuota}
 }
 
 // IsFinal reports whether this is the final record of a run. That of an abandoned one is, where it was closed at once.
 func (o Output) IsFinal() bool {
-	return o.Kind == outputAbandoned && o.run == nil || o.Kind == outputSealed || o.Kind == outputClosed || o.Kind == outputOutgrown || o.Kind == outputOverQuota
+	return o.Kind == outputAbandoned && o.run == nil || o.Kind == outputSealed || o.Kind == outputClosed || o.Kind == outputOverQuota
 }
 
 func (o Output) bytes() int { return len(o.Record.Key) + len(o.Record.Value) }
@@ -65,7 +60,7 @@ type Effects struct {
 	Progress Progress
 	Counts   Counts
 	// Cut are the runs whose contents were cut.
-	Cut []Outgrown
+	Cut []Cut
 	// Changed says that there is a reason for a transaction.
 	Changed bool
 }

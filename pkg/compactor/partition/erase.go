@@ -73,7 +73,7 @@ func (p *Processor) withdraw(t *thread) {
 			return false
 		}
 		p.room.outputs.Add(int64(o.bytes()))
-		if o.Kind == outputSealed || o.Kind == outputOutgrown {
+		if o.Kind == outputSealed {
 			p.counts.Ended[record.Status(o.entry.Metadata.Status)]--
 		}
 		return true

@@ -77,11 +77,9 @@ func (e *retirement) expire(now time.Time) error {
 		if err != nil {
 			return err
 		}
-		out, err := r.close(outputClosed)
-		if err != nil {
+		if err := r.writeClosed(outputClosed); err != nil {
 			return err
 		}
-		e.p.write(*out)
 	}
 	return nil
 }

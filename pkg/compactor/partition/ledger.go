@@ -23,7 +23,7 @@ type ledger struct {
 
 	room    *Room // of the transaction that outputs go into
 	outputs []Output
-	cuts    []Outgrown // since the last transaction
+	cuts    []Cut // since the last transaction
 	counts  Counts
 	unsaved unsaved
 }

@@ -16,83 +16,22 @@ import (
 //
 //	state    begins with                                  until
 //	pending  an input (thread.New)                        its first event, which resolves its parent for good (decide)
-//	open     its first event (decide), or a record after  its terminal event (seal), the size limit (endOutgrown), or the idle
-//	         it expired (reactivate)                      limit without a record (expireRun)
+//	open     its first event (decide), or a record after  its terminal event (seal), or the idle limit without a record
+//	         it expired (reactivate)                      (expireRun)
 //	expired  the idle limit (expireRun), pending or open  a record of the run (reactivate), 168 idle limits, or a record over the
 //	                                                      limit (close)
-//	sealed   any of these ends (end, close)               an erasure: its record never changes
+//	sealed   any of these ends (seal, close)              an erasure: its record never changes
 //
 // A run that expired before its first event is still pending in what its record says of its parent.
 
-// outgrown is how many record limits a run may hold. Over one limit it has no record until it ends, so it
-// stays in memory and holds back the committed offset; over this many it is ended.
-const outgrown = 4
-
-// partOverhead is what a message, a tool call or an event type counts for beside its bytes.
-const partOverhead = 512
-
-// endOutgrown seals a run as abandoned if its last event, of so many bytes, made it too large: it could fill the memory of
-// this process, and of the next one, which would fold it again. Its record is cut to the limit and says why; later events are
-// treated as after any terminal event.
-//
-// The decision depends on the events alone, not on when records are written, so it comes out the same when they are read
-// again. Measuring costs about as much as folding did, so it is done each time the run's events cross another record limit.
-// The fold bounds what patches copy in between (docs/fold.md). Events below the processed offset were accepted before: no run
-// is ended there, even if the limit was lowered meanwhile.
-func (r *run) endOutgrown(bytes int) error {
-	p := r.thread.p
-	limit, before := int64(p.cfg.RecordLimit), r.eventBytes
-	if r.eventBytes += int64(bytes); before/limit == r.eventBytes/limit || p.next <= p.progress.Processed {
-		return nil
-	}
-	rec, _, err := r.describe()
-	if err != nil {
-		return err
-	}
-	size := record.LeastBytes(rec)
-	if size <= p.cfg.RecordLimit || size+partOverhead*parts(rec) <= outgrown*p.cfg.RecordLimit {
-		return nil
-	}
-	r.markExpired(rec, runError(fmt.Sprintf("The run was ended, as it had grown too large: its record would have had %d bytes, %d are allowed.", size, limit), codeOutgrown))
-	return r.end(rec, r.base, Output{Kind: outputOutgrown, Outgrown: &Outgrown{r.thread.tenant, r.thread.id, r.meta.ID, size}})
-}
-
-// parts counts what makes a fold use memory beside its bytes: messages, event types and tool calls.
-func parts(rec *record.Run) int {
-	n := len(rec.Messages) + len(rec.Stats.Events)
-	for _, calls := range rec.Stats.ToolCalls {
-		n += int(calls)
-	}
-	return n
-}
-
-// seal ends a run whose terminal event was folded and makes its final record. Later runs build on that record, read back, not
-// on the fold in memory: so they get the same history before and after a restart.
+// seal ends a run whose terminal event was folded: it makes its final record, and snapshots of its branch if they are due. Later runs
+// build on that record, read back, not on the fold in memory: so they get the same history before and after a restart.
 func (r *run) seal() error {
+	p := r.thread.p
 	rec, base, err := r.build()
 	if err != nil {
 		return err
 	}
-	return r.end(rec, base, Output{Kind: outputSealed})
-}
-
-// reactivate opens an expired run again, as a record of it came. It is checkpointed at once: until a record shows it as open, it
-// holds back the progress record (addProgressRecord).
-func (r *run) reactivate() error {
-	p := r.thread.p
-	if !r.meta.IsExpired() {
-		return nil
-	}
-	r.meta.Reactivate()
-	r.requestCheckpoint()
-	p.closing.drop(r.key)
-	r.expiry = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
-	return r.show()
-}
-
-// end writes the final record of a run, and snapshots of its branch if they are due.
-func (r *run) end(rec *record.Run, base lineage.History, as Output) error {
-	p := r.thread.p
 	at, err := lineage.RestoreFrom(base, fold.ContentOf(rec))
 	if err != nil {
 		return fmt.Errorf("sealing run: %w", err)
@@ -108,11 +47,10 @@ func (r *run) end(rec *record.Run, base lineage.History, as Output) error {
 		h.SinceSnapshot = 0
 	}
 	rec.SinceSnapshot = h.SinceSnapshot
-	out, err := r.finish(rec, as.Kind)
+	out, err := r.finish(rec, outputSealed)
 	if err != nil {
 		return err
 	}
-	out.Outgrown = as.Outgrown
 	p.write(*out)
 	p.counts.Ended[rec.Status]++
 	if rec.Truncated { // since at was restored
@@ -125,6 +63,20 @@ func (r *run) end(rec *record.Run, base lineage.History, as Output) error {
 		return nil
 	}
 	return p.snapshot(r.thread, h, at)
+}
+
+// reactivate opens an expired run again, as a record of it came. It is checkpointed at once: until a record shows it as open, it
+// holds back the progress record (addProgressRecord).
+func (r *run) reactivate() error {
+	p := r.thread.p
+	if !r.meta.IsExpired() {
+		return nil
+	}
+	r.meta.Reactivate()
+	r.requestCheckpoint()
+	p.closing.drop(r.key)
+	r.expiry = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
+	return r.show()
 }
 
 // finish makes the final record of a run and drops the run from memory.
@@ -159,12 +111,18 @@ func (e *retirement) expireRun(key string, now time.Time) error {
 	if r.expired, _, err = r.openRecord(e.p.cfg.RecordLimit); err != nil || r.expired != nil {
 		return err
 	}
-	out, err := r.close(outputAbandoned)
-	if err != nil {
-		return err
+	return r.writeClosed(outputAbandoned)
+}
+
+// endEarly ends a run for the sake of a limit, which the terminal event names. A run that has expired already keeps the event of that.
+func (r *run) endEarly(terminal json.RawMessage, kind string, now time.Time) error {
+	if !r.meta.IsExpired() {
+		r.ending = terminal
+		if err := r.expireLoaded(now); err != nil {
+			return err
+		}
 	}
-	e.p.write(*out)
-	return nil
+	return r.writeClosed(kind)
 }
 
 // expireLoaded expires a run in memory.
@@ -202,6 +160,16 @@ func (r *run) close(kind string) (*Output, error) {
 	r.meta.SinceSnapshot = r.sinceSnapshot(rec, at)
 	rec.SinceSnapshot = r.meta.SinceSnapshot
 	return r.finish(rec, kind)
+}
+
+// writeClosed closes an expired run and writes its final record with the next transaction.
+func (r *run) writeClosed(kind string) error {
+	out, err := r.close(kind)
+	if err != nil {
+		return err
+	}
+	r.thread.p.write(*out)
+	return nil
 }
 
 // markExpired makes a record say that Skein ended the run, with this event.

@@ -13,72 +13,33 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// A run that grows beyond four times the record limit is ended there, with a record that says so; it leaves memory, and
-// the commit moves on. What comes behind is handled as behind any end, and wherever the process dies, it all
-// comes out the same.
-func TestPartition_EndsARunThatHasOutgrownItsRecord(t *testing.T) {
+// A run that grows beyond four times the record limit is cut there. Its record then fits, so the committed offset moves on, and its end is
+// the agent's.
+func TestPartition_CutsARunThatHasOutgrownItsRecord(t *testing.T) {
 	const limit, piece = 64 << 10, 10 << 10
-	script := func(t *testing.T) *sim {
-		s := newSim(t, func(c *Config) { c.RecordLimit = limit })
-		s.Turn("first", "m1")
-		s.Send("t", "large", started("large")) // 3
-		for i := range 40 {
-			s.Send("t", "large", text(fmt.Sprint("m", i/8), strings.Repeat("x", piece)))
-		}
-		s.Send("t", "large", finished("large"))
-		s.Turn("next", "m2")
-		return s
+	s := newSim(t, func(c *Config) { c.RecordLimit = limit })
+	s.Turn("first", "m1")
+	s.Send("t", "large", started("large"))
+	for i := range 40 {
+		s.Send("t", "large", text(fmt.Sprint("m", i/8), strings.Repeat("x", piece)))
 	}
-	s := script(t)
-	s.open(false)
-	most := 0
-	for s.read < len(s.Events) {
-		s.feed(1)
-		for _, r := range s.part.runs.byKey {
-			most = max(most, int(r.eventBytes))
-		}
-	}
-	if most > 5*limit+piece {
-		t.Errorf("a run was in memory with %d bytes, the limit is %d", most, limit)
-	}
-	s.commit(true)
-	equal(t, "C", s.committed.Committed, int64(len(s.Events)))
+	s.all()
 	large := s.run("large")
-	equal(t, "record", []any{large.Status, large.Synthetic, large.Truncated, large.Open == nil}, []any{record.StatusAbandoned, true, true, true})
-	equal(t, "code", string(agui.Lookup(large.Terminal, "code")), `"skein-outgrown"`)
-	if e := large.Raw.Events; e < 4*limit/piece || e > 5*limit/piece+1 {
-		t.Errorf("it ended with event %d", e)
+	equal(t, "status", large.Status, record.StatusRunning)
+	if e := large.Cut.Events; e < 4*limit/piece || e > 5*limit/piece+1 {
+		t.Errorf("it is cut at event %d", e)
 	}
-	letters := int64(len(s.letters()))
-	equal(t, "events of it in dead letters and one end", letters+1, 42-large.Raw.Events)
+	equal(t, "C", s.committed.Committed, int64(len(s.Events)))
+	s.Send("t", "large", finished("large"))
+	s.Turn("next", "m2")
+	s.all()
+	large = s.run("large")
+	equal(t, "record", []any{large.Status, large.Synthetic, large.Truncated, large.Raw.Events}, []any{record.StatusFinished, false, true, int64(42)})
+	equal(t, "dead letters", s.letters(), []string{})
 	next := s.run("next")
 	equal(t, "place of the next run", []any{next.ParentRunID, next.ParentBy, next.Base}, []any{"large", record.ParentLatest, "large"})
 	s.checkHeads()
 	s.checkTold()
-	want, wantLetters := s.values(), s.letters()
-
-	equal(t, "records that come out otherwise", len(s.changed(hasRecord{"first": s.run("first"), "large": large, "next": next})), 0)
-
-	last := int(large.Raw.Next)
-	for _, at := range []int{last - 1, last, last + 1} {
-		for _, readable := range []string{"dies before the commit", "dies behind it", "hears of it"} {
-			for _, newFolder := range []bool{false, true} {
-				s := script(t)
-				s.open(false)
-				s.feed(at)
-				if readable == "dies before the commit" {
-					_, err := s.part.collect(s.Now)
-					s.check(err)
-				} else {
-					s.commit(readable == "hears of it")
-				}
-				s.open(newFolder)
-				s.finish()
-				equal(t, fmt.Sprintf("records where it %s at %d, new folder %t", readable, at-last, newFolder), s.values(), want)
-				equal(t, "letters", s.letters(), wantLetters)
-			}
-		}
-	}
 }
 
 // The record of an abandoned run is its final one where it was closed at once, and only there.
@@ -106,13 +67,13 @@ func TestOutput_IsFinalWhereAnAbandonedRunIsClosedAtOnce(t *testing.T) {
 }
 
 // What counts is what a run holds, not what it has said; a part counts for more than its bytes.
-func TestPartition_EndsNoRunThatHoldsLittle(t *testing.T) {
+func TestPartition_CutsNoRunThatHoldsLittle(t *testing.T) {
 	const limit = 64 << 10
 	much := strings.Repeat("x", 20<<10)
 	for name, c := range map[string]struct {
 		say   func(i int) string
 		times int
-		ended bool
+		cut   bool
 	}{
 		"state that is replaced":   {func(int) string { return `{"type":"STATE_SNAPSHOT","snapshot":{"x":"` + much + `"}}` }, 100, false},
 		"events that are not kept": {func(int) string { return `{"type":"RAW","event":"` + much + `"}` }, 100, false},
@@ -131,49 +92,10 @@ func TestPartition_EndsNoRunThatHoldsLittle(t *testing.T) {
 			for i := range c.times {
 				s.Send("t", "r", c.say(i))
 			}
-			s.open(false)
-			s.feed(len(s.Events))
-			equal(t, "ended", len(s.part.runs.byKey) == 0, c.ended)
-		})
-	}
-}
-
-// The limit is lowered while a run is open that was far from the old one. What it has said is taken in; it is ended behind that,
-// at the next limit that it crosses, and wherever the process dies then, it comes out the same.
-func TestPartition_EndsNoRunByALowerLimitThatItWasNotHeldTo(t *testing.T) {
-	const before, behind = 41, 30
-	played := func(t *testing.T, crash int) *sim {
-		s := newSim(t, func(c *Config) { c.RecordLimit = 128 << 10 })
-		s.Send("t", "r", started("r"))
-		for i := range before - 1 {
-			s.Send("t", "r", text(fmt.Sprint("m", i), strings.Repeat("x", 10<<10)))
-		}
-		s.all()
-		equal(t, "C", s.committed.Committed, int64(0))
-		s.cfg.RecordLimit = 64 << 10
-		s.open(false)
-		s.all()
-		equal(t, "events behind the restart", s.part.runs.byKey["acme/t/r"].Tally.Events, int64(before))
-		for i := range behind {
-			if i == crash {
-				s.open(true)
-			}
-			s.Send("t", "r", text(fmt.Sprint("n", i), strings.Repeat("x", 10<<10)))
+			s.Send("t", "r", finished("r"))
 			s.all()
-		}
-		return s
-	}
-	want := played(t, -1)
-	r := want.run("r")
-	equal(t, "code", string(agui.Lookup(r.Terminal, "code")), `"skein-outgrown"`)
-	if e := r.Raw.Events; e <= before || e > before+7 {
-		t.Errorf("it ended with event %d", e)
-	}
-	equal(t, "events in the record and in dead letters", r.Raw.Events+int64(len(want.letters())), int64(before+behind))
-	for crash := range 10 {
-		got := played(t, crash)
-		equal(t, fmt.Sprintf("records where it dies before event %d", crash), got.values(), want.values())
-		equal(t, "letters", got.letters(), want.letters())
+			equal(t, "cut", s.run("r").Cut != nil, c.cut)
+		})
 	}
 }
 
@@ -207,12 +129,12 @@ func TestPartition_TriesARecordOverTheLimitNowAndThen(t *testing.T) {
 	equal(t, "written after", s.run("fast").Raw.Events, int64(4))
 }
 
-// However events are split into batches and wherever the process dies, outgrown runs end alike.
-func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
-	const limit = 4 << 10
+// However events are split into batches and wherever the process dies, outgrown runs are cut alike.
+func TestPartition_AnyBatchingAndAnyCrashCutOutgrownRunsAlike(t *testing.T) {
+	const limit = 8 << 10
 	seed := newSeed(t)
-	ended, alone := 0, 0
-	shown := func() bool { return ended > 0 && alone > 0 }
+	cut, alone := 0, 0
+	shown := func() bool { return cut > 0 && alone > 0 }
 	for i := range untilShown(shown) {
 		rng := rand.New(rand.NewPCG(seed+uint64(i), 2))
 		want := newSim(t, func(c *Config) { c.RecordLimit = limit })
@@ -227,7 +149,7 @@ func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 			say := func(value string) { want.Send(thread, []string{id, id, id, ""}[rng.IntN(4)], value) }
 			switch rng.IntN(12) {
 			case 0: // beside others, of which it may name one, with what they may have said
-				said := userMessage("u", strings.Repeat("u", rng.IntN(2500)))
+				said := userMessage("u", strings.Repeat("u", rng.IntN(5000)))
 				for k := range rng.IntN(3) {
 					said = assistantMessage(fmt.Sprint("m", k, "-", rng.IntN(7)), "s") + "," + said
 				}
@@ -243,11 +165,11 @@ func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 			case 2:
 				say(fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[ { "id":"m%d", "role":"assistant", "content":"s" } ]}`, rng.IntN(8)))
 			case 3:
-				say(fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{ "s" : %q }}`, strings.Repeat("s", rng.IntN(3000))))
+				say(fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{ "s" : %q }}`, strings.Repeat("s", rng.IntN(6000))))
 			case 4:
-				say(fmt.Sprintf(`{"type":"CUSTOM", "name":"x", "value": %q }`, strings.Repeat("x", rng.IntN(3000))))
+				say(fmt.Sprintf(`{"type":"CUSTOM", "name":"x", "value": %q }`, strings.Repeat("x", rng.IntN(6000))))
 			default:
-				say(text(fmt.Sprint("m", rng.IntN(20), "-", n%7), strings.Repeat("x", rng.IntN(3000))))
+				say(text(fmt.Sprint("m", rng.IntN(20), "-", n%7), strings.Repeat("x", rng.IntN(6000))))
 			}
 		}
 		// One that stays open and is over the limit has the record of when it was not.
@@ -259,8 +181,8 @@ func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 		}
 		sameHowever(t, rng, want, func(c *Config) { c.RecordLimit = limit })
 		for _, r := range want.latest() {
-			if strings.Contains(string(r.Terminal), codeOutgrown) {
-				ended++
+			if r.Cut != nil {
+				cut++
 			}
 			alone += int(r.Stats.Anomalies[lineage.AnomalyPlacedAlone])
 		}
@@ -268,7 +190,7 @@ func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 			t.Fatalf("seed %d", seed+uint64(i))
 		}
 	}
-	t.Logf("%d runs were ended, %d placed alone", ended, alone)
+	t.Logf("%d runs were cut, %d placed alone", cut, alone)
 	if !shown() {
 		t.Error("no run has grown too large, or was too large beside another one")
 	}

@@ -49,7 +49,7 @@ func Outcomes() []string {
 // codeAbandoned is the code of the synthetic RUN_ERROR of an expired run.
 const codeAbandoned = "skein-abandoned"
 
-// codeOutgrown is the code of the RUN_ERROR that ends a run which is too large.
+// codeOutgrown is the code of the RUN_ERROR that ends a run which has only an input, over the record limit.
 const codeOutgrown = "skein-outgrown"
 
 // codeOverQuota is the code of the RUN_ERROR that ends a run because its tenant has too many open ones.

@@ -400,5 +400,5 @@ func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fo
 	if r.Fold.Ended() {
 		return outcomeFolded, r.seal()
 	}
-	return outcomeFolded, r.endOutgrown(len(p.loop.Decoded().Payload().Raw))
+	return outcomeFolded, r.cutIfOutgrown(len(p.loop.Decoded().Payload().Raw))
 }

@@ -54,16 +54,6 @@ func (e *retirement) endForQuota(key string, part, quota int64, now time.Time) e
 	if err != nil {
 		return err
 	}
-	if !r.meta.IsExpired() {
-		r.ending = runError(fmt.Sprintf("The run was ended, as its tenant has more than %d open runs on this partition, its part of %d: no other one there was silent for longer.", part, quota), codeOverQuota)
-		if err := r.expireLoaded(now); err != nil {
-			return err
-		}
-	}
-	out, err := r.close(outputOverQuota)
-	if err != nil {
-		return err
-	}
-	e.p.write(*out)
-	return nil
+	return r.endEarly(runError(fmt.Sprintf("The run was ended, as its tenant has more than %d open runs on this partition, "+
+		"its part of %d: no other one there was silent for longer.", part, quota), codeOverQuota), outputOverQuota, now)
 }
