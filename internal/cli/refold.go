@@ -12,8 +12,8 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/verify"
+	"github.com/skeinhq/skein/pkg/verify/scan"
 )
 
 func newRefold(out *output) *cobra.Command {
@@ -37,7 +37,7 @@ The exit code is 4 if a record would change.`,
   skein refold --brokers kafka-0:9092 --all --json | jq -r 'select(.outcome == "changes") | .threadId' | uniq`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := refold.Query{Tenant: tenant}
+			q := scan.Query{Tenant: tenant}
 			ways := len(args)
 			if all {
 				ways++
@@ -75,7 +75,7 @@ The exit code is 4 if a record would change.`,
 }
 
 // eventsBetween has the query select runs with events in a stretch of one partition.
-func eventsBetween(q *refold.Query, r record.Range) error {
+func eventsBetween(q *scan.Query, r record.Range) error {
 	first, last := r.From.Position, r.To.Position
 	if first == nil || last == nil && !r.To.IsZero() {
 		return app.Usagef("-o %s: want a position, and another one or nothing behind it", r)
@@ -88,12 +88,12 @@ func eventsBetween(q *refold.Query, r record.Range) error {
 }
 
 // reportChanges folds the selected runs again and prints the result.
-func reportChanges(ctx context.Context, out *output, cfg kafka.Config, q refold.Query, asJSON bool) error {
+func reportChanges(ctx context.Context, out *output, cfg kafka.Config, q scan.Query, asJSON bool) error {
 	bar := newProgress(out, "refold")
 	defer bar.end()
 	q.Progress = bar.step
 	r := &refolding{out: out, bar: bar, asJSON: asJSON, counts: map[verify.Outcome]int{}}
-	if err := refold.Refold(ctx, cfg, q, r.add); err != nil {
+	if err := scan.Changes(ctx, cfg, q, r.add); err != nil {
 		return err
 	}
 	bar.end()

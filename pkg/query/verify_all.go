@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/verify"
+	"github.com/skeinhq/skein/pkg/verify/scan"
 )
 
 // verifyEvery is the time between two progress lines of the proof of all runs.
@@ -40,7 +40,7 @@ func (c *call) verifyAll() error {
 	if err := c.load.work(c.R.Context()); err != nil {
 		return err
 	}
-	if err := c.load.take(refold.VerifyBytes); err != nil {
+	if err := c.load.take(scan.VerifyBytes); err != nil {
 		return err
 	}
 	done, err := c.takeRaw()
@@ -56,8 +56,8 @@ func (c *call) verifyAll() error {
 		a.out.start()
 		return nil
 	}
-	q := refold.Query{Tenant: c.Tenant, Progress: a.progress, Excluded: a.excluded}
-	if err = refold.Verify(c.R.Context(), c.raw.cfg, q, a.runs); !a.started && err != nil {
+	q := scan.Query{Tenant: c.Tenant, Progress: a.progress, Excluded: a.excluded}
+	if err = scan.Verify(c.R.Context(), c.raw.cfg, q, a.runs); !a.started && err != nil {
 		return err
 	}
 	return c.stream(err, a.out)
@@ -95,7 +95,7 @@ func (a *allAnswer) progress(done, total int) {
 }
 
 // runs writes the answers about a thread's runs, and compares their rows with the records that were verified.
-func (a *allAnswer) runs(runs []refold.Verified) error {
+func (a *allAnswer) runs(runs []scan.Verified) error {
 	if a.broken != nil {
 		return a.broken
 	}
@@ -134,7 +134,7 @@ func (a *allAnswer) excluded(_, thread string) error {
 }
 
 // besideRows are the answers about a thread's runs, whose rows are held against the records that were verified.
-func (a *allAnswer) besideRows(runs []refold.Verified) ([]proofAnswer, error) {
+func (a *allAnswer) besideRows(runs []scan.Verified) ([]proofAnswer, error) {
 	first := runs[0].Record
 	rows, err := a.store.Thread(a.R.Context(), a.Tenant, first.ThreadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

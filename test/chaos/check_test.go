@@ -21,8 +21,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/verify"
+	"github.com/skeinhq/skein/pkg/verify/scan"
 )
 
 // check is the reading of all topics at the end, and what is wrong there.
@@ -228,7 +228,7 @@ func (c *check) compare(key string, r *record.Run) {
 // checkShadow wants each record of a run that has ended to be what its raw events make: folded by the reader of "skein
 // refold", which shares with the stage how an event is read and folded, and nothing of how it commits or restores.
 func (c *check) checkShadow() {
-	err := refold.Refold(c.t.Context(), c.cfg, refold.Query{}, func(r verify.Result) error {
+	err := scan.Changes(c.t.Context(), c.cfg, scan.Query{}, func(r verify.Result) error {
 		key, err := record.RunKey(r.Tenant, r.ThreadID, r.RunID)
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package refold
+package scan
 
 import (
 	"cmp"
@@ -18,35 +18,6 @@ import (
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// Query selects runs: those of one thread, those with events in a stretch of one
-// partition, or all.
-type Query struct {
-	// Tenant owns the runs; empty is all tenants.
-	Tenant string
-	// Thread is one thread of the tenant's; empty is all.
-	Thread string
-	// Partition and Span bound where the runs' events lie; nil is anywhere.
-	Partition int32
-	Span      *kafka.Span
-	// Progress is called with the number of raw records read; it may be nil.
-	Progress func(done, total int)
-	// Excluded is called by Verify with a thread that it does not verify: it is over the limit, or got newer records while Verify
-	// read.
-	Excluded func(tenant, thread string) error
-}
-
-// The bounds on what is folded at the same time: threads, which take about 30 KB each while their runs are open, and bytes of their
-// records (weigh). A partition with more threads that all extend over it is read once for each such number of them (docs/bench/verify.md).
-// Each run of a partition takes about 200 bytes beside that; Verify plans so many at once, and reads a partition with more again.
-const (
-	maxThreads     = 4_000
-	maxRecordBytes = 64 << 20
-	maxPlanned     = 250_000
-)
-
-// VerifyBytes is about how much memory Verify takes.
-const VerifyBytes = 2 * maxRecordBytes
-
 // The memory that a message takes in a record that is decoded, and that of a run's fold which the number of threads allows for.
 const (
 	decodedMessage = 512
@@ -60,31 +31,6 @@ func weigh(m *kgo.Record, rec *record.Run) int {
 
 // requestTimeout bounds one round of requests to the brokers.
 const requestTimeout = 30 * time.Second
-
-// Refold folds the raw events of the selected runs again and calls report with the result of each, ordered by partition, thread and
-// start. Runs that start while it reads are left out.
-func Refold(ctx context.Context, cfg kafka.Config, q Query, report func(verify.Result) error) error {
-	q.Excluded = func(_, thread string) error {
-		return fmt.Errorf("reading run records: some of thread %q were replaced or erased meanwhile; try again", thread)
-	}
-	s := &scan{cfg: cfg, query: q, changes: report}
-	return s.verifyAll(ctx, nil)
-}
-
-// scan reads the runs that a query selects, thread by thread.
-type scan struct {
-	cfg   kafka.Config
-	query Query
-	// changes takes the results of Refold; nil: Verify.
-	changes    func(verify.Result) error
-	partitions []int32
-	thread     string // its key
-	events     map[int32]kafka.Span
-	runs       map[int32]kafka.Span
-	// maxRuns is how many runs are planned at once, maxBytes how large the records of a thread may be; 0 is any.
-	maxRuns, maxBytes int
-	part              part
-}
 
 // part is a part of a partition's threads: those whose hash leaves n when divided by of; the zero part is all.
 type part struct{ n, of uint64 }
@@ -105,38 +51,38 @@ func (p part) halves() [2]part {
 }
 
 // fetchSpans fetches what the topics hold.
-func (s *scan) fetchSpans(ctx context.Context) error {
-	adm, err := kafka.NewAdmin(s.cfg)
+func (r *reader) fetchSpans(ctx context.Context) error {
+	adm, err := kafka.NewAdmin(r.cfg)
 	if err != nil {
 		return err
 	}
 	defer adm.Close()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	topics := s.cfg.Topics()
+	topics := r.cfg.Topics()
 	count, err := kafka.PartitionCount(ctx, adm, topics)
 	if err != nil {
 		return err
 	}
 	// Runs first: what their records name is then among the events.
-	if s.runs, err = kafka.Spans(ctx, adm, topics.Runs); err != nil {
+	if r.runs, err = kafka.Spans(ctx, adm, topics.Runs); err != nil {
 		return err
 	}
-	if s.events, err = kafka.Spans(ctx, adm, topics.Events); err != nil {
+	if r.events, err = kafka.Spans(ctx, adm, topics.Events); err != nil {
 		return err
 	}
-	s.partitions = slices.Sorted(maps.Keys(s.runs))
-	if s.query.Thread != "" {
-		if s.thread, err = record.ThreadKey(s.query.Tenant, s.query.Thread); err != nil {
+	r.partitions = slices.Sorted(maps.Keys(r.runs))
+	if r.query.Thread != "" {
+		if r.thread, err = record.ThreadKey(r.query.Tenant, r.query.Thread); err != nil {
 			return fmt.Errorf("selecting runs: %w", err)
 		}
-		s.partitions = []int32{record.Partition([]byte(s.thread), count)}
+		r.partitions = []int32{record.Partition([]byte(r.thread), count)}
 	}
-	if s.query.Span != nil {
-		if s.query.Partition >= count {
-			return fmt.Errorf("selecting runs: there is no partition %d, there are %d", s.query.Partition, count)
+	if r.query.Span != nil {
+		if r.query.Partition >= count {
+			return fmt.Errorf("selecting runs: there is no partition %d, there are %d", r.query.Partition, count)
 		}
-		s.partitions = []int32{s.query.Partition}
+		r.partitions = []int32{r.query.Partition}
 	}
 	return nil
 }
@@ -164,14 +110,14 @@ var errTooMany = errors.New("there are more runs than are planned at once")
 
 // plan puts the selected threads of a partition into batches, by their first event: the threads of
 // a batch then lie close together. Excluded are the keys of those that are too large for one.
-func (s *scan) plan(ctx context.Context, partition int32) (batches []*batch, excluded []string, err error) {
+func (r *reader) plan(ctx context.Context, partition int32) (batches []*batch, excluded []string, err error) {
 	threads, planned := map[string]map[string]latest{}, 0
 	large := map[string]bool{}
-	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Runs, map[int32]kafka.Span{partition: s.runs[partition]}) {
+	for m, err := range kafka.Scan(ctx, r.cfg, r.cfg.Topics().Runs, map[int32]kafka.Span{partition: r.runs[partition]}) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading run records: %w", err)
 		}
-		thread, ok := s.selects(m)
+		thread, ok := r.selects(m)
 		if !ok || large[thread] {
 			continue
 		}
@@ -195,22 +141,22 @@ func (s *scan) plan(ctx context.Context, partition int32) (batches []*batch, exc
 		}
 		planned += len(runs) - before
 		switch {
-		case s.maxRuns == 0:
-		case len(runs) > s.maxRuns/4:
+		case r.maxRuns == 0:
+		case len(runs) > r.maxRuns/4:
 			planned -= len(runs)
 			large[thread] = true
 			delete(threads, thread)
-		case planned > s.maxRuns:
+		case planned > r.maxRuns:
 			return nil, nil, errTooMany
 		}
 	}
 	excluded = slices.Collect(maps.Keys(large))
 	var parts []*batch
 	for key, runs := range threads {
-		one := s.threadBatch(partition, key, runs)
+		one := r.threadBatch(partition, key, runs)
 		switch {
 		case one == nil:
-		case s.maxBytes > 0 && one.bytes > s.maxBytes:
+		case r.maxBytes > 0 && one.bytes > r.maxBytes:
 			excluded = append(excluded, key)
 		default:
 			parts = append(parts, one)
@@ -226,7 +172,7 @@ func (s *scan) plan(ctx context.Context, partition int32) (batches []*batch, exc
 		batches = append(batches, part)
 	}
 	for _, b := range batches {
-		held := s.events[partition]
+		held := r.events[partition]
 		b.raw = kafka.Span{Start: max(b.raw.Start, held.Start), End: min(b.raw.End, held.End)}
 	}
 	return batches, excluded, nil
@@ -234,23 +180,23 @@ func (s *scan) plan(ctx context.Context, partition int32) (batches []*batch, exc
 
 // selects reports whether a record of skein.runs is of a run of a thread that the query may select, and returns the
 // thread's key.
-func (s *scan) selects(m *kgo.Record) (thread string, ok bool) {
+func (r *reader) selects(m *kgo.Record) (thread string, ok bool) {
 	headers, err := kafka.ParseHeaders(m.Headers)
 	if err != nil || headers.Kind != record.KindRun {
 		return "", false
 	}
 	parts, err := record.SplitKey(string(m.Key))
-	if err != nil || len(parts) != 3 || s.query.Tenant != "" && parts[0] != s.query.Tenant {
+	if err != nil || len(parts) != 3 || r.query.Tenant != "" && parts[0] != r.query.Tenant {
 		return "", false
 	}
 	if thread, err = record.ThreadKey(parts[0], parts[1]); err != nil {
 		return "", false
 	}
-	return thread, (s.thread == "" || thread == s.thread) && s.part.has(thread)
+	return thread, (r.thread == "" || thread == r.thread) && r.part.has(thread)
 }
 
 // threadBatch is a batch of one thread; nil where it has no selected run.
-func (s *scan) threadBatch(partition int32, thread string, runs map[string]latest) *batch {
+func (r *reader) threadBatch(partition int32, thread string, runs map[string]latest) *batch {
 	var b *batch
 	selected := false
 	for _, h := range runs {
@@ -258,7 +204,7 @@ func (s *scan) threadBatch(partition int32, thread string, runs map[string]lates
 			partition: partition, records: map[int64]string{h.offset: thread}, bytes: h.bytes, threads: 1,
 			runs: kafka.Span{Start: h.offset, End: h.offset + 1}, raw: h.raw,
 		}
-		selected = selected || s.query.Span == nil || overlap(*s.query.Span, h.raw)
+		selected = selected || r.query.Span == nil || overlap(*r.query.Span, h.raw)
 		if b == nil {
 			b = one
 			continue
@@ -283,8 +229,8 @@ func (b *batch) join(other *batch) {
 }
 
 // read calls f with the run records of a batch, by their threads, and leaves in it those that are not there any more.
-func (s *scan) read(ctx context.Context, b *batch, f func(thread string, m *kgo.Record, rec *record.Run) error) error {
-	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Runs, map[int32]kafka.Span{b.partition: b.runs}) {
+func (r *reader) read(ctx context.Context, b *batch, f func(thread string, m *kgo.Record, rec *record.Run) error) error {
+	for m, err := range kafka.Scan(ctx, r.cfg, r.cfg.Topics().Runs, map[int32]kafka.Span{b.partition: b.runs}) {
 		if err != nil {
 			return fmt.Errorf("reading run records: %w", err)
 		}

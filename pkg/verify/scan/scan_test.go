@@ -1,4 +1,4 @@
-package refold
+package scan
 
 import (
 	"fmt"
@@ -102,12 +102,12 @@ func TestVerify_TakesNoMoreAtOnceThanItMay(t *testing.T) {
 		{4000, 1 << 20, nil},
 	} {
 		apart, told, done := map[string]bool{}, map[string]int{}, []int{}
-		v := &scan{cfg: s.kafka, maxRuns: c.planned, maxBytes: c.bytes, query: Query{
+		v := &reader{cfg: s.kafka, maxRuns: c.planned, maxBytes: c.bytes, query: Query{
 			Tenant:   "acme",
 			Progress: func(n, total int) { done = append(done, n*100/total) },
 			Excluded: func(_, thread string) error { apart[thread] = true; return nil },
 		}}
-		s.check(v.verifyAll(t.Context(), func(runs []Verified) error {
+		v.report = reportVerified(func(runs []Verified) error {
 			for _, r := range runs {
 				told[r.Record.ThreadID+"/"+r.Record.RunID]++
 				if r.Report.Verdict != verify.Proved || len(r.Report.Unproved) > 0 || r.Report.RunID != r.Record.RunID {
@@ -115,7 +115,8 @@ func TestVerify_TakesNoMoreAtOnceThanItMay(t *testing.T) {
 				}
 			}
 			return nil
-		}))
+		})
+		s.check(v.run(t.Context()))
 		if got := slices.Sorted(maps.Keys(apart)); !slices.Equal(got, c.apart) {
 			t.Errorf("with %+v apart are %q", c, got)
 		}
@@ -144,7 +145,11 @@ func TestVerify_LeavesAThreadWithNewerRecords(t *testing.T) {
 	s.run("a", "r")
 	s.run("b", "r")
 	s.run("b", "s")
-	v := &scan{cfg: s.kafka, query: Query{Tenant: "acme"}}
+	var told []string
+	v := &reader{cfg: s.kafka, query: Query{Tenant: "acme"}, report: reportVerified(func(runs []Verified) error {
+		told = append(told, runs[0].Record.ThreadID)
+		return nil
+	})}
 	s.check(v.fetchSpans(t.Context()))
 	batches, _, err := v.plan(t.Context(), 0)
 	s.check(err)
@@ -152,11 +157,7 @@ func TestVerify_LeavesAThreadWithNewerRecords(t *testing.T) {
 		t.Fatalf("planned %+v", batches)
 	}
 	batches[0].records[77] = batches[0].records[2] // where one was that is not there any more
-	var told []string
-	apart, err := v.verify(t.Context(), batches[0], &progress{}, func(runs []Verified) error {
-		told = append(told, runs[0].Record.ThreadID)
-		return nil
-	})
+	apart, err := v.fold(t.Context(), batches[0], &progress{})
 	s.check(err)
 	if !slices.Equal(told, []string{"a"}) || !slices.Equal(apart, []string{"acme/b"}) {
 		t.Errorf("told %q, left %q", told, apart)

@@ -1,4 +1,4 @@
-package refold_test
+package scan_test
 
 import (
 	"testing"
