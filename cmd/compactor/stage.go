@@ -19,7 +19,6 @@ import (
 func stage() app.Stage {
 	cfg := compactor.DefaultConfig()
 	var quotaFile string
-	var tenants int
 	return app.Stage{
 		Name:  "compactor",
 		Short: "Fold skein.events into run records, branch snapshots and dead letters",
@@ -35,7 +34,7 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			f.DurationVar(&cfg.IdleLimit, "idle-limit", cfg.IdleLimit, "how long a run may be silent before it is abandoned")
 			app.BytesVar(f, &cfg.OpenRunBytes, "open-run-bytes", "approximate memory for open runs; above it, the least recently used runs are written out and evicted")
 			f.StringVar(&quotaFile, "quotas", "", "YAML `FILE` with the quotas of tenants, of which the compactor takes open_runs and open_run_bytes; reloaded when it changes; by default none but for "+strconv.Itoa(partition.DefaultOpenRuns)+" open runs")
-			f.IntVar(&tenants, "tenant-metrics", 20, "name the `N` largest tenants in metrics; all others count as \"other\"; 0 means no metrics by tenant")
+			f.IntVar(&cfg.TenantMetrics, "tenant-metrics", 20, "name the `N` largest tenants in metrics; all others count as \"other\"; 0 means no metrics by tenant")
 			app.KeepEventsFlag(f, &cfg.KeepEvents)
 		},
 		Check: func(*app.Process) error {
@@ -53,8 +52,8 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}
-			if tenants < 0 {
-				return app.Usagef("checking tenant-metrics: %d is negative", tenants)
+			if cfg.TenantMetrics < 0 {
+				return app.Usagef("checking tenant-metrics: %d is negative", cfg.TenantMetrics)
 			}
 			return nil
 		},
@@ -80,13 +79,12 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			}
 			p.Group.Go(ctx, "quotas", quotas.Run)
 			cfg.Quota = func(tenant string) partition.Quota { return quotaOf(quotas.Limits(tenant)) }
-			metrics := compactor.NewMetrics(p.Registry)
-			metrics.NameTenants(p.Registry, tenants)
-			s, err := compactor.New(cfg, p.Kafka(), p.Logger, metrics)
+			cfg.Registerer = p.Registry
+			s, err := compactor.New(cfg, p.Kafka(), p.Logger)
 			if err != nil {
 				return err
 			}
-			if err := p.WatchStalls(ctx, "compactor", p.Kafka().Topics().Events, cfg.Group, metrics.Lag); err != nil {
+			if err := p.WatchStalls(ctx, "compactor", p.Kafka().Topics().Events, cfg.Group, s.Lag()); err != nil {
 				return err
 			}
 			p.Admin.AddCheck("session", func(context.Context) error { return s.Ready() })

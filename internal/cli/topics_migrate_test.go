@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -40,7 +39,7 @@ func (s *topicSet) compact(done func(map[string]*record.Run) bool, then ...func(
 	s.t.Helper()
 	cfg := compactor.DefaultConfig()
 	cfg.Dir, cfg.InstanceID, cfg.CommitInterval = s.t.TempDir(), "one", 20*time.Millisecond
-	c, err := compactor.New(cfg, s.cfg, slog.New(slog.DiscardHandler), compactor.NewMetrics(prometheus.NewRegistry()))
+	c, err := compactor.New(cfg, s.cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
 	}

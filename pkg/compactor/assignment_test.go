@@ -32,10 +32,10 @@ func TestService_ReadsFewPartitionsAtATimeOnAnEmptyFolder(t *testing.T) {
 
 		wire := w.cluster.Wire()
 		var now, most atomic.Int64
-		var metrics atomic.Pointer[Metrics]
+		var metrics atomic.Pointer[metrics]
 		wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
 			// Until one has read something: one that is done says so with a fetch of nothing.
-			if m := metrics.Load(); r.Key == kmsg.Fetch && m != nil && testutil.ToFloat64(m.CatchUp) == 0 {
+			if m := metrics.Load(); r.Key == kmsg.Fetch && m != nil && testutil.ToFloat64(m.catchUp) == 0 {
 				n := now.Add(1)
 				for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
 				}
@@ -50,7 +50,7 @@ func TestService_ReadsFewPartitionsAtATimeOnAnEmptyFolder(t *testing.T) {
 		if n := most.Load(); n < 2 || n > runstore.MaxCatchUps {
 			t.Errorf("%d partitions were read at a time, want 2 to %d", n, runstore.MaxCatchUps)
 		}
-		if n := testutil.ToFloat64(m.metrics.CatchUp); n < 5*partitions {
+		if n := testutil.ToFloat64(m.metrics.catchUp); n < 5*partitions {
 			t.Errorf("%v records were read, there are %d runs", n, 5*partitions)
 		}
 	})
@@ -68,7 +68,7 @@ func TestService_OpensAPartitionBesideOthersThatWait(t *testing.T) {
 		m := w.join("a", w.TempDir(), nil)
 		time.Sleep(5 * time.Second)
 		for i, f := range release {
-			open := func() bool { return testutil.ToFloat64(m.metrics.Partitions.WithLabelValues("open")) == float64(i) }
+			open := func() bool { return testutil.ToFloat64(m.metrics.partitions.WithLabelValues("open")) == float64(i) }
 			waitFor(t, "as many partitions are open as nothing holds back", open)
 			f()
 		}
@@ -98,18 +98,18 @@ func TestService_RebuildsAStoreThatNoCatchUpHasFinishedForLong(t *testing.T) {
 			b.kill()
 			release := w.holdRuns(0)
 			a = w.join("a", dir, nil)
-			waitFor(t, "it reads what is there", func() bool { return testutil.ToFloat64(a.metrics.CatchUp) > 0 })
+			waitFor(t, "it reads what is there", func() bool { return testutil.ToFloat64(a.metrics.catchUp) > 0 })
 			time.Sleep(10 * time.Second)
 			equal(t, "it works", a.works(), false)
 			a.kill()
 			release()
 			time.Sleep(35 * time.Minute)
 		}
-		equal(t, "rebuilds so far", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(runstore.RebuildAge)), 0)
+		equal(t, "rebuilds so far", testutil.ToFloat64(a.metrics.rebuilds.WithLabelValues(runstore.RebuildAge)), 0)
 		a = w.join("a", dir, nil)
 		a.waitWorks()
-		equal(t, "rebuilds", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(runstore.RebuildAge)), 1)
-		equal(t, "runs", testutil.ToFloat64(a.metrics.CatchUp) >= 3, true)
+		equal(t, "rebuilds", testutil.ToFloat64(a.metrics.rebuilds.WithLabelValues(runstore.RebuildAge)), 1)
+		equal(t, "runs", testutil.ToFloat64(a.metrics.catchUp) >= 3, true)
 
 		// One that is finished makes it young, though nothing comes.
 		for range 3 {
@@ -117,7 +117,7 @@ func TestService_RebuildsAStoreThatNoCatchUpHasFinishedForLong(t *testing.T) {
 			time.Sleep(70 * time.Minute)
 			a = w.join("a", dir, nil)
 			a.waitWorks()
-			equal(t, "rebuilds", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(runstore.RebuildAge)), 0)
+			equal(t, "rebuilds", testutil.ToFloat64(a.metrics.rebuilds.WithLabelValues(runstore.RebuildAge)), 0)
 		}
 	})
 }

@@ -79,7 +79,7 @@ func (b *backlog) fetch(ctx context.Context, members *membership) error {
 		}
 		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 			a := open[f.Partition]
-			if a == nil || a.part.Stats().Paused || members.metrics.Stops.Has(f.Partition) {
+			if a == nil || a.part.Stats().Paused || members.metrics.stops.Has(f.Partition) {
 				return
 			}
 			if errors.Is(f.Err, kafka.ErrUnpackLater) {
@@ -106,7 +106,7 @@ func (b *backlog) hold(open map[int32]*assignment, members *membership) (starvin
 			continue
 		}
 		held := starving || s.bytes > holdBytes/len(b.stretches)
-		if held == s.held || members.metrics.Stops.Has(s.of.id) { // one that has stopped stays paused
+		if held == s.held || members.metrics.stops.Has(s.of.id) { // one that has stopped stays paused
 			continue
 		}
 		s.held = held

@@ -107,13 +107,13 @@ func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Cl
 // skein.runs.
 type catchUps struct {
 	logger  *slog.Logger
-	metrics *Metrics
+	metrics *metrics
 
 	mu  sync.Mutex
 	all map[*catchUp]struct{}
 }
 
-func newCatchUps(logger *slog.Logger, metrics *Metrics) *catchUps {
+func newCatchUps(logger *slog.Logger, metrics *metrics) *catchUps {
 	return &catchUps{logger: logger, metrics: metrics, all: map[*catchUp]struct{}{}}
 }
 
@@ -149,8 +149,8 @@ func (u *catchUp) read(records, bytes int, next int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u.records, u.bytes, u.next = u.records+records, u.bytes+bytes, next
-	c.metrics.CatchUp.Add(float64(records))
-	c.metrics.CatchUpBytes.Add(float64(bytes))
+	c.metrics.catchUp.Add(float64(records))
+	c.metrics.catchUpBytes.Add(float64(bytes))
 	c.show(now)
 	if now.Sub(u.loggedAt) >= catchUpLogEvery {
 		u.loggedAt = now
@@ -184,6 +184,6 @@ func (c *catchUps) show(now time.Time) {
 		offsets += max(0, u.end-u.next)
 		left = max(left, u.left(now))
 	}
-	c.metrics.CatchUpLeft.Set(float64(offsets))
-	c.metrics.CatchUpLeftSeconds.Set(left.Seconds())
+	c.metrics.catchUpLeft.Set(float64(offsets))
+	c.metrics.catchUpLeftSeconds.Set(left.Seconds())
 }

@@ -35,7 +35,7 @@ func TestService_ReportsACutRun(t *testing.T) {
 		w.publish()
 		w.decided()
 		equal(t, "lines", strings.Count(m.log.String(), "tenant=acme thread_id=t run_id=large partition=0 bytes="), 1)
-		equal(t, "cut runs", testutil.ToFloat64(m.metrics.CutRuns), 1.0)
+		equal(t, "cut runs", testutil.ToFloat64(m.metrics.cutRuns), 1.0)
 	})
 }
 
@@ -61,7 +61,7 @@ func TestService_CountsByTenant(t *testing.T) {
 		w.script.Send("t", "last", finished("last"))
 		w.publish()
 		w.decided()
-		equal(t, "records", testutil.ToFloat64(m.metrics.Records.WithLabelValues("over-quota")), 35.0) // 34, and one for the run that ends by itself
+		equal(t, "records", testutil.ToFloat64(m.metrics.records.WithLabelValues("over-quota")), 35.0) // 34, and one for the run that ends by itself
 		for c, want := range map[prometheus.Collector]string{
 			m.metrics.tenants: `# HELP skein_compactor_tenant_dead_letters_total Records sent to dead letters whose key names a tenant, of the largest tenants and of all others.
 # TYPE skein_compactor_tenant_dead_letters_total counter
@@ -161,7 +161,7 @@ func closesByTheClockOnceEverythingIsRead(t *testing.T, k kafka.Config) {
 	for _, closed := range []bool{false, true} {
 		cfg := testConfig(t.TempDir(), "a")
 		cfg.IdleLimit = idle
-		_, _, stop := runService(t, k, cfg)
+		_, stop := runService(t, k, cfg)
 		kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
 			for _, m := range all {
 				if header(m, record.HeaderKind) != string(record.KindRun) {
@@ -201,7 +201,9 @@ func TestSession_SharesTheRoomBetweenPartitions(t *testing.T) {
 		a.part = s.part
 		own.parts[i] = view{assignment: a, phase: phaseOpen}
 	}
-	s := newSession(DefaultConfig(), kafka.Config{}, nil, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()), func() time.Time { return now })
+	service := newService(DefaultConfig(), kafka.Config{}, slog.New(slog.DiscardHandler), newMetrics(prometheus.NewRegistry(), 0))
+	service.now = func() time.Time { return now }
+	s := service.newSession(nil, nil)
 	s.expiryCheckedAt = now
 	const room = 400 // runs at least
 	most := map[int32]int{}
@@ -255,7 +257,7 @@ func tellsHowFarItHasDecided(t *testing.T, k kafka.Config) {
 			return len(positions) > 0 && positions[len(positions)-1] == want
 		})
 	}
-	_, _, stop := runService(t, k, cfg)
+	_, stop := runService(t, k, cfg)
 	tellsUpTo(3)
 	produce(t, k, 2, s.Send("t", "r", custom("late")))
 	tellsUpTo(4)
@@ -264,7 +266,7 @@ func tellsHowFarItHasDecided(t *testing.T, k kafka.Config) {
 	}
 	for _, dir := range []string{cfg.Dir, t.TempDir()} { // the store goes on, or is made anew: over positions
 		cfg.Dir = dir
-		_, _, stop := runService(t, k, cfg)
+		_, stop := runService(t, k, cfg)
 		m := s.Send("t", "r", custom("late"))
 		produce(t, k, 2, m)
 		tellsUpTo(m.Offset + 1)

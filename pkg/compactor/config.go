@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 )
 
@@ -25,6 +27,10 @@ type Config struct {
 	CommitInterval time.Duration
 	// Partition are the settings of each partition.
 	partition.Config
+
+	// Registerer gets the metrics, of the stage and of the TenantMetrics largest tenants; nil registers none.
+	Registerer    prometheus.Registerer
+	TenantMetrics int
 }
 
 // DefaultConfig returns the settings of production. Dir and InstanceID have no default.

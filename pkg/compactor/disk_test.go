@@ -106,7 +106,7 @@ func TestService_MakesAStoreAnewThatContradictsItself(t *testing.T) {
 	s := newSim(t, nil)
 	s.Turn("r1", "m1")
 	produce(t, k, 1, s.Events...)
-	_, _, stop := runService(t, k, cfg)
+	_, stop := runService(t, k, cfg)
 	waitDecided(t, k, 1)
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -126,8 +126,8 @@ func TestService_MakesAStoreAnewThatContradictsItself(t *testing.T) {
 	if log := p.log.String(); !strings.Contains(log, "it is damaged; the next start rebuilds it") || !strings.Contains(log, "reading \\\"acme/t/r1\\\": "+runstore.ErrMissing.Error()) {
 		t.Errorf("its log is %s", log)
 	}
-	_, metrics, _ := runService(t, k, cfg)
+	service, _ := runService(t, k, cfg)
 	waitDecided(t, k, 1)
 	isTheFold(t, k)
-	equal(t, "stores made anew", testutil.ToFloat64(metrics.Rebuilds.WithLabelValues(runstore.RebuildDamage)), 1)
+	equal(t, "stores made anew", testutil.ToFloat64(service.metrics.rebuilds.WithLabelValues(runstore.RebuildDamage)), 1)
 }

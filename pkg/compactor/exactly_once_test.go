@@ -32,7 +32,7 @@ import (
 
 // outcome is how many transactions of a member had an outcome.
 func (m *member) outcome(o cycleOutcome) float64 {
-	return testutil.ToFloat64(m.metrics.Transactions.WithLabelValues(string(o)))
+	return testutil.ToFloat64(m.metrics.transactions.WithLabelValues(string(o)))
 }
 
 // The transaction that holds an ended run's record is aborted: the run is folded and written again.
@@ -50,7 +50,7 @@ func TestService_AnAbortAfterAnEndedRunLosesNothing(t *testing.T) {
 		w.decided()
 		w.isTheFold()
 		equal(t, "transactions of unknown outcome", m.outcome(cycleUnknown), 1)
-		equal(t, "sessions", testutil.ToFloat64(m.metrics.Sessions), 1)
+		equal(t, "sessions", testutil.ToFloat64(m.metrics.sessions), 1)
 	})
 }
 
@@ -528,7 +528,7 @@ func TestService_EndsASessionThatWaitsLongForPartitionCounts(t *testing.T) {
 				equal(t, "how often the log says why", strings.Count(m.log.String(), "brokers have not said how many there are"), 1)
 				time.Sleep(10 * time.Minute)
 				equal(t, "it is ready later", m.ready() == nil, false)
-				equal(t, "runs in memory", testutil.ToFloat64(m.metrics.OpenRuns), 0)
+				equal(t, "runs in memory", testutil.ToFloat64(m.metrics.openRuns), 0)
 				equal(t, "a session is up", m.service.current.Load() != nil, false)
 				equal(t, "dead letters", w.letters(), 1)
 				m.wire.Decide(nil)
@@ -652,7 +652,7 @@ func countsRawThatExpired(w *world, aborted bool) {
 	equal(t, "mark", open.RawLost, true)
 	equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
 	equal(t, "mark of a run that began there", w.sealed()["v/within"].RawLost, true)
-	equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 2)
+	equal(t, "lost offsets", testutil.ToFloat64(m.metrics.lostOffsets), 2)
 	equal(t, "opened again", m.outcome(cycleUnknown) > 0, aborted)
 }
 
@@ -736,12 +736,12 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 				const says = "committed offsets of the group are gone, or were set back"
 				equal(t, "it has said so", strings.Count(m.log.String(), says), 1)
 				if c.rawGone {
-					equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 4)
+					equal(t, "lost offsets", testutil.ToFloat64(m.metrics.lostOffsets), 4)
 					equal(t, "dead letters", w.letters(), 2)
 					return
 				}
 				w.isTheFold()
-				equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 0)
+				equal(t, "lost offsets", testutil.ToFloat64(m.metrics.lostOffsets), 0)
 				m.kill()
 				time.Sleep(time.Minute)
 				m = w.join("a", folder(), nil)
@@ -807,7 +807,7 @@ func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
 					m = w.join("a", dir, nil)
 					m.waitWorks()
 					time.Sleep(5 * time.Second)
-					equal(t, fmt.Sprintf("lost offsets, life %d", i), testutil.ToFloat64(m.metrics.LostOffsets), lost)
+					equal(t, fmt.Sprintf("lost offsets, life %d", i), testutil.ToFloat64(m.metrics.lostOffsets), lost)
 					equal(t, "it has said so", strings.Count(m.log.String(), says), int(lost/4))
 					m.kill()
 					time.Sleep(time.Minute)
@@ -850,7 +850,9 @@ func TestService_StopsWherePartitionsWereAddedAndTheGroupIsGone(t *testing.T) {
 
 // polling is a session with one open partition for each sim, which has polled nothing yet.
 func polling(sims ...*sim) (*session, owned) {
-	s := newSession(DefaultConfig(), kafka.Config{}, nil, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()), func() time.Time { return sims[0].Now })
+	service := newService(DefaultConfig(), kafka.Config{}, slog.New(slog.DiscardHandler), newMetrics(prometheus.NewRegistry(), 0))
+	service.now = func() time.Time { return sims[0].Now }
+	s := service.newSession(nil, nil)
 	own := owned{parts: map[int32]view{}}
 	for i, sim := range sims {
 		a := newAssignment(int32(i), sim.Now)

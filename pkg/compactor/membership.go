@@ -20,7 +20,7 @@ type membership struct {
 	topic      string // skein.events
 	partitions int32  // of the topic set
 	logger     *slog.Logger
-	metrics    *Metrics
+	metrics    *metrics
 	now        func() time.Time
 
 	mu       sync.Mutex
@@ -70,13 +70,13 @@ func (m *membership) onAssigned(_ context.Context, cl *kgo.Client, assigned map[
 	}
 	m.callbackDue = false
 	if !m.inGroup && len(m.assigned) == 0 {
-		m.metrics.Lag.Only(ids...) // what another session had may be another member's now
+		m.metrics.lag.Only(ids...) // what another session had may be another member's now
 	}
 	m.inGroup = true
 	for _, id := range ids {
 		m.put(newAssignment(id, m.now()))
 	}
-	m.metrics.Lag.Opening(ids...)
+	m.metrics.lag.Opening(ids...)
 	if len(ids) > 0 {
 		m.logger.Info("partitions assigned", "partitions", ids)
 	}
@@ -94,13 +94,13 @@ func (m *membership) put(a *assignment) {
 func (m *membership) drop(a *assignment) {
 	a.cancel()
 	delete(m.assigned, a.id)
-	m.metrics.Lag.Gone(a.id)
-	m.metrics.Stops.Remove(a.id)
+	m.metrics.lag.Gone(a.id)
+	m.metrics.stops.Remove(a.id)
 }
 
 // stop notes that a partition stops, since a newer Skein wrote what it would read next.
 func (m *membership) stop(id int32, err error) {
-	if m.metrics.Stops.Add(id, err) {
+	if m.metrics.stops.Add(id, err) {
 		m.logger.Error("partition stopped: a newer version wrote its next record; update this process", "partition", id, "error", err)
 	}
 }
@@ -203,8 +203,8 @@ func (m *membership) owned(held map[int32]kgo.EpochOffset) owned {
 		}
 		own.parts[id] = view{assignment: a, phase: a.phase, progress: a.progress}
 	}
-	m.metrics.Partitions.WithLabelValues("open").Set(float64(len(own.parts) - opening))
-	m.metrics.Partitions.WithLabelValues("opening").Set(float64(opening))
+	m.metrics.partitions.WithLabelValues("open").Set(float64(len(own.parts) - opening))
+	m.metrics.partitions.WithLabelValues("opening").Set(float64(opening))
 	return own
 }
 
@@ -288,7 +288,7 @@ func (m *membership) ready() error {
 	}
 	if opening > 0 {
 		err := fmt.Errorf("%d of %d partitions are not open yet", opening, len(m.assigned))
-		if stopped := m.metrics.Stops.Check(); stopped != nil {
+		if stopped := m.metrics.stops.Check(); stopped != nil {
 			err = fmt.Errorf("%w: %w", err, stopped)
 		}
 		return err
@@ -303,6 +303,6 @@ func (m *membership) close() {
 	for id, a := range m.assigned {
 		a.cancel()
 		delete(m.assigned, id)
-		m.metrics.Stops.Remove(id)
+		m.metrics.stops.Remove(id)
 	}
 }

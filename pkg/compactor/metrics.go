@@ -16,35 +16,35 @@ import (
 // kindFence is the kind of an output that no partition makes.
 const kindFence = "fence"
 
-// Metrics are the stage's metrics. Counters of events and runs are raised once per event or run
+// metrics are the stage's metrics. Counters of events and runs are raised once per event or run
 // by the process that committed it; after a crash between commit and count one may be missing.
-type Metrics struct {
-	Events        *prometheus.CounterVec // outcome
-	DeadLetters   *prometheus.CounterVec // reason
-	Runs          *prometheus.CounterVec // status
-	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, over-quota
-	RecordBytes   prometheus.Counter
-	EventBytes    prometheus.Counter
-	Transactions  *prometheus.CounterVec // outcome
-	CommitSeconds prometheus.Histogram
-	OpenSeconds   prometheus.Histogram
-	OpenRuns      prometheus.Gauge
-	OpenRunBytes  prometheus.Gauge
-	CutRuns       prometheus.Counter
-	Partitions    *prometheus.GaugeVec // state: open, opening
-	Lag           *kafka.Lag
-	Stops         *kafka.VersionStops
-	CatchUp       prometheus.Counter
-	CatchUpBytes  prometheus.Counter
-	// CatchUpLeft is in offsets, CatchUpLeftSeconds at the pace so far; both are 0 once all is read.
-	CatchUpLeft        prometheus.Gauge
-	CatchUpLeftSeconds prometheus.Gauge
-	LostOffsets        prometheus.Counter
-	Rebuilds           *prometheus.CounterVec // reason
-	StoreReads         *prometheus.CounterVec // what
-	StoreReadBytes     *prometheus.CounterVec // what
-	Sessions           prometheus.Counter
-	Anomalies          *prometheus.CounterVec // rule
+type metrics struct {
+	events        *prometheus.CounterVec // outcome
+	deadLetters   *prometheus.CounterVec // reason
+	runs          *prometheus.CounterVec // status
+	records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, over-quota
+	recordBytes   prometheus.Counter
+	eventBytes    prometheus.Counter
+	transactions  *prometheus.CounterVec // outcome
+	commitSeconds prometheus.Histogram
+	openSeconds   prometheus.Histogram
+	openRuns      prometheus.Gauge
+	openRunBytes  prometheus.Gauge
+	cutRuns       prometheus.Counter
+	partitions    *prometheus.GaugeVec // state: open, opening
+	lag           *kafka.Lag
+	stops         *kafka.VersionStops
+	catchUp       prometheus.Counter
+	catchUpBytes  prometheus.Counter
+	// catchUpLeft is in offsets, catchUpLeftSeconds at the pace so far; both are 0 once all is read.
+	catchUpLeft        prometheus.Gauge
+	catchUpLeftSeconds prometheus.Gauge
+	lostOffsets        prometheus.Counter
+	rebuilds           *prometheus.CounterVec // reason
+	storeReads         *prometheus.CounterVec // what
+	storeReadBytes     *prometheus.CounterVec // what
+	sessions           prometheus.Counter
+	anomalies          *prometheus.CounterVec // rule
 
 	tenants                            *usage.Counters
 	tenantOpenRuns, tenantOpenRunBytes *usage.Gauge
@@ -56,11 +56,8 @@ const (
 	tenantDeadLetters
 )
 
-// NameTenants adds metrics of the n largest tenants, and of all others together; none where n is 0.
-func (m *Metrics) NameTenants(reg prometheus.Registerer, n int) {
-	if n <= 0 {
-		return
-	}
+// nameTenants adds metrics of the n largest tenants, and of all others together.
+func (m *metrics) nameTenants(reg prometheus.Registerer, n int) {
 	m.tenants = usage.New(n, time.Now,
 		usage.Measure{Name: "skein_compactor_tenant_runs_total", Help: "Runs whose final record was committed, of the largest tenants and of all others."},
 		usage.Measure{Name: "skein_compactor_tenant_dead_letters_total", Help: "Records sent to dead letters whose key names a tenant, of the largest tenants and of all others."})
@@ -70,7 +67,7 @@ func (m *Metrics) NameTenants(reg prometheus.Registerer, n int) {
 }
 
 // countTenant counts an output of the tenant that its key names.
-func (m *Metrics) countTenant(o partition.Output) {
+func (m *metrics) countTenant(o partition.Output) {
 	measure := tenantRuns
 	switch {
 	case m.tenants == nil:
@@ -85,8 +82,8 @@ func (m *Metrics) countTenant(o partition.Output) {
 	}
 }
 
-// NewMetrics makes the metrics and registers them.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
+// newMetrics makes the metrics and registers them, with those of so many tenants.
+func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 	const ns, sub = "skein", "compactor"
 	vec := func(name, help string, label string, values ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, []string{label})
@@ -122,31 +119,35 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Namespace: ns, Subsystem: sub, Name: "lag_seconds",
 		Help: "Age of the oldest event that was read and is not committed, or is on a stalled partition; for a partition that is being opened, the time since its assignment; 0 if there is none. The scaling signal.",
 	}, lag.Seconds))
-	return &Metrics{
-		Events:             vec("events_total", "Records of skein.events by outcome.", "outcome", partition.Outcomes()...),
-		DeadLetters:        vec("dead_letters_total", "Records sent to dead letters by reason.", "reason", deadletter.Reasons()...),
-		Runs:               vec("runs_total", "Runs that ended by status.", "status", "finished", "error", "interrupted", "cancelled", "abandoned"),
-		Records:            vec("records_total", "Committed records of derived topics by kind.", "kind", append(partition.OutputKinds(), kindFence)...),
-		RecordBytes:        counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
-		EventBytes:         counter("event_bytes_total", "Bytes of skein.events read, before compression."),
-		Transactions:       vec("transactions_total", "Transactions by outcome: committed; aborted, because a record was not acknowledged; unknown, if a rebalance or a broker aborted it or the client does not know; error, after which a new session starts. All but committed ones are repeated.", "outcome", string(cycleCommitted), string(cycleAborted), string(cycleUnknown), string(cycleFailed)),
-		CommitSeconds:      seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
-		OpenSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
-		OpenRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
-		OpenRunBytes:       gauge("open_run_bytes", "Memory of open runs: about the size of their last records and the events since, plus 10 KiB per run and 0.5 KiB per message."),
-		CutRuns:            counter("cut_runs_total", "Open runs whose largest contents were replaced by references: the run, or open runs together, exceeded a limit."),
-		Partitions:         parts,
-		Lag:                lag,
-		Stops:              stops,
-		CatchUp:            counter("catch_up_records_total", "Records of skein.runs read to bring local stores up to date."),
-		CatchUpBytes:       counter("catch_up_bytes_total", "Bytes of skein.runs read to bring local stores up to date, before compression."),
-		CatchUpLeft:        gauge("catch_up_remaining_offsets", "Offsets of skein.runs that opening local stores still have to read."),
-		CatchUpLeftSeconds: gauge("catch_up_remaining_seconds", "Estimated time until the last partition that is catching up is open, at the pace so far."),
-		LostOffsets:        counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
-		Rebuilds:           vec("store_rebuilds_total", "Local stores that were discarded and rebuilt, by reason.", "reason", runstore.RebuildReasons()...),
-		StoreReads:         vec("store_reads_total", "Reads of local stores: the start of a thread that was not in memory, a run's metadata or its location, or the record of one run.", "what", runstore.ReadKinds()...),
-		StoreReadBytes:     vec("store_read_bytes_total", "Bytes read from local stores.", "what", runstore.ReadKinds()...),
-		Sessions:           counter("sessions_total", "Group sessions started."),
-		Anomalies:          vec("anomalies_total", "Irregular events by rule, except those that the fold counts.", "rule", partition.AnomalyRules()...),
+	m := &metrics{
+		events:             vec("events_total", "Records of skein.events by outcome.", "outcome", partition.Outcomes()...),
+		deadLetters:        vec("dead_letters_total", "Records sent to dead letters by reason.", "reason", deadletter.Reasons()...),
+		runs:               vec("runs_total", "Runs that ended by status.", "status", "finished", "error", "interrupted", "cancelled", "abandoned"),
+		records:            vec("records_total", "Committed records of derived topics by kind.", "kind", append(partition.OutputKinds(), kindFence)...),
+		recordBytes:        counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
+		eventBytes:         counter("event_bytes_total", "Bytes of skein.events read, before compression."),
+		transactions:       vec("transactions_total", "Transactions by outcome: committed; aborted, because a record was not acknowledged; unknown, if a rebalance or a broker aborted it or the client does not know; error, after which a new session starts. All but committed ones are repeated.", "outcome", string(cycleCommitted), string(cycleAborted), string(cycleUnknown), string(cycleFailed)),
+		commitSeconds:      seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
+		openSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
+		openRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
+		openRunBytes:       gauge("open_run_bytes", "Memory of open runs: about the size of their last records and the events since, plus 10 KiB per run and 0.5 KiB per message."),
+		cutRuns:            counter("cut_runs_total", "Open runs whose largest contents were replaced by references: the run, or open runs together, exceeded a limit."),
+		partitions:         parts,
+		lag:                lag,
+		stops:              stops,
+		catchUp:            counter("catch_up_records_total", "Records of skein.runs read to bring local stores up to date."),
+		catchUpBytes:       counter("catch_up_bytes_total", "Bytes of skein.runs read to bring local stores up to date, before compression."),
+		catchUpLeft:        gauge("catch_up_remaining_offsets", "Offsets of skein.runs that opening local stores still have to read."),
+		catchUpLeftSeconds: gauge("catch_up_remaining_seconds", "Estimated time until the last partition that is catching up is open, at the pace so far."),
+		lostOffsets:        counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
+		rebuilds:           vec("store_rebuilds_total", "Local stores that were discarded and rebuilt, by reason.", "reason", runstore.RebuildReasons()...),
+		storeReads:         vec("store_reads_total", "Reads of local stores: the start of a thread that was not in memory, a run's metadata or its location, or the record of one run.", "what", runstore.ReadKinds()...),
+		storeReadBytes:     vec("store_read_bytes_total", "Bytes read from local stores.", "what", runstore.ReadKinds()...),
+		sessions:           counter("sessions_total", "Group sessions started."),
+		anomalies:          vec("anomalies_total", "Irregular events by rule, except those that the fold counts.", "rule", partition.AnomalyRules()...),
 	}
+	if tenants > 0 {
+		m.nameTenants(reg, tenants)
+	}
+	return m
 }

@@ -27,7 +27,7 @@ type opener struct {
 	kafka   kafka.Config
 	topics  kafka.Topics
 	logger  *slog.Logger
-	metrics *Metrics
+	metrics *metrics
 	now     func() time.Time
 	admin   *kadm.Client
 	client  *kgo.Client // the session's
@@ -136,12 +136,12 @@ func (o *opener) takeOpened() error {
 			}
 			c.a.part = c.part
 			o.members.advance(c.a, phaseOpen)
-			o.metrics.Lag.Opened(c.a.id)
+			o.metrics.lag.Opened(c.a.id)
 			stats := c.part.Stats()
 			if !stats.Paused {
 				o.readFrom(c.a.id, stats.Next)
 			}
-			o.metrics.OpenSeconds.Observe(o.now().Sub(c.a.since).Seconds())
+			o.metrics.openSeconds.Observe(o.now().Sub(c.a.since).Seconds())
 			o.logger.Info("partition open", "partition", c.a.id, "offset", stats.Next, "processed", stats.Processed)
 		default:
 			return nil
@@ -152,7 +152,7 @@ func (o *opener) takeOpened() error {
 // readFrom has the client fetch a partition from an offset on.
 func (o *opener) readFrom(id int32, offset int64) {
 	o.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{o.topics.Events: {id: {Epoch: -1, Offset: offset}}})
-	o.metrics.Stops.Remove(id)
+	o.metrics.stops.Remove(id)
 	o.client.ResumeFetchPartitions(map[string][]int32{o.topics.Events: {id}})
 }
 
@@ -170,7 +170,7 @@ func (o *opener) catchUp(a *assignment) (*partition.Processor, error) {
 	rebuilt = cmp.Or(rebuilt, outdated)
 	for {
 		if rebuilt != "" {
-			o.metrics.Rebuilds.WithLabelValues(rebuilt).Inc()
+			o.metrics.rebuilds.WithLabelValues(rebuilt).Inc()
 			o.logger.Info("rebuilding local store", "partition", a.id, "reason", rebuilt)
 		}
 		err := o.readRuns(a, store)

@@ -89,10 +89,10 @@ func TestService_LosesNothingWhileAnotherComesAndGoes(t *testing.T) {
 
 func losesNothingWhileAnotherComesAndGoes(t *testing.T, k kafka.Config) {
 	l := startTalk(t, k, 4, 12)
-	a, metrics, _ := runService(t, k, testConfig(t.TempDir(), "a"))
+	a, _ := runService(t, k, testConfig(t.TempDir(), "a"))
 	l.say(t, "the first has all partitions", func() bool { return len(open(a)) == 4 })
 	alone := open(a)
-	b, _, stop := runService(t, k, testConfig(t.TempDir(), "b"))
+	b, stop := runService(t, k, testConfig(t.TempDir(), "b"))
 	l.say(t, "they share", func() bool { return len(open(a)) == 2 && len(open(b)) == 2 })
 	kept := open(a)
 	for id := range open(b) {
@@ -102,7 +102,7 @@ func losesNothingWhileAnotherComesAndGoes(t *testing.T, k kafka.Config) {
 	}
 	stayed := func(what string, before, after map[int32]*assignment) {
 		t.Helper()
-		cut := testutil.ToFloat64(metrics.Transactions.WithLabelValues(string(cycleUnknown)))
+		cut := testutil.ToFloat64(a.metrics.transactions.WithLabelValues(string(cycleUnknown)))
 		again := 0
 		for id := range kept {
 			if before[id] != after[id] {
@@ -122,7 +122,7 @@ func losesNothingWhileAnotherComesAndGoes(t *testing.T, k kafka.Config) {
 	l.say(t, "the first has all partitions again", func() bool { return len(open(a)) == 4 })
 	stayed("it left", kept, open(a))
 	l.end(t)
-	equal(t, "sessions of the first", testutil.ToFloat64(metrics.Sessions), 1)
+	equal(t, "sessions of the first", testutil.ToFloat64(a.metrics.sessions), 1)
 }
 
 // A member that the group has thrown out, as one that was cut off for the session timeout, says so until it is

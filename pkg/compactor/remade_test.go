@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -55,7 +54,7 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 	kafkatest.OnBoth(t, 1, func(t *testing.T, k kafka.Config) {
 		topics := k.Topics()
 		old := t.TempDir()
-		_, _, stop := runService(t, k, testConfig(old, "a"))
+		_, stop := runService(t, k, testConfig(old, "a"))
 		script := newSim(t, nil)
 		script.Turn("r1", "m1")
 		produce(t, k, 1, script.Events...)
@@ -85,8 +84,7 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 					t.Logf("log of the service:\n%s", log.String())
 				}
 			})
-			metrics := NewMetrics(prometheus.NewRegistry())
-			s, err := New(testConfig(dir, "a"), k, slog.New(slog.NewTextHandler(log, nil)), metrics)
+			s, err := New(testConfig(dir, "a"), k, slog.New(slog.NewTextHandler(log, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +94,7 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 			const says = "skein.events was deleted and made again, and the topics that are made of it were not"
 			waitFor(t, "it refuses, again and again", func() bool {
 				err := s.Ready()
-				return err != nil && strings.Contains(err.Error(), says) && testutil.ToFloat64(metrics.Sessions) > 2
+				return err != nil && strings.Contains(err.Error(), says) && testutil.ToFloat64(s.metrics.sessions) > 2
 			})
 			if n := strings.Count(log.String(), says); n != 1 {
 				t.Errorf("it has said so %d times, want once", n)
@@ -141,7 +139,7 @@ func TestService_GoesOnWhereRunsAloneWereMadeAgain(t *testing.T) {
 				w.script.Turn("r1", "m1")
 				w.publish()
 				w.decided()
-				sessions := testutil.ToFloat64(m.metrics.Sessions)
+				sessions := testutil.ToFloat64(m.metrics.sessions)
 				runs := w.kafka.Topics().Runs
 				if err := errors.Join(w.cluster.Fake.DeleteTopic(runs), w.cluster.Fake.CreateTopic(runs, 1, nil)); err != nil {
 					w.Fatal(err)
@@ -151,7 +149,7 @@ func TestService_GoesOnWhereRunsAloneWereMadeAgain(t *testing.T) {
 					w.script.Turn(run, "m "+run)
 				}
 				w.publish()
-				for testutil.ToFloat64(m.metrics.Sessions) == sessions && time.Since(began) <= c.within {
+				for testutil.ToFloat64(m.metrics.sessions) == sessions && time.Since(began) <= c.within {
 					time.Sleep(10 * time.Millisecond) // in virtual time
 				}
 				if took := time.Since(began); took > c.within {

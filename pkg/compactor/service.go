@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
@@ -21,7 +22,7 @@ type Service struct {
 	cfg     Config
 	kafka   kafka.Config
 	logger  *slog.Logger
-	metrics *Metrics
+	metrics *metrics
 	now     func() time.Time
 	fs      vfs.FS // of the local stores
 	current atomic.Pointer[session]
@@ -30,16 +31,27 @@ type Service struct {
 	turned  atomic.Int64          // when the main loop has last come round, in nanoseconds of the clock
 }
 
-// New makes the stage; nothing is opened before Run. The topics must be there.
-func New(cfg Config, k kafka.Config, logger *slog.Logger, metrics *Metrics) (*Service, error) {
+// New makes the stage and registers its metrics. It opens nothing before Run. The topics must exist.
+func New(cfg Config, k kafka.Config, logger *slog.Logger) (*Service, error) {
 	if err := errors.Join(cfg.Validate(), k.Validate()); err != nil {
 		return nil, err
 	}
+	reg := cfg.Registerer
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	return newService(cfg, k, logger, newMetrics(reg, cfg.TenantMetrics)), nil
+}
+
+func newService(cfg Config, k kafka.Config, logger *slog.Logger, m *metrics) *Service {
 	if cfg.Group == "" {
 		cfg.Group = k.CompactorGroup()
 	}
-	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: metrics, now: time.Now, fs: vfs.Default}, nil
+	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: m, now: time.Now, fs: vfs.Default}
 }
+
+// Lag is the lag of the events that were read: see kafka.NewStallWatch.
+func (s *Service) Lag() *kafka.Lag { return s.metrics.lag }
 
 // Run works until ctx ends (nil), or until going on would be wrong: another process has this
 // instance's ids (ErrFenced), partition counts differ (kafka.ErrPartitionCounts), or the local stores cannot be used any
@@ -124,9 +136,8 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *runs
 }
 
 func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *runstore.Set) error {
-	one := newSession(s.cfg, s.kafka, admin, stores, s.logger, s.metrics, s.now)
-	one.heartbeat = s.heartbeat
-	s.metrics.Sessions.Inc()
+	one := s.newSession(admin, stores)
+	s.metrics.sessions.Inc()
 	defer one.close()
 	if err := one.start(ctx); err != nil {
 		return err
@@ -154,7 +165,7 @@ func (s *Service) Ready() error {
 }
 
 // CheckVersions returns nil, or why a partition has stopped: a newer Skein wrote its next record.
-func (s *Service) CheckVersions() error { return s.metrics.Stops.Check() }
+func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
 func (s *Service) heartbeat() { s.turned.Store(s.now().UnixNano()) }
 

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -33,7 +32,7 @@ func TestMain(m *testing.M) {
 		cfg := testConfig(os.Getenv("COMPACTOR_DIR"), os.Getenv("COMPACTOR_INSTANCE"))
 		logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 		k := kafka.Config{Brokers: []string{brokers}, TopicPrefix: os.Getenv("COMPACTOR_PREFIX")}
-		s, err := New(cfg, k, logger, NewMetrics(prometheus.NewRegistry()))
+		s, err := New(cfg, k, logger)
 		if err == nil {
 			s.fs = fsOfProcess()
 			err = s.Run(context.Background())
@@ -92,10 +91,9 @@ func (p *process) kill() {
 }
 
 // runService runs a compactor in this process until the test ends or stop is called.
-func runService(t *testing.T, k kafka.Config, cfg Config) (s *Service, metrics *Metrics, stop func() error) {
+func runService(t *testing.T, k kafka.Config, cfg Config) (s *Service, stop func() error) {
 	t.Helper()
-	metrics = NewMetrics(prometheus.NewRegistry())
-	s, err := New(cfg, k, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), metrics)
+	s, err := New(cfg, k, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +114,7 @@ func runService(t *testing.T, k kafka.Config, cfg Config) (s *Service, metrics *
 			t.Errorf("the service ended with %v", err)
 		}
 	})
-	return s, metrics, stop
+	return s, stop
 }
 
 // produce sends what a sim's script wrote, each event to its partition.
@@ -231,7 +229,7 @@ func writesRecordsSnapshotsAndDeadLetters(t *testing.T, k kafka.Config) {
 	s.Send("t", "", custom("nobody's"))
 	s.Turn("r2", "m2")
 	produce(t, k, 2, s.Events...)
-	service, metrics, stop := runService(t, k, testConfig(t.TempDir(), "a"))
+	service, stop := runService(t, k, testConfig(t.TempDir(), "a"))
 	runs := waitSealed(t, k, 2)
 	waitDecided(t, k, 2)
 	equal(t, "parent", runs["t/r2"].ParentRunID, "r1")
@@ -252,9 +250,9 @@ func writesRecordsSnapshotsAndDeadLetters(t *testing.T, k kafka.Config) {
 		t.Fatal(err)
 	}
 	equal(t, "ready after the end", service.Ready() != nil, true)
-	equal(t, "finished runs", testutil.ToFloat64(metrics.Runs.WithLabelValues("finished")), 2)
-	equal(t, "dead letters", testutil.ToFloat64(metrics.DeadLetters.WithLabelValues(deadletter.NoRun)), 1)
-	equal(t, "folded events", testutil.ToFloat64(metrics.Events.WithLabelValues("folded")), 6)
+	equal(t, "finished runs", testutil.ToFloat64(service.metrics.runs.WithLabelValues("finished")), 2)
+	equal(t, "dead letters", testutil.ToFloat64(service.metrics.deadLetters.WithLabelValues(deadletter.NoRun)), 1)
+	equal(t, "folded events", testutil.ToFloat64(service.metrics.events.WithLabelValues("folded")), 6)
 }
 
 // The commit is held at the open run; a process that is killed leaves nothing but what it committed.
@@ -334,10 +332,10 @@ func movesAPartitionWhenAMemberLeaves(t *testing.T, k kafka.Config) {
 		s.Send(thread, "r", text("m", "two"))
 		s.Send(thread, "r", finished("r"))
 	}
-	_, _, stop := runService(t, k, testConfig(t.TempDir(), "a"))
+	_, stop := runService(t, k, testConfig(t.TempDir(), "a"))
 	produce(t, k, 2, s.Events[:half]...)
 	waitDecided(t, k, 2)
-	b, _, _ := runService(t, k, testConfig(t.TempDir(), "b"))
+	b, _ := runService(t, k, testConfig(t.TempDir(), "b"))
 	waitFor(t, "the second member has a partition", works(b))
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -354,9 +352,9 @@ func TestService_StopsWhenAnotherProcessHasItsIDs(t *testing.T) {
 }
 
 func stopsWhenAnotherProcessHasItsIDs(t *testing.T, k kafka.Config) {
-	a, _, stopA := runService(t, k, testConfig(t.TempDir(), "same"))
+	a, stopA := runService(t, k, testConfig(t.TempDir(), "same"))
 	waitFor(t, "the first is ready", works(a))
-	b, _, _ := runService(t, k, testConfig(t.TempDir(), "same"))
+	b, _ := runService(t, k, testConfig(t.TempDir(), "same"))
 	waitFor(t, "the second is ready", works(b))
 	s := newSim(t, nil)
 	s.Turn("r1", "m1")
@@ -377,7 +375,7 @@ func stopsOnOtherPartitionCounts(t *testing.T, k kafka.Config) {
 	s.Turn("r1", "m1")
 	produce(t, k, 2, s.Events...)
 	cfg := testConfig(t.TempDir(), "a")
-	service, err := New(cfg, k, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	service, err := New(cfg, k, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +401,7 @@ func stopsOnOtherPartitionCounts(t *testing.T, k kafka.Config) {
 	if err := <-ended; !errors.Is(err, kafka.ErrPartitionCounts) {
 		t.Errorf("while running it ended with %v, want ErrPartitionCounts", err)
 	}
-	again, err := New(cfg, k, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	again, err := New(cfg, k, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -461,7 +459,7 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 
 				cfg := testConfig(t.TempDir(), "a")
 				cfg.IdleLimit = 300 * time.Millisecond
-				_, metrics, stop := runService(t, k, cfg)
+				service, stop := runService(t, k, cfg)
 				all := kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
 					got := records(t, all)
 					return len(got) > 0 && got[len(got)-1].Status == record.StatusAbandoned
@@ -476,7 +474,7 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 				}
 				total := 0.
 				for _, outcome := range partition.Outcomes() {
-					total += testutil.ToFloat64(metrics.Events.WithLabelValues(outcome))
+					total += testutil.ToFloat64(service.metrics.events.WithLabelValues(outcome))
 				}
 				equal(t, "records that are counted", total, float64(events))
 			})
@@ -509,7 +507,7 @@ func goesOnWhereRawIsGone(t *testing.T, k kafka.Config) {
 	s.Turn("r1", "m1")
 	s.Send("u", "open", started("open"))
 	produce(t, k, 1, s.Events...)
-	_, _, stop := runService(t, k, cfg)
+	_, stop := runService(t, k, cfg)
 	kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool { return len(records(t, all)) == 2 })
 	waitDecided(t, k, 1)
 	if err := stop(); err != nil {
@@ -530,11 +528,11 @@ func goesOnWhereRawIsGone(t *testing.T, k kafka.Config) {
 	if _, err := admin.DeleteRecords(context.Background(), until); err != nil {
 		t.Fatal(err)
 	}
-	_, metrics, _ := runService(t, k, cfg)
+	service, _ := runService(t, k, cfg)
 	open := waitSealed(t, k, 2)["u/open"]
 	equal(t, "mark", open.RawLost, true)
 	equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "here"))
-	equal(t, "lost offsets", testutil.ToFloat64(metrics.LostOffsets), 1)
+	equal(t, "lost offsets", testutil.ToFloat64(service.metrics.lostOffsets), 1)
 }
 
 // works reports whether a member has partitions, all of them open.
@@ -626,14 +624,14 @@ func TestService_CountsWhatIsReadAgain(t *testing.T) {
 		second := w.join("a", w.TempDir(), nil)
 		second.waitWorks()
 		time.Sleep(2 * second.cfg.CommitInterval) // in virtual time
-		equal(t, "bytes of events", testutil.ToFloat64(second.metrics.EventBytes), float64(len(event.Key)+len(event.Value)))
+		equal(t, "bytes of events", testutil.ToFloat64(second.metrics.eventBytes), float64(len(event.Key)+len(event.Value)))
 		equal(t, "transactions: the fence", second.outcome(cycleCommitted), 1)
 	})
 }
 
 // The service has one clock. Whoever watches it compares by the same.
 func TestService_TellsItsTurnsByItsClock(t *testing.T) {
-	s, err := New(testConfig(t.TempDir(), "a"), kafka.Config{Brokers: []string{"127.0.0.1:1"}}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	s, err := New(testConfig(t.TempDir(), "a"), kafka.Config{Brokers: []string{"127.0.0.1:1"}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

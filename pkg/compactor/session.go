@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -21,13 +20,8 @@ import (
 // it (opener). A session ends with the context, or with an error after which the client cannot be trusted; the next one
 // starts from what is committed.
 type session struct {
-	cfg       Config
-	kafka     kafka.Config
-	topics    kafka.Topics
-	logger    *slog.Logger
-	metrics   *Metrics
-	now       func() time.Time
-	heartbeat func() // tells the service that the main loop has come round
+	*Service // its settings, clock, logger and metrics
+	topics   kafka.Topics
 
 	admin  *kadm.Client
 	group  *kgo.GroupTransactSession
@@ -69,21 +63,21 @@ const (
 )
 
 // newSession makes a session that has not started.
-func newSession(cfg Config, k kafka.Config, admin *kadm.Client, st *runstore.Set, logger *slog.Logger, metrics *Metrics, now func() time.Time) *session {
-	topics := k.Topics()
-	s := &session{
-		cfg: cfg, kafka: k, topics: topics, logger: logger, metrics: metrics, now: now, heartbeat: func() {}, admin: admin,
-		members: membership{topic: topics.Events, logger: logger, metrics: metrics, now: now, assigned: map[int32]*assignment{}},
-		counts:  partitionCounts{admin: admin, topics: topics, logger: logger, now: now},
-		backlog: backlog{logger: logger, lag: metrics.Lag, now: now, refused: map[int32]time.Time{}},
+func (s *Service) newSession(admin *kadm.Client, stores *runstore.Set) *session {
+	topics := s.kafka.Topics()
+	one := &session{
+		Service: s, topics: topics, admin: admin,
+		members: membership{topic: topics.Events, logger: s.logger, metrics: s.metrics, now: s.now, assigned: map[int32]*assignment{}},
+		counts:  partitionCounts{admin: admin, topics: topics, logger: s.logger, now: s.now},
+		backlog: backlog{logger: s.logger, lag: s.metrics.lag, now: s.now, refused: map[int32]time.Time{}},
 		room:    partition.NewRoom(1), learned: map[string]bool{},
 	}
-	s.room.LimitMemory(cfg.Room(0))
-	s.opener = opener{
-		cfg: cfg, kafka: k, topics: topics, logger: logger, metrics: metrics, now: now, admin: admin, members: &s.members,
-		stores: st, catchUps: newCatchUps(logger, metrics), opened: make(chan opened),
+	one.room.LimitMemory(s.cfg.Room(0))
+	one.opener = opener{
+		cfg: s.cfg, kafka: s.kafka, topics: topics, logger: s.logger, metrics: s.metrics, now: s.now, admin: admin, members: &one.members,
+		stores: stores, catchUps: newCatchUps(s.logger, s.metrics), opened: make(chan opened),
 	}
-	return s
+	return one
 }
 
 // start joins the group.
@@ -146,12 +140,12 @@ func (s *session) tombstoneAge(ctx context.Context) (time.Duration, error) {
 func (s *session) close() {
 	s.members.close()
 	// They are of partitions that are not ours any more.
-	s.metrics.OpenRuns.Set(0)
-	s.metrics.OpenRunBytes.Set(0)
+	s.metrics.openRuns.Set(0)
+	s.metrics.openRunBytes.Set(0)
 	s.metrics.tenantOpenRuns.Set(nil)
 	s.metrics.tenantOpenRunBytes.Set(nil)
-	s.metrics.Partitions.WithLabelValues("open").Set(0)
-	s.metrics.Partitions.WithLabelValues("opening").Set(0)
+	s.metrics.partitions.WithLabelValues("open").Set(0)
+	s.metrics.partitions.WithLabelValues("opening").Set(0)
 	if s.group != nil {
 		s.group.CloseAllowingRebalance()
 	}

@@ -124,7 +124,7 @@ func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, err
 	}
 	refused := s.produce(ctx, shares)
 	committed, err := s.end(kgo.PreTxnCommitFnContext(ctx, s.commitOffsets(shares)), refused)
-	s.metrics.CommitSeconds.Observe(s.now().Sub(began).Seconds())
+	s.metrics.commitSeconds.Observe(s.now().Sub(began).Seconds())
 	outcome := cycleUnknown
 	switch {
 	case err != nil:
@@ -137,7 +137,7 @@ func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, err
 			err = fmt.Errorf("producing: %w", refused)
 		}
 	}
-	s.metrics.Transactions.WithLabelValues(string(outcome)).Inc()
+	s.metrics.transactions.WithLabelValues(string(outcome)).Inc()
 	return outcome, err
 }
 
@@ -232,7 +232,7 @@ func (s *session) settle(shares []share) (cycleOutcome, error) {
 			stats := sh.part.Stats()
 			openRuns += stats.OpenRuns
 			openRunBytes += stats.OpenRunBytes
-			s.metrics.Lag.Done(sh.id)
+			s.metrics.lag.Done(sh.id)
 		case phaseFencing:
 			sh.fence = sh.fenceRecord.Offset
 			s.members.advance(sh.assignment, phaseCatchingUp)
@@ -245,8 +245,8 @@ func (s *session) settle(shares []share) (cycleOutcome, error) {
 
 // noteOpenRuns takes in what open runs hold once some have left memory.
 func (s *session) noteOpenRuns(runs, bytes int) {
-	s.metrics.OpenRuns.Set(float64(runs))
-	s.metrics.OpenRunBytes.Set(float64(bytes))
+	s.metrics.openRuns.Set(float64(runs))
+	s.metrics.openRunBytes.Set(float64(bytes))
 	s.room.LimitMemory(s.cfg.Room(bytes))
 }
 
@@ -296,7 +296,7 @@ func (s *session) settleIdle(shares []share) error {
 		stats := sh.part.Stats()
 		openRuns += stats.OpenRuns
 		openRunBytes += stats.OpenRunBytes
-		s.metrics.Lag.Done(sh.id)
+		s.metrics.lag.Done(sh.id)
 	}
 	s.noteOpenRuns(openRuns, openRunBytes)
 	return s.noteTenants(shares, now)
@@ -320,36 +320,36 @@ func (s *session) reopen() {
 func (s *session) count(sh share) {
 	m := s.metrics
 	for outcome, n := range sh.effects.Counts.Outcomes {
-		m.Events.WithLabelValues(string(outcome)).Add(float64(n))
+		m.events.WithLabelValues(string(outcome)).Add(float64(n))
 	}
 	for reason, n := range sh.effects.Counts.DeadLetters {
-		m.DeadLetters.WithLabelValues(reason).Add(float64(n))
+		m.deadLetters.WithLabelValues(reason).Add(float64(n))
 	}
 	for rule, n := range sh.effects.Counts.Anomalies {
-		m.Anomalies.WithLabelValues(rule).Add(float64(n))
+		m.anomalies.WithLabelValues(rule).Add(float64(n))
 	}
 	for status, n := range sh.effects.Counts.Ended {
-		m.Runs.WithLabelValues(string(status)).Add(float64(n))
+		m.runs.WithLabelValues(string(status)).Add(float64(n))
 	}
 	for what, r := range sh.effects.Counts.Reads {
-		m.StoreReads.WithLabelValues(what).Add(float64(r.Calls))
-		m.StoreReadBytes.WithLabelValues(what).Add(float64(r.Bytes))
+		m.storeReads.WithLabelValues(what).Add(float64(r.Calls))
+		m.storeReadBytes.WithLabelValues(what).Add(float64(r.Bytes))
 	}
 	for _, c := range sh.effects.Cut {
-		m.CutRuns.Inc()
+		m.cutRuns.Inc()
 		s.logger.Warn("contents of run are cut: it is too large, or open runs hold more memory than they may", "tenant", c.Tenant, "thread_id", c.ThreadID, "run_id", c.RunID, "partition", sh.id, "bytes", c.Bytes)
 	}
-	m.EventBytes.Add(float64(sh.effects.Counts.Bytes))
-	m.LostOffsets.Add(float64(sh.effects.Counts.Lost))
+	m.eventBytes.Add(float64(sh.effects.Counts.Bytes))
+	m.lostOffsets.Add(float64(sh.effects.Counts.Lost))
 	for _, o := range sh.effects.Outputs {
-		m.RecordBytes.Add(float64(len(o.Record.Key) + len(o.Record.Value)))
+		m.recordBytes.Add(float64(len(o.Record.Key) + len(o.Record.Value)))
 		m.countTenant(o)
 		if o.Kind != "" {
-			m.Records.WithLabelValues(o.Kind).Inc()
+			m.records.WithLabelValues(o.Kind).Inc()
 		}
 	}
 	if sh.fenceRecord != nil {
-		m.Records.WithLabelValues(kindFence).Inc()
+		m.records.WithLabelValues(kindFence).Inc()
 	}
 }
 

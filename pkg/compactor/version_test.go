@@ -34,13 +34,13 @@ func threadOn(t *testing.T, partition, of int32) string {
 // checkStopped checks what the member says of the one partition that has stopped.
 func (m *member) checkStopped(t *testing.T, at string) {
 	t.Helper()
-	err := m.metrics.Stops.Check()
+	err := m.metrics.stops.Check()
 	for _, part := range []string{at, "unknown record version 2", "this program knows up to 1"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("it says %v, want %q in it", err, part)
 		}
 	}
-	equal(t, "partitions that stopped", testutil.ToFloat64(m.metrics.Stops.Gauge("compactor")), float64(1))
+	equal(t, "partitions that stopped", testutil.ToFloat64(m.metrics.stops.Gauge("compactor")), float64(1))
 	equal(t, "lines of the log", strings.Count(m.log.String(), "partition stopped: a newer version"), 1)
 }
 
@@ -59,7 +59,7 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 		w.publish()
 		want := func(m *member, runs ...string) {
 			t.Helper()
-			waitFor(t, "it stops", func() bool { return m.metrics.Stops.Check() != nil })
+			waitFor(t, "it stops", func() bool { return m.metrics.stops.Check() != nil })
 			waitFor(t, "all before the record and on the other partition is sealed", func() bool { return len(w.sealed()) >= len(runs) })
 			for _, run := range runs {
 				if w.sealed()[run] == nil {
@@ -96,7 +96,7 @@ func TestService_OpensNoPartitionOverARecordOfANewerVersion(t *testing.T) {
 			Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindProgress, Seq: -1}),
 		})
 		m := w.join("a", w.TempDir(), nil)
-		waitFor(t, "it stops", func() bool { return m.metrics.Stops.Check() != nil })
+		waitFor(t, "it stops", func() bool { return m.metrics.stops.Check() != nil })
 		other := threadOn(t, 1, 2)
 		w.script.Send(other, "r", started("r"))
 		w.script.Send(other, "r", finished("r"))

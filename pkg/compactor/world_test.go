@@ -118,7 +118,7 @@ type member struct {
 	wire    *kafkatest.Wire
 	cfg     Config
 	log     *logtest.Log
-	metrics *Metrics
+	metrics *metrics
 
 	mu      sync.Mutex
 	service *Service
@@ -140,8 +140,7 @@ func (w *world) joinBy(wire *kafkatest.Wire, name, dir string, change func(*Conf
 	if change != nil {
 		change(&cfg)
 	}
-	m := &member{w: w, wire: wire, cfg: cfg, log: &logtest.Log{}, metrics: NewMetrics(prometheus.NewRegistry()), done: make(chan error, 1)}
-	m.metrics.NameTenants(prometheus.NewRegistry(), 1)
+	m := &member{w: w, wire: wire, cfg: cfg, log: &logtest.Log{}, metrics: newMetrics(prometheus.NewRegistry(), 1), done: make(chan error, 1)}
 	k := m.wire.Config
 	logger := slog.New(slog.NewTextHandler(m.log, nil))
 	var ctx context.Context
@@ -150,11 +149,7 @@ func (w *world) joinBy(wire *kafkatest.Wire, name, dir string, change func(*Conf
 		var ends []error
 		defer func() { m.done <- errors.Join(ends...) }()
 		for ctx.Err() == nil {
-			s, err := New(cfg, k, logger, m.metrics)
-			if err != nil {
-				ends = append(ends, err)
-				return
-			}
+			s := newService(cfg, k, logger, m.metrics)
 			m.mu.Lock()
 			m.service = s
 			m.mu.Unlock()

@@ -129,7 +129,11 @@ func stages(t *testing.T) map[string]*metric {
 			t.Error(err)
 		}
 	})
-	compactor.NewMetrics(l).NameTenants(l, 1)
+	c := compactor.DefaultConfig()
+	c.Dir, c.InstanceID, c.Registerer, c.TenantMetrics = t.TempDir(), "a", l, 1
+	if _, err := compactor.New(c, k, logger); err != nil {
+		t.Fatal(err)
+	}
 	i := indexer.DefaultConfig(k)
 	i.Logger, i.Registerer = logger, l
 	if _, err := indexer.New(i, nil); err != nil {

@@ -108,7 +108,7 @@ func start(t *testing.T, k kafka.Config, o options) *site {
 	if o.idleLimit > 0 {
 		c.IdleLimit = o.idleLimit
 	}
-	folding, err := compactor.New(c, k, logger, compactor.NewMetrics(prometheus.NewRegistry()))
+	folding, err := compactor.New(c, k, logger)
 	if err != nil {
 		t.Fatal(err)
 	}

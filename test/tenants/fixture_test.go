@@ -105,7 +105,7 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 	c := compactor.DefaultConfig()
 	c.Dir, c.InstanceID = t.TempDir(), "one"
 	c.CommitInterval, c.CheckpointInterval, c.CheckpointFactor = 20*time.Millisecond, 50*time.Millisecond, 0
-	folding, err := compactor.New(c, s.kafka, logger, compactor.NewMetrics(prometheus.NewRegistry()))
+	folding, err := compactor.New(c, s.kafka, logger)
 	if err != nil {
 		t.Fatal(err)
 	}

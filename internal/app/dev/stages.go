@@ -94,11 +94,12 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 	cfg.InstanceID = "dev"
 	cfg.CacheBytes = cacheBytes
 	cfg.KeepEvents = s.cfg.KeepEvents
+	cfg.Registerer = s.registry
 	// An open run is written whenever it has changed: on one machine it costs little, and whoever
 	// develops an agent looks at runs while they run.
 	cfg.CheckpointInterval, cfg.CheckpointFactor = s.cfg.Checkpoint, 0
 	cfg.CheckpointMax = max(cfg.CheckpointMax, cfg.CheckpointInterval)
-	c, err := compactor.New(cfg, s.client("compactor"), s.cfg.Logger, compactor.NewMetrics(s.registry))
+	c, err := compactor.New(cfg, s.client("compactor"), s.cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
