@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
@@ -73,51 +72,5 @@ func TestService_OpensAPartitionBesideOthersThatWait(t *testing.T) {
 			f()
 		}
 		m.waitWorks()
-	})
-}
-
-// A store that many catch-ups have made longer, but none has finished, is as old as before the first: the tombstones
-// that went away meanwhile were behind what they read.
-func TestService_RebuildsAStoreThatNoCatchUpHasFinishedForLong(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		t := w.T
-		retention := fmt.Sprint((3 * time.Hour).Milliseconds()) // a week takes the simulated clients two minutes
-		if _, err := w.admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "delete.retention.ms", Value: &retention}}, w.kafka.Topics().Runs); err != nil {
-			t.Fatal(err)
-		}
-		dir, other := w.TempDir(), w.TempDir()
-		a := w.join("a", dir, nil)
-		a.waitWorks()
-		a.kill()
-		for i := range 3 {
-			b := w.join("b", other, nil)
-			w.script.Turn(fmt.Sprint("r", i), fmt.Sprint("m", i))
-			w.publish()
-			w.decided()
-			b.waitWorks()
-			b.kill()
-			release := w.holdRuns(0)
-			a = w.join("a", dir, nil)
-			waitFor(t, "it reads what is there", func() bool { return testutil.ToFloat64(a.metrics.catchUp) > 0 })
-			time.Sleep(10 * time.Second)
-			equal(t, "it works", a.works(), false)
-			a.kill()
-			release()
-			time.Sleep(35 * time.Minute)
-		}
-		equal(t, "rebuilds so far", testutil.ToFloat64(a.metrics.rebuilds.WithLabelValues(runstore.RebuildAge)), 0)
-		a = w.join("a", dir, nil)
-		a.waitWorks()
-		equal(t, "rebuilds", testutil.ToFloat64(a.metrics.rebuilds.WithLabelValues(runstore.RebuildAge)), 1)
-		equal(t, "runs", testutil.ToFloat64(a.metrics.catchUp) >= 3, true)
-
-		// One that is finished makes it young, though nothing comes.
-		for range 3 {
-			a.kill()
-			time.Sleep(70 * time.Minute)
-			a = w.join("a", dir, nil)
-			a.waitWorks()
-			equal(t, "rebuilds", testutil.ToFloat64(a.metrics.rebuilds.WithLabelValues(runstore.RebuildAge)), 0)
-		}
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/compactor/partition"
-	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -85,27 +84,9 @@ skein_compactor_tenant_open_runs{tenant="other"} 1
 	})
 }
 
-// Nobody waits for a marker.
-func TestSession_TakesNoLagFromMarkers(t *testing.T) {
-	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
-	b := backlog{lag: kafka.NewLag(func() time.Time { return now })}
-	b.lag.Opened(0)
-	marker := &kgo.Record{Timestamp: now.Add(-time.Hour), Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Control: true})}
-	b.noteLag(0, []*kgo.Record{marker})
-	equal(t, "lag of a marker", b.lag.Seconds(), 0)
-	b.noteLag(0, []*kgo.Record{marker, {Timestamp: now.Add(-time.Second)}, marker})
-	equal(t, "lag of an event between two", b.lag.Seconds(), 1)
-}
-
 // By the clock, where nothing comes any more, and by the times that records have on skein.runs: also for a process that comes later.
 func TestService_ClosesByTheClockOnceEverythingIsRead(t *testing.T) {
 	kafkatest.OnBoth(t, 1, closesByTheClockOnceEverythingIsRead)
-}
-
-// On Kafka: the position is there in the same transaction as what it speaks of, on the partition of its
-// events, also where that is nothing but a dead letter; and after a restart the partition opens over it.
-func TestService_TellsHowFarItHasDecided(t *testing.T) {
-	kafkatest.OnBoth(t, 2, tellsHowFarItHasDecided)
 }
 
 func killedAfterAnErasure(t *testing.T, k kafka.Config) {
@@ -238,54 +219,4 @@ func TestSession_SharesTheRoomBetweenPartitions(t *testing.T) {
 			t.Errorf("partition %d never came first: it had %d runs at most", i, most[i])
 		}
 	}
-}
-
-func tellsHowFarItHasDecided(t *testing.T, k kafka.Config) {
-	s := newSim(t, nil)
-	s.Turn("r", "m")
-	produce(t, k, 2, s.Events...)
-	cfg, p := testConfig(t.TempDir(), "a"), record.Partition([]byte("acme/t"), 2)
-	tellsUpTo := func(want int64) {
-		t.Helper()
-		kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
-			for _, m := range all {
-				if string(m.Key) == record.ProgressKey && m.Partition != p {
-					t.Errorf("a position on partition %d, which has no events", m.Partition)
-				}
-			}
-			positions := partitiontest.Told(t, all)
-			return len(positions) > 0 && positions[len(positions)-1] == want
-		})
-	}
-	_, stop := runService(t, k, cfg)
-	tellsUpTo(3)
-	produce(t, k, 2, s.Send("t", "r", custom("late")))
-	tellsUpTo(4)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{cfg.Dir, t.TempDir()} { // the store goes on, or is made anew: over positions
-		cfg.Dir = dir
-		_, stop := runService(t, k, cfg)
-		m := s.Send("t", "r", custom("late"))
-		produce(t, k, 2, m)
-		tellsUpTo(m.Offset + 1)
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got := partitiontest.Told(t, kafkatest.Consume(t, k, k.Topics().Runs))
-	equal(t, "told", got[len(got)-3:], []int64{4, 5, 6})
-	if n := strings.Count(strings.Join(keysOfRuns(t, k), " "), record.FenceKey); n < 3 {
-		t.Errorf("%d fences: the partition was not opened each time", n)
-	}
-}
-
-func keysOfRuns(t *testing.T, k kafka.Config) []string {
-	t.Helper()
-	var keys []string
-	for _, m := range kafkatest.Consume(t, k, k.Topics().Runs) {
-		keys = append(keys, string(m.Key))
-	}
-	return keys
 }

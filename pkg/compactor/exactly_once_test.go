@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -93,39 +92,6 @@ func TestService_AnEndOfUnknownOutcomeIsAskedFor(t *testing.T) {
 		if asked.Load() == 0 || unstable.Load() > 0 {
 			t.Errorf("committed offsets were asked for %d times, %d of them not caring for pending ones", asked.Load(), unstable.Load())
 		}
-	})
-}
-
-// Committed offsets are unstable for as long as a transaction is pending. One request asks for those of all partitions, and
-// the longer that takes, the less often.
-func TestService_FetchesTheOffsetsOfAllPartitionsAtOnce(t *testing.T) {
-	const partitions, unstable = 8, 20 * time.Second
-	inWorld(t, partitions, func(w *world) {
-		t := w.T
-		m := w.join("a", w.TempDir(), nil)
-		m.waitWorks()
-		next := m.wire.Sent()[kmsg.EndTxn]
-		m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
-			switch {
-			case r.Key == kmsg.EndTxn && r.At == next: // committed, and nobody learns of it
-				return kafkatest.CutAfter
-			case r.Key == kmsg.EndTxn && r.At == next+1: // asked again, the broker does not know either
-				w.refuse(kmsg.EndTxn, kerr.UnknownServerError)
-			}
-			return kafkatest.Deliver
-		})
-		fault := w.cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit, Count: -1})
-		w.script.Turn("r1", "m1")
-		w.publish()
-		waitFor(t, "the outcome is not known", func() bool { return m.outcome(cycleUnknown) == 1 })
-		time.Sleep(unstable) // in virtual time
-		if n, most := fault.Hits(), int64(unstable/time.Second+5); int64(n) < most/2 || int64(n) > most {
-			t.Errorf("committed offsets were asked for %d times in %s, want %d at most", n, unstable, most)
-		}
-		fault.Remove()
-		m.waitWorks()
-		w.decided()
-		equal(t, "sealed", len(w.sealed()), 1)
 	})
 }
 
@@ -244,34 +210,6 @@ func TestService_PoisonBelowTheProcessedOffsetIsOneDeadLetter(t *testing.T) {
 		w.publish()
 		w.decided()
 		w.isTheFold()
-	})
-}
-
-// An open run whose events are all in a committed record holds nothing, however long it is silent: the
-// commit moves on past it, and with it goes what a restart reads again.
-func TestService_AnIdleOpenRunHoldsNoCommit(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		t := w.T
-		m := w.join("a", w.TempDir(), nil)
-		w.script.Send("u", "open", started("open"))
-		w.script.Send("u", "open", text("m", "one "))
-		w.publish()
-		equal(t, "C while it has no record", w.decided()[0], int64(0))
-		time.Sleep(m.cfg.CheckpointMax + time.Second)
-		for i := range 3 {
-			w.script.Turn("r"+strconv.Itoa(i), "m"+strconv.Itoa(i))
-			w.publish()
-			equal(t, "C behind an idle run", w.decided()[0], int64(len(w.script.Events)))
-			time.Sleep(time.Minute) // it leaves memory
-		}
-		m.kill()
-		w.join("a", w.TempDir(), nil)
-		w.script.Send("u", "open", text("m", "two"))
-		w.script.Send("u", "open", finished("open"))
-		w.publish()
-		w.decided()
-		w.isTheFold()
-		equal(t, "message", string(w.sealed()["u/open"].Messages[0].Raw), assistantMessage("m", "one two"))
 	})
 }
 
@@ -472,29 +410,6 @@ func TestService_StopsBeforeItRefusesWhatIsOnAPartitionOfMore(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A producer may send all that it has to the wrong partition. Partition counts are asked for now and then, and what waits for
-// that is bounded.
-func TestService_AsksForPartitionCountsNowAndThen(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
-		t := w.T
-		m := w.join("a", w.TempDir(), nil)
-		m.waitWorks()
-		began, before := time.Now(), m.wire.Sent()[kmsg.Metadata]
-		const each, size = 8, 1 << 20 // more between two looks than a transaction holds
-		n := 0
-		for ; n*size < 2*partition.MaxOutputBytes; n += each {
-			w.misplaced(each, size)
-			time.Sleep(50 * time.Millisecond)
-		}
-		w.decided()
-		equal(t, "dead letters", w.letters(), n)
-		took := time.Since(began)
-		if asked := m.wire.Sent()[kmsg.Metadata] - before; asked < 2 || asked > int(took/misplacedEvery)+4 {
-			t.Errorf("%d requests for metadata in %v", asked, took)
-		}
-	})
 }
 
 // Where brokers do not say how many partitions there are, what waits for that does not grow for ever: the session ends, and is
@@ -753,26 +668,6 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 	}
 }
 
-// What skein.runs says goes back into the group, also where no event comes.
-func TestService_GivesTheGroupItsOffsetsBackWhereNothingComes(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		t := w.T
-		m := w.join("a", w.TempDir(), nil)
-		w.script.Turn("r1", "m1")
-		w.publish()
-		w.decided()
-		m.kill()
-		w.deleteGroup()
-		m = w.join("a", w.TempDir(), nil)
-		m.waitWorks()
-		waitFor(t, "the group has its offsets again", func() bool {
-			offsets, err := w.admin().FetchOffsets(context.Background(), groupOf(w.kafka))
-			o, _ := offsets.Lookup(w.kafka.Topics().Events, 0)
-			return err == nil && o.At == 3 && strings.HasPrefix(o.Metadata, record.EncodeProcessed(3, 1))
-		})
-	})
-}
-
 // Somebody sets the group's offset higher, to skip what a compactor cannot get over. That is obeyed, counted and said once, and runs
 // that were open are marked: what they said there is missing.
 func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
@@ -825,27 +720,6 @@ func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The partition count that positions belong to is pinned on skein.runs, too.
-func TestService_StopsWherePartitionsWereAddedAndTheGroupIsGone(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		t := w.T
-		m := w.join("a", w.TempDir(), nil)
-		w.script.Turn("r1", "m1")
-		w.publish()
-		w.decided()
-		m.kill()
-		w.deleteGroup()
-		if _, err := w.admin().CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
-			t.Fatal(err)
-		}
-		m = w.join("a", w.TempDir(), nil)
-		waitFor(t, "it stops", func() bool { return strings.Contains(m.log.String(), "process ended") })
-		if err := m.stop(); !errors.Is(err, kafka.ErrPartitionCounts) || !strings.Contains(err.Error(), "the positions on skein.runs belong to 1 partitions, the topics have 2") {
-			t.Errorf("it ended with %v", err)
-		}
-	})
 }
 
 // polling is a session with one open partition for each sim, which has polled nothing yet.
@@ -906,17 +780,6 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	if len(s.backlog.stretches) > 0 || rounds < 3 {
 		t.Errorf("%d are left after %d rounds", len(s.backlog.stretches), rounds)
 	}
-}
-
-// What waits for an assignment that is past is nobody's.
-func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
-	sim := newSim(t, nil)
-	s, own := polling(sim)
-	sim.letter(1)
-	s.backlog.stretches[0].add(sim.Events)
-	own.parts[0] = view{assignment: newAssignment(0, sim.Now), phase: phaseOpen}
-	sim.check(s.process(own))
-	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.next()}, []any{0, int64(0)})
 }
 
 // tick has each look at the clock of a session's backlog take so long.

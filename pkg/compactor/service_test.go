@@ -410,23 +410,6 @@ func stopsOnOtherPartitionCounts(t *testing.T, k kafka.Config) {
 	}
 }
 
-func TestService_AbandonsByTheClockOnceEverythingIsRead(t *testing.T) {
-	kafkatest.OnBoth(t, 1, abandonsByTheClockOnceEverythingIsRead)
-}
-
-func abandonsByTheClockOnceEverythingIsRead(t *testing.T, k kafka.Config) {
-	cfg := testConfig(t.TempDir(), "a")
-	cfg.IdleLimit = 300 * time.Millisecond
-	s := newSim(t, nil)
-	s.Send("t", "r", started("r"))
-	produce(t, k, 1, s.Events...)
-	runService(t, k, cfg)
-	kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
-		got := records(t, all)
-		return len(got) > 0 && got[len(got)-1].Status == record.StatusAbandoned
-	})
-}
-
 // The last of the log is the marker of another producer's transaction, as where a dead letter was sent again (committed), a
 // command broke off (aborted), or `skein topics migrate` made the topic: the committed offset at the open run, the processed one behind the marker.
 func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
@@ -495,44 +478,6 @@ func commitPosition(t *testing.T, k kafka.Config, pos partition.Progress) {
 	if err := admin.CommitAllOffsets(t.Context(), groupOf(k), offsets); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// Raw expires while no compactor runs.
-func TestService_GoesOnWhereRawIsGone(t *testing.T) { kafkatest.OnBoth(t, 1, goesOnWhereRawIsGone) }
-
-func goesOnWhereRawIsGone(t *testing.T, k kafka.Config) {
-	cfg := testConfig(t.TempDir(), "a")
-	cfg.CheckpointInterval, cfg.CheckpointFactor = time.Millisecond, 0
-	s := newSim(t, nil)
-	s.Turn("r1", "m1")
-	s.Send("u", "open", started("open"))
-	produce(t, k, 1, s.Events...)
-	_, stop := runService(t, k, cfg)
-	kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool { return len(records(t, all)) == 2 })
-	waitDecided(t, k, 1)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	before := len(s.Events)
-	s.Send("u", "open", text("m", "gone"))
-	s.Send("u", "open", text("m", "here"))
-	s.Send("u", "open", finished("open"))
-	produce(t, k, 1, s.Events[before:]...)
-	admin, err := kafka.NewAdmin(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
-	var until kadm.Offsets
-	until.Add(kadm.Offset{Topic: k.Topics().Events, Partition: 0, At: int64(before) + 1})
-	if _, err := admin.DeleteRecords(context.Background(), until); err != nil {
-		t.Fatal(err)
-	}
-	service, _ := runService(t, k, cfg)
-	open := waitSealed(t, k, 2)["u/open"]
-	equal(t, "mark", open.RawLost, true)
-	equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "here"))
-	equal(t, "lost offsets", testutil.ToFloat64(service.metrics.lostOffsets), 1)
 }
 
 // works reports whether a member has partitions, all of them open.
@@ -607,38 +552,4 @@ func TestService_GoesOnWithTopicsThatWereMadeAgain(t *testing.T) {
 			t.Errorf("it has said %d times that topics are missing, want once", n)
 		}
 	})
-}
-
-// What is read again after a restart changes nothing, so it is in no transaction. It is counted all the same.
-func TestService_CountsWhatIsReadAgain(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		t := w.T
-		first := w.join("a", w.TempDir(), nil)
-		first.waitWorks()
-		event := w.script.Send("t", "r", started("r"))
-		w.publish()
-		w.decided()
-		if err := first.stop(); err != nil {
-			t.Fatal(err)
-		}
-		second := w.join("a", w.TempDir(), nil)
-		second.waitWorks()
-		time.Sleep(2 * second.cfg.CommitInterval) // in virtual time
-		equal(t, "bytes of events", testutil.ToFloat64(second.metrics.eventBytes), float64(len(event.Key)+len(event.Value)))
-		equal(t, "transactions: the fence", second.outcome(cycleCommitted), 1)
-	})
-}
-
-// The service has one clock. Whoever watches it compares by the same.
-func TestService_TellsItsTurnsByItsClock(t *testing.T) {
-	s, err := New(testConfig(t.TempDir(), "a"), kafka.Config{Brokers: []string{"127.0.0.1:1"}}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
-	s.now = func() time.Time { return now }
-	equal(t, "before it runs", s.Turned().Equal(now), true)
-	s.heartbeat()
-	now = now.Add(time.Minute)
-	equal(t, "since its last turn", now.Sub(s.Turned()), time.Minute)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
@@ -48,32 +47,4 @@ func TestPartition_NotesTheTimesOfToolCallsOverAnyRestart(t *testing.T) {
 		s.check(err)
 		equal(t, "verdict", proofs[0].Verdict, verify.Proved)
 	}
-}
-
-// A run that a version without these times began keeps to that: it is proved, and written anew only for another reason.
-func TestPartition_NotesNoTimesOfCallsInARunThatBeganWithout(t *testing.T) {
-	s := newSim(t, nil)
-	calling(s)
-	s.open(false)
-	s.feed(4)
-	s.Now = s.Now.Add(s.cfg.CheckpointMax)
-	s.commit(true)
-	for i, m := range s.runs {
-		if r, err := record.DecodeRun(m.Value); err == nil { // the others are no runs
-			r.Stats.ToolCallTimes = nil
-			old := *m
-			old.Value, err = record.EncodeRun(r)
-			s.check(err)
-			s.runs[i] = &old
-		}
-	}
-	s.open(true)
-	s.all()
-	r := s.run("r")
-	equal(t, "status and events", fmt.Sprint(r.Status, r.Raw.Events), "finished8")
-	equal(t, "calls with times", len(r.Stats.ToolCallTimes), 0)
-	proofs, err := hasRecord{"r": r}.verify(s.Events, nil, false)
-	s.check(err)
-	equal(t, "verdict", proofs[0].Verdict, verify.Proved)
-	equal(t, "records that change", len(s.changed(hasRecord{"r": r})), 0)
 }

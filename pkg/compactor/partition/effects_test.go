@@ -64,32 +64,6 @@ func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 	}
 }
 
-// The partitions of a process share the room for runs that are due: who comes later has what is left, and one run at least.
-func TestProcessor_SharesTheRoomForRunsThatAreDue(t *testing.T) {
-	runs := maxCheckpointBytes / runOverhead
-	s := newSim(t, nil)
-	s.openMany(runs, 0)
-	s.Now = s.Now.Add(s.cfg.CheckpointMax)
-	for _, c := range []struct{ left, least, most int }{
-		{-1, 1, 1},
-		{0, 1, 1},
-		{maxCheckpointBytes / 2, runs * 9 / 20, runs/2 + 1},
-		{maxCheckpointBytes, runs * 9 / 20, runs * 11 / 20}, // the others were written above
-	} {
-		room := NewRoom(1)
-		room.checkpoints.Store(int64(c.left))
-		b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: room})
-		s.check(err)
-		n := len(b.Outputs) - 1 // but for the position
-		if n < c.least || n > c.most {
-			t.Errorf("where others leave %d bytes, %d runs are written", c.left, n)
-		}
-		if c.left == maxCheckpointBytes/2 {
-			s.check(s.part.Committed(b, s.Now))
-		}
-	}
-}
-
 // What is written in any case, as places rest on it, ends the round once it is much.
 func TestProcessor_FoldsNoFurtherOnceEnoughRunsAreAskedFor(t *testing.T) {
 	const runs, most = 2 * MaxOutputBytes / runOverhead, MaxOutputBytes/runOverhead + 2

@@ -212,36 +212,6 @@ func TestPartition_DropsOpenRunsOfAnErasedThread(t *testing.T) {
 	}
 }
 
-// What an erasure takes back before it was committed has neither ended nor any size.
-func TestPartition_CountsNothingOfWhatAnErasureTakesBack(t *testing.T) {
-	s := newSim(t, nil)
-	s.open(false)
-	s.Turn("r1", "m1")
-	s.Send("t", "silent", started("silent"))
-	s.Send("other", "o", started("o"))
-	s.Send("other", "o", finished("o"))
-	s.feed(len(s.Events))
-	bytes := int64(0)
-	for _, o := range s.part.outputs {
-		if !strings.HasPrefix(string(o.Record.Key), "acme/t/") {
-			bytes += int64(o.bytes())
-		}
-	}
-	s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
-	s.part.clock.stream = s.Now
-	s.check(s.part.expire(s.Now))
-	equal(t, "ended before", s.part.counts.Ended, map[record.Status]int{record.StatusFinished: 2, record.StatusAbandoned: 1})
-	s.Erase("t")
-	s.feed(1)
-	equal(t, "ended", s.part.counts.Ended, map[record.Status]int{record.StatusFinished: 1, record.StatusAbandoned: 0})
-	for _, o := range s.part.outputs {
-		if o.Kind == outputTombstone || o.Kind == outputErasure {
-			bytes += int64(o.bytes())
-		}
-	}
-	equal(t, "bytes", MaxOutputBytes-s.inRoom.outputs.Load(), bytes)
-}
-
 func TestPartition_AnErasureIsOfOneTenantsThread(t *testing.T) {
 	s := newSim(t, nil)
 	for _, m := range []*kgo.Record{s.Send("t", "r", started("r")), s.Send("t", "r", finished("r"))} {

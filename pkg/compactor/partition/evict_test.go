@@ -13,7 +13,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
-	"github.com/skeinhq/skein/pkg/record"
 )
 
 // A run falls silent with events that no committed record holds: it stays in memory while others are
@@ -70,50 +69,6 @@ func TestPartition_KeepsOpenRunsWithinTheirMemory(t *testing.T) {
 	s.all()
 	for i := range runs {
 		equal(t, "message of "+id(i), string(s.run(id(i)).Messages[0].Raw), assistantMessage("m", strings.Repeat("x", size)+"!"))
-	}
-}
-
-// Where very many runs fall silent they are written in portions as well. Nothing more is read while open runs hold far more than they
-// may and can leave.
-func TestPartition_WritesManyRunsForTheSakeOfMemoryInPortions(t *testing.T) {
-	const most = maxCheckpointBytes/2/runOverhead + 1
-	s := newSim(t, func(c *Config) { c.OpenRunBytes = maxCheckpointBytes / 2 })
-	s.openMany(6*most, 0)
-	s.Send("busy", "busy", started("busy"))
-	full := 0
-	for transactions := 0; len(s.part.runs.byKey) > most || transactions == 0; transactions++ {
-		if transactions > 10 {
-			t.Fatalf("%d runs are in memory", len(s.part.runs.byKey))
-		}
-		s.Now = s.Now.Add(busyFor)
-		n, _ := s.runsWritten()
-		if n > most {
-			t.Fatalf("a transaction has %d runs", n)
-		}
-		if s.isFull() {
-			full++
-		}
-	}
-	if full < 2 || full > 5 {
-		t.Errorf("the round was over %d times before it began", full)
-	}
-	s.all()
-	equal(t, "what it may read", s.isFull(), false)
-}
-
-// However scarce memory is, the committed offset moves on: a run that holds it and is spoken of is written before all of the silent ones are.
-func TestPartition_WritesWhatHoldsTheCommitWhereMemoryIsScarce(t *testing.T) {
-	const runs = 4 * maxCheckpointBytes / runOverhead
-	s := newSim(t, func(c *Config) { c.OpenRunBytes = maxCheckpointBytes })
-	s.openMany(runs, 0)
-	s.commit(true)
-	s.Now = s.Now.Add(s.cfg.CheckpointMax)
-	s.Send("t0", "r", custom("here"))
-	s.feed(1)
-	equal(t, "C", s.committed.Committed, int64(0))
-	n, _ := s.runsWritten()
-	if n == runs || s.committed.Committed == 0 {
-		t.Errorf("%d runs are written, and C is %d", n, s.committed.Committed)
 	}
 }
 
@@ -221,132 +176,6 @@ func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
 	if n := len(bound.part.threads); n != threads {
 		t.Errorf("%d threads are at hand, want those with an open run", n)
 	}
-}
-
-// What open runs may hold in a process is the same whatever the number of its partitions.
-func TestPartition_SharesMemoryWithTheOthersOfItsProcess(t *testing.T) {
-	s := newSim(t, nil)
-	s.open(false)
-	for _, partitions := range []int{4, 1} {
-		s.share(partitions)
-		equal(t, "bytes of open runs", s.part.share.runBytes, s.cfg.OpenRunBytes/partitions)
-		equal(t, "heads", s.part.share.threadRuns, s.cfg.maxThreadRunsInMemory/partitions)
-		equal(t, "reads of what leaves", s.part.share.unloadReads, unloadReads/partitions)
-	}
-}
-
-// What leaves at once is bounded, as each thread that leaves runs reads the local store; the commits behind go on.
-func TestPartition_LeavesRunsInParts(t *testing.T) {
-	const threads, runs = 100, 6
-	s := newSim(t, nil)
-	for i := range threads {
-		for n := range runs {
-			s.TurnOf("t"+strconv.Itoa(i), "r"+strconv.Itoa(n))
-		}
-		s.Send("t"+strconv.Itoa(i), "open", started("open"))
-	}
-	s.all()
-	s.Now = s.Now.Add(busyFor)
-	s.part.share.threadRuns, s.part.share.unloadReads = threads*runs, 30
-	held := []int{s.part.headsAtHand()}
-	for held[len(held)-1] > s.part.share.threadRuns {
-		s.commit(true)
-		n := s.part.headsAtHand()
-		if gave := held[len(held)-1] - n; gave == 0 || gave > 10*runs {
-			t.Fatalf("with %d heads at hand %d have left at once", n, gave)
-		}
-		held = append(held, n)
-	}
-	if len(held) < 5 {
-		t.Errorf("they have left within %d commits", len(held)-1)
-	}
-}
-
-// A thread that is spoken of has more runs that are not sealed than may be in memory: to let it go would mean to read all of
-// them with its next event.
-func TestPartition_KeepsAThreadOfManyUnsealedRunsWhileItIsSpokenOf(t *testing.T) {
-	const runs = 200
-	s := newSim(t, func(c *Config) { c.maxThreadRunsInMemory = runs / 2 })
-	for i := range runs {
-		s.Send("t", "silent"+strconv.Itoa(i), started("silent"+strconv.Itoa(i)))
-	}
-	s.all()
-	s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
-	s.Send("other", "", custom("x"))
-	for range 3 { // they are abandoned, and leave
-		s.all()
-		s.Now = s.Now.Add(evictAfter)
-	}
-	equal(t, "runs in memory", len(s.part.runs.byKey), 0)
-	equal(t, "status", s.run("silent7").Status, record.StatusAbandoned)
-	equal(t, "it has left, as nobody speaks of it", s.part.threads["acme/t"] == nil, true)
-	for i := range 5 {
-		s.Now = s.Now.Add(busyFor)
-		s.TurnOf("t", "r"+strconv.Itoa(i))
-		s.all()
-		if reads := s.reads[runstore.ReadThread].Calls; i > 0 && reads > 20 {
-			t.Errorf("turn %d has read the thread %d times", i, reads)
-		}
-	}
-}
-
-// Between the committed and the processed offset a thread has those runs in memory that ended there. As it is read on they leave, and not so that the others are read
-// again each time.
-func TestPartition_ReadsRunsBelowTheProcessedOffsetAFewTimes(t *testing.T) {
-	const runs = 200
-	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxThreadRunsInMemory = 64<<10, runs/10 })
-	s.Send("large", "large", text("m", strings.Repeat("x", 40<<10)))
-	s.Send("large", "large", text("m", strings.Repeat("x", 40<<10)))
-	for i := range runs {
-		s.TurnOf("t", "r"+strconv.Itoa(i))
-	}
-	s.all()
-	equal(t, "C", s.committed.Committed, int64(0))
-	s.open(false)
-	reads := 0
-	for s.read < len(s.Events) {
-		s.Now = s.Now.Add(busyFor)
-		s.feed(3)
-		s.commit(true)
-		reads += s.reads[runstore.ReadThread].Calls
-		if left, n := len(s.Events)-s.read, s.part.headsAtHand(); n > 2*left/3+30 {
-			t.Fatalf("%d heads are at hand %d events before P", n, left)
-		}
-	}
-	if reads > 4*runs {
-		t.Errorf("the local store was read %d times for %d runs", reads, runs)
-	}
-}
-
-// A thread whose sealed runs leave is what it was: its open run is placed onto by what it says by now.
-func TestPartition_KeepsOpenRunsLiveWhereSealedOnesLeave(t *testing.T) {
-	s := newSim(t, func(c *Config) { c.maxThreadRunsInMemory = 1 })
-	input := func(run, messages string) string {
-		return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"input":{"threadId":"t","runId":%[1]q,"messages":[%s],"tools":[],"context":[],"state":{}}}`, run, messages)
-	}
-	s.TurnOf("t", "erased")
-	s.Erase("t")
-	for i := range 6 {
-		s.TurnOf("t", "before"+strconv.Itoa(i))
-	}
-	s.all()
-	s.Send("t", "open", input("open", userMessage("u", "a")))
-	s.Send("t", "open", text("m", "one"))
-	for i := range 6 {
-		s.TurnOf("t", "beside"+strconv.Itoa(i))
-	}
-	s.Now = s.Now.Add(busyFor)
-	s.all()
-	at := s.part.threads["acme/t"]
-	if n := len(at.Runs()); n > 4 { // the open one, its parent, and the one that ended last
-		t.Fatalf("%d heads are at hand", n)
-	}
-	equal(t, "erased below", at.erased, int64(4))
-	s.Send("t", "open", `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"z","role":"assistant","content":"z"}]}`)
-	s.Send("t", "next", input("next", assistantMessage("z", "z")+","+userMessage("u2", "b")))
-	s.Send("t", "next", finished("next"))
-	s.all()
-	equal(t, "parent", s.run("next").ParentRunID, "open")
 }
 
 // The bound on the runs in memory means bytes of memory, too.

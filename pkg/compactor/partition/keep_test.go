@@ -2,11 +2,9 @@ package partition
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 )
 
 // ofEachFamily sends one event of each family.
@@ -92,41 +90,4 @@ func TestPartition_KeepsWhatWasSetWhenTheRunBegan(t *testing.T) {
 	equal(t, "what its record says", s.run("r").Kept, mustFamilies(t, "raw"))
 	equal(t, "the run behind it", s.keptTypes("next"), "[CUSTOM]")
 	equal(t, "what its record says", s.run("next").Kept, mustFamilies(t, "custom"))
-}
-
-// Wherever a process dies and whatever the next one is set to, a record holds what its own families say of
-// all of the run's events.
-func TestPartition_RecordsKeepByWhatTheySayWhateverIsSet(t *testing.T) {
-	seed := newSeed(t)
-	families := map[agui.Families]bool{}
-	shown := func() bool { return len(families) >= 3 }
-	for i := range untilShown(shown) {
-		rng := rand.New(rand.NewPCG(seed+uint64(i), 1))
-		s := newSim(t, nil)
-		partitiontest.Random(s.Script, rng, 150, true)
-		s.open(false)
-		for s.committed.Processed < int64(len(s.Events)) {
-			s.feed(1 + rng.IntN(30))
-			s.Now = s.Now.Add(s.cfg.CheckpointMax)
-			s.commit(true)
-			s.cfg.KeepEvents = agui.Families(rng.IntN(64))
-			s.open(rng.IntN(3) == 0)
-		}
-		s.finish()
-		for id, r := range s.latest() {
-			want := int64(0)
-			for typ, n := range r.Stats.Events {
-				if r.Kept.Keep(agui.Type(typ)) {
-					want += n
-				}
-			}
-			families[r.Kept] = true
-			if int64(len(r.Events)) != want {
-				t.Fatalf("history %d: run %s keeps %d events, %d of %s were folded", seed+uint64(i), id, len(r.Events), want, r.Kept)
-			}
-		}
-	}
-	if !shown() {
-		t.Errorf("records of %d settings: too few to tell anything", len(families))
-	}
 }

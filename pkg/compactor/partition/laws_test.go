@@ -142,9 +142,10 @@ func (s *sim) checkHeads() {
 
 // However events are split into batches, whenever runs are checkpointed or leave memory, and wherever the process
 // dies, aborts or moves to another folder: the same records, each sealed one once, the same dead
-// letters, each once.
+// letters, each once. The raw events prove the records.
 func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 	seed := newSeed(t)
+	var proofs tally
 	for i := range rounds() {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			partitiontest.Random(want.Script, rng, 40+rng.IntN(200), true)
 			sameHowever(t, rng, want, func(c *Config) {
 				c.OpenRunBytes, c.maxThreadRunsInMemory, c.KeepEvents = rng.IntN(2)<<20, rng.IntN(2)*maxThreadRunsInMemory, kept
-			})
+			}).isProved(rng, &proofs)
 		})
 		if t.Failed() {
 			return

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strconv"
@@ -204,39 +203,6 @@ func TestPartition_DropsRepeatedSeqs(t *testing.T) {
 	equal(t, "dead letters", s.letters(), []string{})
 }
 
-// A number below one that was seen is dropped whether it is new or not: what is known of that goes through records.
-func TestPartition_CountsNumbersThatFallApartFromRepeats(t *testing.T) {
-	s := newSim(t, nil)
-	again := func() { // as in another process, on an empty folder
-		s.feed(len(s.Events))
-		s.Now = s.Now.Add(s.cfg.CheckpointMax)
-		s.commit(true)
-		equal(t, "C", s.committed.Committed, int64(len(s.Events)))
-		s.open(true)
-	}
-	s.open(false)
-	s.Send("t", "r", started("r"), seq(0))
-	s.Send("t", "r", text("m", "a"), seq(1))
-	s.Send("t", "r", text("m", "e"), seq(5))
-	again()
-	equal(t, "missing numbers", s.run("r").Open.MissingSeqs, [][2]int64{{2, 5}})
-	s.Send("t", "r", text("m", "c"), seq(3))
-	s.Send("t", "r", text("m", "a"), seq(1))
-	again()
-	equal(t, "missing numbers", s.run("r").Open.MissingSeqs, [][2]int64{{2, 3}, {4, 5}})
-	s.Send("t", "r", text("m", "c"), seq(3)) // by now it was seen
-	s.Send("t", "r", text("m", "b"), seq(2))
-	s.Send("t", "r", text("m", "f"), seq(6))
-	s.Send("t", "r", finished("r"), seq(7))
-	s.all()
-	r := s.run("r")
-	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{fold.AnomalyGap: 1, fold.AnomalyRepeat: 2, fold.AnomalyBackwards: 2})
-	equal(t, "next seq", r.Raw.NextSeq, int64(8))
-	messages, _ := s.history("r")
-	equal(t, "history", messages, `[`+assistantMessage("m", "aef")+`]`)
-	s.isProved(rand.New(rand.NewPCG(1, 1)), &tally{})
-}
-
 func TestPartition_TakesTheInputBeforeTheFirstEventOnly(t *testing.T) {
 	input := func(id string) string {
 		return `{"threadId":"t","runId":"r","messages":[` + userMessage(id, "hello") + `],"tools":[],"context":[]}`
@@ -250,24 +216,10 @@ func TestPartition_TakesTheInputBeforeTheFirstEventOnly(t *testing.T) {
 	s.Send("t", "r", finished("r"))
 	s.all()
 	r := s.run("r")
-	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{fold.AnomalyInputReplaced: 1, fold.AnomalyLateInput: 1})
+	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{fold.AnomalyInputReplaced: 1, fold.AnomalyLateInput: 1}) // and none for the repeat
 	messages, _ := s.history("r")
 	equal(t, "history", messages, `[`+userMessage("u2", "hello")+`]`)
 	equal(t, "positions", r.Raw.Ranges, [][2]int64{{0, 6}})
-}
-
-func TestPartition_TakesTheInputOnRunStarted(t *testing.T) {
-	s := newSim(t, nil)
-	in := `{"threadId":"t","runId":"r","messages":[` + userMessage("u1", "hello") + `],"state":{"k":2},"tools":[],"context":[]}`
-	s.Send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r","input":`+in+`}`)
-	s.Send("t", "r", finished("r"))
-	s.all()
-	r := s.run("r")
-	equal(t, "input hash", r.InputSHA256, record.SHA256([]byte(in)))
-	equal(t, "RUN_STARTED", string(r.Started), `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
-	messages, state := s.history("r")
-	equal(t, "history", messages, `[`+userMessage("u1", "hello")+`]`)
-	equal(t, "state", state, `{"k":2}`)
 }
 
 func TestPartition_HoldsTheCommitAtTheOldestUnwrittenEvent(t *testing.T) {
@@ -363,20 +315,6 @@ func TestPartition_CutsRecordsOverTheLimit(t *testing.T) {
 	equal(t, "last message", string(r.Messages[1].Raw), assistantMessage("n", "small"))
 	messages, _ := s.history("r2")
 	equal(t, "descendants build on what the record says", strings.Contains(messages, "skeinTruncated"), true)
-}
-
-// A branch's snapshot says what its run's record says, also where that was cut.
-func TestPartition_WritesTheSnapshotOfACutRecordAsTheRecordHasIt(t *testing.T) {
-	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
-	s.Send("t", "r", started("r"))
-	s.Send("t", "r", text("m", strings.Repeat("x", 40<<10)))
-	for range 400 {
-		s.Send("t", "r", `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("z", 90)+`"}`)
-	}
-	s.Send("t", "r", finished("r"))
-	s.all()
-	equal(t, "truncated", s.run("r").Truncated, true)
-	messages, _ := s.history("r")
 	equal(t, "snapshot", string(s.snapshots()["acme/t/r/MESSAGES_SNAPSHOT"].Value), `{"type":"MESSAGES_SNAPSHOT","messages":`+messages+`}`)
 }
 
@@ -666,17 +604,6 @@ func TestPartition_TakesARepeatedRunForWhatItIs(t *testing.T) {
 	equal(t, "dead letters", len(s.letters()), 0)
 }
 
-func TestPartition_AnInputSentTwiceIsNoAnomaly(t *testing.T) {
-	const input = `{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[]}`
-	s := newSim(t, nil)
-	s.Input("t", "r", input)
-	s.Send("t", "r", started("r"))
-	s.Input("t", "r", input)
-	s.Send("t", "r", finished("r"))
-	s.all()
-	equal(t, "anomalies", len(s.run("r").Stats.Anomalies), 0)
-}
-
 // An id that is used again opens a run of its own, numbered events or not: only the same RUN_STARTED
 // with a number that was seen is a repeat.
 func TestPartition_TakesAnIDUsedAgainForANewRun(t *testing.T) {
@@ -725,26 +652,6 @@ func TestPartition_ARecordFromTheFutureAbandonsNobody(t *testing.T) {
 	equal(t, "records of abandoned runs", len(s.latest()), 0)
 }
 
-// A run whose input came first has a record before it is placed. What its first event then decides,
-// while another run is open, must be in a record before that other run goes on.
-func TestPartition_KeepsThePlaceOfARunWhoseInputCameFirst(t *testing.T) {
-	s := newSim(t, nil)
-	s.Send("t", "a", started("a"))
-	s.Send("t", "a", text("m", "one"))
-	s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[`+assistantMessage("m", "one")+`,`+userMessage("u", "more")+`],"tools":[],"context":[]}`)
-	s.all()
-	s.Send("t", "r", started("r"))
-	s.all()
-	s.Send("t", "a", text("m", " two"))
-	s.Send("t", "a", finished("a"))
-	s.all()
-	s.open(true)
-	s.Send("t", "r", finished("r"))
-	s.all()
-	equal(t, "parent", s.run("r").ParentRunID, "a")
-	equal(t, "how it was found", s.run("r").ParentBy, record.ParentContent)
-}
-
 // What was found in a run's input is said at its end as at its checkpoint, also by a process that has the run from there.
 func TestPartition_SaysOfAnInputWhatItsCheckpointSaid(t *testing.T) {
 	play := func(dies bool) *record.Run {
@@ -775,24 +682,6 @@ func TestPartition_SaysOfAnInputWhatItsCheckpointSaid(t *testing.T) {
 	equal(t, "rewrites", want.Rewrote, []string{"edited"})
 	equal(t, "resumed", len(want.Resumes), 1)
 	equal(t, "the record of a process that took the run over", got, want)
-}
-
-// Of a run that was given up before its first event, that event is a sign of life like any other.
-func TestPartition_AbandonsOnceMoreARunThatHadOnlyItsInput(t *testing.T) {
-	s := newSim(t, nil)
-	silence := func() {
-		s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
-		s.Send("other", "x", text("m", "later"))
-		s.all()
-	}
-	s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[]}`)
-	silence()
-	equal(t, "status with nothing but an input", s.run("r").Status, record.StatusAbandoned)
-	s.Send("t", "r", started("r"))
-	s.all()
-	equal(t, "status after the first event", s.run("r").Status, record.StatusRunning)
-	silence()
-	equal(t, "status after silence", s.run("r").Status, record.StatusAbandoned)
 }
 
 // An abandoned run that has only an input, and whose record is over the limit, ends for good where it was placed
@@ -848,52 +737,6 @@ func TestPartition_CountsAnomaliesForTheMetric(t *testing.T) {
 	}
 	equal(t, "for the metric", counted, want)
 	equal(t, "runs", len(s.latest()), 1)
-}
-
-// A run that names itself as its parent is placed as if it named none, and one that closes a cycle as the parent's
-// child, which was a root by then; both are counted, once, in the run and for the metric.
-func TestPartition_CountsSelfParentsAndCycles(t *testing.T) {
-	s := newSim(t, nil)
-	run := func(id, parent string) {
-		s.Send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":%q}`, id, parent))
-		s.Send("t", id, finished(id))
-	}
-	run("self", "self")
-	run("b", "c")
-	run("c", "b")
-	run("x", "y")
-	run("y", "z")
-	run("z", "x")
-	s.Send("u", "open", started("open")) // keeps the commit back, so that all but it is read again
-	s.open(false)
-	s.feed(len(s.Events))
-	equal(t, "self-parents for the metric", s.part.counts.Anomalies[lineage.AnomalySelfParent], 1)
-	equal(t, "cycles for the metric", s.part.counts.Anomalies[lineage.AnomalyParentCycle], 2)
-	s.commit(true)
-	for id, want := range map[string]struct {
-		parent, spawnedBy string
-		by                record.ParentBy
-		anomaly           string
-	}{
-		"self": {"", "", record.ParentNone, lineage.AnomalySelfParent},
-		"b":    {"", "c", record.ParentNone, ""},
-		"c":    {"b", "", record.ParentExplicit, lineage.AnomalyParentCycle},
-		"x":    {"", "y", record.ParentNone, ""},
-		"y":    {"", "z", record.ParentNone, ""},
-		"z":    {"x", "", record.ParentExplicit, lineage.AnomalyParentCycle},
-	} {
-		r := s.run(id)
-		if r.ParentRunID != want.parent || string(r.SpawnedBy) != want.spawnedBy || r.ParentBy != want.by {
-			t.Errorf("%s: parent %q by %s, spawned by %q", id, r.ParentRunID, r.ParentBy, r.SpawnedBy)
-		}
-		for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
-			n := int64(0)
-			if rule == want.anomaly {
-				n = 1
-			}
-			equal(t, id+": "+rule, r.Stats.Anomalies[rule], n)
-		}
-	}
 }
 
 // A run whose parent is not there when it begins is a root for good, and keeps the name: of a run that never comes,

@@ -1,16 +1,13 @@
 package partition
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // says makes headers of names and values in turn.
@@ -48,49 +45,6 @@ func TestPartition_RecordsSayWhoProducedTheRun(t *testing.T) {
 	plain := s.run("plain")
 	equal(t, "of a run that nobody is named for", []any{plain.Agent, plain.Labels}, []any{"", map[string]string(nil)})
 	s.proves()
-}
-
-func TestPartition_KeepsTheFirstSixteenLabels(t *testing.T) {
-	s := newSim(t, nil)
-	s.Send("t", "r", started("r"))
-	want := map[string]string{}
-	for i := range 20 {
-		key := strconv.Itoa(i)
-		s.Send("t", "r", text("m", "x"), says("label-"+key, "v", "label-0", key)...)
-		if i < 16 {
-			want[key] = "v"
-		}
-	}
-	want["0"] = "0" // of its two in one record the last
-	s.Send("t", "r", finished("r"))
-	s.all()
-	equal(t, "labels", s.run("r").Labels, want)
-	s.proves()
-}
-
-// What a run is called outlives the process, whether it was written by then or not.
-func TestPartition_KnowsTheProducerOfARunThatItLoads(t *testing.T) {
-	for _, readable := range []bool{true, false} {
-		for _, folder := range []bool{true, false} {
-			t.Run(fmt.Sprint(readable, folder), func(t *testing.T) {
-				s := newSim(t, nil)
-				s.open(false)
-				s.Send("t", "r", started("r"), says("agent", "shop", "label-user", "7")...)
-				s.feed(1)
-				s.Now = s.Now.Add(s.cfg.CheckpointMax)
-				s.commit(readable)
-				equal(t, "agent of the open run", s.run("r").Agent, "shop")
-				s.open(folder)
-				s.Send("t", "r", text("m", "x"), says("agent", "another", "label-user", "8", "label-env", "test")...)
-				s.Send("t", "r", finished("r"))
-				s.feed(2)
-				s.commit(true)
-				r := s.run("r")
-				equal(t, "producer", []any{r.Agent, r.Labels}, []any{"shop", map[string]string{"user": "7", "env": "test"}})
-				s.proves()
-			})
-		}
-	}
 }
 
 // An end that the proxy wrote ends the run like one of the agent, but is in none of its counts, nor in its hash.
@@ -153,35 +107,4 @@ func TestPartition_ARunThatTheProxyLeftEventsOutOfIsIncomplete(t *testing.T) {
 	s.all()
 	equal(t, "incomplete", []int64{s.run("r").Stats.Anomalies["incomplete"], s.run("plain").Stats.Anomalies["incomplete"]}, []int64{3, 0})
 	s.proves()
-}
-
-// The mark is the proxy's word for an end; on anything else it says nothing.
-func TestPartition_TheMarkOnWhatIsNoEndSaysNothing(t *testing.T) {
-	s := newSim(t, nil)
-	mark := says(record.HeaderSynthetic, "true")
-	s.Send("t", "r", started("r"), mark...)
-	s.Send("t", "r", text("m", "x"), mark...)
-	s.Send("t", "r", finished("r"))
-	s.all()
-	r := s.run("r")
-	equal(t, "status", []any{r.Status, r.Synthetic, r.Raw.Events}, []any{record.StatusFinished, false, int64(3)})
-	s.proves()
-}
-
-// A record that says that an end was the agent's, which was the proxy's, differs, and so does one whose end is not there.
-func TestVerifier_FindsAnEndThatIsNotTheAgents(t *testing.T) {
-	s := newSim(t, nil)
-	s.Send("t", "r", started("r"))
-	s.Send("t", "r", `{"type":"RUN_ERROR","message":"gone"}`, says(record.HeaderSynthetic, "true")...)
-	s.all()
-	records := s.byThread()["t"]
-	records["r"].Synthetic = false
-	proofs, err := records.verify(s.Events, nil, false)
-	s.check(err)
-	equal(t, "proof", []any{proofs[0].Verdict, proofs[0].Differences}, []any{verify.Differs, []string{"synthetic"}})
-	records["r"].Synthetic = true
-	s.Events[1].Value = []byte(custom("no end"))
-	proofs, err = records.verify(s.Events, nil, false)
-	s.check(err)
-	equal(t, "verdict without the end", proofs[0].Verdict, verify.Differs)
 }

@@ -3,9 +3,7 @@ package partition
 import (
 	"fmt"
 	"math"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -143,81 +141,6 @@ func TestPartition_TellsNothingBeyondARunWithoutARecord(t *testing.T) {
 	equal(t, "status of an abandoned run that goes on", s.run("open").Status, record.StatusRunning)
 	equal(t, "its record shows that at once", partitiontest.Told(t, s.runs), []int64{4, 7, 9, 10, 13})
 	s.checkTold()
-}
-
-// A run over the record limit has no checkpoint: it holds the position, as it holds the commit.
-func TestPartition_TellsNothingBeyondARunOverTheLimit(t *testing.T) {
-	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
-	s.Send("t", "large", started("large"))
-	for range 3 {
-		s.Send("t", "large", text("m", strings.Repeat("x", 30<<10)))
-	}
-	s.Send("u", "", custom("nobody's")) // 4
-	s.all()
-	s.Now = s.Now.Add(s.cfg.CheckpointMax)
-	s.commit(true)
-	equal(t, "while it is open", partitiontest.Told(t, s.runs), []int64{})
-	s.Send("t", "large", finished("large")) // 5
-	s.all()
-	equal(t, "once it has ended", partitiontest.Told(t, s.runs), []int64{6})
-	s.checkTold()
-}
-
-// A fresh process reads the events between the committed and the processed offset again. It does not know all open runs before it has
-// read up to the processed offset, and tells nothing before.
-func TestPartition_TellsNothingTwiceAfterARestart(t *testing.T) {
-	for _, toldIt := range []bool{true, false} {
-		s := newSim(t, nil)
-		s.Send("u", "shown", started("shown")) // 0
-		s.all()
-		s.Now = s.Now.Add(s.cfg.CheckpointInterval)
-		s.commit(true)
-		s.Send("u", "shown", text("m", "x"))   // 1: C
-		s.Send("t", "", custom("nobody's"))    // 2
-		s.Send("t", "hidden", started("hide")) // 3
-		s.Send("t", "", text("n", "y"))        // 4
-		s.Send("v", "", custom("nobody's"))    // 5
-		s.feed(len(s.Events))
-		s.commit(toldIt)
-		want := []int64{1, 3}
-		equal(t, "before the restart", partitiontest.Told(t, s.runs), want)
-		equal(t, "C and P", []int64{s.committed.Committed, s.committed.Processed}, []int64{1, 6})
-
-		s.open(true)
-		for range 4 {
-			s.feed(1)
-			s.Now = s.Now.Add(time.Second)
-			s.commit(true)
-			equal(t, "between C and P", partitiontest.Told(t, s.runs), want)
-		}
-		s.open(true)
-		s.feed(len(s.Events))
-		s.Send("v", "", custom("nobody's")) // 6
-		s.feed(1)
-		s.commit(true)
-		for _, next := range partitiontest.Told(t, s.runs)[2:] {
-			equal(t, "while the other run has no record", next, int64(3))
-		}
-		s.Now = s.Now.Add(s.cfg.CheckpointMax)
-		s.commit(true)
-		equal(t, "once it has one", s.values()[record.ProgressKey], fmt.Sprintf(`{"next":7,"committed":7,"processed":7,"partitions":1,"streamTime":%d}`, s.part.clock.stream.UnixMilli()))
-		s.checkTold()
-
-		n := len(s.runs)
-		s.open(true)
-		s.feed(len(s.Events))
-		s.commit(true)
-		equal(t, "records of a restart without anything new", len(s.runs), n)
-	}
-}
-
-// The record of one tenant's run is nothing to another tenant, so it is no reason to tell less.
-func TestPartition_TellsBesideRecordsOfOthers(t *testing.T) {
-	s := newSim(t, nil)
-	s.Send("nobodys", "", custom("nobody's")).Key = []byte("other/thread") // 0
-	s.Turn("r", "m")                                                       // 1 to 3
-	s.all()
-	equal(t, "told", partitiontest.Told(t, s.runs), []int64{4})
 }
 
 func TestOffline_PassesOverPositions(t *testing.T) {

@@ -42,6 +42,8 @@ func TestPartition_EndsTheLongestSilentRunOfATenantOverItsQuota(t *testing.T) {
 			equal(t, "status", r1.Status, record.StatusAbandoned)
 			equal(t, "closed", r1.Closed, true)
 			equal(t, "code", string(agui.Lookup(r1.Terminal, "code")), `"skein-open-runs"`)
+			equal(t, "message", agui.TextOf(agui.Lookup(r1.Terminal, "message")).String(),
+				"The run was ended, as its tenant has more than 3 open runs on this partition, its part of 3: no other one there was silent for longer.")
 			equal(t, "dead letters", s.letters(), []string{})
 
 			s.Send("t1", "r1", text("m", "late"))
@@ -61,30 +63,6 @@ func TestPartition_EndsTheLongestSilentRunOfATenantOverItsQuota(t *testing.T) {
 	}
 }
 
-// Each partition allows a part of the quota, and says so: the tenant may have far fewer runs than that in all.
-func TestPartition_SaysWhichPartOfAQuotaIsUsedUp(t *testing.T) {
-	s := newSim(t, few(5))
-	s.open(false)
-	s.part.count = 2
-	var ids []string
-	for i := 0; len(ids) < 3; i++ {
-		id := fmt.Sprint("r", i)
-		key, err := record.ThreadKey("acme", id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if record.Partition([]byte(key), 2) != 0 {
-			continue
-		}
-		s.Send(id, id, started(id))
-		ids = append(ids, id)
-	}
-	s.all()
-	equal(t, "message", agui.TextOf(agui.Lookup(s.run(ids[0]).Terminal, "message")).String(),
-		"The run was ended, as its tenant has more than 2 open runs on this partition, its part of 5: no other one there was silent for longer.")
-	equal(t, "dead letters", s.letters(), []string{})
-}
-
 func TestQuota_RemarksThatAPartIsSmall(t *testing.T) {
 	for _, c := range []struct {
 		runs       int64
@@ -97,15 +75,6 @@ func TestQuota_RemarksThatAPartIsSmall(t *testing.T) {
 	}
 	want := "open_runs is 20, of which each of the 12 partitions allows 1: runs end long before the tenant has as many; allow 120 or more"
 	equal(t, "remark", Quota{OpenRuns: 20}.Remark(12), want)
-}
-
-// A quota of fewer bytes than there are partitions is one, and not none.
-func TestProcessor_HasALimitForASmallQuotaOfBytes(t *testing.T) {
-	for quota, want := range map[int64]int{0: 0, 1: 1, 11: 1, 24: 2} {
-		p := &Processor{count: 12}
-		p.cfg.Quota = func(string) Quota { return Quota{OpenRunBytes: quota} }
-		equal(t, fmt.Sprint("limit of ", quota, " bytes"), p.limitOf("acme", 1), want)
-	}
 }
 
 // Expired runs count, as events may come for them, and they go first.
@@ -196,40 +165,36 @@ func TestPartition_AnyBatchingAndAnyCrashEndRunsOverTheQuotaForGood(t *testing.T
 	}
 }
 
-// A quota of bytes holds for a tenant also where the process has room.
+// A quota of bytes holds for a tenant also where the process has room. Each partition has an equal part of it, one byte at least.
 func TestPartition_CutsRunsOfATenantOverItsQuotaOfBytes(t *testing.T) {
-	s := newSim(t, func(c *Config) {
-		scarce(c)
-		c.Quota = func(tenant string) Quota {
-			if tenant == "acme" {
-				return Quota{OpenRunBytes: 300 << 10}
+	for _, quota := range []int64{1, 300 << 10} {
+		s := newSim(t, func(c *Config) {
+			scarce(c)
+			c.Quota = func(tenant string) Quota { return Quota{OpenRunBytes: map[string]int64{"acme": quota}[tenant]} }
+		})
+		s.cuts = true
+		s.open(false)
+		for i := range 3 {
+			id := fmt.Sprint("r", i)
+			for range 4 {
+				s.Send("t"+id, id, text("m", strings.Repeat("g", 30<<10)))
+				of("other", s.Send("o"+id, "o"+id, text("m", strings.Repeat("h", 30<<10))))
 			}
-			return Quota{}
 		}
-	})
-	s.cuts = true
-	s.open(false)
-	for i := range 3 {
-		id := fmt.Sprint("r", i)
-		for range 4 {
-			s.Send("t"+id, id, text("m", strings.Repeat("g", 30<<10)))
-			of("other", s.Send("o"+id, "o"+id, text("m", strings.Repeat("h", 30<<10))))
+		s.all()
+		for i := range 3 {
+			s.Send(fmt.Sprint("tr", i), fmt.Sprint("r", i), finished("r"))
+			of("other", s.Send(fmt.Sprint("or", i), fmt.Sprint("or", i), finished("r")))
 		}
-	}
-	s.all()
-	if n := s.part.runs.bytes; n > s.cfg.OpenRunBytes {
-		t.Fatalf("runs hold %d bytes: this is to be about a quota, not the process's limit of %d", n, s.cfg.OpenRunBytes)
-	}
-	held, cut := 0, map[string]int{}
-	for _, r := range s.part.runs.byKey {
-		if r.thread.tenant == "acme" {
-			held += r.size()
+		s.all()
+		cut := map[string]int{}
+		for _, r := range s.latest() {
+			if r.Cut != nil {
+				cut[r.Tenant]++
+			}
 		}
-		if r.rec.Cut != nil {
-			cut[r.thread.tenant]++
+		if cut["other"] != 0 || quota == 1 && cut["acme"] != 3 || quota > 1 && (cut["acme"] == 0 || cut["acme"] == 3) {
+			t.Errorf("with a quota of %d bytes runs are cut: %v", quota, cut)
 		}
-	}
-	if held > 300<<10 || cut["acme"] == 0 || cut["acme"] == 3 || cut["other"] != 0 {
-		t.Errorf("acme holds %d bytes, and runs are cut: %v", held, cut)
 	}
 }

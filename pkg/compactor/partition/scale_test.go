@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,121 +12,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
-	"github.com/skeinhq/skein/pkg/record"
 )
-
-// bush writes a thread of so many runs in branches of ten, each of which parts from within another at
-// most 200 deep, and commits it. It returns the ids by depth and the messages' ids of each run's history.
-func bush(s *sim, runs int, says string) (tip string, histories map[string][]string) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	histories = map[string][]string{}
-	var ids []string
-	for n := range runs {
-		id, parent := fmt.Sprint("r", n), ""
-		switch {
-		case n%10 != 0:
-			parent = ids[n-1]
-		case n > 0:
-			for parent == "" || len(histories[parent]) > 200 {
-				parent = ids[rng.IntN(n/10)*10+rng.IntN(9)]
-			}
-		}
-		s.Send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":%q}`, id, parent))
-		s.Send("t", id, text("m"+id, says))
-		s.Send("t", id, finished(id))
-		ids = append(ids, id)
-		histories[id] = append(append([]string{}, histories[parent]...), "m"+id)
-		if len(histories[id]) > len(histories[tip]) {
-			tip = id
-		}
-	}
-	s.open(false)
-	for s.read < len(s.Events) {
-		s.feed(3000)
-		s.commit(true)
-	}
-	return tip, histories
-}
-
-// A new run finds its parent with three short reads of the local store at most, however many runs its thread
-// has and whether or not the thread is in memory; one read more says that no run has its id. Where the parent's tree
-// named a parent that came late, two more look for a cycle. A thread that
-// is not in memory begins, in four reads, with the runs that have not ended and the one that ended last. What else is read are the
-// records that the base's history is told in, as far as they are not in memory.
-func TestPartition_FindsAParentInALargeThread(t *testing.T) {
-	partstest.SkipShort(t, "time for tests of scale")
-	for _, thread := range []struct {
-		runs, cache int
-		says        string
-	}{{100, 64 << 20, "x"}, {10_000, 64 << 20, "x"}, {1_000, 64 << 10, strings.Repeat("x", 1_000)}} {
-		runs := thread.runs
-		t.Run(fmt.Sprintf("%d runs of %d bytes", runs, len(thread.says)), func(t *testing.T) {
-			s := newSim(t, func(c *Config) { c.CacheBytes = thread.cache })
-			tip, histories := bush(s, runs, thread.says)
-			for n := range 40 { // trees each of which names the next one as its parent
-				id := fmt.Sprint("late", n)
-				s.Send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":"late%d"}`, id, n+1))
-				s.Send("t", id, finished(id))
-			}
-			s.all()
-			depth := len(histories[tip])
-			branches := map[string]bool{}
-			for _, r := range s.latest() {
-				branches[r.BranchID] = true
-			}
-			equal(t, "branches", len(branches), runs/10+40)
-			var messages []string
-			for _, id := range histories[tip] {
-				messages = append(messages, assistantMessage(id, thread.says))
-			}
-			input := func(messages ...string) string {
-				return fmt.Sprintf(`,"input":{"threadId":"t","runId":"r","messages":[%s],"tools":[],"context":[]}`, strings.Join(messages, ","))
-			}
-			ways := []struct {
-				name, more, parent string
-				by                 record.ParentBy
-				heads              int // reads
-			}{
-				{"named", fmt.Sprintf(`,"parentRunId":%q`, tip), tip, record.ParentExplicit, 4},
-				{"named, of a tree with a late parent", `,"parentRunId":"late0"`, "late0", record.ParentExplicit, 6},
-				{"by content", input(append(messages, userMessage("u", "go on"))...), tip, record.ParentContent, 4},
-				{"by the content of a part", input(append(messages[:depth/2:depth/2], userMessage("u", "or so"))...), histories[tip][depth/2-1][1:], record.ParentContent, 4},
-				{"of no content that is known", input(userMessage("v of RUN", "hello"), userMessage("w of RUN", "you")), "", record.ParentLatest, 5}, // one for each message, and for the first child
-				{"of another content", input(userMessage("s", "hello"), messages[0]), "", record.ParentNone, 5},
-				{"unknown", `,"parentRunId":"elsewhere"`, "", record.ParentNone, 2},
-				{"latest", "", "", record.ParentLatest, 2},
-			}
-			for n, way := range ways {
-				for _, cold := range []bool{true, false} {
-					if cold {
-						s.open(false)
-						s.store.TakeReads()
-					}
-					id := fmt.Sprint("new", n, cold)
-					s.Send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q%s}`, id, strings.ReplaceAll(way.more, "RUN", id)))
-					s.feed(1)
-					got := s.store.TakeReads()
-					most := map[string]runstore.Reads{runstore.ReadMetadata: {Calls: way.heads, Bytes: 2048}, runstore.ReadRecord: {Calls: 1, Bytes: 4096}}
-					if cold {
-						most[runstore.ReadThread], most[runstore.ReadRecord] = runstore.Reads{Calls: 4, Bytes: 1024}, runstore.Reads{Calls: depth + 2*n, Bytes: 1 << 20}
-					}
-					for what, r := range got {
-						if r.Calls > most[what].Calls || r.Bytes > most[what].Bytes {
-							t.Errorf("%s, cold %t: %d reads of %d bytes (%s), want at most %v", way.name, cold, r.Calls, r.Bytes, what, most[what])
-						}
-					}
-					s.Send("t", id, text("m"+id, "x"))
-					s.Send("t", id, finished(id))
-					s.feed(2)
-					s.commit(true)
-					if r := s.run(id); r.ParentBy != way.by || way.by != record.ParentLatest && r.ParentRunID != way.parent {
-						t.Errorf("%s: parent %q by %s, want %q", way.name, r.ParentRunID, r.ParentBy, way.parent)
-					}
-				}
-			}
-		})
-	}
-}
 
 // What a turn without input asks for does not depend on the conversation that it goes on from. (A turn at which
 // the branch is written whole does, and so does the first one of a new branch, which copies the list.) That holds

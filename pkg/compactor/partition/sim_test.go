@@ -25,16 +25,14 @@ type sim struct {
 	other     []*kgo.Record // committed records of the other topics
 	committed Progress
 
-	newStore   func() (*runstore.Store, error)
-	store      *runstore.Store
-	part       *Processor
-	inRoom     *Room
-	cuts       bool                      // runs are cut where memory is short
-	oneByOne   bool                      // a transaction has one run that expires
-	partitions int                       // of the process; 0 is 1
-	room       int                       // what the partition has of it for runs that are due; 0 is the default
-	read       int                       // events that the partition has been given
-	reads      map[string]runstore.Reads // of the store, up to the last commit since the one before
+	newStore func() (*runstore.Store, error)
+	store    *runstore.Store
+	part     *Processor
+	inRoom   *Room
+	cuts     bool                      // runs are cut where memory is short
+	room     int                       // what the partition has of it for runs that are due; 0 is the default
+	read     int                       // events that the partition has been given
+	reads    map[string]runstore.Reads // of the store, up to the last commit since the one before
 }
 
 func newSim(tb testing.TB, change func(*Config)) *sim {
@@ -136,13 +134,6 @@ func (s *sim) process(m *kgo.Record) {
 	}
 }
 
-// share has the process have so many partitions.
-func (s *sim) share(partitions int) {
-	s.partitions = partitions
-	s.inRoom = s.endlessRoom()
-	s.part.enter(s.inRoom)
-}
-
 // isFull reports whether the next transaction is to be committed before anything is processed.
 func (s *sim) isFull() bool {
 	s.tb.Helper()
@@ -156,11 +147,8 @@ func (s *sim) isFull() bool {
 
 // endlessRoom is never full: a test says when it commits.
 func (s *sim) endlessRoom() *Room {
-	r := NewRoom(max(1, s.partitions))
+	r := NewRoom(1)
 	r.endless = true
-	if s.oneByOne {
-		r.expiries.Store(0)
-	}
 	if s.room != 0 {
 		r.checkpoints.Store(int64(s.room))
 	}

@@ -27,7 +27,7 @@ func TestGolden_VerifyAndRefoldSayTheSame(t *testing.T) {
 			interleaved(s, rng)
 		default:
 			interleaved(s, rng)
-			s.cfg.RecordLimit = 1200 + rng.IntN(800) // records are cut, and large runs ended
+			s.cfg.RecordLimit = 1200 + rng.IntN(800) // records are cut
 		}
 		s.open(false)
 		for s.read < len(s.Events) {

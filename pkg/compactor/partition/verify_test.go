@@ -14,8 +14,6 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
-	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -291,36 +289,6 @@ func onTheWay(script *sim, rng *rand.Rand, n *tally) {
 	}
 }
 
-// The same of the histories of TestPartition_AnyBatchingAndAnyCrashGiveTheSame, in which there are repeats, garbage, ids used again and
-// erasures.
-func TestVerifier_ProvesWhatAnyHistoryMakes(t *testing.T) {
-	seed := newSeed(t)
-	var n tally
-	// A share of few histories says little, and one that is taken until it is large enough says nothing.
-	for i := range max(40, rounds()) {
-		seed := seed + uint64(i)
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 1))
-			s := newSim(t, nil)
-			partitiontest.Random(s.Script, rng, 40+rng.IntN(200), true)
-			s.open(false)
-			for s.read < len(s.Events) {
-				s.feed(1 + rng.IntN(30))
-				s.commit(true)
-			}
-			s.finish()
-			s.isProved(rng, &n)
-		})
-		if t.Failed() {
-			return
-		}
-	}
-	t.Logf("%+v", n)
-	if n.places < n.unprovedPlaces+n.unproved {
-		t.Errorf("of few runs anything is proved: %+v", n)
-	}
-}
-
 // A member that is changed in a record is found: the record differs, or where the place of its run cannot be told, that is said.
 func TestVerifier_FindsWhatIsChanged(t *testing.T) {
 	seed := newSeed(t)
@@ -497,54 +465,5 @@ func TestVerifier_ProvesNoPlaceThatOtherRulesHaveDecided(t *testing.T) {
 	s.check(err)
 	if p := proofs[0]; p.Verdict != verify.Proved || !slices.Contains(p.Unproved, verify.UnprovedPlace) {
 		t.Errorf("%+v", p)
-	}
-}
-
-// A record counts a lost event apart from a repeat: one that counts it as a repeat differs.
-func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
-	s := newSim(t, nil)
-	s.Send("t", "r", started("r"), seq(0))
-	s.Send("t", "r", text("m", "b"), seq(2))
-	s.Send("t", "r", text("m", "a"), seq(1)) // lost
-	s.Send("t", "r", finished("r"), seq(3))
-	s.all()
-	r := s.byThread()["t"]["r"]
-	counted := maps.Clone(r.Stats.Anomalies)
-	equal(t, "anomalies", counted, map[string]int64{fold.AnomalyGap: 1, fold.AnomalyBackwards: 1})
-	proved := func() verify.Report {
-		t.Helper()
-		proofs, err := hasRecord{"r": r}.verify(s.Events, nil, false)
-		s.check(err)
-		return proofs[0]
-	}
-	equal(t, "as it is", proved().Verdict, verify.Proved)
-
-	r.Stats.Anomalies = map[string]int64{fold.AnomalyGap: 1, fold.AnomalyRepeat: 1}
-	if p := proved(); p.Verdict != verify.Differs || !slices.Equal(p.Differences, []string{"stats.anomalies"}) {
-		t.Errorf("by these rules: %+v", p)
-	}
-	equal(t, "what changes by these rules", s.changed(hasRecord{"r": r}), []string{"r[{stats.anomalies /repeated-seq}]"})
-}
-
-// What older rules have counted before a run's first event stays in its record, which is then held to be one of theirs.
-func TestRun_KeepsTheVersionThatCountedBeforeItsFirstEvent(t *testing.T) {
-	hash, err := fold.NewTally().HashState()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		counted map[string]int64
-		want    int
-	}{{nil, compact.Version}, {map[string]int64{fold.AnomalyMalformed: 2, fold.AnomalyRepeat: 1}, 1}} {
-		rec := &record.Run{FoldVersion: 1, Stats: record.Stats{Anomalies: c.counted}, Open: &record.Open{Pending: true, Hash: hash}}
-		resumed, err := fold.Resume(rec, lineage.Run{ID: "r"}, lineage.History{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &threadRun{Metadata: fold.NewMetadata("r", "", 0)}, resumed, time.Now())
-		r.resume(rec, 0, lineage.History{})
-		if r.rec.FoldVersion != c.want {
-			t.Errorf("with %v counted it is of version %d, want %d", c.counted, r.rec.FoldVersion, c.want)
-		}
 	}
 }
