@@ -157,17 +157,17 @@ func exportCapture(out *output, stdin io.Reader, path string, began time.Time, a
 	}
 	var events [][]byte
 	reader := newEventReader(bytes.NewReader(b))
-	reader.strict = true
+	reader.Strict = true
 	for {
 		text, err := reader.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil { // of the text: it is in memory
-			err = &artifact.Error{Rule: artifact.RuleEvent, Where: reader.where(), Detail: err.Error()}
+			err = &artifact.Error{Rule: artifact.RuleEvent, Where: reader.where(), Detail: strings.TrimPrefix(err.Error(), reader.where()+": ")}
 			return printArtifact(out, nil, nil, err, asJSON)
 		}
-		events = append(events, slices.Clone(text))
+		events = append(events, text)
 	}
 	a, report, err := artifact.FromEnvelope(events, began)
 	return printArtifact(out, a, report, err, asJSON)

@@ -16,6 +16,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -191,7 +192,7 @@ func readInput(path string) ([]byte, error) {
 		return nil, err
 	}
 	b = bytes.TrimPrefix(b, []byte(byteOrderMark))
-	if input := bytes.Trim(b, jsonSpace); input != nil {
+	if input := bytes.Trim(b, eventstream.Space); input != nil {
 		return input, nil
 	}
 	return b, nil // an empty file: an input that is malformed, not none

@@ -89,7 +89,7 @@ func TestFold_FailsWhereNothingInAFileIsAnEvent(t *testing.T) {
 		"over lines":  {"{\n\"event\": 1\n}\n", "line 1: no type"},
 		"array":       {"[1]", "event 1 of the array: not a JSON object"},
 		"SSE":         {"data: [DONE]\n\n", "line 1: not JSON: unexpected character at byte 2"},
-		"no data":     {": ping\n", "line 1 looks like SSE, but no line has data"},
+		"no data":     {": ping\n", "line 1: the stream looks like SSE, but no line has data"},
 		"UTF-16":      {"\xff\xfe{\x00}\x00", "line 1: not JSON: the text is not UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -255,10 +255,10 @@ func openLinted(name string, o lintOptions, stdin io.Reader) (linted, error) {
 // lintEvents reads events of any form. SSE is read as the client does.
 func lintEvents(l *lint.Linter, r io.Reader, name string) error {
 	events := newEventReader(r)
-	if sse, err := events.startsSSE(); err != nil {
+	if sse, first, err := events.ServerSent(); err != nil {
 		return fmt.Errorf("reading %s: %w", name, err)
-	} else if sse {
-		if err := l.ReadSSE(events.r, events.lines+1); err != nil {
+	} else if sse != nil {
+		if err := l.ReadSSE(sse, int(first)); err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
 		l.End()
@@ -273,10 +273,6 @@ func lintEvents(l *lint.Linter, r io.Reader, name string) error {
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
-		line := events.line
-		if events.form == formArray {
-			line = events.fed.line
-		}
-		l.Event(text, line)
+		l.Event(text, int(events.Line()))
 	}
 }

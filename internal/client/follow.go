@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	sse "github.com/tmaxmax/go-sse"
+	"github.com/skeinhq/skein/pkg/eventstream"
 )
 
 // LiveEvent is an event of a live stream.
@@ -109,28 +110,47 @@ func (s *following) read(ctx context.Context) (came bool, err error) {
 	}
 	// Events without an id belong to the next event that has one: if the stream breaks between them, all of them come again.
 	var before []LiveEvent
-	for e, err := range sse.Read(s.body(resp.Body), &sse.ReadConfig{MaxEventSize: maxAnswerBytes}) {
-		if err != nil {
-			return came, fmt.Errorf("reading live stream: it was broken off: %w", err)
-		}
-		event := LiveEvent{Data: []byte(e.Data)}
-		own := e.LastEventID != "" && e.LastEventID != s.last
+	stream := eventstream.NewSSE(resp.Body, maxAnswerBytes, eventstream.Memory{})
+	defer stream.Close()
+	for {
+		piece, err := stream.Next()
 		switch {
-		case e.Data == "": // an id alone
-			s.last = e.LastEventID
+		case errors.Is(err, io.EOF):
+			return s.ended(before, came)
+		case err != nil:
+			return came, fmt.Errorf("reading live stream: it was broken off: %w", err)
+		case piece.Partial:
+			return came, fmt.Errorf("reading live stream: an event has more than %d bytes", maxAnswerBytes)
+		}
+		id := s.last
+		for name, value := range eventstream.Fields(piece.Raw) {
+			switch name {
+			case "":
+				s.note(string(value))
+			case "id":
+				id = string(value)
+			}
+		}
+		switch {
+		case piece.Data == nil: // an id alone, or comments
+			s.last = id
 			continue
-		case !own:
-			before = append(before, event)
+		case id == s.last:
+			before = append(before, LiveEvent{Data: bytes.Clone(piece.Data)})
 			continue
 		}
-		event.Position, s.last = e.LastEventID, e.LastEventID
-		for _, e := range append(before, event) {
+		s.last = id
+		for _, e := range append(before, LiveEvent{Position: id, Data: bytes.Clone(piece.Data)}) {
 			if s.failed = s.f(e); s.failed != nil {
 				return came, s.failed
 			}
 		}
 		before, came = nil, true
 	}
+}
+
+// ended is called at the end of a connection, with the events that have no id.
+func (s *following) ended(before []LiveEvent, came bool) (bool, error) {
 	// The event that says that the thread was erased has no id, since a stream cannot resume after it.
 	if n := len(before); n > 0 && isErased(before[n-1].Data) {
 		if s.failed = s.f(before[n-1]); s.failed == nil {
@@ -140,38 +160,14 @@ func (s *following) read(ctx context.Context) (came bool, err error) {
 	return came, nil
 }
 
-// body returns the body of a stream, whose comments go to the caller as they are read.
-func (s *following) body(r io.Reader) io.Reader {
-	if s.comment == nil {
-		return r
-	}
-	return io.TeeReader(r, &comments{call: s.comment})
-}
-
 // maxComment bounds a comment in bytes; the rest of a longer one is left out.
 const maxComment = 500
 
-// comments finds the comments of a stream of server-sent events that is written to it.
-type comments struct {
-	call func(string)
-	// line is the beginning of the current line.
-	line []byte
-}
-
-// Write implements io.Writer. It never fails.
-func (c *comments) Write(p []byte) (int, error) {
-	for _, b := range p {
-		switch {
-		case b == '\n' || b == '\r':
-			if text := strings.TrimSpace(strings.TrimPrefix(string(c.line), ":")); len(c.line) > 0 && c.line[0] == ':' && text != "" {
-				c.call(text)
-			}
-			c.line = c.line[:0]
-		case len(c.line) == 0 || c.line[0] == ':' && len(c.line) < maxComment:
-			c.line = append(c.line, b)
-		}
+// note calls the caller with a comment of the server.
+func (s *following) note(text string) {
+	if text = strings.TrimSpace(text[:min(len(text), maxComment)]); text != "" && s.comment != nil {
+		s.comment(text)
 	}
-	return len(p), nil
 }
 
 // isErased reports whether an event ends the stream of a thread that was erased.

@@ -70,7 +70,7 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 		},
 		"Kafka away": {
 			[]func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n: Kafka does not answer\n\n: \n\n:" + strings.Repeat("x", 1000) + "\n\nid: 3:2\ndata: b\n\n"), status(204)},
-			[]string{"3:1 a", "3:2 b"}, []string{"", "3:2"}, "", 0, []string{"Kafka does not answer", strings.Repeat("x", maxComment-1)},
+			[]string{"3:1 a", "3:2 b"}, []string{"", "3:2"}, "", 0, []string{"Kafka does not answer", strings.Repeat("x", maxComment)},
 		},
 		"never there": {nil, nil, []string{""}, "is skein dev running?", 0, nil},
 	} {

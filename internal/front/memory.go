@@ -136,14 +136,6 @@ func (c *Claim) shrink() {
 	}
 }
 
-// Hand leaves n bytes taken that the claim no longer has: who got them calls Release.
-func (c *Claim) Hand(n int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.used -= n
-	c.taken -= n
-}
-
 // Close gives all back. The claim can be used again.
 func (c *Claim) Close() {
 	c.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/eventstream"
 )
 
 // streamBuffer is what a stream reads at once: a request that is open for hours, among thousands, does with less than
@@ -200,7 +201,7 @@ func (a *ackStream) end(last ackLine) {
 }
 
 // answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself. The error has been answered.
-func (s *Service) answerAcks(c *front.Call, b *body, events eventReader, p *publisher) error {
+func (s *Service) answerAcks(c *front.Call, b *body, events *eventstream.Reader, p *publisher) error {
 	a := s.startAcks(c.W, p)
 	refused := publishAll(c.R, b, events, p, func(rej *front.Problem) bool {
 		s.metrics.rejected.WithLabelValues(rej.Reason).Inc()

@@ -160,7 +160,7 @@ func TestAcks_ABadLineCostsOnlyItself(t *testing.T) {
 		"numbered, too large": {typeSequenced, seq(0, ev1) + "\n" + seq(1, huge) + "\n" + seq(2, ev2), "refused line 2: too-large"},
 		"SSE, no JSON":        {typeSSE, "data: " + ev1 + "\n\ndata: {\n\ndata: " + ev2 + "\n\n", "refused line 3: not-json"},
 		"SSE, done":           {typeSSE, "data: " + ev1 + "\n\ndata: [DONE]\n\ndata: " + ev2 + "\n\n", "refused line 3: done-marker"},
-		"SSE, too large":      {typeSSE, "data: " + ev1 + "\n\ndata: {\ndata: " + huge + "\ndata: }\n\ndata: " + ev2, "refused line 4: too-large"},
+		"SSE, too large":      {typeSSE, "data: " + ev1 + "\n\ndata: {\ndata: " + huge + "\ndata: }\n\ndata: " + ev2, "refused line 3: too-large"},
 		"SSE, many lines":     {typeSSE, "data: " + ev1 + "\n\n" + strings.Repeat("data: "+strings.Repeat(" ", 999)+"\n", 9) + "\ndata: " + ev2, "refused line 3: too-large"},
 		"an array":            {typeJSON, "[" + ev1 + ",\n{},\n" + ev2 + "]", "refused line 2: no-type"},
 	} {

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -17,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/eventstream"
 )
 
 // The media types of events.
@@ -32,24 +32,6 @@ const acceptedTypes = typeNDJSON + ", application/jsonl, " + typeJSON + ", " + t
 // readBuffer is enough for most events, so that a line is copied once.
 const readBuffer = 64 << 10
 
-// event is one event of a body.
-type event struct {
-	// value is the event's exact bytes; no other code refers to them.
-	value []byte
-	// seq is the producer's number; -1 where it sends none.
-	seq int64
-	// line is where in the body the event begins, from 1.
-	line int64
-	// held is what the value counts in the request's claim.
-	held int
-}
-
-// eventReader takes a body apart. next returns io.EOF at the end, else a *front.Problem, behind which it can go on where
-// that has more. It returns an event as soon as its last byte is there, and holds no more than one.
-type eventReader interface {
-	next() (event, error)
-}
-
 // mediaType is the request's without parameters, in lower case; "" where it has none.
 func mediaType(r *http.Request) string {
 	t := r.Header.Get("Content-Type")
@@ -63,44 +45,45 @@ func mediaType(r *http.Request) string {
 	return strings.ToLower(strings.TrimSpace(before))
 }
 
-// newEventReader returns the reader of the media type's form.
-func newEventReader(mediaType string, b *body, limit int) (eventReader, error) {
+// formOf returns the form of the media type's events.
+func formOf(mediaType string) (eventstream.Form, error) {
 	switch mediaType {
 	case "", typeNDJSON, "application/ndjson", "application/jsonl", "application/x-jsonl":
-		return &ndjsonReader{lines: newLineReader(b, limit), limit: limit}, nil
+		return eventstream.NDJSON, nil
 	case typeJSON:
-		return &arrayReader{body: b, limit: limit, line: 1, long: grown{claim: b.claim}}, nil
+		return eventstream.Array, nil
 	case typeSSE:
-		return &sseReader{lines: newLineReader(b, limit), limit: limit, data: grown{claim: b.claim}}, nil
+		return eventstream.ServerSent, nil
 	case typeSequenced:
-		return &sequencedReader{lines: newLineReader(b, limit), limit: limit, last: -1}, nil
+		return eventstream.Numbered, nil
 	}
-	return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read events as %.100q: set Content-Type to one of %s", mediaType, acceptedTypes)
+	return 0, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read events as %.100q: set Content-Type to one of %s", mediaType, acceptedTypes)
 }
 
-// body is a request's body, decompressed and buffered. A byte order mark at its start is left out.
+// body is a request's body, decompressed.
 type body struct {
-	*bufio.Reader
+	*plain
 	// source is the body as it comes from the network, and the error it ended with.
 	source *source
-	// plain is the body behind decompression.
-	plain *plain
 	// claim is what the request holds of the memory for requests.
 	claim *front.Claim
-	close func()
+	// buffer is the size of the buffer that the claim has.
+	buffer int
+	close  func()
 }
 
-// openBody opens the body of a tenant's request by its Content-Encoding, with a buffer of that size. The caller closes it.
+// openBody opens the body of a tenant's request by its Content-Encoding. It takes memory for a buffer of that size, or of the size of a small body.
+// The caller closes it.
 func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
 	r, h := c.R, s.memory.Claim(t.tenant, 0)
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
-	if n := r.ContentLength; n >= 0 && encoding == "" { // a small body needs no large buffer
+	if n := r.ContentLength; n >= 0 && encoding == "" {
 		buffer = max(leastBuffer, min(buffer, int(min(n, int64(buffer)))+1))
 	}
 	if err := h.Take(int64(requestBase + front.HeadBytes(r) + buffer)); err != nil {
 		return nil, err
 	}
-	b, err := newBody(r.Body, encoding, buffer, h)
+	b, err := newBody(r.Body, encoding, h)
 	if err != nil {
 		h.Close()
 		return nil, err
@@ -109,16 +92,30 @@ func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
 	if isShort(r) {
 		limits.idle = min(limits.idle, limits.event)
 	}
-	b.source.pace = &pace{limits: limits, rc: http.NewResponseController(c.W), body: b, opened: time.Now()}
-	b.plain.most = t.limits.MaxRequestBytes
+	b.source.pace = &pace{limits: limits, rc: http.NewResponseController(c.W), opened: time.Now()}
+	b.plain.most, b.buffer = t.limits.MaxRequestBytes, buffer
 	return b, nil
+}
+
+// events returns a reader of the body's events, which takes memory of the request's claim.
+func (b *body) events(form eventstream.Form, limit int) *eventstream.Reader {
+	r := eventstream.New(b, form, limit, b.buffer, eventstream.Memory{Acquire: b.claim.Take, Release: b.claim.Give})
+	b.pending(r.Pending)
+	return r
+}
+
+// pending sets what reports whether an event has begun and not ended.
+func (b *body) pending(f func() bool) {
+	if p := b.source.pace; p != nil {
+		p.pending = f
+	}
 }
 
 // leastBuffer is the smallest buffer of a body.
 const leastBuffer = 512
 
 // newBody opens a body that counts what it holds in h, and closes h with it.
-func newBody(r io.Reader, encoding string, buffer int, h *front.Claim) (*body, error) {
+func newBody(r io.Reader, encoding string, h *front.Claim) (*body, error) {
 	b := &body{source: &source{r: r}, claim: h, close: h.Close}
 	b.plain = &plain{r: b.source}
 	switch encoding {
@@ -138,23 +135,7 @@ func newBody(r io.Reader, encoding string, buffer int, h *front.Claim) (*body, e
 	default:
 		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonEncoding, "cannot read Content-Encoding %.100q: use gzip, zstd or none", encoding)
 	}
-	// A look ahead must not swallow the error that ends the body.
-	b.Reader = bufio.NewReaderSize(&source{r: b.plain}, buffer)
 	return b, nil
-}
-
-// skipMark takes a UTF-8 byte order mark away, which some tools put before a file.
-func (b *body) skipMark() {
-	if head, err := b.Peek(3); err == nil && string(head) == "\xef\xbb\xbf" {
-		_, _ = b.Discard(3)
-	}
-}
-
-// begun says whether an event has begun whose bytes do not all lie in the buffer.
-func (b *body) begun(is bool) {
-	if p := b.source.pace; p != nil {
-		p.begun = is
-	}
 }
 
 // came says that a whole event has come.
@@ -172,13 +153,24 @@ func (b *body) end() {
 	}
 }
 
-// failed turns a read error other than io.EOF into a refusal.
+// failed turns an error other than io.EOF, which reading the body has returned, into a refusal.
 func (b *body) failed(err error, line int64) error {
 	var rej *front.Problem
 	if errors.As(err, &rej) { // of ours
 		at := *rej
 		at.Line = line
 		return &at
+	}
+	var bad *eventstream.Error
+	if errors.As(err, &bad) {
+		rej := badLine(bad.Reason, bad.Line, "%s", bad.Detail)
+		if bad.Reason == reasonTooLarge {
+			rej.Status = http.StatusRequestEntityTooLarge
+		}
+		if bad.More {
+			return badEventError{rej}
+		}
+		return rej
 	}
 	if src := b.source.err; src != nil && !errors.Is(src, io.EOF) {
 		err = src

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -82,7 +83,7 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 		return nil, err
 	}
 	defer b.close()
-	b.begun(true)
+	b.pending(func() bool { return true })
 	const limit = 8 * maxReasonBytes // as JSON, with whatever else there is
 	text, err := io.ReadAll(io.LimitReader(b, limit+1))
 	if err != nil {
@@ -92,15 +93,15 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 		Reason string `json:"reason,omitempty"`
 	}
 	if len(text) > limit {
-		return nil, tooLarge(0, limit)
+		return nil, tooLarge(limit)
 	}
-	if text = bytes.Trim(text, space); len(text) > 0 {
+	if text = bytes.Trim(text, eventstream.Space); len(text) > 0 {
 		if err := json.Unmarshal(text, &said); err != nil {
 			return nil, badLine(agui.RuleNotJSON, 0, `want {"reason": "…"}, or no body: %v`, err)
 		}
 	}
 	if len(said.Reason) > maxReasonBytes {
-		return nil, tooLarge(0, maxReasonBytes)
+		return nil, tooLarge(maxReasonBytes)
 	}
 	value, err := json.Marshal(said)
 	if err != nil { // a string only: cannot be
@@ -113,7 +114,7 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 // request lies.
 func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
 	request := func() (ack, error) {
-		return s.publishOne(ctx, t, record.KindCancel, producer{}, event{value: value, seq: -1})
+		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
 	}
 	w := s.ends.wait(t)
 	defer s.ends.leave(w)

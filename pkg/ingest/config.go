@@ -71,7 +71,7 @@ func (c Config) Validate() error {
 	bad(c.AckBeat <= 0, "interval %s of acknowledgements must be positive", c.AckBeat)
 	bad(c.PartitionCheck <= 0, "partition check interval %s must be positive", c.PartitionCheck)
 	bad(c.RequestWindow < 1, "request window %d must be positive", c.RequestWindow)
-	least := max(2*(max(c.RequestWindow, 3*c.MaxEventBytes)+readBuffer+requestBase), runShare*(c.MaxEventBytes+recordOverhead))
+	least := max(2*(max(c.RequestWindow, 3*(c.MaxEventBytes+inputSlack))+readBuffer+requestBase), runShare*(c.MaxEventBytes+recordOverhead))
 	bad(c.Memory < least, "memory %d must be at least %d: a run has room for the largest event in an eighth of it, a tenant in half of it for three", c.Memory, least)
 	return errors.Join(errs...)
 }

@@ -2,9 +2,8 @@
 // writes them to skein.events, byte for byte. It is the only stage that can say no to a caller, and
 // it says yes only after Kafka has acknowledged.
 //
-// A request flows through three parts. An eventReader takes a body apart (NDJSON, a JSON array, SSE,
-// numbered NDJSON) without ever holding more than one event. Service checks each one. A publisher
-// writes them in order to the thread's partition while the body is still being read, waits where too
+// A request flows through three parts. An eventstream.Reader reads the events of a body, one at a time.
+// Service checks each one. A publisher writes them in order to the thread's partition while the body is still being read, waits while too
 // much is unacknowledged, and knows how far the acknowledged part reaches. What ends a request early,
 // bad data or bad weather, is answered with that part, so that the caller goes on from there.
 //

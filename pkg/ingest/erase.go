@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -27,7 +28,7 @@ func (s *Service) deleteThread(c *front.Call, t target) error {
 	if err := held.Take(int64(requestBase + front.HeadBytes(c.R))); err != nil {
 		return err
 	}
-	got, err := s.publishOne(c.R.Context(), t, record.KindErase, producer{}, event{value: []byte("{}"), seq: -1})
+	got, err := s.publishOne(c.R.Context(), t, record.KindErase, producer{}, []byte("{}"))
 	if err != nil {
 		return err
 	}
@@ -38,8 +39,8 @@ func (s *Service) deleteThread(c *front.Call, t target) error {
 }
 
 // publishOne writes one record and waits for its acknowledgement.
-func (s *Service) publishOne(ctx context.Context, t target, kind record.Kind, by producer, ev event) (ack, error) {
-	p := s.newPublisher(ctx, t, kind, by, nil, func() {})
-	p.send(ev)
+func (s *Service) publishOne(ctx context.Context, t target, kind record.Kind, by producer, value []byte) (ack, error) {
+	p := s.newPublisher(ctx, t, kind, by, func() {})
+	p.send(eventstream.Event{Value: value, Seq: -1})
 	return p.finish()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
 )
@@ -19,14 +20,10 @@ var ErrUnavailable = errors.New("unavailable")
 
 // The reasons of refusals, beside the rules of agui.MalformedError.
 const (
-	reasonTooLarge    = "too-large"
+	reasonTooLarge    = eventstream.ReasonTooLarge
 	reasonCut         = "cut"
 	reasonEncoding    = "bad-encoding"
 	reasonTimeout     = "timeout"
-	reasonDone        = "done-marker"
-	reasonNoArray     = "not-an-array"
-	reasonSeq         = "no-seq"
-	reasonSeqOrder    = "seq-order"
 	reasonUnavailable = "unavailable"
 	reasonMediaType   = "media-type"
 	reasonHeader      = "invalid-header"
@@ -43,7 +40,8 @@ const (
 func reasons() []string {
 	return []string{
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
-		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout, reasonDone, reasonNoArray, reasonSeq, reasonSeqOrder,
+		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout,
+		eventstream.ReasonDone, eventstream.ReasonNoArray, eventstream.ReasonSeq, eventstream.ReasonSeqOrder,
 		reasonUnavailable, reasonMediaType, front.ReasonID, reasonHeader, front.ReasonAuth, front.ReasonScope, reasonInternal, reasonNotEnded, reasonAgent, reasonHeld, reasonUsed,
 		agui.RuleTooMany, agui.RuleTime, reasonRatio, reasonNoEvent, front.ReasonMemory, front.ReasonQuota,
 	}
@@ -105,10 +103,8 @@ func badLine(reason string, line int64, format string, args ...any) *front.Probl
 	return p
 }
 
-func tooLarge(line int64, limit int) *front.Problem {
-	p := front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "larger than the limit of %d bytes", limit)
-	p.Line = line
-	return p
+func tooLarge(limit int) *front.Problem {
+	return front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "larger than the limit of %d bytes", limit)
 }
 
 // malformed turns an error of package agui into a refusal.

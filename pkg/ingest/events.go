@@ -7,6 +7,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -33,12 +34,14 @@ func (s *Service) postEvents(c *front.Call, t target) error {
 	if err != nil {
 		return err
 	}
-	events, err := newEventReader(mediaType(c.R), b, quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxEventBytes))
+	form, err := formOf(mediaType(c.R))
 	if err != nil {
 		return err
 	}
+	events := b.events(form, quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxEventBytes))
+	defer events.Close()
 	// The body may be silent for minutes while the agent thinks: do not wait for it to say that Kafka is away.
-	p := s.newPublisher(c.R.Context(), t, record.KindEvent, by, b.claim, b.end)
+	p := s.newPublisher(c.R.Context(), t, record.KindEvent, by, b.end)
 	if acks {
 		return s.answerAcks(c, b, events, p)
 	}
@@ -61,10 +64,10 @@ func isShort(r *http.Request) bool { return r.ContentLength >= 0 && r.ContentLen
 
 // publishAll sends events until the body ends (nil), one is refused, the credentials end, or the publisher fails (nil; finish returns
 // why). After an event that is refused it goes on if the body allows it and without returns true.
-func publishAll(r *http.Request, b *body, events eventReader, p *publisher, without func(*front.Problem) bool) error {
-	_, some := events.(*arrayReader) // [] says that it has no event
+func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publisher, without func(*front.Problem) bool) error {
+	some := events.Form() == eventstream.Array // [] says that it has no event
 	for {
-		ev, err := events.next()
+		ev, err := events.Next()
 		if ended := revoked(r); ended != nil { // much may lie in the buffers of a body that the revocation has ended
 			return ended
 		}
@@ -76,22 +79,21 @@ func publishAll(r *http.Request, b *body, events eventReader, p *publisher, with
 		}
 		some = true
 		b.came()
-		var bad badEventError
-		switch {
-		case errors.As(err, &bad) && without(bad.Problem):
-			continue
-		case err != nil:
-			return err
-		}
-		of, err := agui.Admit(ev.value)
 		if err != nil {
-			b.claim.Give(int64(ev.held))
-			if rej := malformed(err, ev.line); !without(rej) {
+			err = b.failed(err, events.Line())
+			if bad := (badEventError{}); !errors.As(err, &bad) || !without(bad.Problem) {
+				return err
+			}
+			continue
+		}
+		of, err := agui.Admit(ev.Value)
+		if err != nil {
+			if rej := malformed(err, ev.Line); !without(rej) {
 				return rej
 			}
 			continue
 		}
-		if err := admit(p.waiting, p.quota, ev); err != nil {
+		if err := admit(p.waiting, p.quota, len(ev.Value), ev.Line); err != nil {
 			return err
 		}
 		p.look(ev, of)

@@ -28,7 +28,9 @@ func TestPace_AStreamMayBeSilentBetweenEventsAndNotWithinOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		p := &pace{limits: paceLimits{first: time.Minute, event: 30 * time.Second, idle: time.Hour},
-			rc: http.NewResponseController(httptest.NewRecorder()), body: &body{Reader: bufio.NewReader(strings.NewReader(""))}, opened: began}
+			rc: http.NewResponseController(httptest.NewRecorder()), opened: began}
+		begun := false
+		p.pending = func() bool { return begun }
 		until := func(what string, wire int64, want time.Duration) {
 			t.Helper()
 			if !p.before(wire) {
@@ -40,22 +42,21 @@ func TestPace_AStreamMayBeSilentBetweenEventsAndNotWithinOne(t *testing.T) {
 		}
 		until("nothing has come", 0, time.Minute)
 		time.Sleep(50 * time.Second)
-		p.begun = true
+		begun = true
 		until("the first event has begun", 100, 30*time.Second)
 		time.Sleep(20 * time.Second)
 		until("it goes on slowly", 110, 10*time.Second)
 		until("it goes on fast", 100+60*leastRate, 70*time.Second)
-		p.begun = false
+		begun = false
 		p.events++
 		until("it has come", 200, time.Hour)
 		time.Sleep(50 * time.Minute)
 		until("nothing comes", 200, 10*time.Minute)
 		p.events++
 		until("another one has come", 300, time.Hour)
-		p.begun = true
+		begun = true
 		until("a third one has begun", 300, 30*time.Second)
-		p.body.source = &source{pace: p}
-		p.body.end()
+		(&body{source: &source{pace: p}}).end()
 		if p.before(300) {
 			t.Error("it is read on after its end")
 		}

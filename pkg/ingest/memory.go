@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,56 +32,4 @@ const runShare = 8
 func newMemory(total int, gauge prometheus.Gauge) *front.Memory {
 	limit := int64(total)
 	return &front.Memory{Pool: share.NewPoolOf(limit, tenantShare), Gauge: gauge, Leave: limit / beginShare, Wait: memoryWait}
-}
-
-// grown is bytes that come in pieces. It counts its room before it is made.
-type grown struct {
-	claim *front.Claim
-	b     []byte
-}
-
-// leastRoom is the first room of a grown.
-const leastRoom = 4 << 10
-
-// add appends bytes.
-func (g *grown) add(more []byte) error {
-	need := len(g.b) + len(more)
-	if need > cap(g.b) {
-		old := cap(g.b)
-		size := max(2*old, need, leastRoom)
-		if err := g.claim.Take(int64(size)); err != nil {
-			return err
-		}
-		g.b = append(make([]byte, 0, size), g.b...)
-		g.claim.Give(int64(old))
-	}
-	g.b = append(g.b, more...)
-	return nil
-}
-
-// reset drops the bytes. Small room stays.
-func (g *grown) reset() {
-	g.b = g.b[:0]
-	if cap(g.b) > keptRoom { // one large event must not cost its size for the rest of the stream
-		g.claim.Give(int64(cap(g.b)))
-		g.b = nil
-	}
-}
-
-// keptRoom is the most room that a grown keeps for the next event.
-const keptRoom = 64 << 10
-
-// own returns the bytes as a value that no other code refers to, and its size in the claim. It does not copy large values.
-func (g *grown) own() (value []byte, held int) {
-	if len(g.b) < keptRoom {
-		return bytes.Clone(g.b), 0
-	}
-	return g.hand()
-}
-
-// hand hands the bytes over, with what they count in the claim.
-func (g *grown) hand() (b []byte, held int) {
-	b, held = g.b, cap(g.b)
-	g.b = nil
-	return b, held
 }

@@ -28,13 +28,12 @@ var bodyPace = paceLimits{first: 2 * time.Minute, event: 30 * time.Second, idle:
 type pace struct {
 	limits paceLimits
 	rc     *http.ResponseController
-	body   *body
 	opened time.Time
 	until  time.Time // the deadline that is set
 
-	// begun: an event has begun whose bytes do not all lie in the buffer. events are those that came whole.
-	begun  bool
-	events int64
+	// pending reports whether an event has begun and not ended; nil for never. events are those that came whole.
+	pending func() bool
+	events  int64
 
 	known  int64 // events when idle began
 	idle   time.Time
@@ -49,7 +48,7 @@ type pace struct {
 // before is called before each read from the network, with the bytes that came so far. It returns false where no more is read.
 func (p *pace) before(wire int64) bool {
 	now := time.Now()
-	inside := p.begun || p.body.Reader != nil && p.body.Buffered() > 0
+	inside := p.pending != nil && p.pending()
 	if inside && (!p.inside || p.behind != p.events) {
 		p.since, p.wire, p.behind = now, wire, p.events
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
-	"github.com/skeinhq/skein/pkg/ingest/sse"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -91,14 +91,19 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	if err := held.Take(int64(runBase + front.HeadBytes(c.R))); err != nil {
 		return err
 	}
-	input, err := s.takeInput(c, t, inputHeld)
+	b, err := s.openInput(c, t)
 	if err != nil {
 		return err
 	}
-	if t, err = s.ofInput(t, input); err != nil {
+	input, err := readInput(b, s.maxInput(t), inputHeld.Begin)
+	b.close()
+	if err != nil {
 		return err
 	}
-	if err := admit(c.R.Context(), t.quota, event{value: input}); err != nil {
+	if t, err = ofInput(t, input, held); err != nil {
+		return err
+	}
+	if err := admit(c.R.Context(), t.quota, len(input), 0); err != nil {
 		return err
 	}
 	_ = rc.SetReadDeadline(time.Time{})
@@ -165,7 +170,7 @@ func (p *proxied) run(r *http.Request, input []byte, held *front.Claim) {
 // copy passes the agent's stream on, piece by piece, and publishes its events. It returns what ended the stream,
 // nil for a whole one that ends the run.
 func (p *proxied) copy(body io.Reader) error {
-	reader := sse.NewReader(p.patient(body), p.svc.cfg.MaxEventBytes, p.spool.acquire, p.spool.release)
+	reader := eventstream.NewSSE(p.patient(body), p.svc.cfg.MaxEventBytes, eventstream.Memory{Acquire: p.spool.acquire, Release: p.spool.release})
 	defer reader.Close()
 	for {
 		piece, err := reader.Next()
@@ -194,7 +199,7 @@ func (p *proxied) copy(body io.Reader) error {
 }
 
 // pay takes a piece's event from the tenant's quotas, and waits until they have it: the agent is read no faster.
-func (p *proxied) pay(piece sse.Piece) {
+func (p *proxied) pay(piece eventstream.Piece) {
 	q := p.target.quota
 	if piece.Data == nil && !piece.Over || !q.Limited(quota.Events) && !q.Limited(quota.Bytes) {
 		return
@@ -211,7 +216,7 @@ func (p *proxied) pay(piece sse.Piece) {
 
 // take publishes a piece's event, and sends its bytes on. It is published first: what a caller has seen is recorded, and handing it to
 // the spool takes no time that could be seen.
-func (p *proxied) take(piece sse.Piece) {
+func (p *proxied) take(piece eventstream.Piece) {
 	p.open = piece.Partial
 	seq := int64(-1)
 	switch {
@@ -220,7 +225,7 @@ func (p *proxied) take(piece sse.Piece) {
 		if p.terminal && t == agui.RunStarted {
 			p.next(nil) // its id is not read: the events stay with the run before
 		}
-		seq = p.spool.skip(piece.NoRoom)
+		seq = p.spool.skip(piece.Err != nil)
 		p.unfinished.begun = true
 		if isEnd(t) {
 			p.terminal, p.endLost = true, true
@@ -485,13 +490,8 @@ func encoded(v any) []byte {
 }
 
 // ofInput returns the target of the thread and run that an input names.
-func (s *Service) ofInput(t target, input []byte) (target, error) {
-	h := s.memory.Claim(t.tenant, 0)
-	defer h.Close()
-	if err := h.Take(int64(len(input))); err != nil { // older forms are written anew
-		return target{}, err
-	}
-	in, err := decodeInput(input)
+func ofInput(t target, input []byte, h *front.Claim) (target, error) {
+	in, err := decodeInput(input, h)
 	if err != nil {
 		return target{}, err
 	}

@@ -1185,18 +1185,3 @@ func TestProxy_IsSlowedDownToTheTenantsQuota(t *testing.T) {
 		t.Errorf("an input over the quota: %s %s", resp.Status, text)
 	}
 }
-
-// What checking an input takes counts beside the input itself.
-func TestProxy_CountsTheCheckOfAnInput(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &Service{memory: newMemory(64<<10, nil)}
-		input := []byte(strings.Replace(inputOf("r1"), `"state":{}`, `"state":"`+strings.Repeat("x", 60<<10)+`"`, 1))
-		var p *front.Problem
-		if _, err := s.ofInput(target{tenant: "dev", partitions: 1}, input); !errors.As(err, &p) || p.Reason != front.ReasonMemory {
-			t.Errorf("it is %v", err)
-		}
-		if s.memory.Held() != 0 {
-			t.Errorf("%d bytes stay taken", s.memory.Held())
-		}
-	})
-}

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/usage"
+	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
@@ -59,7 +60,6 @@ type publisher struct {
 	svc       *Service
 	tenant    string
 	quota     *quota.Tenant
-	claim     *front.Claim // of the request; nil where its events count in none
 	topic     string
 	key       []byte
 	partition int32
@@ -96,9 +96,9 @@ type publisher struct {
 
 // newPublisher returns the publisher of a request, whose records name by as their producer. The request's context ends the waiting for
 // quotas, and nothing that was sent.
-func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, by producer, h *front.Claim, failed func()) *publisher {
+func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, by producer, failed func()) *publisher {
 	p := &publisher{
-		svc: s, tenant: t.tenant, quota: t.quota, claim: h, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
+		svc: s, tenant: t.tenant, quota: t.quota, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
 		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels}),
 		events:  s.metrics.events.WithLabelValues(string(kind)), bytes: s.metrics.bytes.WithLabelValues(string(kind)),
 		failed: failed, target: t, used: s.metrics.tenants.Of(t.tenant),
@@ -116,25 +116,25 @@ func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, 
 const quotaWait = 10 * time.Second
 
 // admit takes an event's part of a tenant's quotas, and waits until they have it.
-func admit(ctx context.Context, q *quota.Tenant, ev event) error {
+func admit(ctx context.Context, q *quota.Tenant, size int, line int64) error {
 	err := q.Wait(ctx, quota.Events, 1, quotaWait)
 	if err == nil {
-		err = q.Wait(ctx, quota.Bytes, int64(len(ev.value)), quotaWait)
+		err = q.Wait(ctx, quota.Bytes, int64(size), quotaWait)
 	}
 	if err != nil && tenant.Revoked(ctx) {
 		return tenant.ErrRevoked
 	}
 	if err != nil {
-		return overQuota(err, ev.line)
+		return overQuota(err, line)
 	}
 	return nil
 }
 
-// send hands an event to the producer. It waits while too much is unacknowledged: that is what slows
+// send hands a copy of an event to the producer. It waits while too much is unacknowledged: that is what slows
 // a caller down to Kafka's pace. It reports whether the event was taken; if not, finish says why and
 // nothing more can be sent.
-func (p *publisher) send(ev event) bool {
-	size := max(len(ev.value), ev.held) + recordOverhead
+func (p *publisher) send(ev eventstream.Event) bool {
+	size := len(ev.Value) + recordOverhead
 	p.mu.Lock()
 	for p.err == nil && p.out > 0 && p.outBytes+size > p.svc.cfg.RequestWindow {
 		p.moved.Wait()
@@ -143,7 +143,7 @@ func (p *publisher) send(ev event) bool {
 		p.mu.Unlock()
 		return false
 	}
-	need, more := size-ev.held, 0
+	need, more := size, 0
 	if p.spare >= need {
 		p.spare, need = p.spare-need, 0
 	} else {
@@ -154,22 +154,19 @@ func (p *publisher) send(ev event) bool {
 		return false
 	}
 	large := int64(0)
-	if len(ev.value) >= largeEvent {
-		large = min(int64(len(ev.value)), p.svc.large.Limit()/largeEvents) // an input may have been written anew
+	if len(ev.Value) >= largeEvent {
+		large = min(int64(len(ev.Value)), p.svc.large.Limit()/largeEvents) // an input may have been written anew
 		if !p.waited(func(ctx context.Context) error { return p.svc.large.Wait(ctx, p.tenant, large) }) {
-			p.svc.memory.Release(p.tenant, int64(size-ev.held))
+			p.svc.memory.Release(p.tenant, int64(size))
 			return false
 		}
 	}
-	if ev.held > 0 {
-		p.claim.Hand(int64(ev.held)) // it is ours now
-	}
 	headers := p.headers
-	if ev.seq >= 0 {
-		seq := kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, ev.seq, 10)}
+	if ev.Seq >= 0 {
+		seq := kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, ev.Seq, 10)}
 		headers = append(headers[:len(headers):len(headers)], seq)
 	}
-	now := time.Now()
+	now, line := time.Now(), ev.Line
 	p.mu.Lock()
 	if p.out == 0 {
 		p.progress = now
@@ -179,10 +176,10 @@ func (p *publisher) send(ev event) bool {
 	p.mu.Unlock()
 	p.svc.metrics.inflight.Add(float64(size))
 	p.svc.producer.Produce(p.ctx, &kgo.Record{
-		Topic: p.topic, Partition: p.partition, Key: p.key, Value: ev.value, Headers: headers,
+		Topic: p.topic, Partition: p.partition, Key: p.key, Value: bytes.Clone(ev.Value), Headers: headers,
 	}, func(r *kgo.Record, err error) {
 		p.svc.large.Give(p.tenant, large)
-		p.acknowledged(r, ev.line, size, now, err)
+		p.acknowledged(r, line, size, now, err)
 	})
 	return true
 }

@@ -148,7 +148,7 @@ func (sp *spool) add(e *spooled, must bool) bool {
 	}
 	size := len(e.value) + recordOverhead
 	switch {
-	case sp.held+size <= sp.svc.cfg.Memory/runShare && sp.acquire(size):
+	case sp.held+size <= sp.svc.cfg.Memory/runShare && sp.acquire(int64(size)) == nil:
 		e.counted = size
 	case must && len(e.value) <= forcedBytes:
 	default:
@@ -166,9 +166,14 @@ func (sp *spool) add(e *spooled, must bool) bool {
 
 // acquire takes n bytes of what the runs of the tenant may hold, or nothing. Nobody waits for it: a run that waited would make its caller
 // wait.
-func (sp *spool) acquire(n int) bool { return sp.svc.memory.Try(sp.tenant, int64(n)) }
+func (sp *spool) acquire(n int64) error {
+	if !sp.svc.memory.Try(sp.tenant, n) {
+		return errNoRoom
+	}
+	return nil
+}
 
-func (sp *spool) release(n int) { sp.svc.memory.Release(sp.tenant, int64(n)) }
+func (sp *spool) release(n int64) { sp.svc.memory.Release(sp.tenant, n) }
 
 // pump gives the producer what it may have.
 func (sp *spool) pump() {
@@ -303,7 +308,7 @@ func (sp *spool) remove(e *spooled) int {
 				sp.queue = slices.Delete(sp.queue, i, i+1)
 			}
 			sp.held -= len(e.value) + recordOverhead
-			sp.release(e.counted)
+			sp.release(int64(e.counted))
 			return i
 		}
 	}

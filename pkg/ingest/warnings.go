@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/fold"
 )
 
@@ -31,14 +32,14 @@ func (t target) compareIDs(line int64, what, thread, run string) (list []warning
 }
 
 // look notes what of an event contradicts the path. Only the start and the end of a run name ids, so that nothing else is decoded.
-func (p *publisher) look(ev event, of agui.Type) {
+func (p *publisher) look(ev eventstream.Event, of agui.Type) {
 	if of != agui.RunStarted && of != agui.RunFinished || len(p.warnings) >= mostWarnings {
 		return
 	}
-	decoded, err := agui.Decode(bytes.Clone(ev.value)) // which may upgrade it
+	decoded, err := agui.Decode(bytes.Clone(ev.Value)) // which may upgrade it
 	if err != nil {
 		return // it becomes a dead letter, which says why
 	}
-	list := p.target.compareIDs(ev.line, string(of), decoded.ThreadID, decoded.RunID)
+	list := p.target.compareIDs(ev.Line, string(of), decoded.ThreadID, decoded.RunID)
 	p.warnings = append(p.warnings, list[:min(len(list), mostWarnings-len(p.warnings))]...)
 }

@@ -1,16 +1,18 @@
-package cli
+package eventstream
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 )
 
-func TestEventReader_TakesEveryForm(t *testing.T) {
+func TestAny_TakesEveryForm(t *testing.T) {
 	want := []string{`{"a":1.0}`, `{"b":"\ud800 x"}`}
 	for name, text := range map[string]string{
 		"lines":                      "{\"a\":1.0}\n\n{\"b\":\"\\ud800 x\"}",
@@ -36,7 +38,7 @@ func TestEventReader_TakesEveryForm(t *testing.T) {
 }
 
 // What is no event costs itself, and the events behind it are found.
-func TestEventReader_GoesOnBehindWhatIsNoEvent(t *testing.T) {
+func TestAny_GoesOnBehindWhatIsNoEvent(t *testing.T) {
 	const object = "{\n  \"a\": {\n    \"b\": [1, {}]\n  }\n}\n"
 	const read = `{"a":{"b":[1,{}]}}`
 	type item struct {
@@ -62,17 +64,17 @@ func TestEventReader_GoesOnBehindWhatIsNoEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, in := range []io.Reader{strings.NewReader(c.text), iotest.OneByteReader(strings.NewReader(c.text))} {
-				r := newEventReader(in)
+				r := newAny(in)
 				var got []item
 				for {
-					text, err := r.next()
+					text, err := r.Next()
 					if errors.Is(err, io.EOF) {
 						break
 					}
 					if err != nil {
 						t.Fatal(err)
 					}
-					got = append(got, item{r.line, string(text)})
+					got = append(got, item{int(text.Line), string(text.Value)})
 				}
 				if !slices.Equal(got, c.want) {
 					t.Errorf("got %#v, want %#v", got, c.want)
@@ -83,7 +85,7 @@ func TestEventReader_GoesOnBehindWhatIsNoEvent(t *testing.T) {
 }
 
 // An agent that is silent behind an event has said it.
-func TestEventReader_WaitsForNoMoreThanTheEvent(t *testing.T) {
+func TestAny_WaitsForNoMoreThanTheEvent(t *testing.T) {
 	for name, pieces := range map[string][]string{
 		"lines":   {"{\"a\":1}\n", "{\"a\":1}\n"},
 		"SSE":     {"data: {\"a\":1}\n\n", "data: {\"a\":1}\n\n"},
@@ -93,11 +95,11 @@ func TestEventReader_WaitsForNoMoreThanTheEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stdin, agent := io.Pipe()
 			defer func() { _ = agent.Close() }() // of a pipe: no error
-			r := newEventReader(stdin)
+			r := newAny(stdin)
 			for _, piece := range pieces {
 				go func() { _, _ = io.WriteString(agent, piece) }() // next says what is missing
-				if text, err := r.next(); err != nil || string(text) != `{"a":1}` {
-					t.Errorf("got %q, %v", text, err)
+				if text, err := r.Next(); err != nil || string(text.Value) != `{"a":1}` {
+					t.Errorf("got %q, %v", text.Value, err)
 				}
 			}
 		})
@@ -105,7 +107,7 @@ func TestEventReader_WaitsForNoMoreThanTheEvent(t *testing.T) {
 }
 
 // No more is read ahead than the buffer holds, also where all events are one line.
-func TestEventReader_HoldsOneEventAtATime(t *testing.T) {
+func TestAny_HoldsOneEventAtATime(t *testing.T) {
 	for name, event := range map[string]string{
 		"lines": "{\"a\":1}\n", "SSE": "data: {\"a\":1}\n\n", "array": "{\"a\":1},", "objects": "{\n\"a\":1}", "objects in one line": "{\"a\":1}",
 	} {
@@ -115,10 +117,10 @@ func TestEventReader_HoldsOneEventAtATime(t *testing.T) {
 			if name == "array" {
 				in = io.MultiReader(strings.NewReader("["), rest)
 			}
-			r := newEventReader(in)
+			r := newAny(in)
 			for range 3 {
-				if text, err := r.next(); err != nil || string(text) != `{"a":1}` {
-					t.Fatalf("got %q, %v", text, err)
+				if text, err := r.Next(); err != nil || string(text.Value) != `{"a":1}` {
+					t.Fatalf("got %q, %v", text.Value, err)
 				}
 			}
 			if read := rest.Size() - int64(rest.Len()); read > 1<<18 {
@@ -128,21 +130,66 @@ func TestEventReader_HoldsOneEventAtATime(t *testing.T) {
 	}
 }
 
+func newAny(in io.Reader) *Reader { return New(in, Any, math.MaxInt32, 64<<10, Memory{}) }
+
 // readEvents reads all events, up to the end or an error.
 func readEvents(t *testing.T, in io.Reader) (events []string, err error) {
 	t.Helper()
 	var read bytes.Buffer
-	r := newEventReader(io.TeeReader(in, &read))
+	r := newAny(io.TeeReader(in, &read))
 	for {
-		event, err := r.next()
+		event, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return events, nil
 		}
 		if err != nil {
 			return events, err
 		}
-		if events = append(events, string(event)); len(events) > read.Len() {
+		if events = append(events, string(event.Value)); len(events) > read.Len() {
 			t.Fatalf("%d events out of %d bytes", len(events), read.Len())
 		}
 	}
+}
+
+// FuzzAny: no panic, an end, and no more events than bytes. It makes no difference in what pieces the bytes
+// come. Events that are JSON objects are read as the same from lines, from SSE, from an array, and laid out over lines.
+func FuzzAny(f *testing.F) {
+	for _, s := range []string{
+		"{\"type\":\"RAW\"}\n\n{}\r\n", "data: {\"a\":\ndata: 1}\n\n: comment\ndata:{}\n\n", "[{}, {\"a\":[1]}]\n", "[", "[{}]x", "id: 1\n\ndata", "\xff",
+		byteOrderMark + "{}", "{\n\"a\":[\n{\"b\":\"\\\"}\"}]\n}\n{\n}{", "x\n{\n\"a\n{}\n", "{\"a\":1\n{\"a\":\n1}",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		read, err := readEvents(t, bytes.NewReader(data))
+		slow, slowErr := readEvents(t, iotest.OneByteReader(bytes.NewReader(data)))
+		if !slices.Equal(slow, read) || (slowErr == nil) != (err == nil) {
+			t.Fatalf("byte by byte: %q, %v, want %q, %v", slow, slowErr, read, err)
+		}
+		if err != nil {
+			return
+		}
+		var events, spread []string
+		for _, e := range read {
+			var line, lines bytes.Buffer
+			if strings.HasPrefix(e, "{") && json.Compact(&line, []byte(e)) == nil && json.Indent(&lines, []byte(e), "", " ") == nil {
+				events = append(events, line.String())
+				spread = append(spread, "{\n"+strings.TrimPrefix(lines.String(), "{"))
+			}
+		}
+		if len(events) == 0 {
+			return
+		}
+		for form, text := range map[string]string{
+			"lines":   strings.Join(events, "\n"),
+			"SSE":     "data: " + strings.Join(events, "\n\ndata: "),
+			"array":   "[" + strings.Join(events, ",\n") + "]",
+			"objects": strings.Join(spread, "\n"),
+		} {
+			got, err := readEvents(t, strings.NewReader(text))
+			if err != nil || !slices.Equal(got, events) {
+				t.Fatalf("as %s: %v\n%q\nwant\n%q", form, err, got, events)
+			}
+		}
+	})
 }

@@ -1,11 +1,10 @@
-package sse
+package eventstream
 
 import (
 	"bytes"
 	"errors"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -29,19 +28,17 @@ type took struct {
 	err    error
 }
 
-func readAll(t testing.TB, r io.Reader, limit int, acquire func(int) bool, release func(int)) took {
+func readAll(t testing.TB, r io.Reader, limit int) took {
 	t.Helper()
-	return readWith(t, NewReader(r, limit, acquire, release))
+	return readWith(t, NewSSE(r, limit, Memory{}))
 }
 
 // small is a reader with a buffer of 16 bytes.
-func small(r io.Reader, limit int, acquire func(int) bool) *Reader {
-	rd := NewReader(r, limit, acquire, func(int) {})
-	rd.base, rd.buf = 16, make([]byte, 0, 16)
-	return rd
+func small(r io.Reader, limit int, acquire func(int64) error) *SSE {
+	return newSSE(newBuffer(r, limit, 16, Memory{acquire, func(int64) {}}))
 }
 
-func readWith(t testing.TB, rd *Reader) took {
+func readWith(t testing.TB, rd *SSE) took {
 	t.Helper()
 	defer rd.Close()
 	var out took
@@ -64,7 +61,7 @@ func readWith(t testing.TB, rd *Reader) took {
 		if p.Over {
 			out.over++
 			out.items = append(out.items, item{true, string(p.Head)})
-			if p.NoRoom {
+			if p.Err != nil {
 				out.noRoom++
 			}
 		}
@@ -111,14 +108,14 @@ var streams = map[string]struct {
 
 const limit = 64 << 10
 
-func TestReader_TakesStreamsApartWithoutChangingThem(t *testing.T) {
+func TestSSE_TakesStreamsApartWithoutChangingThem(t *testing.T) {
 	for name, c := range streams {
 		for how, r := range map[string]io.Reader{
 			"whole":       strings.NewReader(c.stream),
 			"by the byte": iotest.OneByteReader(strings.NewReader(c.stream)),
 			"with EOF":    iotest.DataErrReader(strings.NewReader(c.stream)),
 		} {
-			got := readAll(t, r, limit, nil, nil)
+			got := readAll(t, r, limit)
 			if got.stream() != c.stream {
 				t.Errorf("%s, %s: the bytes changed: %.200q", name, how, got.stream())
 			}
@@ -131,9 +128,9 @@ func TestReader_TakesStreamsApartWithoutChangingThem(t *testing.T) {
 
 // A piece that is not Partial ends where an event or a comment does: what was sent on can be followed by
 // an event of one's own.
-func TestReader_HandsOutNoHalfOfAnEventThatFits(t *testing.T) {
+func TestSSE_HandsOutNoHalfOfAnEventThatFits(t *testing.T) {
 	for name, c := range streams {
-		got := readAll(t, iotest.HalfReader(strings.NewReader(c.stream)), 1<<20, nil, nil)
+		got := readAll(t, iotest.HalfReader(strings.NewReader(c.stream)), 1<<20)
 		for _, raw := range got.raw {
 			if !strings.HasSuffix(raw, "\n") && !strings.HasSuffix(raw, "\r") {
 				t.Errorf("%s: a piece ends with %.20q", name, raw[max(0, len(raw)-20):])
@@ -142,34 +139,34 @@ func TestReader_HandsOutNoHalfOfAnEventThatFits(t *testing.T) {
 	}
 }
 
-func TestReader_CutEndsWithoutAnEvent(t *testing.T) {
+func TestSSE_CutEndsWithoutAnEvent(t *testing.T) {
 	cut := errors.New("cut")
-	got := readAll(t, io.MultiReader(strings.NewReader("data: 1\n\ndata: {\"a\":1}"), iotest.ErrReader(cut)), limit, nil, nil)
+	got := readAll(t, io.MultiReader(strings.NewReader("data: 1\n\ndata: {\"a\":1}"), iotest.ErrReader(cut)), limit)
 	if !errors.Is(got.err, cut) || got.rest.Data != nil || len(got.events) != 1 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 // What the reader holds beyond a small buffer was given to it, and is given back.
-func TestReader_AsksForTheMemoryItHolds(t *testing.T) {
-	var held, most int
-	acquire := func(n int) bool { held += n; most = max(most, held); return true }
-	release := func(n int) { held -= n }
+func TestSSE_AsksForTheMemoryItHolds(t *testing.T) {
+	var held, most int64
+	memory := Memory{func(n int64) error { held += n; most = max(most, held); return nil }, func(n int64) { held -= n }}
 	body := strings.Repeat("data: "+long+"\n\ndata: 1\n\n", 3)
-	got := readAll(t, strings.NewReader(body), limit, acquire, release)
+	got := readWith(t, NewSSE(strings.NewReader(body), limit, memory))
 	if len(got.events) != 6 || held != 0 || most == 0 || most > 4*limit {
 		t.Errorf("%d events, %d bytes held, %d at most", len(got.events), held, most)
 	}
 	// Without memory the event goes by.
-	got = readAll(t, strings.NewReader(body), limit, func(int) bool { return false }, release)
+	memory.Acquire = func(int64) error { return errors.New("full") }
+	got = readWith(t, NewSSE(strings.NewReader(body), limit, memory))
 	if got.stream() != body || got.over != 3 || got.noRoom != 3 || len(got.events) != 3 || held != 0 {
 		t.Errorf("%d events, %d over, %d bytes held", len(got.events), got.over, held)
 	}
 }
 
 // A stream of any length and any event needs a bounded buffer.
-func TestReader_HoldsNoMoreThanAnEvent(t *testing.T) {
-	r := NewReader(io.MultiReader(strings.NewReader("data: "), io.LimitReader(zeros{}, 100<<20), strings.NewReader("\n\ndata: 1\n\n")), limit, nil, nil)
+func TestSSE_HoldsNoMoreThanAnEvent(t *testing.T) {
+	r := NewSSE(io.MultiReader(strings.NewReader("data: "), io.LimitReader(zeros{}, 100<<20), strings.NewReader("\n\ndata: 1\n\n")), limit, Memory{})
 	var n, over int
 	var last string
 	for {
@@ -202,32 +199,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An event of very many lines costs no more than its bytes.
-func TestReader_ManyLinesTakeNoMoreThanTheirBytes(t *testing.T) {
-	const limit = 4 << 20
-	stream := []byte(strings.Repeat("data\n", 600_000) + "\n")
-	var held int
-	rd := NewReader(bytes.NewReader(stream), limit, func(n int) bool { held += n; return true }, func(n int) { held -= n })
-	p, err := rd.Next()
-	if err != nil || len(p.Data) != 599_999 {
-		t.Fatalf("%d bytes of data, %v", len(p.Data), err)
-	}
-	runtime.GC()
-	var with, without runtime.MemStats
-	runtime.ReadMemStats(&with)
-	counted := held
-	rd.Close()
-	*rd = Reader{}
-	runtime.GC()
-	runtime.ReadMemStats(&without)
-	runtime.KeepAlive(stream)
-	if has := int(with.HeapAlloc) - int(without.HeapAlloc); has > counted+1<<20 || held != 0 {
-		t.Errorf("the reader has %d bytes and counts %d", has, counted)
-	}
-}
-
 // Of an event that is over the limit the first bytes stay, however it comes.
-func TestReader_KeepsTheHeadOfAnEventThatIsOver(t *testing.T) {
+func TestSSE_KeepsTheHeadOfAnEventThatIsOver(t *testing.T) {
 	for name, c := range map[string]struct{ stream, head string }{
 		"one line":           {"data: {\"type\":1" + long + long, `{"type":1` + long[:HeadBytes-9]},
 		"lines":              {"id: 1\ndata: {\ndata\ndata: " + long + long, "{\n\n" + long[:HeadBytes-3]},
@@ -236,7 +209,7 @@ func TestReader_KeepsTheHeadOfAnEventThatIsOver(t *testing.T) {
 		"a little too large": {"data: {" + long + long[:24<<10] + "\ndata: 1", "{" + long[:HeadBytes-1]},
 	} {
 		for how, r := range map[string]io.Reader{"whole": strings.NewReader(c.stream + "\n\n"), "by the byte": iotest.OneByteReader(strings.NewReader(c.stream + "\n\n"))} {
-			got := readAll(t, r, limit, nil, nil)
+			got := readAll(t, r, limit)
 			if len(got.items) != 1 || got.items[0] != (item{true, c.head}) || got.noRoom != 0 {
 				t.Errorf("%s, %s: %.200v", name, how, got.items)
 			}
@@ -271,7 +244,7 @@ func model(stream string) (events []string, rest string) {
 
 // Invariants: the bytes stay as they are, and the events are those of the model, however they are split into reads. Where there
 // is memory for some events only, the others are over the limit, and their heads are the model's.
-func FuzzReader(f *testing.F) {
+func FuzzSSE(f *testing.F) {
 	for _, c := range streams {
 		if len(c.stream) < 1000 {
 			f.Add([]byte(c.stream), uint64(1))
@@ -283,12 +256,17 @@ func FuzzReader(f *testing.F) {
 			return // what stands round an event counts, too
 		}
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		always := func(int) bool { return true }
+		always := func(int64) error { return nil }
 		want, rest := model(string(stream))
-		for how, rd := range map[string]*Reader{
-			"whole":           small(bytes.NewReader(stream), limit, always),
-			"split":           small(&random{stream, rnd}, limit, always),
-			"short of memory": small(&random{stream, rnd}, limit, func(int) bool { return rnd.IntN(2) == 0 }),
+		for how, rd := range map[string]*SSE{
+			"whole": small(bytes.NewReader(stream), limit, always),
+			"split": small(&random{stream, rnd}, limit, always),
+			"short of memory": small(&random{stream, rnd}, limit, func(int64) error {
+				if rnd.IntN(2) == 0 {
+					return nil
+				}
+				return errors.New("full")
+			}),
 		} {
 			got := readWith(t, rd)
 			if got.stream() != string(stream) {
@@ -337,12 +315,12 @@ func (r *random) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func BenchmarkReader(b *testing.B) {
+func BenchmarkSSE(b *testing.B) {
 	stream := []byte(strings.Repeat("data: {\"type\":\"TEXT_MESSAGE_CONTENT\",\"messageId\":\"m1\",\"delta\":\""+strings.Repeat("y", 120)+"\"}\n\n", 1000))
 	b.SetBytes(int64(len(stream)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r := NewReader(bytes.NewReader(stream), limit, nil, nil)
+		r := NewSSE(bytes.NewReader(stream), limit, Memory{})
 		for {
 			if _, err := r.Next(); err != nil {
 				break

@@ -1,0 +1,51 @@
+package eventstream
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// The reasons of errors, beside the rules of package agui.
+const (
+	ReasonTooLarge = "too-large"
+	ReasonDone     = "done-marker"
+	ReasonNoArray  = "not-an-array"
+	ReasonSeq      = "no-seq"
+	ReasonSeqOrder = "seq-order"
+)
+
+// Error is why bytes are no event. Other errors of a reader are those of the reader below and of Memory.Acquire.
+type Error struct {
+	// Line is the line at which the fault begins, from 1.
+	Line int64
+	// Reason is stable; Detail is for a person.
+	Reason, Detail string
+	// More: Next returns the events after it.
+	More bool
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Detail) }
+
+func bad(line int64, reason, format string, args ...any) *Error {
+	return &Error{Line: line, Reason: reason, Detail: fmt.Sprintf(format, args...)}
+}
+
+// andMore says that Next can go on after the error.
+func (e *Error) andMore() *Error {
+	e.More = true
+	return e
+}
+
+func tooLarge(line int64, limit int) *Error {
+	return bad(line, ReasonTooLarge, "larger than the limit of %d bytes", limit)
+}
+
+func malformed(line int64, err error) *Error {
+	var m *agui.MalformedError
+	if errors.As(err, &m) {
+		return bad(line, m.Rule, "%s", m.Detail)
+	}
+	return bad(line, agui.RuleNotJSON, "%v", err)
+}
