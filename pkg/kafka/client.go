@@ -12,11 +12,11 @@ import (
 	"github.com/twmb/franz-go/plugin/kslog"
 )
 
-// dialTimeout bounds the making of a connection. A broker that is down refuses at once, one that is cut
-// off does not: kgo's 10 s would eat the whole time in which ingest answers 503.
+// dialTimeout bounds connecting to a broker. A broker behind a network failure does not refuse: with kgo's 10 s, connecting alone
+// would use up DeliveryTimeout, after which ingest answers 503.
 const dialTimeout = 3 * time.Second
 
-// clientID is the id of the client that a constructor makes.
+// clientID returns the id of a client with a role.
 func (c Config) clientID(role string) string {
 	if c.ClientID == "" {
 		return "skein-" + role
@@ -24,7 +24,7 @@ func (c Config) clientID(role string) string {
 	return c.ClientID + "-" + role
 }
 
-// base are the options of every client. The returned function gives the error of its metrics.
+// base returns the options of every client, and a function that returns the error of registering its metrics.
 func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
@@ -35,10 +35,9 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 		// Names Skein in the brokers' client statistics (KIP-511).
 		kgo.SoftwareNameAndVersion("skein", "1"),
 		kgo.DialTimeout(dialTimeout),
-		// Leaders move while brokers restart. 5 min, the default, is the time it would take to see
-		// a partition that was added, which stops the stages.
+		// Stages stop when a partition is added. The default of 5 min is too long to notice that.
 		kgo.MetadataMaxAge(time.Minute),
-		// How soon a client may ask again. The default of 5 s is the pause after a failed leader.
+		// After a leader has failed a client waits this long for the new one. The default is 5 s.
 		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.MaxDecompressBatchBytes(maxUnpackBytes),
 		// KIP-714 has brokers collect the clients' metrics. Skein serves its own.
@@ -58,7 +57,7 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 	return opts, check, nil
 }
 
-// newClient makes a client of base options and more.
+// newClient makes a client with the base options and more.
 func (c Config) newClient(role string, metrics bool, more ...kgo.Opt) (*kgo.Client, error) {
 	opts, check, err := c.base(role, metrics)
 	if err != nil {
@@ -75,8 +74,8 @@ func (c Config) newClient(role string, metrics bool, more ...kgo.Opt) (*kgo.Clie
 	return cl, nil
 }
 
-// registerer turns kprom's panic on a second client of the same id into an error, and does not take
-// the first client's metrics away when the second is closed.
+// registerer turns kprom's panic on a second client of the same id into an error, and keeps the first client's metrics when the
+// second one closes.
 type registerer struct {
 	prometheus.Registerer
 	err  error

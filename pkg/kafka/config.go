@@ -15,31 +15,28 @@ import (
 const (
 	// MaxValueBytes is the limit of events, inputs and run records: 16 MiB.
 	MaxValueBytes = 16 << 20
-	// MaxBatchBytes is the largest record batch on the topics and from producers: one value of
-	// MaxValueBytes with its key (three ids of 512 bytes, every one of them escaped, are 4.5 KiB),
-	// its headers, dead-letter headers included, and the batch's frame.
+	// MaxBatchBytes is the limit of a record batch, on the topics and before compression: one value of MaxValueBytes with its key
+	// (up to 4.5 KiB: three escaped ids of 512 bytes), its headers, those of a dead letter included, and the batch's frame.
 	MaxBatchBytes = MaxValueBytes + 64<<10
 )
 
-// Config says which cluster and topic set to use.
+// Config names a cluster and a topic set.
 type Config struct {
-	// Brokers are HOST:PORT addresses to start from.
+	// Brokers are HOST:PORT addresses of some of the brokers.
 	Brokers []string
-	// TopicPrefix stands before each topic's name ("acme." gives acme.skein.events).
+	// TopicPrefix begins each topic's name ("acme." gives acme.skein.events).
 	TopicPrefix string
 	// Security protects the connections.
 	Security Security
-	// ClientID names this process to the brokers (quotas, request logs). Each constructor adds
-	// what the client is for.
+	// ClientID names this process to the brokers (quotas, request logs). Each constructor appends the client's role.
 	ClientID string
 	// Logger gets the client's log lines; nil: none.
 	Logger *slog.Logger
-	// Registerer gets the clients' metrics, labelled with the client id; nil: none. A process has at
-	// most one client of each constructor on one Registerer at a time, or different ClientIDs.
+	// Registerer gets the clients' metrics, labelled with the client id; nil: none. Two clients of one constructor need different
+	// Registerers or ClientIDs.
 	Registerer prometheus.Registerer
-	// Options come after those of every constructor and win over them; nil: none. kafkatest has a
-	// network of its own here, where faults happen. It is called for each client: kgo writes to what
-	// some options hold.
+	// Options returns options that override those of the constructor; nil: none. Tests set a network with faults here. Each client
+	// needs new ones: kgo writes to what some options hold.
 	Options func() []kgo.Opt
 }
 
@@ -74,7 +71,7 @@ func InTopicSet(topic string) bool {
 
 var topicPrefix = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,200}$`)
 
-// CompactorGroup is the consumer group of the topic set's compactors, unless they are told another one.
+// CompactorGroup returns the default consumer group of the topic set's compactors.
 func (c Config) CompactorGroup() string { return c.TopicPrefix + "skein-compactor" }
 
 // Validate reports every setting that cannot work, all at once.
@@ -89,12 +86,13 @@ func (c Config) Validate() error {
 		}
 	}
 	if !topicPrefix.MatchString(c.TopicPrefix) {
-		errs = append(errs, fmt.Errorf("checking topic prefix %q: only letters, digits, '.', '_' and '-' can stand in topic names, up to 200", c.TopicPrefix))
+		errs = append(errs, fmt.Errorf(
+			"checking topic prefix %q: topic names may have letters, digits, '.', '_' and '-' only, the prefix up to 200", c.TopicPrefix))
 	}
 	return errors.Join(append(errs, c.Security.validate())...)
 }
 
-// more are the Options for one client.
+// more returns the Options for one client.
 func (c Config) more() []kgo.Opt {
 	if c.Options == nil {
 		return nil

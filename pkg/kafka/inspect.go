@@ -13,31 +13,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// TopicReport is how one topic of a set stands against a specification.
+// TopicReport compares a topic with a specification.
 type TopicReport struct {
 	Topic string `json:"topic"`
-	// Partitions and Replication are 0 where the topic does not exist.
+	// Partitions and Replication are 0 if the topic does not exist.
 	Partitions  int32 `json:"partitions"`
 	Replication int   `json:"replication"`
-	// Settings are those of the topic's that Skein has a say in, by Kafka's names.
-	Settings map[string]string `json:"settings"`
-	// Differences are empty where all is as it should be.
+	// Settings are the topic's values of the settings that Skein compares, by Kafka's names.
+	Settings    map[string]string `json:"settings"`
 	Differences []TopicDifference `json:"differences"`
 }
 
-// TopicDifference is one thing about a topic that is not as it should be.
+// TopicDifference is a difference between a topic and a specification.
 type TopicDifference struct {
 	// What is "topic", "partitions", "replication" or the name of a setting.
 	What string `json:"what"`
 	Is   string `json:"is"`
 	Want string `json:"want"`
-	// Setting is true where AlterTopics can mend it.
+	// Setting is true if AlterTopics can change it.
 	Setting bool `json:"setting"`
 }
 
-// CheckTopics compares the topics of a set with a specification, events first. Of the specification,
-// what is 0 is not compared: any count, any retention; a replication of 0 is what EnsureTopics would
-// choose, or more. Settings that are stricter than Skein's are no difference.
+// CheckTopics compares the topics of a set with a specification, events first. A count or retention of 0 is not compared; a
+// replication of 0 means that which EnsureTopics would choose, or more. Stricter settings are no difference.
 func CheckTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport, error) {
 	adm, err := NewAdmin(cfg)
 	if err != nil {
@@ -47,10 +45,9 @@ func CheckTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport
 	return checkTopics(ctx, adm, cfg.Topics(), spec)
 }
 
-// AlterTopics gives the topics of a set the settings of a specification and reports what then still
-// differs. It makes no topic and changes neither partition counts nor replication: a partition count
-// belongs to the set (see ErrPartitionCounts), and replicas are moved with Kafka's own tools. A setting that a
-// broker tells as before is asked for again for 5 s.
+// AlterTopics changes the settings of existing topics to those of a specification and reports the remaining differences. It
+// changes neither partition counts (see ErrPartitionCounts) nor replication, for which Kafka has tools. Brokers may return old
+// settings for up to 5 s, in which it repeats the comparison.
 func AlterTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport, error) {
 	adm, err := NewAdmin(cfg)
 	if err != nil {
@@ -81,21 +78,15 @@ func AlterTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport
 			}
 		}
 	}
-	// The controller has the new settings; the broker that answers may hear of them a moment later.
-	for deadline := time.Now().Add(settingsWait); ; {
-		reports, err := checkTopics(ctx, adm, cfg.Topics(), spec)
-		differs := slices.ContainsFunc(reports, func(r TopicReport) bool {
+	wait, cancel := context.WithTimeout(ctx, settingsWait)
+	defer cancel()
+	repeat(wait, func() bool {
+		reports, err = checkTopics(ctx, adm, cfg.Topics(), spec)
+		return err != nil || !slices.ContainsFunc(reports, func(r TopicReport) bool {
 			return slices.ContainsFunc(r.Differences, func(d TopicDifference) bool { return d.Setting })
 		})
-		if err != nil || !differs || time.Now().After(deadline) {
-			return reports, err
-		}
-		select {
-		case <-ctx.Done():
-			return reports, nil
-		case <-time.After(settingsTick):
-		}
-	}
+	})
+	return reports, err
 }
 
 func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec TopicSpec) ([]TopicReport, error) {
@@ -103,11 +94,11 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	if err != nil {
 		return nil, fmt.Errorf("checking topics: %w", explain(err))
 	}
-	least, err := chooseReplication(ctx, adm)
+	replication, err := chooseReplication(ctx, adm)
 	if err != nil {
 		return nil, fmt.Errorf("checking topics: %w", err)
 	}
-	var there []string
+	var existing []string
 	count := spec.Partitions
 	for _, t := range topics.All() {
 		d := details[t]
@@ -115,51 +106,51 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 			return nil, fmt.Errorf("checking topic %s: %w", t, explain(d.Err))
 		}
 		if n := int32(len(d.Partitions)); n > 0 {
-			there = append(there, t)
-			// The first one that there is says what the others must have: events, as a rule.
-			if count == 0 {
+			existing = append(existing, t)
+			if count == 0 { // the others must have as many as the first one
 				count = n
 			}
 		}
 	}
 	settings := make(map[string]map[string]string)
-	if len(there) > 0 {
-		if settings, err = TopicSettings(ctx, adm, there...); err != nil {
+	if len(existing) > 0 {
+		if settings, err = TopicSettings(ctx, adm, existing...); err != nil {
 			return nil, err
 		}
 	}
 	reports := make([]TopicReport, 0, len(topics.All()))
 	for _, t := range topics.All() {
-		reports = append(reports, checkTopic(t, details[t], settings[t], count, int(least), topics, spec))
+		reports = append(reports, checkTopic(t, details[t], settings[t], count, int(replication), topics, spec))
 	}
 	return reports, nil
 }
 
-// A broker may take settingsWait to hear of a topic or a setting that another one has told of; it is asked
-// again every settingsTick.
+// Brokers learn of new topics and settings one after another, within settingsWait. Until then calls are repeated every settingsTick.
 const (
 	settingsWait = 5 * time.Second
 	settingsTick = 50 * time.Millisecond
 )
 
-// TopicSettings returns the settings of topics, by topic and key. Any broker may answer, also one that
-// has not heard of a new topic yet: it is asked again for 5 s. After that a topic that is missing is an error.
-func TopicSettings(ctx context.Context, adm *kadm.Client, topics ...string) (map[string]map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, settingsWait)
-	defer cancel()
-	tick := time.NewTicker(settingsTick)
-	defer tick.Stop()
-	for {
-		settings, err := topicSettings(ctx, adm, topics)
-		if !errors.Is(err, kerr.UnknownTopicOrPartition) {
-			return settings, err
-		}
+// repeat calls f every settingsTick until it returns true or ctx ends.
+func repeat(ctx context.Context, f func() bool) {
+	for !f() {
 		select {
 		case <-ctx.Done():
-			return nil, err
-		case <-tick.C:
+			return
+		case <-time.After(settingsTick):
 		}
 	}
+}
+
+// TopicSettings returns the settings of topics, by topic and key. For up to 5 s it waits until the brokers know the topics.
+func TopicSettings(ctx context.Context, adm *kadm.Client, topics ...string) (settings map[string]map[string]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, settingsWait)
+	defer cancel()
+	repeat(ctx, func() bool {
+		settings, err = topicSettings(ctx, adm, topics)
+		return !errors.Is(err, kerr.UnknownTopicOrPartition)
+	})
+	return settings, err
 }
 
 func topicSettings(ctx context.Context, adm *kadm.Client, topics []string) (map[string]map[string]string, error) {
@@ -180,7 +171,9 @@ func topicSettings(ctx context.Context, adm *kadm.Client, topics []string) (map[
 	return settings, nil
 }
 
-func checkTopic(topic string, d kadm.TopicDetail, settings map[string]string, count int32, leastReplicas int, topics Topics, spec TopicSpec) TopicReport {
+func checkTopic(
+	topic string, d kadm.TopicDetail, settings map[string]string, count int32, minReplicas int, topics Topics, spec TopicSpec,
+) TopicReport {
 	r := TopicReport{
 		Topic: topic, Partitions: int32(len(d.Partitions)), Replication: d.Partitions.NumReplicas(),
 		Settings: map[string]string{}, Differences: []TopicDifference{},
@@ -197,10 +190,10 @@ func checkTopic(topic string, d kadm.TopicDetail, settings map[string]string, co
 	differs("partitions", int(r.Partitions), int(count))
 	if spec.Replication > 0 {
 		differs("replication", r.Replication, int(spec.Replication))
-	} else if r.Replication < leastReplicas {
-		differs("replication", r.Replication, leastReplicas)
+	} else if r.Replication < minReplicas {
+		differs("replication", r.Replication, minReplicas)
 	}
-	// Of replicas that are not there none can be in sync, so the other settings are held to those that are.
+	// min.insync.replicas is compared for the number of replicas that the topic has.
 	spec.Replication = int16(r.Replication)
 	anyRetention := topic == topics.Events && spec.EventsRetention == 0 || topic == topics.DeadLetters && spec.DeadLettersRetention == 0
 	for key, want := range topicConfigs(topics, spec)[topic] {
@@ -222,13 +215,13 @@ func checkTopic(topic string, d kadm.TopicDetail, settings map[string]string, co
 // minInsync is how many replicas must have a record before it is acknowledged.
 const minInsync = "min.insync.replicas"
 
-// exceeds reports whether more replicas have to be in sync than there are: nothing can be written then.
+// exceeds reports whether min.insync.replicas is above the number of replicas: nothing can be written then.
 func exceeds(minInsync string, replicas int) bool {
 	n, err := strconv.Atoi(minInsync)
 	return err == nil && n > replicas
 }
 
-// suits reports whether a setting is as it should be, or stricter.
+// suits reports whether a setting has the wanted value, or a stricter one.
 func suits(key, is, want string) bool {
 	if is == want {
 		return true

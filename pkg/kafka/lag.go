@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Lag knows how long what a group's member has to deal with has waited: the measure that says whether it
-// keeps up. It is asked when somebody wants to know, not written down when something was done, so that
-// it rises while nothing is done. All methods may be called at the same time.
+// Lag measures how far a group's member is behind: the age of the oldest record that it has not finished. It is computed when it
+// is read, so it rises while nothing is finished. All methods are safe for concurrent use.
 type Lag struct {
 	now func() time.Time
 
@@ -17,31 +16,31 @@ type Lag struct {
 	partitions map[int32]*waiting
 }
 
-// waiting is what waits on one partition.
+// waiting is the state of one partition.
 type waiting struct {
-	// opening is since when the partition is ours and not read yet; zero once it is.
+	// opening is since when the partition is assigned and not read yet; zero once it is read.
 	opening time.Time
-	// oldest and newest are the times of the records that were read and are not done; zero: there are none.
+	// oldest and newest are the times of the records that were read and are neither taken nor done; zero: there are none.
 	oldest, newest time.Time
-	// takenOldest and takenNewest are those of the records among them that are being worked on (Taken).
+	// takenOldest and takenNewest are those of the records that are taken and not done.
 	takenOldest, takenNewest time.Time
 	// doneTo is the time of the newest record that is done, doneAt when it was.
 	doneTo, doneAt time.Time
-	// stalled is the time of the oldest record that is there and is not given out; zero: there is none.
+	// stalled is the time of the oldest record that the broker does not return, or the member does not read; zero: there is none.
 	stalled time.Time
 }
 
-// afterglow is how long, after what was read is done, the last of it stands for what lies behind it and
-// may not have been read yet: in the middle of a backlog the lag would seem to fall to zero at times.
+// afterglow is how long the newest record that is done still counts. In a backlog, the records after it may not have been read
+// yet, and the lag would drop to zero between two fetches.
 const afterglow = time.Second
 
-// NewLag makes a Lag by a clock.
+// NewLag returns a Lag without partitions.
 func NewLag(now func() time.Time) *Lag {
 	return &Lag{now: now, partitions: map[int32]*waiting{}}
 }
 
-// Opening says that partitions are ours and not read yet. What waits there is not known: it counts
-// from now on, or, where they were ours before, since what waited there then.
+// Opening adds partitions that are assigned and not read yet. Their lag counts from now on, or if they were assigned before, from
+// the oldest record that was not done then.
 func (l *Lag) Opening(partitions ...int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +57,7 @@ func (l *Lag) Opening(partitions ...int32) {
 	}
 }
 
-// Opened says that partitions are ours and are read from now on.
+// Opened adds partitions that are assigned and read from now on.
 func (l *Lag) Opened(partitions ...int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +70,7 @@ func (l *Lag) Opened(partitions ...int32) {
 	}
 }
 
-// Gone says that partitions are not ours any more.
+// Gone removes partitions.
 func (l *Lag) Gone(partitions ...int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,20 +79,20 @@ func (l *Lag) Gone(partitions ...int32) {
 	}
 }
 
-// Only forgets all other partitions.
+// Only removes all other partitions.
 func (l *Lag) Only(partitions ...int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.partitions, func(p int32, _ *waiting) bool { return !slices.Contains(partitions, p) })
 }
 
-// Read says that a record with a time was read. It waits until Done.
+// Read adds a record with a time. It counts until Done.
 func (l *Lag) Read(partition int32, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.partitions[partition]
 	if w == nil {
-		return // taken away meanwhile: its next owner reads it again
+		return // revoked meanwhile: the next owner reads the record again
 	}
 	if w.oldest.IsZero() || at.Before(w.oldest) {
 		w.oldest = at
@@ -103,8 +102,7 @@ func (l *Lag) Read(partition int32, at time.Time) {
 	}
 }
 
-// Taken says that what was read of partitions until now is being worked on: the next Done is of that, and of nothing that is
-// read meanwhile. A Done that came before it was of the same.
+// Taken marks all records read of partitions so far as taken. The next Done finishes these, and not records that are read after Taken.
 func (l *Lag) Taken(partitions ...int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +114,7 @@ func (l *Lag) Taken(partitions ...int32) {
 	}
 }
 
-// Done says that everything is done that was taken of a partition or, where nothing was, everything that was read.
+// Done finishes the taken records of a partition, or all that were read if none is taken.
 func (l *Lag) Done(partition int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +130,7 @@ func (l *Lag) Done(partition int32) {
 	}
 }
 
-// undone is the time of the oldest record that was read and is not done; zero: there is none.
+// undone returns the time of the oldest record that was read and is not done; zero: there is none.
 func (w *waiting) undone() time.Time {
 	if w.takenOldest.IsZero() || !w.oldest.IsZero() && w.oldest.Before(w.takenOldest) {
 		return w.oldest
@@ -140,7 +138,7 @@ func (w *waiting) undone() time.Time {
 	return w.takenOldest
 }
 
-// reading returns the partitions that are ours and read, and whether something was read there and is not done.
+// reading returns the partitions that are read, and whether each has records that are not done.
 func (l *Lag) reading() map[int32]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,8 +151,7 @@ func (l *Lag) reading() map[int32]bool {
 	return out
 }
 
-// stall says on which partitions something waits that was not read, and since when; on all others nothing
-// does. Something that is done on a partition says the same of it.
+// stall sets since when partitions have records that are not read; the others have none. Done resets it.
 func (l *Lag) stall(since map[int32]time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,8 +160,8 @@ func (l *Lag) stall(since map[int32]time.Time) {
 	}
 }
 
-// Seconds is the age of the oldest record that is not done, over all partitions; 0 where there is none. Of
-// records that were not read it knows what a StallWatch has found.
+// Seconds returns the age of the oldest record that is not done, over all partitions; 0 if there is none. Unread records count
+// only if a StallWatch has found them.
 func (l *Lag) Seconds() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

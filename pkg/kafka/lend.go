@@ -6,8 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Readers lends clients that read partitions of one topic outside of any group (NewDirectReader), and keeps those that come back for the next
-// read: to connect takes longer than to read a few records. It is safe for concurrent use.
+// Readers is a pool of direct readers of one topic (NewDirectReader): connecting takes longer than reading a few records. It is
+// safe for concurrent use.
 type Readers struct {
 	cfg   Config
 	topic string
@@ -19,16 +19,16 @@ type Readers struct {
 	closed bool
 }
 
-// maxLentBytes is about what an answer to a lent reader unpacks to at most, beside the batch that is given in any case. There may be dozens of readers,
-// each of which holds an answer that it has given and one that comes next.
+// maxLentBytes limits the unpacked size of one answer, beyond its first batch. There may be dozens of readers, and each holds two
+// answers: the one that a poll returned and the next.
 const maxLentBytes = 4 << 20
 
-// NewReaders returns readers of a topic that keep up to so many unused clients. It connects to nothing. Close it.
+// NewReaders returns a pool that keeps up to keep unused clients. It does not connect. Close it.
 func NewReaders(cfg Config, topic string, keep int, opts ...kgo.Opt) *Readers {
 	return &Readers{cfg: cfg, topic: topic, keep: keep, opts: opts}
 }
 
-// Lend returns a client that reads no partition yet (AddConsumePartitions). Give it back with Return, or close it where a read has failed: its
+// Lend returns a client that reads no partition yet; call AddConsumePartitions. Return it, or close it if a read failed: its
 // error may reach the next poll.
 func (r *Readers) Lend() (*kgo.Client, error) {
 	r.mu.Lock()
@@ -38,14 +38,14 @@ func (r *Readers) Lend() (*kgo.Client, error) {
 		r.idle = r.idle[:last]
 		return cl, nil
 	}
-	limits, err := limitUnpacking(maxLentBytes) // it reads one partition at a time, so that no poll has ErrUnpackLater
+	limits, err := limitUnpacking(maxLentBytes) // with one partition at a time no poll has ErrUnpackLater
 	if err != nil {
 		return nil, err
 	}
 	return NewDirectReader(r.cfg, r.topic, nil, append(limits, r.opts...)...)
 }
 
-// Return takes back a client that reads this partition alone, or none. Records that it has fetched and not given are dropped.
+// Return takes back a client that reads this partition only, or none. It drops the client's buffered records.
 func (r *Readers) Return(cl *kgo.Client, partition int32) {
 	cl.RemoveConsumePartitions(map[string][]int32{r.topic: {partition}})
 	r.mu.Lock()
@@ -59,7 +59,7 @@ func (r *Readers) Return(cl *kgo.Client, partition int32) {
 	}
 }
 
-// Close closes the unused clients, and each of the others once it comes back.
+// Close closes the unused clients, and each of the others when it is returned.
 func (r *Readers) Close() {
 	r.mu.Lock()
 	idle := r.idle

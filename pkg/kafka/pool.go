@@ -6,9 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// fetchPool lets a reader use again what its fetches were unpacked into, once every record of a batch
-// was given back (kgo.Record.Recycle). Most of what a reader allocates is that; a record's headers
-// are not part of it.
+// fetchPool reuses the memory of unpacked batches, once all records of a batch are recycled (kgo.Record.Recycle). That is most of
+// a reader's allocations; headers of records are not part of it.
 type fetchPool struct {
 	bytes   sync.Pool // of *[]byte
 	records sync.Pool // of *[]kgo.Record
@@ -19,10 +18,10 @@ var (
 	_ kgo.PoolRecords         = (*fetchPool)(nil)
 )
 
-// poolBytes is the greatest slice in bytes that is kept: one large batch must not stay for good.
+// poolBytes is the largest slice, in bytes, that the pool keeps: memory of a large batch must be freed.
 const poolBytes = 8 << 20
 
-// GetDecompressBytes implements kgo.PoolDecompressBytes. Events take 5 to 10 times the room unpacked.
+// GetDecompressBytes implements kgo.PoolDecompressBytes. Unpacked events are 5 to 10 times larger.
 func (p *fetchPool) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
 	if b, ok := p.bytes.Get().(*[]byte); ok {
 		return *b

@@ -10,32 +10,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// DeliveryTimeout is how long a producer tries to have a record acknowledged before it gives the
-// record back, as far as it may: one that was sent and never answered stays until its broker answers.
+// DeliveryTimeout is how long a producer tries to deliver a record before it fails the record. A record that was sent and not
+// answered cannot be failed: it waits for its broker.
 const DeliveryTimeout = 10 * time.Second
 
-// NewProducer makes the producer of ingest: idempotent, acknowledged by all in-sync replicas, in
-// order in each partition, without transactions. The caller sets each record's partition
-// (record.Partition). Close flushes nothing: call Flush before.
+// NewProducer returns the producer of ingest: idempotent, acknowledged by all in-sync replicas, in order in each partition,
+// without transactions. The caller sets each record's partition (record.Partition), and calls Flush before Close.
 func NewProducer(cfg Config, extra ...kgo.Opt) (*kgo.Client, error) {
 	opts := append(producing(),
-		// A record that was sent once and failed must not be doubled by the retry: idempotent
-		// writes are kgo's default and stay on. They need acks=all, said here as it is the promise
-		// behind every "accepted".
+		// Idempotent writes, kgo's default, keep retries from writing a record twice. They need acks=all, which is also what an
+		// acknowledgement of ingest promises.
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		// Without a limit, records for a broker that is away would wait forever, and "503" would
-		// be followed by their arrival hours later.
+		// Without a limit, records could arrive hours after ingest has answered 503.
 		kgo.RecordDeliveryTimeout(DeliveryTimeout),
 		// How long a broker may wait for its replicas before it answers.
 		kgo.ProduceRequestTimeout(5*time.Second),
-		// How long the answer may take beyond that. The default of 10 s would make a hung broker
-		// cost more than DeliveryTimeout.
+		// How long the answer may take beyond that. The default of 10 s, for a broker that hangs, is above DeliveryTimeout.
 		kgo.RequestTimeoutOverhead(3*time.Second),
-		// Long enough to put a burst into one request, short enough that nobody sees it in a live
-		// view. Batches grow by themselves while five requests are under way.
+		// Puts a burst into one request, and is too short to be seen in a live view. Batches also grow while five requests are in flight.
 		kgo.ProducerLinger(2*time.Millisecond),
-		// The callers bound what is under way; this is the backstop. The default counts 50,000
-		// records whatever their size, which would be 800 GB.
+		// Callers bound their records; this limit is only a safeguard. The default of 50,000 records of any size could be 800 GB.
 		kgo.MaxBufferedBytes(256<<20),
 		kgo.MaxBufferedRecords(1<<20),
 	)
@@ -45,16 +39,14 @@ func NewProducer(cfg Config, extra ...kgo.Opt) (*kgo.Client, error) {
 // transactionTimeout is how long brokers leave a transactor's transaction open, from its first record on.
 const transactionTimeout = 30 * time.Second
 
-// NewTransactor makes a producer whose records become visible together, or not at all, and takes the
-// producer id: from then on whoever had the transactional id before can commit nothing more, and what
-// it has committed can be read. BeginTransaction and EndTransaction are the caller's. Records that are
-// not acknowledged for as long as a transaction may last are given back (Unacknowledged): it can only be aborted.
+// NewTransactor returns a producer for transactions and initializes its producer id: that fences earlier producers with the
+// transactional id, and makes what they have committed readable. The caller begins and ends transactions. Records that are not
+// acknowledged within transactionTimeout fail (Unacknowledged), and the transaction can only be aborted.
 func NewTransactor(ctx context.Context, cfg Config, id string) (*kgo.Client, error) {
 	watch := &published{topics: map[string]bool{}}
 	cl, err := cfg.newClient("transactor", false, append(producing(),
 		kgo.TransactionalID(id),
-		// Readers of the partitions that it writes to stand still while it is open, and after a crash
-		// for this long.
+		// Readers of its partitions wait while the transaction is open; after a crash they wait this long.
 		kgo.TransactionTimeout(transactionTimeout),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// A transaction is flushed as a whole; lingering only delays its end.
@@ -76,10 +68,13 @@ func NewTransactor(ctx context.Context, cfg Config, id string) (*kgo.Client, err
 	return cl, nil
 }
 
-// ErrUnacknowledged says that brokers went away while something was published.
-var ErrUnacknowledged = fmt.Errorf("Kafka has not acknowledged within %v what was to be published, and will not show it: do it again once the brokers answer", transactionTimeout) //nolint:staticcheck // a name
+// ErrUnacknowledged means that brokers did not acknowledge the records of a transaction.
+//
+//nolint:staticcheck // Kafka is a name
+var ErrUnacknowledged = fmt.Errorf("Kafka has not acknowledged within %v what was to be published, and will not show it: "+
+	"do it again once the brokers answer", transactionTimeout)
 
-// Unacknowledged says what to do where a transactor has given records back.
+// Unacknowledged wraps the error of a transactor's failed records with ErrUnacknowledged.
 func Unacknowledged(err error) error {
 	if errors.Is(err, kgo.ErrAborting) {
 		return fmt.Errorf("%w: %w", ErrUnacknowledged, err)
@@ -87,17 +82,16 @@ func Unacknowledged(err error) error {
 	return err
 }
 
-// published watches the records of a transactor, as their hooks.
+// published is the hook on a transactor's records.
 //
-// It gives back what is not acknowledged within transactionTimeout. kgo does not do that of itself with a record
-// that was sent and never answered, whatever RecordDeliveryTimeout and contexts say: its sequence number would become
-// another record's. Here none follows: the transaction is aborted, at the latest by who takes the transactional id
-// next, and what brokers take after that is of an epoch that is over.
+// It fails records that are not acknowledged within transactionTimeout. kgo itself never fails a record that was sent and not
+// answered, whatever RecordDeliveryTimeout and contexts are, because another record would get its sequence number. A transactor
+// sends no record after it: the transaction is aborted, at the latest by the next producer with the transactional id.
 //
-// And it holds back the acknowledgement of a topic's first record until kgo knows the topic (Learned).
+// It also delays the acknowledgement of a topic's first record until kgo knows the topic (Learned).
 type published struct {
 	client *kgo.Client
-	topics map[string]bool // that kgo knows; of the one goroutine that tells of acknowledgements
+	topics map[string]bool // known to kgo; only the goroutine that calls OnProduceRecordUnbuffered uses it
 
 	mu    sync.Mutex
 	n     int // records that are not acknowledged
@@ -124,22 +118,21 @@ func (p *published) OnProduceRecordUnbuffered(r *kgo.Record, err error) {
 	}
 }
 
-// Learned waits until a client has stored what it was told of topics. kgo (1.22.2) hands the first records of a topic out before
-// that. Where their transaction ends in between, EndTransaction does not find them: it aborts and returns nil if there is nothing else
-// in it, and else commits, but leaves their sequence numbers as they are, so that brokers refuse the next ones.
+// Learned waits until a client has stored the metadata of topics. kgo (1.22.2) acknowledges the first records of a topic before
+// that. If their transaction ends in between, EndTransaction misses them: it aborts a transaction of only such records and
+// returns nil, and commits another one without advancing their sequence numbers, so that brokers refuse the next records.
 func Learned(cl *kgo.Client) {
-	// There is no such topic: this waits for its turn behind what is being learned of topics, and is all that does.
+	// The topic does not exist. The call only waits for the lock under which kgo stores metadata.
 	cl.PurgeTopicsFromProducing("-")
 }
 
-// producing are the options of every client that writes.
+// producing returns the options of every client that writes.
 func producing() []kgo.Opt {
 	return []kgo.Opt{
-		// The partition is part of what is written (a thread's own, or that of the event that caused
-		// the record). A partitioner would follow a changed partition count without a word.
+		// Callers choose the partition: the thread's, or that of the event that caused the record. A partitioner would silently follow
+		// a changed partition count.
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		// Events repeat their member names: zstd takes 5 to 10 times off. No fallback: a topic set
-		// with a second codec in it helps nobody, and brokers know zstd since 2.1.
+		// zstd makes events 5 to 10 times smaller. No fallback codec is needed: brokers have zstd since 2.1.
 		kgo.ProducerBatchCompression(kgo.ZstdCompression()),
 		// Counted before compression. The default of 1 MB would refuse large events.
 		kgo.ProducerBatchMaxBytes(MaxBatchBytes),

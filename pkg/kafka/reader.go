@@ -13,59 +13,54 @@ import (
 const (
 	// StartOffset is the first offset that a partition still has, for NewDirectReader.
 	StartOffset int64 = -2
-	// EndOffset is the end of a partition, for NewDirectReader: only what comes later.
+	// EndOffset is the end of a partition, for NewDirectReader.
 	EndOffset int64 = -1
 )
 
-// maxAnswerBytes is about what an answer to a direct reader of one partition unpacks to at most, maxGroupBytes to a reader of several. FetchMaxBytes
-// bounds what is sent.
+// Limits of the unpacked size of one answer, beyond its first batch: for a direct reader of one partition, for one of several,
+// and for a group reader.
 const (
-	maxAnswerBytes = 64 << 20
-	maxGroupBytes  = 16 << 20
+	maxAnswerBytes   = 64 << 20
+	maxGroupBytes    = 16 << 20
+	groupReaderBytes = 8 << 20
 )
 
-// consuming are the options of every client that reads.
+// consuming returns the options of every client that reads.
 func consuming() []kgo.Opt {
 	return []kgo.Opt{
-		// The compactor writes in transactions: what it aborts must be seen by nobody.
+		// The compactor writes in transactions: nobody may read aborted records.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		// An offset that the log does not have is an error (kerr.OffsetOutOfRange from the poll),
-		// not a reason to go on elsewhere: the default rewinds by a minute, "latest" would skip.
+		// An offset that the log does not have is an error (kerr.OffsetOutOfRange from the poll). The default would rewind or skip.
 		kgo.ConsumeResetOffset(kgo.NoResetOffset().AtStart()),
-		// How long a broker holds a fetch that has nothing to give. Live views wait for this.
+		// How long a broker waits for records before it answers a fetch. Live views wait this long.
 		kgo.FetchMaxWait(100 * time.Millisecond),
-		// A batch is given whole even above the limit (KIP-74), but only the first of an answer:
-		// with this no partition waits for its turn to be first.
+		// Brokers send a batch above the limit only as the first one of an answer (KIP-74). With this limit no partition has to wait
+		// until it is first.
 		kgo.FetchMaxPartitionBytes(MaxBatchBytes),
-		// Of one answer. Answers are buffered and unpacked, so this, not the default of 50 MB, is
-		// what bounds a reader's memory.
+		// Of one answer. The client buffers and unpacks answers; the default of 50 MB would take more memory.
 		kgo.FetchMaxBytes(2 * MaxBatchBytes),
 	}
 }
 
-// GroupOptions are those of NewGroupReader.
+// GroupOptions are the options of NewGroupReader.
 type GroupOptions struct {
 	// Group is the consumer group.
 	Group string
 	// Topics are read whole, from the group's committed offsets, else from their start.
 	Topics []string
-	// InstanceID makes the member static (KIP-345): a restart within 10 s then moves no partition. So
-	// Close does not leave the group: see LeaveGroup. Empty: dynamic.
+	// InstanceID makes the member static (KIP-345): a restart within 10 s moves no partition, and Close does not leave the group
+	// (see LeaveGroup). Empty: dynamic.
 	InstanceID string
-	// OnAssigned, OnRevoked and OnLost are called as kgo describes; each may be nil. Commit what is
-	// done in OnRevoked; commit nothing in OnLost and nothing of these partitions afterwards.
+	// OnAssigned, OnRevoked and OnLost are kgo's callbacks; each may be nil. Commit finished records in OnRevoked. Commit nothing in
+	// OnLost, and nothing of these partitions afterwards.
 	OnAssigned, OnRevoked, OnLost func(context.Context, *kgo.Client, map[string][]int32)
 }
 
-// groupReaderBytes is about what an answer to a group reader unpacks to at most.
-const groupReaderBytes = 8 << 20
-
-// NewGroupReader makes an at-least-once reader. The caller commits: call Client.CommitRecords or
-// CommitOffsetsSync after the data is durable. No rebalance happens between PollFetches and
-// AllowRebalance, so what was polled can be finished and committed while it is still owned: call
-// AllowRebalance after each poll, within the rebalance timeout of 60 s, or the group throws the
-// member out. A record may be given back (kgo.Record.Recycle) once nothing of it is needed. Close with
-// CloseAllowingRebalance. ErrUnpackLater among the errors of a poll is none.
+// NewGroupReader returns an at-least-once reader. Commit with Client.CommitRecords or CommitOffsetsSync after the data is durable.
+//
+// No rebalance happens between PollFetches and AllowRebalance. Call AllowRebalance after each poll, within the rebalance timeout
+// of 60 s, or the group removes the member. Records may be recycled (kgo.Record.Recycle). Close with CloseAllowingRebalance.
+// Ignore ErrUnpackLater among a poll's errors.
 func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 	if o.Group == "" || len(o.Topics) == 0 {
 		return nil, fmt.Errorf("making group reader: group or topics are missing")
@@ -75,24 +70,22 @@ func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 		return nil, fmt.Errorf("making group reader: %w", err)
 	}
 	opts := append(append(consuming(), unpacking...),
-		// A broker's answer waits, unpacked, while the one before it is worked on. Small ones have something of many partitions:
-		// what is new on one waits for little of the backlog of another. A larger batch comes alone.
+		// While one answer is processed, each broker's next one is buffered, unpacked. Small answers have records of many partitions,
+		// so new records wait less for the backlog of another partition. A larger batch comes alone.
 		kgo.FetchMaxPartitionBytes(256<<10),
 		kgo.FetchMaxBytes(2<<20),
 		kgo.ConsumerGroup(o.Group),
 		kgo.ConsumeTopics(o.Topics...),
-		// A member that comes or goes moves only the partitions that must move.
+		// A rebalance moves only the partitions that must move.
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
-		// The offset follows the data: commits on a timer would run ahead of it.
+		// The caller commits after the data is durable. Commits on a timer would not wait for that.
 		kgo.DisableAutoCommit(),
-		// Without it a partition can be gone between poll and commit, and its new owner's commit
-		// be overwritten by ours.
+		// Otherwise a partition could be revoked between poll and commit, and the commit overwrite its new owner's.
 		kgo.BlockRebalanceOnPoll(),
 		kgo.RebalanceTimeout(time.Minute),
-		// A dead member's partitions stand still this long. The default of 45 s is longer than
-		// people wait.
+		// Nobody reads a dead member's partitions for this long. The default of 45 s is longer than people wait.
 		kgo.SessionTimeout(10*time.Second),
-		// A tenth of the session: one lost heartbeat is no reason for a rebalance.
+		// A tenth of the session timeout, so that one lost heartbeat causes no rebalance.
 		kgo.HeartbeatInterval(time.Second),
 	)
 	if o.InstanceID != "" {
@@ -110,8 +103,9 @@ func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 	return cfg.newClient("group-"+o.Group, true, opts...)
 }
 
-// LeaveGroup takes a static member, whose client was closed, out of its group, so that the others have its partitions at once.
-// The member id is not empty: without one, Kafka takes out whichever process has the instance id. Where another has taken it since, that is an error.
+// LeaveGroup removes a static member, whose client is closed, from its group, so that its partitions are reassigned at once. It
+// fails if another process has the instance id by now. member must not be empty: Kafka would remove any process with the instance
+// id.
 func LeaveGroup(ctx context.Context, cfg Config, group, member, instance string) error {
 	cl, err := cfg.newClient("leave", false)
 	if err != nil {
@@ -135,15 +129,15 @@ func LeaveGroup(ctx context.Context, cfg Config, group, member, instance string)
 	return nil
 }
 
-// LimitUnpacking returns options for a direct reader of several partitions that must not wait for any of them. Of each broker it holds two answers, the
-// one that a poll gave and the next, of some 16 MiB and a batch each, unpacked. Its polls may have ErrUnpackLater, which is no error.
-// OneAnswer holds less, but with three brokers it has a record 24 ms later in the median, 55 ms in the 99th percentile.
+// LimitUnpacking returns options for a direct reader of several partitions with low latency. For each broker it holds two
+// answers, the one that a poll returned and the next, each of 16 MiB and one batch, unpacked. Ignore ErrUnpackLater among a
+// poll's errors.
 func LimitUnpacking() ([]kgo.Opt, error) { return limitUnpacking(maxGroupBytes) }
 
-// OneAnswer returns options for a direct reader of several partitions that looks for few records among many, beside other work. LimitUnpacking
-// bounds the answer of each broker; here one broker is asked after the other, and the next one once the answer before was given. So the
-// reader holds an answer that is worked on and one that comes next, whatever the number of brokers: two times 16 MiB and a batch,
-// unpacked, some 64 MiB at the worst. Its polls may have ErrUnpackLater, which is none.
+// OneAnswer returns options for a direct reader of several partitions with little memory. It asks one broker after another, and
+// holds two answers whatever the number of brokers: each of 16 MiB and one batch, unpacked, 64 MiB in all at the worst. With
+// three brokers a record comes 24 ms later than with LimitUnpacking in the median, 55 ms in the 99th percentile. Ignore
+// ErrUnpackLater among a poll's errors.
 func OneAnswer() ([]kgo.Opt, error) {
 	unpacking, err := limitUnpacking(maxGroupBytes)
 	if err != nil {
@@ -151,21 +145,19 @@ func OneAnswer() ([]kgo.Opt, error) {
 	}
 	return append(unpacking,
 		kgo.MaxConcurrentFetches(1),
-		// A broker with nothing to give holds up the others.
+		// The other brokers wait for one that has no records.
 		kgo.FetchMaxWait(25*time.Millisecond),
-		// Small ones have something of many partitions.
+		// Small answers have records of many partitions.
 		kgo.FetchMaxPartitionBytes(512<<10),
 		kgo.FetchMaxBytes(4<<20),
 	), nil
 }
 
-// NewDirectReader makes a reader of named partitions of one topic, outside of any group: from is the
-// offset to begin at for each (StartOffset and EndOffset are allowed). It has no metrics, as it may
-// live for a moment only and there may be many.
+// NewDirectReader returns a reader of partitions of one topic without a group. from has the first offset of each; StartOffset and
+// EndOffset are allowed. The client has no metrics: there may be many, for a short time each.
 //
-// An offset below the log's start or above its end is kerr.OffsetOutOfRange from the poll, and the
-// partition stands still until the caller sets another. Offsets that compaction or aborted
-// transactions took away are passed over: what is read may begin above what was asked for.
+// An offset below the log's start or above its end is kerr.OffsetOutOfRange from the poll, and nothing is read of the partition
+// until the caller sets another offset. Offsets removed by compaction or aborted transactions are skipped.
 func NewDirectReader(cfg Config, topic string, from map[int32]int64, extra ...kgo.Opt) (*kgo.Client, error) {
 	offsets := make(map[int32]kgo.Offset, len(from))
 	for p, at := range from {
@@ -183,7 +175,7 @@ func NewDirectReader(cfg Config, topic string, from map[int32]int64, extra ...kg
 		offsets[p] = o
 	}
 	opts := append(consuming(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}))
-	if len(offsets) == 1 { // the first batch of an answer is always given: no poll has ErrUnpackLater
+	if len(offsets) == 1 { // no poll has ErrUnpackLater: the first batch of an answer is always unpacked
 		unpacking, err := limitUnpacking(maxAnswerBytes)
 		if err != nil {
 			return nil, fmt.Errorf("making direct reader of %s: %w", topic, err)

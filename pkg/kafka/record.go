@@ -12,12 +12,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrNoRecord says that a topic has no committed record at an offset: compaction or retention took it away, its transaction was aborted, or
-// the offset is a transaction's marker or lies above the end.
+// ErrNoRecord means that a topic has no committed record at an offset: compaction or retention removed it, its transaction was
+// aborted, or the offset is that of a transaction marker or above the end.
 var ErrNoRecord = errors.New("there is no record at this offset")
 
-// RecordReader reads single records of a topic by their offsets, any number at the same time. All share the connections of one client, and
-// none leaves a position or a buffer behind.
+// RecordReader reads single records of a topic by offset, with one client for concurrent reads. It keeps no positions and no buffers.
 type RecordReader struct {
 	cl    *kgo.Client
 	adm   *kadm.Client
@@ -27,7 +26,7 @@ type RecordReader struct {
 // recordPause is the time between two requests for a record while brokers are away.
 const recordPause = 100 * time.Millisecond
 
-// NewRecordReader returns a reader of a topic. It connects to nothing before the first record.
+// NewRecordReader returns a reader of a topic. It connects with the first Read.
 func NewRecordReader(cfg Config, topic string) (*RecordReader, error) {
 	cl, err := cfg.newClient("records", false)
 	if err != nil {
@@ -36,17 +35,17 @@ func NewRecordReader(cfg Config, topic string) (*RecordReader, error) {
 	return &RecordReader{cl: cl, adm: kadm.NewClient(cl), topic: topic}, nil
 }
 
-// Close closes the connections. Reads that are under way fail.
+// Close closes the connections. Running reads fail.
 func (r *RecordReader) Close() { r.cl.Close() }
 
-// Read returns the committed record at an offset, or ErrNoRecord. It tries again, as long as ctx lasts, while brokers are away.
+// Read returns the committed record at an offset, or ErrNoRecord. While brokers are away it retries until ctx ends.
 func (r *RecordReader) Read(ctx context.Context, partition int32, offset int64) (*kgo.Record, error) {
 	for next := offset; ; {
 		records, after, err := r.fetch(ctx, partition, next)
 		switch {
 		case errors.Is(err, kerr.OffsetOutOfRange):
 			return nil, ErrNoRecord
-		case mayPass(err) || err == nil && len(records) == 0 && after <= next:
+		case isRetriable(err) || err == nil && len(records) == 0 && after <= next:
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -55,7 +54,7 @@ func (r *RecordReader) Read(ctx context.Context, partition int32, offset int64) 
 			continue
 		case err != nil:
 			return nil, err
-		case len(records) == 0: // an empty batch, which compaction has left
+		case len(records) == 0: // compaction left an empty batch
 			next = after
 			continue
 		}
@@ -66,15 +65,15 @@ func (r *RecordReader) Read(ctx context.Context, partition int32, offset int64) 
 	}
 }
 
-// mayPass reports whether an error may be over soon: brokers say of theirs whether they are, and whatever else fails is on the way to them.
-func mayPass(err error) bool {
-	if said := new(kerr.Error); errors.As(err, &said) {
-		return said.Retriable
+// isRetriable reports whether a retry may succeed. Errors that are not from a broker are network errors.
+func isRetriable(err error) bool {
+	if answer := new(kerr.Error); errors.As(err, &answer) {
+		return answer.Retriable
 	}
 	return err != nil
 }
 
-// fetch returns the records of the first batch from an offset on, markers of transactions included, and the offset after them.
+// fetch returns the records of the batch at an offset, transaction markers included, and the offset after them.
 func (r *RecordReader) fetch(ctx context.Context, partition int32, offset int64) ([]*kgo.Record, int64, error) {
 	meta, err := r.adm.Metadata(ctx, r.topic)
 	if err != nil {
@@ -88,11 +87,10 @@ func (r *RecordReader) fetch(ctx context.Context, partition int32, offset int64)
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(recordPause.Milliseconds()), 1, MaxBatchBytes
 	req.IsolationLevel = 1 // read_committed
-	req.SessionEpoch = -1  // no session: nothing of it stays on the broker
+	req.SessionEpoch = -1  // no fetch session
 	ofTopic, ofPartition := kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestTopicPartition()
 	ofTopic.Topic, ofTopic.TopicID = r.topic, topic.ID
-	// An answer has a batch in any case, however large (KIP-74), and here it is to have no more: what lies behind would be unpacked for
-	// nothing.
+	// With a limit of 1 byte the answer has one batch, however large (KIP-74).
 	ofPartition.Partition, ofPartition.FetchOffset, ofPartition.PartitionMaxBytes = partition, offset, 1
 	ofTopic.Partitions = append(ofTopic.Partitions, ofPartition)
 	req.Topics = append(req.Topics, ofTopic)

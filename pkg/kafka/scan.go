@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -12,13 +13,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Span is a stretch of a partition: the first offset and the one after the last.
+// Span is a range of offsets of a partition; End is exclusive.
 type Span struct{ Start, End int64 }
 
-// Empty reports whether there is no offset in it.
+// Empty reports whether the span has no offset.
 func (s Span) Empty() bool { return s.Start >= s.End }
 
-// Spans returns what the partitions of a topic hold by now, up to the last record that is committed.
+// Spans returns the offsets of each partition of a topic, from its start to the last stable offset.
 func Spans(ctx context.Context, adm *kadm.Client, topic string) (map[int32]Span, error) {
 	starts, err := listed(ctx, topic, adm.ListStartOffsets)
 	if err != nil {
@@ -35,13 +36,13 @@ func Spans(ctx context.Context, adm *kadm.Client, topic string) (map[int32]Span,
 	return spans, nil
 }
 
-// Ends returns where the partitions of a topic end, with what is in a transaction.
+// Ends returns the high watermark of each partition of a topic. Records of open transactions are below it.
 func Ends(ctx context.Context, adm *kadm.Client, topic string) (map[int32]int64, error) {
 	return listed(ctx, topic, adm.ListEndOffsets)
 }
 
-// Unsettled returns, of each partition of a topic, what was written by now and cannot be read, as a transaction
-// is open there. Where there is none, Spans tells of all that was written before the call.
+// Unsettled returns the offsets that cannot be read because of an open transaction, for each partition that has one. On the
+// others, Spans covers all records written before the call.
 func Unsettled(ctx context.Context, adm *kadm.Client, topic string) (map[int32]Span, error) {
 	ends, err := Ends(ctx, adm, topic)
 	if err != nil {
@@ -60,8 +61,7 @@ func Unsettled(ctx context.Context, adm *kadm.Client, topic string) (map[int32]S
 	return open, nil
 }
 
-// OffsetsAt returns, for each partition of a topic, the first offset whose record is not older than t,
-// or the end.
+// OffsetsAt returns, for each partition of a topic, the first offset whose record is not older than t, or the end.
 func OffsetsAt(ctx context.Context, adm *kadm.Client, topic string, t time.Time) (map[int32]int64, error) {
 	return listed(ctx, topic, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
 		return adm.ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
@@ -85,20 +85,19 @@ func listed(ctx context.Context, topic string, list func(context.Context, ...str
 }
 
 const (
-	// scanPoll is how many records are taken from the client at once.
+	// scanPoll is how many records one poll returns at most.
 	scanPoll = 1000
-	// scanQuiet is how long a scan waits for the next record. All that it reads is there already, so
-	// this is for brokers that are away.
+	// scanQuiet is how long a scan waits for the next record. All its records exist, so it only waits while brokers are away.
 	scanQuiet = 30 * time.Second
-	// scanFetch bounds what one answer of a broker has of a partition. An answer is unpacked whole, and events compress to a tenth and less:
-	// with a reader's 16 MiB that takes some hundred megabytes, and a scan is no faster. FetchMaxBytes would not do: kfake leaves out which
-	// transactions were aborted where that cuts an answer.
+	// scanFetch limits the bytes of a partition in one answer. Unpacked, events are ten times larger or more: a reader's 16 MiB
+	// would take hundreds of megabytes, and a scan would be no faster. FetchMaxBytes is no alternative: kfake omits aborted
+	// transactions from an answer that it cuts.
 	scanFetch = 2 << 20
 )
 
-// Scan reads spans of a topic, read_committed and outside of any group: records of one partition in
-// order, partitions in any. The spans must lie within what Spans has said. It ends with the spans, or
-// with an error: a record of a newer Skein (record.ErrUnknownVersion) is one.
+// Scan reads spans of a topic, which must lie within those of Spans, read_committed and without a group: records of one partition
+// in order, partitions in any order. It ends after the spans, or with an error, such as record.ErrUnknownVersion for a record of
+// a newer Skein.
 func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
 	return scan(ctx, cfg, topic, spans)
 }
@@ -114,7 +113,7 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, e
 		if len(open) == 0 {
 			return
 		}
-		// Control records, as markers are the last of what some producers write.
+		// With control records, because the last offset of a span may be a transaction marker.
 		opts := append([]kgo.Opt{kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(scanFetch)}, extra...)
 		cl, err := NewDirectReader(cfg, topic, from, opts...)
 		if err != nil {
@@ -124,14 +123,10 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, e
 		defer cl.Close()
 		for len(open) > 0 {
 			wait, cancel := context.WithTimeout(ctx, scanQuiet)
-			fetches := cl.PollRecords(wait, scanPoll)
+			fetches, err := poll(wait, cl, topic)
 			cancel()
-			if err := ctx.Err(); err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, e := range fetches.Errors() {
-				yield(nil, fmt.Errorf("reading %s: partition %d: %w", topic, max(e.Partition, 0), explain(e.Err)))
+			if err != nil {
+				yield(nil, cmp.Or(ctx.Err(), err))
 				return
 			}
 			for r := range fetches.RecordsAll() {
@@ -153,8 +148,17 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, e
 	}
 }
 
-// ScanByTime is Scan with the partitions' records in the order of their times, as far as each partition is in it: what reads by time
-// finds the same in a copy, and events of two threads come as they came. Partitions have a reader each, and share what one scan has in memory.
+// poll returns the next records of a reader, or the first error.
+func poll(ctx context.Context, cl *kgo.Client, topic string) (kgo.Fetches, error) {
+	fetches := cl.PollRecords(ctx, scanPoll)
+	for _, e := range fetches.Errors() {
+		return nil, fmt.Errorf("reading %s: partition %d: %w", topic, max(e.Partition, 0), explain(e.Err))
+	}
+	return fetches, ctx.Err()
+}
+
+// ScanByTime is Scan that merges partitions by the records' timestamps, keeping the order within each partition. It keeps the
+// order of events of different threads in a copy. Each partition has its own reader; together they use the memory of one scan.
 func ScanByTime(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
 	fetch := kgo.FetchMaxPartitionBytes(max(64<<10, scanFetch/int32(max(1, len(spans)))))
 	return func(yield func(*kgo.Record, error) bool) {
@@ -163,7 +167,7 @@ func ScanByTime(ctx context.Context, cfg Config, topic string, spans map[int32]S
 			next func() (*kgo.Record, error, bool)
 		}
 		var heads []head
-		for _, p := range slices.Sorted(maps.Keys(spans)) { // of two records of one time, that of the lower partition comes first
+		for _, p := range slices.Sorted(maps.Keys(spans)) { // at equal times the lower partition comes first
 			next, stop := iter.Pull2(scan(ctx, cfg, topic, map[int32]Span{p: spans[p]}, fetch))
 			defer stop()
 			m, err, ok := next()
@@ -199,8 +203,8 @@ func ScanByTime(ctx context.Context, cfg Config, topic string, spans map[int32]S
 	}
 }
 
-// Follow reads partitions of a topic from offsets on, read_committed and outside of any group, and goes on with what comes. It ends
-// with ctx, or with an error: a record of a newer Skein (record.ErrUnknownVersion) is one. Brokers that are away are waited for.
+// Follow reads partitions of a topic from offsets on, read_committed and without a group, until ctx ends or with an error, such as
+// record.ErrUnknownVersion for a record of a newer Skein. It waits for brokers that are away.
 func Follow(ctx context.Context, cfg Config, topic string, from map[int32]int64) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
 		cl, err := NewDirectReader(cfg, topic, from, kgo.FetchMaxPartitionBytes(scanFetch))
@@ -210,13 +214,9 @@ func Follow(ctx context.Context, cfg Config, topic string, from map[int32]int64)
 		}
 		defer cl.Close()
 		for {
-			fetches := cl.PollRecords(ctx, scanPoll)
-			if err := ctx.Err(); err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, e := range fetches.Errors() {
-				yield(nil, fmt.Errorf("reading %s: partition %d: %w", topic, max(e.Partition, 0), explain(e.Err)))
+			fetches, err := poll(ctx, cl, topic)
+			if err != nil {
+				yield(nil, cmp.Or(ctx.Err(), err))
 				return
 			}
 			for r := range fetches.RecordsAll() {

@@ -19,32 +19,28 @@ import (
 	"github.com/skeinhq/skein/internal/password"
 )
 
-// Security says how connections to the brokers are protected, and in whose name they are made. The zero
-// value is plain text in nobody's name. All files are read anew for each connection: what rotates them
-// has nothing to start again, and connections that are up stay so.
+// Security has the settings for encryption and authentication. The zero value is plain text without authentication. Each new
+// connection reads the files again, so they can be rotated without a restart.
 type Security struct {
-	// TLS is spoken with the brokers, 1.2 or later.
+	// TLS turns on TLS 1.2 or later.
 	TLS bool
-	// CAFile has the authorities that may vouch for the brokers, PEM. Empty: the system's.
+	// CAFile has the trusted authorities, PEM. Empty: the system's.
 	CAFile string
-	// CertFile and KeyFile are this process's own certificate and its key, PEM, where brokers ask for
-	// one. Both or none.
+	// CertFile and KeyFile are the client certificate and its key, PEM. Both or none.
 	CertFile, KeyFile string
-	// ServerName is what the brokers' certificates are for. Empty: the host of each address.
+	// ServerName is the name in the brokers' certificates. Empty: the host of each address.
 	ServerName string
 
-	// SASL is the mechanism, one of SASLMechanisms. Empty: none. PLAIN shows the password to the
-	// brokers, and without TLS to the network.
+	// SASL is the mechanism, one of SASLMechanisms. Empty: none. PLAIN sends the password to the brokers, without TLS in plain text.
 	SASL string
-	// User is who this process is to the brokers, PasswordFile the file with the password; a line end
-	// at its end is none of it.
+	// User is the SASL user, PasswordFile the file with the password; a line end at its end is ignored.
 	User, PasswordFile string
 }
 
-// SASLMechanisms are what Security.SASL can be.
+// SASLMechanisms returns the values of Security.SASL.
 func SASLMechanisms() []string { return []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} }
 
-// validate reports what cannot work, whatever is in the files.
+// validate checks the settings without reading the files.
 func (s Security) validate() error {
 	var errs []error
 	wrong := func(yes bool, text string) {
@@ -66,11 +62,11 @@ func (s Security) validate() error {
 	return errors.Join(errs...)
 }
 
-// options are those of a client that connects so.
+// options returns the client options for these settings.
 func (s Security) options() []kgo.Opt {
 	var opts []kgo.Opt
 	if s.TLS {
-		// Not DialTLSConfig: its files would be those of the start.
+		// Not DialTLSConfig, which would read the files once.
 		opts = append(opts, kgo.Dialer(s.dial))
 	}
 	if s.SASL != "" {
@@ -85,7 +81,7 @@ func (s Security) dial(ctx context.Context, network, addr string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	// The timeout is for the handshake too.
+	// The timeout includes the handshake.
 	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: cfg}
 	conn, err := d.DialContext(ctx, network, addr)
 	if untrusted := new(tls.CertificateVerificationError); errors.As(err, &untrusted) {

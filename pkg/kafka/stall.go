@@ -20,61 +20,58 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks of a StallWatch. A partition that has not moved between two looks is
-	// stalled: no transaction of a stage is open for that long.
+	// lookEvery is the time between two looks of a StallWatch. No stage has a transaction open for that long.
 	lookEvery = 5 * time.Second
 	// lookTimeout bounds a look, and peekTimeout the read of one partition in it.
 	lookTimeout = 10 * time.Second
 	peekTimeout = 3 * time.Second
-)
+	// peekBytes limits the bytes of a peek, which needs one record.
+	peekBytes = 64 << 10
 
-// peekBytes bounds what a peek fetches: it needs one record, and a larger batch comes alone.
-const peekBytes = 64 << 10
-
-// The causes of a stall, for the metric.
-const (
+	// The causes of a stall, for the metric.
 	stalledOpen   = "open-transaction"
 	stalledUnread = "unread"
 )
 
-// StallWatch finds the partitions of a group's member that make no progress although they have records. The member
-// cannot see that: a broker returns nothing beyond the last stable offset, and nothing if fetches fail, and the
-// member takes both for the end. So the watch compares the last stable offset with the high watermark and with the
-// group's offset. What it finds counts in the member's Lag.
+// StallWatch finds the partitions of a group's member that make no progress although they have records. The member itself cannot:
+// a broker returns no records beyond the last stable offset, and none if fetches fail, and both look like the end of the log. So the
+// watch compares the last stable offset with the high watermark and with the group's offset, and adds stalled partitions to the
+// member's Lag.
 type StallWatch struct {
 	cfg          Config
 	topic, group string
 	lag          *Lag
 	adm          *kadm.Client
 	stalled      *prometheus.GaugeVec
-	seen         map[int32]standing // at the last look
+	seen         map[int32]seen // by the last look
 	finding      atomic.Pointer[error]
 }
 
-// standing is the state of a partition at a look.
-type standing struct {
+// seen is the state of a partition at a look.
+type seen struct {
 	// next is the first offset that the group has not processed; negative: it has committed none.
 	next int64
-	// holds: the member has read records that it has not processed, and its lag counts them.
-	holds bool
+	// reading means that the member has read records that are not done: they are in its lag.
+	reading bool
 	// stable is the last stable offset, end the high watermark.
 	stable, end int64
 	// unread is since when a record waits to be read, open since when a transaction is open; zero: not so.
 	unread, open time.Time
-	// err is why the broker returned no offsets or no record.
+	// err is the broker's error.
 	err error
-	// read is the offset below which no record waits.
-	read int64
+	// empty is the offset below which there is no unread record.
+	empty int64
 }
 
-// NewStallWatch makes the watch of a stage's member of a group. If cfg has a Registerer it gets a metric
-// that is named after the stage. Run closes its client.
+// NewStallWatch returns the watch of a stage's member of a group. It registers a metric named after the stage if cfg has a Registerer.
+// Run closes its client.
 func NewStallWatch(cfg Config, stage, topic, group string, lag *Lag) (*StallWatch, error) {
 	w := &StallWatch{
-		topic: topic, group: group, lag: lag, seen: map[int32]standing{},
+		topic: topic, group: group, lag: lag, seen: map[int32]seen{},
 		stalled: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "skein_" + stage + "_stalled_partitions",
-			Help: "Partitions that make no progress although they have unread records, by cause: an open transaction of any producer, or unread.",
+			Help: "Partitions that make no progress although they have unread records, by cause: " +
+				"an open transaction of any producer, or unread.",
 		}, []string{"cause"}),
 	}
 	for _, cause := range []string{stalledOpen, stalledUnread} {
@@ -85,7 +82,7 @@ func NewStallWatch(cfg Config, stage, topic, group string, lag *Lag) (*StallWatc
 			return nil, fmt.Errorf("registering metrics of stalled partitions: %w", err)
 		}
 	}
-	// It reports what its clients would warn of, and the stage's own clients have the metrics.
+	// Findings replace the clients' warnings, and the stage's own clients have metrics.
 	cfg.Logger, cfg.Registerer = nil, nil
 	cl, err := cfg.newClient("watch", false)
 	if err != nil {
@@ -95,7 +92,7 @@ func NewStallWatch(cfg Config, stage, topic, group string, lag *Lag) (*StallWatc
 	return w, nil
 }
 
-// Run looks until ctx ends. A look that fails finds nothing: another check reports that Kafka does not answer.
+// Run looks until ctx ends. It logs failed looks for debugging only: another check reports that Kafka does not answer.
 func (w *StallWatch) Run(ctx context.Context, logger *slog.Logger) {
 	defer w.adm.Close()
 	tick := time.NewTicker(lookEvery)
@@ -112,7 +109,7 @@ func (w *StallWatch) Run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// Check returns what the last look found, or nil.
+// Check returns the finding of the last look, or nil.
 func (w *StallWatch) Check(context.Context) error {
 	if err := w.finding.Load(); err != nil {
 		return *err
@@ -120,12 +117,11 @@ func (w *StallWatch) Check(context.Context) error {
 	return nil
 }
 
-// Look compares the member's partitions with the look before. If the brokers do not answer it changes nothing and
-// returns why.
+// Look compares the member's partitions with the previous look. If the brokers do not answer it changes nothing and returns the error.
 func (w *StallWatch) Look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	now, err := w.ask(ctx, w.lag.reading())
+	now, err := w.offsets(ctx, w.lag.reading())
 	if err != nil {
 		return err
 	}
@@ -139,14 +135,14 @@ func (w *StallWatch) Look(ctx context.Context) error {
 	return nil
 }
 
-// ask returns the state of partitions, as far as the brokers' offsets show it.
-func (w *StallWatch) ask(ctx context.Context, partitions map[int32]bool) (map[int32]standing, error) {
-	now := make(map[int32]standing, len(partitions))
+// offsets returns the offsets of partitions.
+func (w *StallWatch) offsets(ctx context.Context, partitions map[int32]bool) (map[int32]seen, error) {
+	now := make(map[int32]seen, len(partitions))
 	if len(partitions) == 0 {
 		return now, nil
 	}
 	group, err := w.adm.FetchOffsets(ctx, w.group)
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // that is a group that has committed nothing
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // the group has committed nothing
 		return nil, fmt.Errorf("asking for the offsets of group %s: %w", w.group, explain(err))
 	}
 	stable, stableErr := w.adm.ListCommittedOffsets(ctx, w.topic)
@@ -154,11 +150,11 @@ func (w *StallWatch) ask(ctx context.Context, partitions map[int32]bool) (map[in
 	if err := errors.Join(stableErr, endErr); err != nil && (len(stable[w.topic]) == 0 || len(ends[w.topic]) == 0) {
 		return nil, fmt.Errorf("asking for the ends of %s: %w", w.topic, explain(err))
 	}
-	for p, holds := range partitions {
-		s := standing{next: -1, holds: holds}
+	for p, reading := range partitions {
+		s := seen{next: -1, reading: reading}
 		if o, ok := group.Lookup(w.topic, p); ok && o.Err == nil {
 			s.next = o.At
-			// The compactor commits the first offset that it needs again, and its processed offset beside it.
+			// The compactor commits the first offset that it needs after a restart, with its processed offset as metadata.
 			if processed, _, err := record.DecodeProcessed(o.Metadata); err == nil {
 				s.next = processed
 			}
@@ -170,8 +166,8 @@ func (w *StallWatch) ask(ctx context.Context, partitions map[int32]bool) (map[in
 	return now, nil
 }
 
-// compare returns s with what it shows beside the look before.
-func (w *StallWatch) compare(ctx context.Context, p int32, was, s standing) standing {
+// compare returns s with the findings from comparing it with the previous look.
+func (w *StallWatch) compare(ctx context.Context, p int32, was, s seen) seen {
 	switch {
 	case s.err != nil:
 		if was.err != nil {
@@ -182,17 +178,17 @@ func (w *StallWatch) compare(ctx context.Context, p int32, was, s standing) stan
 		s.open = cmp.Or(was.open, time.Now())
 	}
 	switch {
-	case s.next != was.next || s.holds || s.next >= s.stable || was.stable <= max(was.next, 0): // it has moved, or records came since
-	case was.read >= was.stable:
-		s.read = was.read
+	case s.next != was.next || s.reading || s.next >= s.stable || was.stable <= max(was.next, 0): // it moves, or its records are new
+	case was.empty >= was.stable:
+		s.empty = was.empty
 	case !was.unread.IsZero() && was.err == nil:
 		s.unread = was.unread
 	default:
-		// The offsets alone prove nothing: transaction markers and aborted records may lie there.
+		// Offsets alone prove nothing: these may be transaction markers and aborted records.
 		if s.unread, s.err = w.peek(ctx, p, Span{Start: s.next, End: was.stable}); s.err != nil {
 			s.unread = cmp.Or(was.unread, time.Now())
 		} else if s.unread.IsZero() {
-			s.read = was.stable
+			s.empty = was.stable
 		}
 	}
 	return s
@@ -215,19 +211,18 @@ func (w *StallWatch) peek(ctx context.Context, p int32, span Span) (time.Time, e
 	return time.Time{}, nil
 }
 
-// publish hands the findings to the metric, the lag and Check.
+// publish sets the metric, the lag and the result of Check.
 func (w *StallWatch) publish() {
-	since := map[int32]time.Time{}
-	var open, unread int
+	since, causes := map[int32]time.Time{}, map[string]int{}
 	var found []error
 	for _, p := range slices.Sorted(maps.Keys(w.seen)) {
 		s := w.seen[p]
 		if !s.open.IsZero() {
-			open++
+			causes[stalledOpen]++
 			since[p] = s.open
 		}
 		if !s.unread.IsZero() {
-			unread++
+			causes[stalledUnread]++
 			since[p] = s.unread
 		}
 		switch {
@@ -242,15 +237,17 @@ func (w *StallWatch) publish() {
 				w.topic, p, s.stable, w.topic, p, s.stable))
 		}
 	}
-	var first error
-	if len(found) > 0 {
-		first = found[0]
+	for _, cause := range []string{stalledOpen, stalledUnread} {
+		w.stalled.WithLabelValues(cause).Set(float64(causes[cause]))
 	}
-	if len(found) > 1 {
-		first = fmt.Errorf("%w (and %d more)", first, len(found)-1)
-	}
-	w.stalled.WithLabelValues(stalledOpen).Set(float64(open))
-	w.stalled.WithLabelValues(stalledUnread).Set(float64(unread))
 	w.lag.stall(since)
-	w.finding.Store(&first)
+	switch len(found) {
+	case 0:
+		w.finding.Store(nil)
+	case 1:
+		w.finding.Store(&found[0])
+	default:
+		first := fmt.Errorf("%w (and %d more)", found[0], len(found)-1)
+		w.finding.Store(&first)
+	}
 }

@@ -13,16 +13,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// TopicSpec says how topics are made where they do not exist.
+// TopicSpec is the specification of a topic set.
 type TopicSpec struct {
-	// Partitions is used where no topic of the set exists; else the set's own count is.
+	// Partitions is the partition count if no topic of the set exists; new topics of an existing set get its count.
 	Partitions int32
-	// Replication is the number of replicas; 0 is 3, or as many as there are brokers where they are
-	// fewer. One replica less has to be in sync for a record to be acknowledged (min.insync.replicas):
-	// the loss of one broker then costs neither what was acknowledged nor the next write.
+	// Replication is the number of replicas; 0 is 3, or the number of brokers if that is smaller. min.insync.replicas is one less:
+	// after the loss of one broker all acknowledged records exist, and writes go on.
 	Replication int16
-	// EventsRetention and DeadLettersRetention are how long raw events and dead letters stay; 0 is
-	// 30 days, negative is for ever.
+	// EventsRetention and DeadLettersRetention are how long raw events and dead letters are kept; 0 is 30 days, negative is for ever.
 	EventsRetention, DeadLettersRetention time.Duration
 }
 
@@ -31,7 +29,7 @@ const (
 	defaultReplication = 3
 )
 
-// NewAdmin makes an admin client.
+// NewAdmin returns an admin client.
 func NewAdmin(cfg Config) (*kadm.Client, error) {
 	cl, err := cfg.newClient("admin", false)
 	if err != nil {
@@ -40,16 +38,15 @@ func NewAdmin(cfg Config) (*kadm.Client, error) {
 	return kadm.NewClient(cl), nil
 }
 
-// TopicSet is a topic set as it is on the brokers.
+// TopicSet is the state of a topic set on the brokers.
 type TopicSet struct {
-	// Partitions is the one partition count of its topics.
+	// Partitions is the partition count of its topics.
 	Partitions int32
-	// IDs tell topics from others of their names, events first: one that is deleted and made again has
-	// another, and positions in it are of another log.
+	// IDs are the topics' ids, events first. A topic that was deleted and made again has another id.
 	IDs [4]kadm.TopicID
 }
 
-// Compare returns nil where the set is as it was, else ErrPartitionCounts or ErrOtherTopics.
+// Compare returns nil if the set is equal to an earlier one, else ErrPartitionCounts or ErrOtherTopics.
 func (s TopicSet) Compare(was TopicSet) error {
 	switch {
 	case s.Partitions != was.Partitions:
@@ -60,8 +57,8 @@ func (s TopicSet) Compare(was TopicSet) error {
 	return nil
 }
 
-// ReadTopicSet asks for the topic set. The error is ErrNoTopic, with the names of all that are missing,
-// ErrPartitionCounts, or that of the request.
+// ReadTopicSet reads the topic set. The error is ErrNoTopic, with the names of all missing topics, ErrPartitionCounts, or that of
+// the request.
 func ReadTopicSet(ctx context.Context, adm *kadm.Client, topics Topics) (TopicSet, error) {
 	details, err := listTopics(ctx, adm, topics)
 	if err != nil {
@@ -83,7 +80,7 @@ func ReadTopicSet(ctx context.Context, adm *kadm.Client, topics Topics) (TopicSe
 	return set, err
 }
 
-// PartitionCount returns the one partition count of the topic set. The error is that of ReadTopicSet.
+// PartitionCount returns the partition count of the topic set. The error is that of ReadTopicSet.
 func PartitionCount(ctx context.Context, adm *kadm.Client, topics Topics) (int32, error) {
 	set, err := ReadTopicSet(ctx, adm, topics)
 	return set.Partitions, err
@@ -120,16 +117,17 @@ func sameCount(there kadm.TopicDetails, topics Topics) (int32, error) {
 		case first == "":
 			n, first = c, t
 		case c != n:
-			return 0, fmt.Errorf("reading partition counts: %w: %s has %d, %s has %d: the topics of a set must have the same, copy into a new set to change it", ErrPartitionCounts, first, n, t, c)
+			return 0, fmt.Errorf("reading partition counts: %w: %s has %d, %s has %d: "+
+				"the topics of a set must have the same, copy into a new set to change it",
+				ErrPartitionCounts, first, n, t, c)
 		}
 	}
 	return n, nil
 }
 
-// EnsureTopics makes the topics that do not exist and returns the set's partition count. Topics that
-// exist are left as they are; where their counts differ the error is ErrPartitionCounts. It is for
-// those who mean to make a topic set: a stage that did it would make a second, empty one out of a
-// prefix that is spelt wrong.
+// EnsureTopics makes the topics that do not exist and returns the set's partition count. It does not change existing topics; if
+// their counts differ the error is ErrPartitionCounts. Stages do not call it: with a misspelt prefix they would make a second,
+// empty set.
 func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error) {
 	adm, err := NewAdmin(cfg)
 	if err != nil {
@@ -169,11 +167,11 @@ func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error
 			return r, err
 		}
 		r, err := create()
-		if errors.Is(err, kerr.InvalidConfig) { // brokers before 3.6 know no limit on times
+		if errors.Is(err, kerr.InvalidConfig) { // brokers before 3.6 do not have this setting
 			delete(settings, timestampLimit)
 			r, err = create()
 		}
-		// Another process that starts at the same time may be first.
+		// Another process may make the topic at the same time.
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 			if r.ErrMessage != "" {
 				err = fmt.Errorf("%w (%s)", err, r.ErrMessage)
@@ -184,7 +182,7 @@ func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error
 	return awaitTopics(ctx, adm, topics)
 }
 
-// chooseReplication returns the replication of topics where nobody has named one.
+// chooseReplication returns the default replication.
 func chooseReplication(ctx context.Context, adm *kadm.Client) (int16, error) {
 	brokers, err := adm.ListBrokers(ctx)
 	if err != nil {
@@ -193,45 +191,39 @@ func chooseReplication(ctx context.Context, adm *kadm.Client) (int16, error) {
 	return int16(min(defaultReplication, len(brokers))), nil
 }
 
-// awaitTopics waits until the brokers show what was made: metadata follows the creation.
-func awaitTopics(ctx context.Context, adm *kadm.Client, topics Topics) (int32, error) {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		n, err := PartitionCount(ctx, adm, topics)
-		if err == nil || !errors.Is(err, ErrNoTopic) {
-			return n, err
-		}
-		select {
-		case <-ctx.Done():
-			return 0, fmt.Errorf("waiting for topics: %w", errors.Join(ctx.Err(), err))
-		case <-tick.C:
-		}
+// awaitTopics waits until the brokers' metadata has the new topics.
+func awaitTopics(ctx context.Context, adm *kadm.Client, topics Topics) (n int32, err error) {
+	repeat(ctx, func() bool {
+		n, err = PartitionCount(ctx, adm, topics)
+		return !errors.Is(err, ErrNoTopic)
+	})
+	if errors.Is(err, ErrNoTopic) {
+		return 0, fmt.Errorf("waiting for topics: %w", errors.Join(ctx.Err(), err))
 	}
+	return n, err
 }
 
-// timestampLimit is by how much a record's time may lie behind that at which a broker takes it; brokers before 3.6 do not know the setting.
+// timestampLimit is by how much a record's timestamp may be ahead of the broker's clock. Brokers before 3.6 do not have the setting.
 const timestampLimit = "message.timestamp.after.max.ms"
 
-// topicConfigs are the settings that each topic is made with. The specification's replication is set.
+// topicConfigs returns the settings of each topic. spec.Replication must be set.
 func topicConfigs(topics Topics, spec TopicSpec) map[string]map[string]*string {
 	common := map[string]string{
-		// Kafka's limit is that of a batch after compression; the stages' is before it.
+		// Kafka limits a batch after compression, the stages before it.
 		"max.message.bytes": strconv.Itoa(MaxBatchBytes),
-		// Recompresses what plain Kafka producers send with another codec, or none.
+		// Brokers recompress batches of other codecs.
 		"compression.type": "zstd",
-		// "Acknowledged" survives the loss of any one broker, where there are replicas at all.
+		// Acknowledged records survive the loss of any one broker, if there are replicas.
 		minInsync: strconv.Itoa(max(1, int(spec.Replication)-1)),
 	}
 	compacted := map[string]string{
 		"cleanup.policy": "compact",
-		// The bound on erasure: a superseded record, or one with a tombstone, is gone after a day.
-		// Kafka sets no bound by default.
+		// Bounds erasure: records that were superseded or have a tombstone are removed after a day. Kafka has no bound by default.
 		"max.compaction.lag.ms": millis(24 * time.Hour),
 		// Only closed segments are compacted: a quarter of the bound.
 		"segment.ms": millis(6 * time.Hour),
-		// How long tombstones stay. A reader that was away for longer cannot tell what was erased
-		// and starts anew; the compactor's local store does so after half of it.
+		// How long tombstones are kept. A reader that was away for longer misses erasures and must read the topic from its start; the
+		// compactor's local store does so after half of it.
 		"delete.retention.ms": millis(7 * 24 * time.Hour),
 	}
 	deleted := func(retention time.Duration) map[string]string {
@@ -254,9 +246,9 @@ func topicConfigs(topics Topics, spec TopicSpec) map[string]map[string]*string {
 		return out
 	}
 	events := deleted(spec.EventsRetention)
-	// Producers set a record's time as they like, and open runs expire by the latest one that came: one from the future, which a compactor
-	// reads that is behind, would end everybody's. A broker refuses it by its own clock, so that stream time is the same whoever
-	// reads it, and whenever. Clocks of machines differ by less, or those of producers are wrong.
+	// Producers set timestamps, and open runs expire by the latest timestamp read. Without a limit, one timestamp in the future
+	// would expire all open runs of a partition. The brokers refuse such records, so that every reader computes the same stream
+	// time.
 	events[timestampLimit] = millis(5 * time.Minute)
 	return map[string]map[string]*string{
 		topics.Events:      of(events),

@@ -10,29 +10,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ErrUnpackLater is the error of a partition in a poll of which nothing was unpacked, as the answer had unpacked to enough before it. It is
-// no failure: the next fetch begins there. Pass over it.
+// ErrUnpackLater is the error of a partition in a poll if the answer reached its limit before the partition's first batch. Ignore
+// it: the next fetch begins there.
 var ErrUnpackLater = errors.New("the answer unpacks to more than is held at once; the rest is fetched again")
 
-// maxUnpackBytes is how large a batch may unpack to. Ours are up to MaxBatchBytes before compression; other producers' may be more,
-// but 1 GiB, the client's default, is a way to kill the process.
+// maxUnpackBytes limits the unpacked size of one batch. Skein's batches have up to MaxBatchBytes, other producers' may have more,
+// but kgo's default of 1 GiB would let a producer exhaust the process's memory.
 const maxUnpackBytes = 256 << 20
 
-// unpackLimit bounds what one answer to a fetch unpacks to. FetchMaxBytes counts what is sent, and 14 MB of one letter are 2 KB
-// there, so that an answer of 512 KB unpacked to several gigabytes. Beyond the limit a batch is refused: the client gives what
-// came before it in its partition, and fetches it again (kgo passes over an error of unpacking behind records, as brokers cut
-// the last batch off). The first batch of an answer is unpacked in any case. With several brokers, answers that come at the same
-// time share what is left.
+// unpackLimit limits the unpacked size of one answer to a fetch. FetchMaxBytes counts compressed bytes: 14 MB of one letter are 2
+// KB, and an answer of 512 KB could unpack to gigabytes. Beyond the limit, Decompress returns an error: the client returns the
+// partition's batches before it and fetches the rest again. (kgo ignores an error of unpacking after complete batches, because
+// brokers may cut the last batch of an answer.) The first batch of an answer is always unpacked. Answers of several brokers that
+// come at the same time share the limit.
 type unpackLimit struct {
 	kgo.Decompressor
-	most int64
-	left atomic.Int64
+	limit int64
+	left  atomic.Int64
 }
 
 var _ kgo.HookBrokerRead = (*unpackLimit)(nil)
 
-// limitUnpacking returns the options that have each answer unpack to about so many bytes at most, and a batch more at the worst.
-func limitUnpacking(most int64, pools ...kgo.Pool) ([]kgo.Opt, error) {
+// limitUnpacking returns the options that limit the unpacked size of each answer, which may exceed the limit by one batch.
+func limitUnpacking(limit int64, pools ...kgo.Pool) ([]kgo.Opt, error) {
 	decompressor := unpooledDecompressor
 	if len(pools) > 0 {
 		decompressor = func() (kgo.Decompressor, error) { return boundedDecompressor(pools...) }
@@ -41,14 +41,14 @@ func limitUnpacking(most int64, pools ...kgo.Pool) ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &unpackLimit{Decompressor: inner, most: most}
-	l.left.Store(most)
+	l := &unpackLimit{Decompressor: inner, limit: limit}
+	l.left.Store(limit)
 	return []kgo.Opt{kgo.WithPools(pools...), kgo.WithDecompressor(l), kgo.WithHooks(l)}, nil
 }
 
 var unpooledDecompressor = sync.OnceValues(func() (kgo.Decompressor, error) { return boundedDecompressor() })
 
-// boundedDecompressor borrows that of a client: kgo bounds the one that it makes itself, and offers no other that is.
+// boundedDecompressor returns the decompressor of a temporary client: kgo has no other constructor for one with a limit per batch.
 func boundedDecompressor(pools ...kgo.Pool) (kgo.Decompressor, error) {
 	lender, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(maxUnpackBytes), kgo.WithPools(pools...))
 	if err != nil {
@@ -62,11 +62,11 @@ func boundedDecompressor(pools ...kgo.Pool) (kgo.Decompressor, error) {
 	return d, nil
 }
 
-// OnBrokerRead implements kgo.HookBrokerRead: an answer to a fetch has room of its own.
+// OnBrokerRead implements kgo.HookBrokerRead. It resets the limit for each answer to a fetch.
 func (l *unpackLimit) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
 	const fetch = 1
 	if key == fetch {
-		l.left.Store(l.most)
+		l.left.Store(l.limit)
 	}
 }
 

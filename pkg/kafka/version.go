@@ -21,14 +21,14 @@ func CheckVersion(m *kgo.Record) error {
 	return nil
 }
 
-// VersionStops holds the partitions at which a stage has stopped, since a newer Skein wrote the next record (CheckVersion). The
-// methods may be called concurrently.
+// VersionStops has the partitions that a stage has stopped reading because a newer Skein wrote the next record (CheckVersion). It
+// is safe for concurrent use.
 type VersionStops struct {
 	mu    sync.Mutex
 	stops map[int32]error
 }
 
-// Add notes that a partition has stopped, and reports whether that is new.
+// Add adds a stopped partition, and reports whether it was running before.
 func (s *VersionStops) Add(partition int32, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *VersionStops) Add(partition int32, err error) bool {
 	return true
 }
 
-// Remove drops partitions: another member reads them now, or this one begins again at the committed offset.
+// Remove removes partitions that are reassigned.
 func (s *VersionStops) Remove(partitions ...int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *VersionStops) Has(partition int32) bool {
 	return s.stops[partition] != nil
 }
 
-// Check returns why the first partition has stopped and how many others have, or nil.
+// Check returns the error of the first stopped partition, with the number of others, or nil.
 func (s *VersionStops) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *VersionStops) Check() error {
 	return err
 }
 
-// Gauge returns the metric of a stage.
+// Gauge returns a stage's metric of stopped partitions.
 func (s *VersionStops) Gauge(stage string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "skein_" + stage + "_unknown_version_partitions",
