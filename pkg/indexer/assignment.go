@@ -11,23 +11,22 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// assignment knows which partitions are ours. Each time one is assigned it gets a new epoch, so that
-// what was read before a partition went away and came back is not taken for current.
+// assignment has the partitions that are assigned to this member. Each assignment of a partition has a new epoch, so that records read
+// before a revocation do not count as current after the partition has come back.
 //
-// The broker does not check who owns a partition when offsets are committed. Commits are therefore
-// made while the lock is held, and a revocation waits for it: after OnRevoked has returned, and with
-// it before the next owner begins, nothing of that partition is committed here.
+// The broker does not check who owns a partition when offsets are committed. So commits hold the lock, and a revocation waits for it:
+// after OnRevoked has returned, before the next owner begins, this member commits nothing of the partition.
 //
-// A revocation also waits for the write that is under way. The next owner may read a tombstone and delete what is older:
-// rows that were written here after that would stay.
+// A revocation also waits for a running write. Otherwise the next owner could read a tombstone and delete older rows, and this member
+// write such rows after that.
 type assignment struct {
-	writing chan struct{} // holds an element while a block is written and committed
+	writing chan struct{} // has an element while a block is written and committed
 
 	mu     sync.Mutex
 	epochs map[int32]int64
 	last   int64
 
-	// joined: the group has said what is ours, which may be nothing, and has not thrown us out since.
+	// joined means that this member has an assignment, which may be empty, and was not removed from the group since.
 	joined bool
 	count  prometheus.Gauge // of partitions
 	lag    *kafka.Lag
@@ -59,7 +58,7 @@ func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string
 	a.gone(topics)
 }
 
-// lost is revoked for a member that the group has thrown out: the partitions are another's already.
+// lost is revoked for a member that was removed from the group: the partitions may have another owner already.
 func (a *assignment) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
 	a.gone(topics)
 	a.mu.Lock()
@@ -80,7 +79,7 @@ func (a *assignment) gone(topics map[string][]int32) {
 	a.count.Set(float64(len(a.epochs)))
 }
 
-// isJoined reports whether this member has its place in the group.
+// isJoined reports whether this member has an assignment.
 func (a *assignment) isJoined() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +93,7 @@ func (a *assignment) epoch(partition int32) int64 {
 	return a.epochs[partition]
 }
 
-// len is the number of partitions that are ours.
+// len returns the number of assigned partitions.
 func (a *assignment) len() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,14 +107,14 @@ func (a *assignment) copyEpochs() map[int32]int64 {
 	return maps.Clone(a.epochs)
 }
 
-// current returns a block without what is no longer ours.
+// current returns a block without the entries of partitions that were revoked since.
 func (a *assignment) current(b *block) *block {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return b.kept(a.isCurrent)
 }
 
-// ifCurrent calls f where the partition is ours, under that epoch, and holds other assignments up until it returns.
+// ifCurrent calls f if the partition is assigned under that epoch. Rebalances wait until it returns.
 func (a *assignment) ifCurrent(partition int32, epoch int64, f func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,22 +125,17 @@ func (a *assignment) ifCurrent(partition int32, epoch int64, f func()) bool {
 	return true
 }
 
-// isCurrent must be called with the lock held. Epoch 0 is that of a partition that is not ours.
+// isCurrent reports whether a partition is assigned under an epoch; 0 means none. Hold the lock.
 func (a *assignment) isCurrent(partition int32, epoch int64) bool {
 	return epoch != 0 && a.epochs[partition] == epoch
 }
 
-// whileCurrent calls commit with those offsets that are still ours, and holds revocations up until
-// it returns.
+// whileCurrent calls commit with the offsets of partitions that are still assigned. Revocations wait until it returns.
 func (a *assignment) whileCurrent(offsets map[int32]progress, commit func(map[int32]progress) error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ours := make(map[int32]progress, len(offsets))
-	for p, at := range offsets {
-		if a.isCurrent(p, at.epoch) {
-			ours[p] = at
-		}
-	}
+	ours := maps.Clone(offsets)
+	maps.DeleteFunc(ours, func(p int32, at progress) bool { return !a.isCurrent(p, at.epoch) })
 	if len(ours) == 0 {
 		return nil
 	}

@@ -7,44 +7,44 @@ import (
 )
 
 const (
-	// holdBytes is how much may wait of a partition until no more of it is fetched.
+	// holdBytes is the size of a partition's queue above which its fetches are paused.
 	holdBytes = 4 << 20
-	// deepBytes is how much waits at least of a partition that has a backlog.
+	// deepBytes is the size of a partition's queue from which it counts as deep.
 	deepBytes = 256 << 10
-	// backlogBytes is how much may wait of all partitions until nothing more is polled.
+	// backlogBytes is the size of all queues above which nothing is polled.
 	backlogBytes = 24 << 20
 )
 
-// fetching is what the gatherer needs of a client: to leave partitions out of what is fetched.
+// fetching is the part of a client that pauses partitions.
 type fetching interface {
 	PauseFetchPartitions(map[string][]int32) map[string][]int32
 	ResumeFetchPartitions(map[string][]int32)
 }
 
-// backlog holds what was polled and is in no block yet, by partition. Partitions take turns, and one of which much waits is not fetched: so a
-// record waits for those before it on its own partition, and hardly for those of others.
+// backlog has the polled records that are in no block yet, by partition. Partitions take turns, and a partition with a large queue is
+// not fetched, so a record hardly waits for records of other partitions.
 type backlog struct {
 	client fetching
 	topic  string
-	// stopped reports whether a partition stays paused, whatever is left of it.
+	// stopped reports whether a partition stays paused even with an empty queue.
 	stopped func(partition int32) bool
 	queues  []*queue
 	bytes   int64
 }
 
-// queue is what waits of one partition.
+// queue has the records of one partition.
 type queue struct {
 	partition int32
 	epoch     int64 // of the assignment under which it was fetched
 	records   []*kgo.Record
 	bytes     int64
-	held      bool  // nothing more is fetched
-	head      entry // the first record's, where it is decoded
+	paused    bool
+	head      entry // of the first record, if it is decoded
 	decoded   bool
-	gathered  int64 // what the block has of it, as sizeOf counts
+	gathered  int64 // size of the partition's records in the block, as sizeOf counts
 }
 
-// add takes in what was polled. What waits from an assignment before is not ours.
+// add adds polled records. It drops records from earlier assignments of a partition.
 func (b *backlog) add(p polled) {
 	p.records.EachPartition(func(f kgo.FetchTopicPartition) {
 		if len(f.Records) == 0 {
@@ -58,19 +58,19 @@ func (b *backlog) add(p polled) {
 		q := b.queues[at]
 		if epoch := p.epochs[f.Partition]; q.epoch != epoch {
 			b.drop(q, len(q.records))
-			q.epoch, q.held = epoch, false // an assignment begins unpaused
+			q.epoch, q.paused = epoch, false // an assignment begins unpaused
 		}
 		q.records = append(q.records, f.Records...)
 		for _, r := range f.Records {
 			q.bytes += memoryOf(r)
 			b.bytes += memoryOf(r)
 		}
-		b.hold(q)
+		b.pause(q)
 	})
 }
 
-// next returns the partition whose record is to be decoded next: the one of which the block has least. It is nil where each partition that waits
-// has had an even part of the size that blocks are to have: one that comes later has room for its own.
+// next returns the partition whose record is decoded next: the one with the least in the block. It is nil if each partition with
+// records has an equal part of the block's size, so that partitions whose records come later find room.
 func (b *backlog) next(size int64) (first *queue) {
 	parts := int64(0)
 	for _, q := range b.queues {
@@ -87,7 +87,7 @@ func (b *backlog) next(size int64) (first *queue) {
 	return first
 }
 
-// waiting is how many partitions have anything.
+// waiting returns how many partitions have records.
 func (b *backlog) waiting() (n int) {
 	for _, q := range b.queues {
 		if len(q.records) > 0 {
@@ -97,7 +97,7 @@ func (b *backlog) waiting() (n int) {
 	return n
 }
 
-// deep is how many partitions have a backlog: much of them waits, or has come into the block.
+// deep returns how many partitions have a backlog: a large queue, or at least gathered bytes in the block.
 func (b *backlog) deep(gathered int64) (n int) {
 	for _, q := range b.queues {
 		if q.bytes >= deepBytes || q.gathered >= gathered {
@@ -107,7 +107,7 @@ func (b *backlog) deep(gathered int64) (n int) {
 	return n
 }
 
-// drop drops the first records of a queue. An entry shares nothing with its record, so that the client uses its memory again.
+// drop drops the first records of a queue and recycles them: entries share no memory with their records.
 func (b *backlog) drop(q *queue, n int) {
 	for _, r := range q.records[:n] {
 		q.bytes -= memoryOf(r)
@@ -116,29 +116,29 @@ func (b *backlog) drop(q *queue, n int) {
 	}
 	clear(q.records[:n])
 	q.records, q.head, q.decoded = q.records[n:], entry{}, false
-	b.hold(q)
+	b.pause(q)
 }
 
-// hold has the client fetch no more of a partition of which much waits, and go on with it once half of that is left.
-func (b *backlog) hold(q *queue) {
+// pause pauses the fetches of a partition with a large queue, and resumes them once the queue is half that size.
+func (b *backlog) pause(q *queue) {
 	switch {
-	case !q.held && q.bytes > holdBytes:
-		q.held = true
+	case !q.paused && q.bytes > holdBytes:
+		q.paused = true
 		b.client.PauseFetchPartitions(map[string][]int32{b.topic: {q.partition}})
-	case q.held && q.bytes <= holdBytes/2 && !b.stopped(q.partition):
-		q.held = false
+	case q.paused && q.bytes <= holdBytes/2 && !b.stopped(q.partition):
+		q.paused = false
 		b.client.ResumeFetchPartitions(map[string][]int32{b.topic: {q.partition}})
 	}
 }
 
-// opened begins to count anew what a block has of each partition.
+// opened resets the sizes for a new block.
 func (b *backlog) opened() {
 	for _, q := range b.queues {
 		q.gathered = 0
 	}
 }
 
-// memoryOf is about what a record takes before it is decoded.
+// memoryOf estimates the memory of a record that is not decoded, in bytes.
 func memoryOf(r *kgo.Record) int64 {
 	const overhead = 512 // of the record and its headers
 	return overhead + int64(len(r.Key)+len(r.Value))

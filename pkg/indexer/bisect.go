@@ -11,17 +11,18 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// bisector writes the entries of a block and finds those that the store refuses. It takes the tenants one by one, so that no tenant's rows decide
-// what becomes of another's.
+// bisector writes the entries of a block and finds those that the store refuses. If the store refuses the block, it writes the tenants
+// one by one, so that no tenant's rows affect another's.
 type bisector struct {
 	store store.Writer
-	busy  *atomic.Int64 // since when the present call has lasted, in nanoseconds
+	busy  *atomic.Int64 // start of the current call, in nanoseconds
 	fault func(error)   // gets the first refusal; it may be nil
-	// worked: the store has taken a run not long ago (trust), so that the tenant with most refused runs does not speak for the store.
+	// worked means that the store has taken a run within trust. Then the runs of the tenant with most refused runs do not count for
+	// errRefusesAll.
 	worked bool
 
-	taken   int       // entries of runs
-	refused []refused // in their order
+	taken   int // entries of runs
+	refused []refused
 }
 
 // refused is an entry with the store's reason.
@@ -30,28 +31,30 @@ type refused struct {
 	reason error
 }
 
-// maxRefused is how many refused runs of a block of which nothing is taken count as bad data in any case. More may be the store's fault: a column
-// of another type, a constraint on all rows.
+// maxRefused is how many refused runs of a block are bad data even if the store takes no run of the block. More may be a fault of the
+// store: a column of another type, a constraint on all rows.
 const maxRefused = 16
 
-// maxTried is how many runs of a tenant are tried one by one while the store takes none of them: each costs some calls of the store, and
-// parts of its tables. Of the tenant's further runs in the block, so many pieces are tried as a whole, and one run of each by itself. Where the store takes
-// any, all are tried; else they count as refused, untried.
+// maxTried is how many runs of a tenant are tried one by one while the store takes none of them: each costs calls of the store, and
+// parts of its tables. The tenant's remaining runs in the block are tried as that many pieces, each as a whole and by its last run. If
+// the store takes any, all are tried one by one; else they count as refused, untried.
 const (
 	maxTried = 256
 	pieces   = 32
 )
 
-// trust is how long a run that was taken shows that the store works. After that, a block that has nothing but refused runs of one tenant waits.
+// trust is how long the store counts as working after it has taken a run. After that, a block with only refused runs waits, even of one
+// tenant.
 const trust = 10 * time.Minute
 
-// errRefusesAll: the block waits, which loses nothing; dead letters would take the index away run by run.
+// errRefusesAll makes the block wait, which loses nothing. With dead letters the index would lose run by run.
 var errRefusesAll = errors.New("the store refuses all runs that it is given")
 
 // errUntried is the reason of runs that were not tried (maxTried).
-var errUntried = fmt.Errorf("it was not tried, as the store refuses the tenant's %d runs before it, and a sample of those behind them", maxTried)
+var errUntried = fmt.Errorf("it was not tried, as the store refuses the tenant's %d runs before it, and a sample of those after them",
+	maxTried)
 
-// write writes entries in their order, without those that the store refuses. After an error some may be durable.
+// write writes entries in order, without those that the store refuses. After an error some may be durable.
 func (s *bisector) write(ctx context.Context, entries []store.Entry) error {
 	err := s.call(ctx, entries)
 	if !errors.Is(err, store.ErrRefused) {
@@ -72,7 +75,7 @@ func (s *bisector) write(ctx context.Context, entries []store.Entry) error {
 		if s.worked {
 			count -= most
 		}
-		// It does not wait for the last tenant where very many runs were tried: a store that takes nothing costs no call for each run of a large block.
+		// After very many tried runs it does not wait for the last tenant: a large block is not tried run by run if the store takes nothing.
 		if tried := i > 0 && len(s.refused) > maxTried || i == len(tenants)-1; tried && s.taken == 0 && count > maxRefused {
 			return fmt.Errorf("%w, %d in this block; the first one: %w", errRefusesAll, len(s.refused), s.refused[0].reason)
 		}
@@ -80,10 +83,10 @@ func (s *bisector) write(ctx context.Context, entries []store.Entry) error {
 	if len(last) == 0 {
 		return nil
 	}
-	return s.call(ctx, last) // it has nothing that could be wrong
+	return s.call(ctx, last) // these have no data of agents
 }
 
-// byTenant returns the records of runs by tenant, each in its order, and what is to come behind all of them: erasures and positions.
+// byTenant returns the records of runs by tenant, in order, and the entries that come after all of them: erasures and positions.
 func byTenant(entries []store.Entry) (tenants [][]store.Entry, last []store.Entry) {
 	places := map[string]int{}
 	for _, e := range entries {
@@ -148,7 +151,7 @@ type tenantBisector struct {
 	takes   bool // the store has taken a run
 }
 
-// takesAnyOf reports whether the store takes some of the entries: each piece of them as a whole, or its last run.
+// takesAnyOf reports whether the store takes any of the entries: it tries pieces of them as a whole, and the last run of each.
 func (t *tenantBisector) takesAnyOf(ctx context.Context, entries []store.Entry) (bool, error) {
 	for piece := range slices.Chunk(entries, max(1, (len(entries)+pieces-1)/pieces)) {
 		for runs(piece) > 0 {
@@ -169,7 +172,7 @@ func (t *tenantBisector) takesAnyOf(ctx context.Context, entries []store.Entry) 
 	return false, nil
 }
 
-// halve writes entries, and each half by itself where the store refuses them together. The error is errUntried where it has tried enough.
+// halve writes entries, and each half separately if the store refuses them together. It returns errUntried after maxTried refused runs.
 func (t *tenantBisector) halve(ctx context.Context, entries []store.Entry) error {
 	if !t.takes && t.refused >= maxTried {
 		return errUntried
@@ -189,7 +192,7 @@ func (t *tenantBisector) halve(ctx context.Context, entries []store.Entry) error
 			return err
 		}
 		return t.halve(ctx, entries[len(entries)/2:])
-	case entries[0].Run == nil: // it has nothing that could be wrong
+	case entries[0].Run == nil: // a tombstone has no data of agents
 		return err
 	}
 	if len(t.bisector.refused) == 0 && t.fault != nil {

@@ -11,41 +11,40 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// runKey names a run, or, without one, the erasure of a thread.
+// runKey identifies a run, or without a run the erasure of a thread.
 type runKey struct{ tenant, thread, run string }
 
-// entry is an entry of a block with what it weighs, and under which assignment it was read.
+// entry is an entry of a block.
 type entry struct {
 	store.Entry
 	bytes     int64
-	written   bool // it becomes a row
-	epoch     int64
+	written   bool  // it becomes a row
+	epoch     int64 // of the assignment under which it was read
 	timestamp time.Time
 }
 
-// progress is how far a partition was read: next is the offset after the last record, skipped ones
-// counted.
+// progress is how far a partition was read. next is the offset after the last record, including skipped ones.
 type progress struct {
 	next        int64
 	leaderEpoch int32
 	epoch       int64
 }
 
-// block collects what is written together. It does not change once the writer has it.
+// block collects entries that are written together. It does not change after it is handed to the writer.
 //
-// Of several records of one run the newest one stays: a row is a pure function of one record, and the store would drop
-// the others. A tombstone stays as well, also where the run's id came again behind it: it says that older rows go, the
-// newer record does not. Of erasures of a thread the newest stays.
+// Of several records of one run only the newest is written: a row is a pure function of one record, and the store would drop the
+// others. A tombstone is written even if the run's id came again after it, because only the tombstone deletes older rows. Of several
+// erasures of a thread only the newest is written.
 type block struct {
 	entries []entry
 	index   map[runKey]int
 	bytes   int64
-	// positions are the newest position of each partition. They are written after all entries, as
-	// they say that those are there.
+	// positions are the newest position of each partition. They are written after all entries: a position promises that earlier
+	// records are in the store.
 	positions map[int32]entry
-	// progress is what may be committed once the entries are durable.
+	// progress may be committed once the entries are durable.
 	progress map[int32]progress
-	// opened is when the first record came in; zero while there is none.
+	// opened is when the first record was added; zero before.
 	opened time.Time
 }
 
@@ -53,7 +52,7 @@ func newBlock() *block {
 	return &block{index: map[runKey]int{}, positions: map[int32]entry{}, progress: map[int32]progress{}}
 }
 
-// read notes that a record was read, whatever becomes of it.
+// read notes the progress of a partition, also for a record that becomes no entry.
 func (b *block) read(r *kgo.Record, epoch int64, now time.Time) {
 	if b.opened.IsZero() {
 		b.opened = now
@@ -61,29 +60,29 @@ func (b *block) read(r *kgo.Record, epoch int64, now time.Time) {
 	b.progress[r.Partition] = progress{next: r.Offset + 1, leaderEpoch: r.LeaderEpoch, epoch: epoch}
 }
 
-// full reports whether a record of that size would take the block over its limits. A block has at least one record.
+// full reports whether a record of that size would exceed the block's limits. An empty block is never full.
 func (b *block) full(size int64, maxRecords int, maxBytes int64) bool {
 	return len(b.entries) > 0 && (len(b.entries) >= maxRecords || b.bytes+size > maxBytes)
 }
 
-// rowBytes is about what one row costs beside its text, in memory and on the server: a record of half a megabyte may
-// hold 200,000 messages. The row of a run has some 60 columns and counts as runRows.
+// rowBytes estimates the cost of a row without its text, in memory and on the server: a record of half a megabyte may have 200,000
+// messages. The row of a run has some 60 columns and counts as runRows.
 const (
 	rowBytes = 256
 	runRows  = 8
 )
 
-// sizeOf is what the entry of a record adds to a block.
+// sizeOf returns the size of a record's entry, in bytes, for MaxBytes.
 func sizeOf(e store.Entry, r *kgo.Record) int64 {
 	rows := 1
 	if e.Run != nil {
-		calls := bytes.Count(r.Value, []byte(`"arguments":`)) // a tool call is a row too, and one message may hold thousands
+		calls := bytes.Count(r.Value, []byte(`"arguments":`)) // a tool call is a row, and a message may have thousands
 		rows = runRows + len(e.Run.Messages) + len(e.Run.InputMessages) + calls
 	}
 	return int64(len(r.Key) + len(r.Value) + rowBytes*rows)
 }
 
-// add takes in an entry. Records of a run come in the order of their versions, since they lie on one partition.
+// add adds an entry. Records of a run come in the order of their versions: they are on one partition.
 func (b *block) add(n entry) {
 	if n.Position != nil {
 		b.positions[n.Partition] = n
@@ -100,7 +99,7 @@ func (b *block) add(n entry) {
 	b.entries = append(b.entries, n)
 }
 
-// kept returns the block without what was read under an assignment that has ended.
+// kept returns the block without what was read under earlier assignments.
 func (b *block) kept(current func(partition int32, epoch int64) bool) *block {
 	kept := newBlock()
 	kept.opened = b.opened
@@ -109,21 +108,15 @@ func (b *block) kept(current func(partition int32, epoch int64) bool) *block {
 			kept.add(e)
 		}
 	}
-	for p, e := range b.positions {
-		if current(p, e.epoch) {
-			kept.positions[p] = e
-		}
-	}
-	for p, at := range b.progress {
-		if current(p, at.epoch) {
-			kept.progress[p] = at
-		}
-	}
+	maps.Copy(kept.positions, b.positions)
+	maps.DeleteFunc(kept.positions, func(p int32, e entry) bool { return !current(p, e.epoch) })
+	maps.Copy(kept.progress, b.progress)
+	maps.DeleteFunc(kept.progress, func(p int32, at progress) bool { return !current(p, at.epoch) })
 	return kept
 }
 
-// ordered returns the entries as they are to be written: erasures come behind all records of runs, since they say that
-// those are there, and then positions, which say the same of erasures too.
+// ordered returns the entries in the order of writing: records of runs, then erasures, then positions. Erasures and positions promise
+// that what comes before them is in the store.
 func (b *block) ordered() []store.Entry {
 	ordered := make([]store.Entry, 0, len(b.entries)+len(b.positions))
 	for _, erasures := range []bool{false, true} {

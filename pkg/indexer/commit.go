@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// commitSync commits offsets and returns the first error of the request or of any partition: the
-// client gives the latter only in the response.
+// commitSync commits offsets and returns the errors of the request and of all partitions. The client reports the latter only in the
+// response.
 func commitSync(ctx context.Context, cl *kgo.Client, offsets map[string]map[int32]kgo.EpochOffset) error {
 	var errs []error
 	cl.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {

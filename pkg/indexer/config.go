@@ -17,26 +17,26 @@ type Config struct {
 	Kafka kafka.Config
 	// Group is the consumer group.
 	Group string
-	// InstanceID is this process's own name in the group, stable over restarts (a pod's name): one that was killed and is
-	// started again within 10 s has its partitions at once. A second process of the same name throws the first one out. Empty:
-	// the brokers give it a name, and a killed one's partitions stand still for 10 s.
+	// InstanceID is this process's name in the group, the same after a restart (a pod's name). A process that is killed and starts
+	// again within 10 s gets its partitions at once. A second process of the name fences the first. If it is empty, nobody reads the
+	// partitions of a killed process for 10 s.
 	InstanceID string
-	// MaxRecords, MaxBytes and MaxDelay bound one block: it is written when the first of them is
-	// reached and the block before it is written. A record counts with its bytes, 256 for each message and tool call and 2,048 for the run; one above
-	// MaxBytes is a block of its own.
+	// MaxRecords, MaxBytes and MaxDelay bound one block: it is written when it reaches the first of them and the previous block is
+	// written. A record counts with its bytes, 256 for each message and tool call and 2,048 for the run; one above MaxBytes is a block
+	// of its own.
 	MaxRecords int
 	MaxBytes   int64
 	MaxDelay   time.Duration
-	// MinBackoff and MaxBackoff bound the waits between tries while the store or Kafka is away.
+	// MinBackoff and MaxBackoff bound the pauses between tries while the store or Kafka is away.
 	MinBackoff, MaxBackoff time.Duration
-	// DrainTimeout is how long the last block may take once Run's context has ended.
+	// DrainTimeout is how long the last block may take after Run's context has ended.
 	DrainTimeout time.Duration
 	Logger       *slog.Logger
 	Registerer   prometheus.Registerer
 }
 
-// DefaultConfig returns the defaults for a topic set. MaxDelay is right for ClickHouse, where each block becomes parts of
-// several tables, which the server has to merge; a store that takes small blocks at little cost can have a shorter one.
+// DefaultConfig returns the defaults for a topic set. MaxDelay suits ClickHouse, which must merge the parts that each block adds to
+// several tables. A store with cheap small blocks can have a shorter one.
 func DefaultConfig(k kafka.Config) Config {
 	return Config{
 		Kafka:        k,
@@ -52,7 +52,7 @@ func DefaultConfig(k kafka.Config) Config {
 	}
 }
 
-// Validate says all that is wrong with the configuration.
+// Validate returns all errors of the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	wrong := func(is bool, format string, args ...any) {

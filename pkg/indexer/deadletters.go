@@ -12,8 +12,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// writeDeadLetters writes refused entries to the dead letters and returns once the brokers have acknowledged them. After a crash
-// before the commit they are written again.
+// writeDeadLetters writes dead letters for refused entries and returns after the brokers have acknowledged them. After a crash before
+// the commit they are written again.
 func (w *writer) writeDeadLetters(ctx context.Context, all []refused) error {
 	if len(all) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (w *writer) writeDeadLetters(ctx context.Context, all []refused) error {
 	}
 	w.metrics.refused.Add(float64(len(all)))
 	for i, r := range all {
-		// The store's reason, which is in the dead letter, may quote the row.
+		// The log has no reason: it may quote the row. The dead letter has it.
 		w.cfg.Logger.WarnContext(ctx, "run refused by the store, and written to the dead letters",
 			"topic", w.cfg.Kafka.Topics().Runs, "partition", r.Partition, "offset", r.Version,
 			"dead_letter", record.Position{Partition: records[i].Partition, Offset: records[i].Offset}.String())
@@ -46,14 +46,13 @@ func (w *writer) writeDeadLetters(ctx context.Context, all []refused) error {
 	return nil
 }
 
-// deadLetterRoom is kept free for a dead letter's key, headers and the batch's frame.
+// deadLetterRoom is the maximum size of a dead letter's key and headers and the batch's frame, in bytes.
 const deadLetterRoom = 8 << 10
 
-// mostDetail bounds the store's reason in a dead letter, in bytes.
-const mostDetail = 512
+// maxDetail bounds the store's reason in a dead letter, in bytes.
+const maxDetail = 512
 
-// deadLetter returns the dead letter of a refused run: its record, on the partition of the thread, with the position of the
-// run's first event.
+// deadLetter returns the dead letter of a refused run: its record, with the position of the run's first event.
 func deadLetter(r refused, topic string) (*kgo.Record, error) {
 	key, err := record.ThreadKey(r.Tenant, r.ThreadID)
 	if err != nil {
@@ -67,8 +66,8 @@ func deadLetter(r refused, topic string) (*kgo.Record, error) {
 		value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(value), record.SHA256(value))
 	}
 	detail := fmt.Sprintf("record %d:%d of skein.runs: %v", r.Partition, r.Version, r.reason)
-	if len(detail) > mostDetail {
-		detail = strings.ToValidUTF8(detail[:mostDetail], "") + "…"
+	if len(detail) > maxDetail {
+		detail = strings.ToValidUTF8(detail[:maxDetail], "") + "…"
 	}
 	at := record.Position{Partition: r.Run.Raw.Partition, Offset: r.Run.Raw.First}
 	return &kgo.Record{

@@ -2,6 +2,7 @@ package indexer
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -11,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// outcome is what became of a record; it is a metric's label.
+// outcome is the outcome of decoding a record, for the metric's label.
 type outcome string
 
 const (
@@ -19,17 +20,17 @@ const (
 	outcomeTombstone outcome = "tombstone"
 	outcomeFence     outcome = "fence"
 	outcomeProgress  outcome = "progress"
-	// outcomeErasure: a thread was erased. The tombstones before it say what goes, this that it is gone.
+	// outcomeErasure is the record that ends a thread's erasure, after the tombstones of its runs.
 	outcomeErasure outcome = "erasure"
-	// outcomeUnknownVersion: a newer Skein wrote the record, and the partition stopped there.
+	// outcomeUnknownVersion is a record of a newer Skein, at which the partition stops.
 	outcomeUnknownVersion outcome = "unknown-version"
 	outcomeUndecodable    outcome = "undecodable"
 )
 
-var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomeProgress, outcomeErasure, outcomeUnknownVersion, outcomeUndecodable}
+var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomeProgress, outcomeErasure, outcomeUnknownVersion,
+	outcomeUndecodable}
 
-// decode reads a record of skein.runs whose version is known. There is an entry for all kinds but a fence, and an error for a
-// record that is skipped because of its data.
+// decode decodes a record of skein.runs of a known version. The entry of a fence is empty. An error means that the record is skipped.
 func decode(r *kgo.Record) (store.Entry, outcome, error) {
 	h, err := kafka.ParseHeaders(r.Headers)
 	switch {
@@ -42,10 +43,7 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 	case h.Kind == record.KindProgress:
 		return decodeProgress(r)
 	}
-	parts, err := record.SplitKey(string(r.Key))
-	if err == nil && len(parts) != 3 {
-		err = fmt.Errorf("decoding key: %d parts, want tenant/thread/run", len(parts))
-	}
+	parts, err := splitKey(r, "tenant/thread/run")
 	if err != nil {
 		return store.Entry{}, outcomeUndecodable, err
 	}
@@ -65,11 +63,17 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 	return e, outcomeRun, nil
 }
 
-func decodeErasure(r *kgo.Record) (store.Entry, outcome, error) {
+// splitKey splits a record's key into as many parts as form has.
+func splitKey(r *kgo.Record, form string) ([]string, error) {
 	parts, err := record.SplitKey(string(r.Key))
-	if err == nil && len(parts) != 2 {
-		err = fmt.Errorf("decoding key: %d parts, want tenant/thread", len(parts))
+	if err == nil && len(parts) != strings.Count(form, "/")+1 {
+		err = fmt.Errorf("decoding key: %d parts, want %s", len(parts), form)
 	}
+	return parts, err
+}
+
+func decodeErasure(r *kgo.Record) (store.Entry, outcome, error) {
+	parts, err := splitKey(r, "tenant/thread")
 	if err != nil {
 		return store.Entry{}, outcomeUndecodable, err
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// Filled counts what Fill has read.
+// Filled has the counts of Fill.
 type Filled struct {
-	// Records are all records of skein.runs that were read, Entries those that were written: of several records of one run in one block
-	// only the newest is.
+	// Records are the records of skein.runs that were read, Entries those that were written: of several records of one run in one block
+	// only the newest is written.
 	Records, Entries int64
-	// Undecodable records and Refused runs are skipped, as by the indexer, which wrote the latter to the dead letters.
+	// Undecodable records and Refused runs are skipped, as by the indexer, which has written dead letters for the latter.
 	Undecodable, Refused int64
 }
 
@@ -27,12 +27,11 @@ func (f *Filled) Add(o Filled) {
 	f.Undecodable, f.Refused = f.Undecodable+o.Undecodable, f.Refused+o.Refused
 }
 
-// fillTries bounds how often Fill writes one block while the store is away: some five minutes with the default waits.
+// fillTries bounds how often Fill tries to write one block: some five minutes with the default backoff.
 const fillTries = 40
 
-// Fill writes the records of skein.runs in these spans to a store, outside of any consumer group. It decodes one block while it writes the
-// one before. The report is called with the offsets that were read, as records are. Nothing says how far a store was filled: after an error,
-// begin with an empty one. A record of a newer Skein is an error.
+// Fill writes the records of skein.runs in these spans to a store, without a consumer group. It calls report with the number of offsets
+// that were read. A record of a newer Skein is an error. After an error begin with an empty store: nothing records how far Fill came.
 func Fill(ctx context.Context, cfg Config, w store.Writer, spans map[int32]kafka.Span, report func(read, total int64)) (Filled, error) {
 	f := filler{cfg: cfg, store: w, report: report, at: map[int32]int64{}}
 	for p, s := range spans {
@@ -59,7 +58,7 @@ func Fill(ctx context.Context, cfg Config, w store.Writer, spans map[int32]kafka
 	return f.filled, err
 }
 
-// filler is the state of a Fill. Refused and Entries are the writer's, all else the reader's.
+// filler is the state of a Fill. The writing goroutine uses Refused and Entries, the reading one all else.
 type filler struct {
 	cfg    Config
 	store  store.Writer
@@ -110,7 +109,7 @@ func (f *filler) read(ctx context.Context, spans map[int32]kafka.Span, out chan<
 	return handOver()
 }
 
-// write writes a block, and tries again while the store is away.
+// write writes a block, and retries while the store is away.
 func (f *filler) write(ctx context.Context, b *block) error {
 	entries := b.ordered()
 	if len(entries) == 0 {

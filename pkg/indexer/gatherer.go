@@ -11,23 +11,23 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// gatherer decodes records into blocks while the writer writes the block before. Beside that one there is one block in
-// memory: once it is full, the gatherer waits for the writer, and once much waits behind it, the poller waits for the gatherer.
+// gatherer decodes records into a block while the writer writes the previous one. If the block is full it waits for the writer, and if
+// the backlog is full the poller waits for the gatherer.
 type gatherer struct {
 	*Service
 	client  *kgo.Client
 	backlog backlog
 	block   *block
 	blocks  chan<- *block
-	// ended is closed once nothing more is polled.
+	// ended is closed when polling has ended.
 	ended <-chan struct{}
 }
 
-// sliceBytes is how much is decoded before the gatherer looks at what else was polled.
+// sliceBytes is how much is decoded before the gatherer takes in the next poll.
 const sliceBytes = 256 << 10
 
-// run decodes what is polled until nothing more is, hands the last block over and closes the channel of blocks. What is in no block then
-// is read again. After ctx has ended nobody takes blocks any more.
+// run decodes polled records until polling ends, hands over the last block and closes the channel of blocks. Records in no block are
+// read again by the partition's next owner. It returns when ctx ends.
 func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 	defer close(g.blocks)
 	always := make(chan struct{})
@@ -48,13 +48,13 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 			}
 		}
 		polls := in
-		if g.backlog.bytes > backlogBytes || g.backlog.waiting() >= max(1, g.owned.len()) { // what is new would wait behind what is there
+		if g.backlog.bytes > backlogBytes || g.backlog.waiting() >= max(1, g.owned.len()) { // all partitions have records
 			polls = nil
 		}
 		select {
 		case p := <-polls:
 			g.backlog.add(p)
-		case <-g.ended: // be it polled or not
+		case <-g.ended:
 			g.handOver(ctx)
 			return
 		case out <- g.block:
@@ -67,12 +67,12 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 	}
 }
 
-// decode decodes some of what waits into the block, the partitions in turn. It goes on where that was not all, and says whether the
-// block has no room for what waits.
+// decode decodes up to sliceBytes of the backlog into the block, taking turns between partitions. goesOn means that there is more to
+// decode, full that the block has no room for it.
 func (g *gatherer) decode(ctx context.Context) (goesOn, full bool) {
 	owned := max(1, g.owned.len())
 	size := g.size.bytes()
-	if g.backlog.deep(size/int64(owned)) >= owned { // nothing of another partition waits for a large block
+	if g.backlog.deep(size/int64(owned)) >= owned { // no partition's new records would wait for the large block
 		size = g.cfg.MaxBytes
 	}
 	for decoded := int64(0); decoded < sliceBytes; {
@@ -88,11 +88,11 @@ func (g *gatherer) decode(ctx context.Context) (goesOn, full bool) {
 	return true, false
 }
 
-// take decodes the first record of a queue into the block. It is false, and the record waits, where the block has no room for it.
+// take decodes the first record of a queue into the block, or returns false if the block has no room for it.
 func (g *gatherer) take(ctx context.Context, q *queue) bool {
 	r := q.records[0]
 	if g.metrics.stops.Has(r.Partition) || g.owned.epoch(r.Partition) != q.epoch {
-		g.backlog.drop(q, 1) // behind the record at which the partition stopped, or its next owner reads it
+		g.backlog.drop(q, 1) // the partition stopped before it, or its next owner reads it
 		return true
 	}
 	if !q.decoded {
@@ -117,7 +117,7 @@ func (g *gatherer) take(ctx context.Context, q *queue) bool {
 	return true
 }
 
-// entry decodes a record. It becomes no row where it is a fence or cannot be decoded.
+// entry decodes a record. Fences and undecodable records become no row.
 func (g *gatherer) entry(ctx context.Context, r *kgo.Record, epoch int64) entry {
 	decoded, what, err := decode(r)
 	g.metrics.records.WithLabelValues(string(what)).Inc()
@@ -143,15 +143,15 @@ func (g *gatherer) handOver(ctx context.Context) {
 	}
 }
 
-// handedOver opens a new block. What is read from now on is not done when the writer is done with the last one.
+// handedOver opens a new block. The lag of the last one ends when the writer has written it.
 func (g *gatherer) handedOver() {
 	g.metrics.lag.Taken(slices.Collect(maps.Keys(g.block.progress))...)
 	g.block = newBlock()
 	g.backlog.opened()
 }
 
-// stop reads nothing more of a partition: what lies before the record is written and committed, and whoever owns the partition
-// after an upgrade begins with the record.
+// stop stops reading a partition at a record of a newer Skein. Earlier records are written and committed, so its owner after an upgrade
+// begins with this record.
 func (g *gatherer) stop(ctx context.Context, r *kgo.Record, epoch int64, err error) {
 	stopped := g.owned.ifCurrent(r.Partition, epoch, func() {
 		g.client.PauseFetchPartitions(map[string][]int32{r.Topic: {r.Partition}})

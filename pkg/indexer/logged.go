@@ -2,11 +2,10 @@ package indexer
 
 import "log/slog"
 
-// logged holds the errors that were logged since something last succeeded: while a broker or the store is away, each try
-// fails like the one before. It belongs to one goroutine.
+// logged has the errors that were logged since the last success, so that retries do not repeat a warning. It belongs to one goroutine.
 type logged map[string]bool
 
-// level is the level for an error that is tried again: a warning the first time, then debug.
+// level returns the level for logging an error before a retry: a warning the first time, then debug.
 func (l logged) level(err error) slog.Level {
 	if text := err.Error(); !l[text] {
 		l[text] = true

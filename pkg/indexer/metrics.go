@@ -9,7 +9,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// metrics are the stage's.
+// metrics are the metrics of the stage.
 type metrics struct {
 	records       *prometheus.CounterVec
 	refused       prometheus.Counter
@@ -74,7 +74,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.records, m.refused, m.expired, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors, m.stops.Gauge("indexer"),
+		m.records, m.refused, m.expired, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions,
+		m.writeErrors, m.commitErrors, m.fetchErrors, m.stops.Gauge("indexer"),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_indexer_lag_seconds",
 			Help: "Age of the oldest record that was read and whose row is not durable, or that is on a stalled partition; 0 if there is none.",

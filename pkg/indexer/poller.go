@@ -11,26 +11,26 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// poller fetches records. It does not poll again before the gatherer has taken what it has, which it does while it has room.
+// poller fetches records. It polls again after the gatherer has taken the last ones.
 type poller struct {
 	*Service
 	logged logged
 }
 
-// polled is the result of one poll. epochs are those under which its partitions were fetched.
+// polled is the result of one poll, with the epochs of the assigned partitions at that time.
 type polled struct {
 	records kgo.Fetches
 	epochs  map[int32]int64
 }
 
-// pollRecords is how many records are polled at once. A batch stays in memory whole until the last of its records is done.
+// pollRecords is how many records one poll returns at most. A batch stays in memory until all of its records are recycled.
 const pollRecords = 2_000
 
-// run polls until ctx ends. An error is one that waiting does not mend.
+// run polls until ctx ends, or returns an error that a retry does not solve.
 func (p *poller) run(ctx context.Context, cl *kgo.Client, out chan<- polled) error {
 	for ctx.Err() == nil {
 		fetches := cl.PollRecords(ctx, min(p.cfg.MaxRecords, pollRecords))
-		// Rebalances are held up from the poll to AllowRebalance.
+		// No rebalance happens between the poll and AllowRebalance.
 		got := polled{records: fetches, epochs: p.owned.copyEpochs()}
 		cl.AllowRebalance()
 		if err := p.check(ctx, fetches); err != nil {
@@ -59,8 +59,9 @@ func (p *poller) check(ctx context.Context, fetches kgo.Fetches) error {
 				p.cfg.Kafka.Topics().Runs, p.cfg.Group, p.cfg.InstanceID, f.Err)
 		case errors.Is(f.Err, kerr.OffsetOutOfRange), errors.Is(f.Err, kerr.UnknownTopicID):
 			p.metrics.fetchErrors.Inc()
-			// The topic was made anew or cut: what the store has belongs to another one.
-			return fmt.Errorf("reading %s partition %d: the group's offset is not in the log; empty the store and reset group %s to build the index anew: %w",
+			// The topic was made again or truncated: the store's rows are of the old one.
+			return fmt.Errorf("reading %s partition %d: the group's offset is not in the log; "+
+				"empty the store and reset group %s to build the index anew: %w",
 				f.Topic, f.Partition, p.cfg.Group, f.Err)
 		}
 		p.metrics.fetchErrors.Inc()

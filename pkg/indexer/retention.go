@@ -12,13 +12,13 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// Retention is how long the threads of tenants stay in the store behind their last run.
+// Retention is how long threads stay in the store after their last run, by tenant.
 type Retention map[string]time.Duration
 
-// everyOther stands for the tenants that have no rule of their own.
+// everyOther is the key of the rule for tenants without a rule of their own.
 const everyOther = "*"
 
-// ParseRetention reads rules of the form TENANT=DAYS, and *=DAYS for all other tenants. A tenant's id may hold an equals sign.
+// ParseRetention parses rules of the form TENANT=DAYS, and *=DAYS for all other tenants. A tenant's id may have an equals sign.
 func ParseRetention(rules []string) (Retention, error) {
 	r := Retention{}
 	for _, rule := range rules {
@@ -38,31 +38,29 @@ func ParseRetention(rules []string) (Retention, error) {
 	return r, nil
 }
 
-// How often to look for expired threads, and how soon again where there were some.
+// The interval of looking for expired threads, and the shorter one after some were found.
 const (
 	expireEvery = time.Hour
 	expireAgain = time.Minute
 )
 
-// Retain deletes expired threads until ctx ends. Of the processes of a group, the one that has partition 0 does it: each deletion has the server go over all
-// parts of a table. Failures are logged and tried again.
+// Retain deletes expired threads until ctx ends. It logs errors and retries. Only the process with partition 0 does it, because each
+// deletion makes the server scan all parts of a table.
 func (s *Service) Retain(ctx context.Context, st store.Expirer, r Retention) error {
 	for {
 		next := expireAgain
 		if s.owned.epoch(0) != 0 {
 			next = s.expire(ctx, st, r)
 		}
-		t := time.NewTimer(next)
 		select {
-		case <-t.C:
+		case <-time.After(next):
 		case <-ctx.Done():
-			t.Stop()
 			return ctx.Err()
 		}
 	}
 }
 
-// expire deletes the expired threads of all tenants once, and returns how soon to look again.
+// expire deletes the expired threads of all tenants once, and returns the time until the next call.
 func (s *Service) expire(ctx context.Context, st store.Expirer, r Retention) time.Duration {
 	next := expireEvery
 	rules := maps.Clone(r)

@@ -17,8 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// Service is the indexer. One goroutine polls, one decodes what was polled into blocks, and one writes blocks and commits.
-// Each waits for the next one, so that what is in memory is bounded.
+// Service is the indexer.
 type Service struct {
 	cfg     Config
 	store   store.Writer
@@ -26,14 +25,14 @@ type Service struct {
 	owned   *assignment
 
 	mu    sync.Mutex
-	fault error // why the last block could not be written; nil: it could
+	fault error // of writing the last block; nil if it succeeded
 
-	// busy is since when the writer has been at its present turn, in nanoseconds; 0 while it waits for a block.
+	// busy is when the writer began its current try, in nanoseconds; 0 while it waits for a block.
 	busy atomic.Int64
 	size *blockSize
 }
 
-// New checks the configuration and registers the metrics. Nothing is opened before Run.
+// New checks the configuration and registers the metrics. It opens no connection.
 func New(cfg Config, w store.Writer) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -45,8 +44,7 @@ func New(cfg Config, w store.Writer) (*Service, error) {
 	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag, m.stops), size: newBlockSize(cfg)}, nil
 }
 
-// Ready returns nil while the group has given this member its partitions (which may be none) and the
-// store has taken the last block; else what is missing.
+// Ready returns nil if this member has an assignment (which may be empty) and the store has taken the last block.
 func (s *Service) Ready() error {
 	s.mu.Lock()
 	fault := s.fault
@@ -60,22 +58,21 @@ func (s *Service) Ready() error {
 	return nil
 }
 
-// CheckVersions returns nil, or why a partition has stopped: a newer Skein wrote its next record.
+// CheckVersions returns the error of a partition that stopped at a record of a newer Skein, or nil.
 func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
-// Lag is the member's lag, for who finds out from outside what the member cannot see.
+// Lag returns the member's lag, for a kafka.StallWatch.
 func (s *Service) Lag() *kafka.Lag { return s.metrics.lag }
 
-// setFault sets what keeps the store from taking blocks, for Ready; nil is nothing.
+// setFault sets the error for Ready; nil means none.
 func (s *Service) setFault(fault error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// Run indexes until ctx ends; then it writes what it has decoded, commits, leaves the group and returns
-// nil. The topics and the store's schema must be there. While the store or Kafka is away it waits and
-// tries again. An error is one that waiting does not mend. Run is called once.
+// Run indexes until ctx ends; then it writes the decoded records, commits, leaves the group and returns nil. The topics and the
+// store's schema must exist. While the store or Kafka is away it retries. It returns an error that a retry does not solve. Call it once.
 func (s *Service) Run(ctx context.Context) error {
 	if err := s.follow(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -86,7 +83,7 @@ func (s *Service) Run(ctx context.Context) error {
 		Topics:     []string{s.cfg.Kafka.Topics().Runs},
 		OnAssigned: func(ctx context.Context, cl *kgo.Client, topics map[string][]int32) {
 			s.owned.assigned(ctx, cl, topics)
-			cl.ResumeFetchPartitions(topics) // stop may have paused them when they were last ours
+			cl.ResumeFetchPartitions(topics) // an earlier assignment may have paused them
 		},
 		OnRevoked: s.owned.revoked,
 		OnLost:    s.owned.lost,
@@ -97,20 +94,19 @@ func (s *Service) Run(ctx context.Context) error {
 	err = s.index(ctx, cl)
 	member, _ := cl.GroupMetadata()
 	cl.CloseAllowingRebalance()
-	if err != nil || s.cfg.InstanceID == "" || member == "" { // one that never joined would take the other of its name out
+	if err != nil || s.cfg.InstanceID == "" || member == "" { // without a member id LeaveGroup would remove another process of the name
 		return err
 	}
-	// A static member that stops keeps its partitions, for the session's time, for a restart. This one may not come back.
+	// A static member that stops keeps its partitions until the session timeout. This one may not come back.
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := kafka.LeaveGroup(leaving, s.cfg.Kafka, s.cfg.Group, member, s.cfg.InstanceID); err != nil {
-		s.cfg.Logger.WarnContext(ctx, "leaving the group failed; its partitions stand still until the session has timed out", "error", err)
+		s.cfg.Logger.WarnContext(ctx, "leaving the group failed; its partitions are not read until the session has timed out", "error", err)
 	}
 	return nil
 }
 
-// index runs the three stages until ctx ends, and the last two until the blocks that are begun are written or DrainTimeout is over. What is in no
-// block yet is read again.
+// index runs the three steps until ctx ends, and the last two until all begun blocks are written or DrainTimeout is over.
 func (s *Service) index(ctx context.Context, cl *kgo.Client) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -129,15 +125,15 @@ func (s *Service) index(ctx context.Context, cl *kgo.Client) error {
 	})
 	stages.Go(func() error { g.run(work, polls); return nil })
 	stages.Go(func() error {
-		defer cancel() // nobody takes blocks any more
+		defer cancel() // the gatherer must not wait for a writer that has ended
 		return w.run(work, blocks)
 	})
 	return stages.Wait()
 }
 
-// follow returns once the store's rows are known to be of the topic that is there now, or ctx has ended. A topic that
-// is made again while an indexer reads it is seen by the client; in between, only by its id: the group has no
-// offsets of it, and the old rows would win over those of its records, whose offsets are less.
+// follow returns after the store has confirmed that its rows are of the current topic, or ctx has ended. A topic may be made again
+// while no indexer runs. The group then has no offsets, and old rows would win over new ones, whose offsets are lower. The topic's id
+// shows that.
 func (s *Service) follow(ctx context.Context) error {
 	adm, err := kafka.NewAdmin(s.cfg.Kafka)
 	if err != nil {
@@ -149,13 +145,14 @@ func (s *Service) follow(ctx context.Context) error {
 		err := s.followOnce(ctx, adm)
 		switch {
 		case errors.Is(err, store.ErrOtherTopic):
-			return fmt.Errorf("reading %s: %w; empty the store and reset group %s to build the index anew", s.cfg.Kafka.Topics().Runs, err, s.cfg.Group)
+			return fmt.Errorf("reading %s: %w; empty the store and reset group %s to build the index anew", s.cfg.Kafka.Topics().Runs,
+				err, s.cfg.Group)
 		case err == nil:
 			s.setFault(nil)
 			return nil
 		case ctx.Err() == nil:
 			s.setFault(err)
-			s.cfg.Logger.Log(ctx, logged.level(err), "asking what to index failed; trying again", "error", err)
+			s.cfg.Logger.Log(ctx, logged.level(err), "comparing the topic with the store's failed; trying again", "error", err)
 			s.wait(ctx, try)
 		}
 	}
@@ -173,8 +170,8 @@ func (s *Service) followOnce(ctx context.Context, adm *kadm.Client) error {
 	return s.store.Follow(ctx, id.String())
 }
 
-// Turned returns when the writer last came round: took a block, or tried to write one. It is now while it waits for one.
-// While the store or Kafka does not answer one turn may take 4 minutes; else seconds.
+// Turned returns when the writer last took a block or began a try to write it; the current time while it waits for a block. A try takes
+// seconds, or 4 minutes if the store or Kafka does not answer.
 func (s *Service) Turned() time.Time {
 	if at := s.busy.Load(); at != 0 {
 		return time.Unix(0, at)
@@ -182,18 +179,16 @@ func (s *Service) Turned() time.Time {
 	return time.Now()
 }
 
-// wait pauses before another try: doubling, with a random part, until ctx ends.
 func (s *Service) wait(ctx context.Context, try int) { s.cfg.wait(ctx, try) }
 
+// wait pauses before the next try: exponential backoff with jitter, until ctx ends.
 func (c Config) wait(ctx context.Context, try int) {
 	d := c.MaxBackoff
 	if try < 30 {
 		d = min(c.MinBackoff<<try, c.MaxBackoff)
 	}
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d/2 + rand.N(d/2+1)):
 	case <-ctx.Done():
 	}
 }

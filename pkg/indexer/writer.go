@@ -14,14 +14,13 @@ type writer struct {
 	*Service
 	client *kgo.Client
 	logged logged
-	// durable is what may be committed and is not yet: a commit that fails is tried again.
+	// durable may be committed and is not yet: a failed commit is retried.
 	durable     map[int32]progress
-	deadLetters *kgo.Client // of dead letters; made when the first one is written
-	takenAt     time.Time   // when the store has last taken a run; zero if it has not yet
+	deadLetters *kgo.Client // nil before the first dead letter
+	takenAt     time.Time   // when the store last took a run; zero if it has not yet
 }
 
-// run writes blocks until the channel is closed. While the store is away it tries the same block again for as long as
-// ctx lasts; an error says that a block is not durable.
+// run writes blocks until the channel is closed. It retries a block until ctx ends; an error means that a block is not durable.
 func (w *writer) run(ctx context.Context, blocks <-chan *block) error {
 	defer w.close()
 	for {
@@ -45,7 +44,7 @@ func (w *writer) run(ctx context.Context, blocks <-chan *block) error {
 	}
 }
 
-// write writes a block, then commits. Between two tries partitions may go to others.
+// write writes a block and commits. Between two tries partitions may be revoked.
 func (w *writer) write(ctx context.Context, b *block) error {
 	for try := 0; ; try++ {
 		w.busy.Store(time.Now().UnixNano())
@@ -66,12 +65,12 @@ func (w *writer) write(ctx context.Context, b *block) error {
 	return nil
 }
 
-// writeTimeout bounds one call of the store, which may be many statements: less than the 5 minutes after which
-// a turn counts as one that stands still. What of it was done before costs little when it is tried again.
+// writeTimeout bounds one call of the store, which may be many statements. It is less than the 5 minutes after which liveness fails
+// (Turned).
 const writeTimeout = 4 * time.Minute
 
-// writeOnce makes what is still ours of a block durable, and commits. After an error some entries may be durable: to
-// write them again changes nothing.
+// writeOnce writes the entries of partitions that are still assigned, and commits. After an error some entries may be durable; writing
+// them again changes nothing.
 func (w *writer) writeOnce(ctx context.Context, b *block) error {
 	w.owned.writing <- struct{}{}
 	defer func() { <-w.owned.writing }()
@@ -106,7 +105,7 @@ func (w *writer) writeOnce(ctx context.Context, b *block) error {
 	return nil
 }
 
-// commit moves the group's offsets behind what is durable. What could not be committed stays for the next time.
+// commit commits the offsets after the durable records. If it fails, the next call retries.
 func (w *writer) commit(ctx context.Context) {
 	topic := w.cfg.Kafka.Topics().Runs
 	err := w.owned.whileCurrent(w.durable, func(ours map[int32]progress) error {
@@ -125,7 +124,7 @@ func (w *writer) commit(ctx context.Context) {
 	}
 }
 
-// close ends the client of dead letters.
+// close closes the client of dead letters.
 func (w *writer) close() {
 	if w.deadLetters != nil {
 		w.deadLetters.Close()
