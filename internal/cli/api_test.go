@@ -68,7 +68,7 @@ func TestCommands_OverHTTP(t *testing.T) {
 		if text := ok0("runs", "-o", "name", "--order", "asc", "--limit", "0"); !strings.HasPrefix(text, thread.ThreadID+"\t"+thread.Runs[0].RunID+"\n") {
 			t.Errorf("runs -o name: %s", text)
 		}
-		var array []listedRun
+		var array []struct{ RunID string }
 		if text := ok0("runs", "-o", "json"); json.Unmarshal([]byte(text), &array) != nil || len(array) != len(thread.Runs) {
 			t.Errorf("runs -o json: %s", text)
 		}

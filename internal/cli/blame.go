@@ -45,18 +45,17 @@ If the raw events of a run are gone, the output shows what the whole run changed
 			return at.connect(func(c *client.Client) error {
 				b := blamed{out: out, asJSON: asJSON}
 				for {
-					body, err := c.Get(cmd.Context(), path+"/changes", q)
-					if err != nil {
+					var page changesPage
+					if _, err := fetch(cmd.Context(), c, path+"/changes", q, "changes", &page); err != nil {
 						return found(err, out, at, args[0], run)
 					}
-					next, err := b.page(body)
-					if err != nil {
+					if err := b.page(page); err != nil {
 						return err
 					}
-					if next == "" {
+					if page.Next == "" {
 						return b.done()
 					}
-					q.Set("from", next)
+					q.Set("from", page.Next)
 				}
 			})
 		},
@@ -68,7 +67,7 @@ If the raw events of a run are gone, the output shows what the whole run changed
 	return cmd
 }
 
-// blamed collects the changes of a place.
+// blamed collects the changes of a place in the state, or of a message.
 type blamed struct {
 	out    *output
 	asJSON bool
@@ -96,40 +95,39 @@ type placeChange struct {
 	Text     string          `json:"text"`
 }
 
-// page adds a page of changes, and returns where the next one begins.
-func (b *blamed) page(body []byte) (next string, err error) {
-	var page struct {
-		MessageID string            `json:"messageId"`
-		Changes   []json.RawMessage `json:"changes"`
-		Unread    []struct {
-			RunID  string `json:"runId"`
-			Reason string `json:"reason"`
-		} `json:"unread"`
-		Next string `json:"next"`
-	}
-	if err := json.Unmarshal(body, &page); err != nil {
-		return "", fmt.Errorf("decoding changes: %w", err)
-	}
+// changesPage is a page of changes.
+type changesPage struct {
+	MessageID string            `json:"messageId"`
+	Changes   []json.RawMessage `json:"changes"`
+	Unread    []struct {
+		RunID  string `json:"runId"`
+		Reason string `json:"reason"`
+	} `json:"unread"`
+	Next string `json:"next"`
+}
+
+// page prints a page of changes as JSON, or adds it to the table.
+func (b *blamed) page(page changesPage) error {
 	for _, r := range page.Unread {
 		b.out.note("run %s is shown as a whole: %s", oneLine(r.RunID, 80), oneLine(r.Reason, 300))
 	}
 	for _, raw := range page.Changes {
 		if b.asJSON {
 			if err := b.out.document(raw); err != nil {
-				return "", err
+				return err
 			}
 			continue
 		}
 		var c placeChange
-		if err := json.Unmarshal(raw, &c); err != nil {
-			return "", fmt.Errorf("decoding change: %w", err)
+		if err := decode(raw, "change", &c); err != nil {
+			return err
 		}
 		b.add(c, page.MessageID != "")
 	}
-	return page.Next, nil
+	return nil
 }
 
-// add adds a row, or extends the last one. A row keeps only what it shows.
+// add adds a row, or extends the last one. A row keeps only the text that the table shows.
 func (b *blamed) add(c placeChange, isMessage bool) {
 	if n := len(b.rows) - 1; n >= 0 && c.Op == "append" {
 		if last := &b.rows[n]; last.Op == "append" && last.RunID == c.RunID && last.Path == c.Path {
@@ -174,7 +172,9 @@ func (b *blamed) done() error {
 		b.out.note("no event of the chain changed it")
 		return nil
 	}
-	columns := []column{{name: "POSITION", keep: true}, {name: "TIME"}, {name: "RUN", keep: true}, {name: "STEP"}, {name: "EVENT"}, {name: "CHANGE", keep: true}}
+	columns := []column{
+		{name: "POSITION", keep: true}, {name: "TIME"}, {name: "RUN", keep: true}, {name: "STEP"}, {name: "EVENT"}, {name: "CHANGE", keep: true},
+	}
 	rows := make([][]string, len(b.rows))
 	for i, r := range b.rows {
 		step, at, event := "", "", r.Type
@@ -193,7 +193,7 @@ func (b *blamed) done() error {
 		rows[i] = []string{r.Position, at, r.RunID, step, event}
 	}
 	width := b.out.drawingWidth()
-	room := 400 // of which a row keeps no more
+	room := 400 // rows keep no more
 	if width > 0 {
 		others := 0
 		for line := range strings.Lines(table(columns[:len(columns)-1], rows, width, true)) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,7 +59,8 @@ func cancelledText(a client.Cancelled) string {
 	return fmt.Sprintf("%s is cancelled, at %s\n", name, a.End)
 }
 
-// notCancelled says why a run was not stopped, with what the index knows of it where ingest knows no more than that it did not end.
+// notCancelled returns the reason why a run was not stopped. Ingest answers 409 if it did not end; the run's status in the index
+// says more.
 func notCancelled(ctx context.Context, c *client.Client, thread, run string, err error) error {
 	name := fmt.Sprintf("stopping run %s of thread %s", oneLine(run, 80), oneLine(thread, 80))
 	var refused *client.Error
@@ -68,11 +68,10 @@ func notCancelled(ctx context.Context, c *client.Client, thread, run string, err
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	var known struct{ Status record.Status }
-	body, lookErr := c.Get(ctx, client.RunPath(thread, run), nil)
-	switch {
-	case lookErr != nil || json.Unmarshal(body, &known) != nil: // ingest's own words are what there is to say
+	if _, lookErr := fetch(ctx, c, client.RunPath(thread, run), nil, "run", &known); lookErr != nil {
 		return fmt.Errorf("%s: %w", name, err)
-	case known.Status == record.StatusRunning:
+	}
+	if known.Status == record.StatusRunning {
 		return fmt.Errorf("%s: it goes on: no proxy of Skein holds it, and its agent did not react to the request", name)
 	}
 	return fmt.Errorf("%s: it had already ended: %s", name, known.Status)

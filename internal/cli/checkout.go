@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 
@@ -30,11 +29,7 @@ to run it again as a branch beside it.`,
   skein checkout my-thread | curl -sN https://agent.example/run -H 'Content-Type: application/json' -d @-`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, run := client.ThreadPath(args[0]), ""
-			if len(args) == 2 {
-				run = args[1]
-				path = client.RunPath(args[0], run)
-			}
+			path, run := runPath(args)
 			q := url.Values{}
 			set(q, "runId", runID)
 			if start {
@@ -58,15 +53,11 @@ to run it again as a branch beside it.`,
 	return cmd
 }
 
-// noteOpen tells a person what has to be known, or done, before the input is sent to an agent.
+// noteOpen prints notes on open interrupts, tool calls without a result, and inexact contents of the run that the input continues.
 func noteOpen(ctx context.Context, out *output, c *client.Client, thread string, input []byte) error {
 	in, err := agui.DecodeInput(input, "")
 	if err != nil {
 		return fmt.Errorf("decoding input: %w", err)
-	}
-	body, err := c.Get(ctx, client.RunPath(thread, in.ParentRunID), nil)
-	if err != nil {
-		return err
 	}
 	var r struct {
 		conversation
@@ -77,8 +68,8 @@ func noteOpen(ctx context.Context, out *output, c *client.Client, thread string,
 		} `json:"interrupts"`
 		PendingToolCalls []string `json:"pendingToolCalls"`
 	}
-	if err := json.Unmarshal(body, &r); err != nil {
-		return fmt.Errorf("decoding run: %w", err)
+	if _, err := fetch(ctx, c, client.RunPath(thread, in.ParentRunID), nil, "run", &r); err != nil {
+		return err
 	}
 	for _, remark := range r.remarks() {
 		out.note("run %s: %s", oneLine(in.ParentRunID, 80), remark)

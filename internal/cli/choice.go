@@ -14,22 +14,19 @@ import (
 type choice struct {
 	value *string
 	words []string
-	name  string
 }
 
 // choiceFlag adds a flag that takes one of words, and completes them. Usage names the value in backquotes.
 func choiceFlag(cmd *cobra.Command, value *string, name, short, fallback, usage string, words ...string) {
 	*value = fallback
-	_, rest, _ := strings.Cut(usage, "`")
-	word, _, _ := strings.Cut(rest, "`")
-	cmd.Flags().VarP(&choice{value, words, word}, name, short, usage)
+	cmd.Flags().VarP(&choice{value, words}, name, short, usage)
 	complete(cmd, name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // complete gives a flag its completion.
 func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
-		panic(err) // the flag was added just before, once
+		panic(err) // callers complete flags that they have just added
 	}
 }
 
@@ -46,7 +43,7 @@ func (c *choice) Set(text string) error {
 }
 
 // Type implements pflag.Value.
-func (c *choice) Type() string { return c.name }
+func (c *choice) Type() string { return "choice" }
 
 // orList writes words as "a, b or c".
 func orList(words []string) string {
@@ -57,7 +54,7 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// The forms of output that --output names.
+// The values of --output.
 const (
 	formText  = "text"
 	formTable = "table"
@@ -67,18 +64,18 @@ const (
 	formJSONL = "jsonl"
 )
 
-// formFlags adds --output with the forms that a command has, the default first, and --json, which is the form asJSON. Any other form is a usage
-// error. Commands whose -o is a range of events (replay, refold), and those that print JSON anyway (checkout, export, fold), have no --output.
+// formFlags adds --output with the forms of a command, the default first, and --json, a synonym for -o with the form asJSON.
+// Commands whose -o is a range of events (replay, refold), and those that always print JSON (checkout, export, fold), have no
+// --output.
 func formFlags(cmd *cobra.Command, form *string, usage, asJSON string, forms ...string) {
-	var said bool
+	var short bool
 	choiceFlag(cmd, form, "output", "o", forms[0], usage, forms...)
-	cmd.Flags().BoolVar(&said, "json", false, "the same as -o "+asJSON)
+	cmd.Flags().BoolVar(&short, "json", false, "the same as -o "+asJSON)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		switch {
-		case !said:
-		case cmd.Flags().Changed("output") && *form != asJSON:
+		if short && cmd.Flags().Changed("output") && *form != asJSON {
 			return app.Usagef("--json is -o %s: leave it or -o %s out", asJSON, *form)
-		default:
+		}
+		if short {
 			*form = asJSON
 		}
 		return nil
@@ -96,11 +93,12 @@ func jsonFlags(cmd *cobra.Command, asJSON *bool) {
 	textOr(cmd, asJSON, "`FORM` of the output: text or json", formJSON)
 }
 
-// jsonLinesFlags is jsonFlags for a command that prints any number of things.
+// jsonLinesFlags adds --output and --json to a command that prints text, or any number of JSON Lines.
 func jsonLinesFlags(cmd *cobra.Command, asJSON *bool) {
 	textOr(cmd, asJSON, "`FORM` of the output: text or jsonl (a line for each)", formJSONL)
 }
 
+// textOr adds --output with the forms text and jsonForm. *asJSON is set before the command runs.
 func textOr(cmd *cobra.Command, asJSON *bool, usage, jsonForm string) {
 	var form string
 	formFlags(cmd, &form, usage, jsonForm, formText, jsonForm)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// serverContext is a server under a name: what the flags of the same names say.
+// serverContext has the values of a server's flags. Each has the name of its flag.
 type serverContext struct {
 	URL            string `yaml:"url"`
 	APIKeyFile     string `yaml:"api_key_file,omitempty"`
@@ -26,29 +27,29 @@ type serverContext struct {
 	ClientKeyFile  string `yaml:"client_key_file,omitempty"`
 }
 
-// contexts is the file of contexts.
+// contexts is the content of the file of contexts.
 type contexts struct {
 	Current  string                   `yaml:"current,omitempty"`
 	Contexts map[string]serverContext `yaml:"contexts"`
 }
 
-// contextsPath is where a user's contexts are kept: skein/contexts.yaml in XDG_CONFIG_HOME, ~/.config or, on Windows, APPDATA; "" where the
-// environment names none of them.
+// contextsPath returns the path of a user's file of contexts: skein/contexts.yaml in XDG_CONFIG_HOME, in APPDATA (Windows) or in
+// ~/.config; "" if the environment has none of them.
 func contextsPath(environ []string) string {
 	home := map[string]string{}
 	for _, v := range environ {
 		name, value, _ := strings.Cut(v, "=")
 		home[name] = value
 	}
-	for _, dir := range []string{home["XDG_CONFIG_HOME"], home["APPDATA"]} {
-		if dir != "" {
-			return filepath.Join(dir, "skein", "contexts.yaml")
-		}
-	}
-	if home["HOME"] == "" {
+	dir := cmp.Or(home["XDG_CONFIG_HOME"], home["APPDATA"])
+	switch {
+	case dir != "":
+	case home["HOME"] == "":
 		return ""
+	default:
+		dir = filepath.Join(home["HOME"], ".config")
 	}
-	return filepath.Join(home["HOME"], ".config", "skein", "contexts.yaml")
+	return filepath.Join(dir, "skein", "contexts.yaml")
 }
 
 // readContexts reads the file. A missing file has no contexts.
@@ -112,8 +113,8 @@ func (c contexts) write(path string) error {
 	return nil
 }
 
-// applyContext takes from the context what neither flags, variables nor --config set. If --url names a server without a context, nothing is taken:
-// the current context's key belongs to another server.
+// applyContext fills from the context what neither flags, variables nor --config set. With --url and without --context it fills
+// nothing: the current context's key may belong to another server.
 func (s *server) applyContext() error {
 	if s.flags == nil || s.context == "" && s.flags.Changed("url") {
 		return nil
@@ -143,7 +144,7 @@ func (s *server) applyContext() error {
 func newContext(out *output, environ []string) *cobra.Command {
 	path := contextsPath(environ)
 	names := func(*cobra.Command, []string, string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
-		if all, err := readContexts(path); err == nil { // else the command itself says why
+		if all, err := readContexts(path); err == nil { // the command itself reports an error
 			names = slices.Sorted(maps.Keys(all.Contexts))
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -175,7 +176,8 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 				}
 				rows = append(rows, []string{mark, name, all.Contexts[name].URL, all.Contexts[name].APIKeyFile})
 			}
-			return out.text(table([]column{{name: " ", keep: true}, {name: "NAME", keep: true}, {name: "URL", keep: true}, {name: "API KEY FILE"}}, rows, out.drawingWidth(), false))
+			columns := []column{{name: " ", keep: true}, {name: "NAME", keep: true}, {name: "URL", keep: true}, {name: "API KEY FILE"}}
+			return out.text(table(columns, rows, out.drawingWidth(), false))
 		},
 	}
 	change := func(use, short string, f func(all *contexts, name string) error) *cobra.Command {
@@ -203,7 +205,7 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 			if *file == "" {
 				continue
 			}
-			whole, err := filepath.Abs(*file) // commands run in other folders
+			whole, err := filepath.Abs(*file) // commands run in any folder
 			if err != nil {
 				return fmt.Errorf("finding %s: %w", *file, err)
 			}

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 )
 
-// conversation is what a history answer holds, as far as a person is shown it.
+// conversation is the part of a history answer that commands show.
 type conversation struct {
 	ThreadID   string            `json:"threadId"`
 	RunID      string            `json:"runId"`
@@ -38,10 +37,10 @@ type message struct {
 	} `json:"toolCalls"`
 }
 
-// stateLines bounds how much of a state is shown to a person; --json has all of it.
+// stateLines bounds the lines of a state in text; --json has all of it.
 const stateLines = 40
 
-// printConversation shows a conversation the way it is read: who, then what, indented.
+// printConversation prints each message as a line with its author and its indented text, then the state.
 func printConversation(out *output, c conversation) error {
 	var b strings.Builder
 	width := out.width()
@@ -63,17 +62,16 @@ func printConversation(out *output, c conversation) error {
 		fmt.Fprintf(&b, "\n%s\n%s", out.bold(oneLine(names.who(m), width)), m.text("  ", width))
 	}
 	fmt.Fprintf(&b, "\n%s\n%s", out.bold("state"), stateText(c.State, width))
-	_, err := io.WriteString(out.stdout, b.String())
-	return err
+	return out.text(b.String())
 }
 
-// runFailure is what a RUN_ERROR says.
+// runFailure is the message and code of a RUN_ERROR.
 type runFailure struct {
 	Message string `json:"message"`
 	Code    string `json:"code"`
 }
 
-// String is the message, and the code where there is one.
+// String implements fmt.Stringer.
 func (f runFailure) String() string {
 	if f.Code != "" {
 		return f.Message + " (" + f.Code + ")"
@@ -81,10 +79,10 @@ func (f runFailure) String() string {
 	return f.Message
 }
 
-// toolNames are the names of tools by the ids of their calls, for the messages that answer them.
+// toolNames are the names of tools by the ids of their calls.
 type toolNames map[string]string
 
-// who says whose message it is; messages have to be asked in their order.
+// who returns the author of a message. Call it for all messages in order: the name of a tool comes from the message that called it.
 func (t toolNames) who(m message) string {
 	for _, call := range m.ToolCalls {
 		t[call.ID] = call.Function.Name
@@ -101,7 +99,7 @@ func (t toolNames) who(m message) string {
 	}
 }
 
-// text returns what a message says, each line behind a margin.
+// text returns a message's text and tool calls, each line after a margin.
 func (m message) text(margin string, width int) string {
 	var b strings.Builder
 	if text := contentText(m.Content); text != "" {
@@ -113,7 +111,7 @@ func (m message) text(margin string, width int) string {
 	return b.String()
 }
 
-// remarks are the badges of honesty: all that is not plain truth.
+// remarks lists the ways in which the conversation is not exact or complete.
 func (c conversation) remarks() []string {
 	var out []string
 	if c.Basis == "inferred" {
@@ -131,7 +129,7 @@ func (c conversation) remarks() []string {
 	return out
 }
 
-// contentText returns a message's content for a person: text as it is, other parts by name.
+// contentText returns a message's content as text. Parts that are no text become their type, with URL or size.
 func contentText(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {

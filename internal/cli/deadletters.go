@@ -1,12 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,10 +20,11 @@ import (
 )
 
 func newDeadLetters(out *output, environ []string) *cobra.Command {
-	return group("dead-letters", "List records that could not be folded, and retry them", newDeadLettersList(out, environ), newDeadLettersRetry(out))
+	return group("dead-letters", "List records that could not be folded, and retry them",
+		newDeadLettersList(out, environ), newDeadLettersRetry(out))
 }
 
-// deadLetterFilter are the flags that say which dead letters are meant.
+// deadLetterFilter holds the flags that select dead letters.
 type deadLetterFilter struct {
 	kafka                         app.KafkaFlags
 	tenant, reason, thread, since string
@@ -38,7 +39,6 @@ func (d *deadLetterFilter) flags(cmd *cobra.Command) {
 	d.kafka.Flags(f)
 }
 
-// query is what the flags say.
 func (d *deadLetterFilter) query() (deadletter.Query, error) {
 	q := deadletter.Query{Tenant: d.tenant, Reason: d.reason, Thread: d.thread}
 	if d.reason != "" && !slices.Contains(deadletter.AllReasons(), d.reason) {
@@ -95,19 +95,23 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 				return err
 			}
 			q.AnyTenant = anyTenant
-			l := &deadLetterList{out: out, form: form, limit: limit}
+			l := &deadLetterList{out: out, form: form, list: []listed{}}
 			if direct {
 				cfg, err := d.kafka.Config("skein-dead-letters")
 				if err == nil {
-					err = l.fromKafka(cmd.Context(), cfg, q)
+					err = l.fromKafka(cmd.Context(), cfg, q, limit)
 				}
 				if err != nil {
 					return err
 				}
-			} else if err := at.connect(func(c *client.Client) error { return l.fromServer(cmd.Context(), c, d) }); err != nil {
+			} else if err := at.connect(func(c *client.Client) error { return l.fromServer(cmd.Context(), c, d, limit) }); err != nil {
 				return err
 			}
-			return l.end()
+			if l.n == 0 && form != formJSON {
+				out.note("no dead letters")
+				return nil
+			}
+			return l.print()
 		},
 	}
 	serverFlags(cmd, &at)
@@ -118,119 +122,77 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 	return cmd
 }
 
-// deadLetterPage is how many dead letters one request returns at most.
-const deadLetterPage = 1000
-
-// deadLetterList prints dead letters: lines of JSON and ids page by page, the other forms at the end.
+// deadLetterList prints dead letters: lines of JSON and ids as they come, the other forms at the end.
 type deadLetterList struct {
-	out   *output
-	form  string
-	limit int
-	n     int
-	list  []deadletter.Record
+	out  *output
+	form string
+	n    int
+	list []listed
 }
 
-// add takes the dead letters of a page, and reports whether more are wanted.
-func (l *deadLetterList) add(page []deadletter.Record) (bool, error) {
-	for _, x := range page {
-		var err error
-		switch l.form {
-		case formJSONL:
-			err = l.out.json(x)
-		case formName:
-			err = l.out.text(x.ID.String() + "\n")
-		default:
-			l.list = append(l.list, x)
-		}
-		if err != nil {
-			return false, err
-		}
-		if l.n++; l.n == l.limit {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-func chanceText(x deadletter.Record) string {
+func (l *deadLetterList) add(x deadletter.Record) error {
+	retry, at, detail := string(x.Chance), "-", x.Detail
 	if x.RetryOf != nil {
-		return string(x.Chance) + ", failed once"
+		retry += ", failed once"
 	}
-	return string(x.Chance)
+	if x.Position != nil {
+		at = x.Position.String()
+	}
+	if l.out.display() != nil && l.form != formWide {
+		detail = oneLine(detail, 60)
+	}
+	l.n++
+	l.list = append(l.list, listed{x, []string{x.ID.String()}, []string{
+		x.ID.String(), x.Reason, retry, orDash(x.ThreadID), orDash(x.RunID), l.out.when(x.At), at, orDash(detail),
+	}})
+	if l.form == formJSONL || l.form == formName {
+		return l.print()
+	}
+	return nil
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+// print prints and drops the dead letters added since the last call.
+func (l *deadLetterList) print() error {
+	list := l.list
+	l.list = nil
+	return printList(l.out, l.form, "", []column{
+		{name: "ID", keep: true}, {name: "REASON", keep: true}, {name: "RETRY"}, {name: "THREAD"}, {name: "RUN"}, {name: "AT"},
+		{name: "POSITION"}, {name: "DETAIL"},
+	}, list)
 }
 
-// end prints what is left to print.
-func (l *deadLetterList) end() error {
-	switch {
-	case l.form == formJSON:
-		return l.out.json(append([]deadletter.Record{}, l.list...))
-	case l.n == 0:
-		l.out.note("no dead letters")
-		return nil
-	case l.form == formJSONL, l.form == formName:
-		return nil
-	}
-	columns := []column{
-		{name: "ID", keep: true}, {name: "REASON", keep: true}, {name: "RETRY"}, {name: "THREAD"}, {name: "RUN"}, {name: "AT"}, {name: "POSITION"}, {name: "DETAIL"},
-	}
-	rows, width := make([][]string, len(l.list)), l.out.drawingWidth()
-	for i, x := range l.list {
-		at := "-"
-		if x.Position != nil {
-			at = x.Position.String()
-		}
-		detail := x.Detail
-		if width > 0 && l.form != formWide {
-			detail = oneLine(detail, 60)
-		}
-		rows[i] = []string{x.ID.String(), x.Reason, chanceText(x), orDash(x.ThreadID), orDash(x.RunID), l.out.when(x.At), at, orDash(detail)}
-	}
-	return l.out.text(table(columns, rows, width, l.form == formWide))
-}
+func orDash(s string) string { return cmp.Or(s, "-") }
 
-func (l *deadLetterList) fromKafka(ctx context.Context, cfg kafka.Config, q deadletter.Query) error {
-	var after *record.Position
-	for {
-		page, err := deadletter.ReadPage(ctx, cfg, q, after, deadLetterPage)
+func (l *deadLetterList) fromKafka(ctx context.Context, cfg kafka.Config, q deadletter.Query, limit int) error {
+	for after := (*record.Position)(nil); ; {
+		page, err := deadletter.ReadPage(ctx, cfg, q, after, pageSize)
 		if err != nil {
 			return err
 		}
-		if more, err := l.add(page.Records); err != nil || !more || page.Next == nil {
-			return err
+		for _, x := range page.Records {
+			if err := l.add(x); err != nil || l.n == limit {
+				return err
+			}
 		}
-		after = page.Next
+		if after = page.Next; after == nil {
+			return nil
+		}
 	}
 }
 
-func (l *deadLetterList) fromServer(ctx context.Context, c *client.Client, d deadLetterFilter) error {
-	q := url.Values{"limit": {strconv.Itoa(deadLetterPage)}}
+func (l *deadLetterList) fromServer(ctx context.Context, c *client.Client, d deadLetterFilter, limit int) error {
+	q := url.Values{}
 	set(q, "reason", d.reason)
 	set(q, "thread", d.thread)
 	set(q, "since", d.since)
-	for {
-		body, err := c.Get(ctx, "/v1/dead-letters", q)
-		if err != nil {
+	_, err := each(ctx, c, "/v1/dead-letters", "deadLetters", q, limit, func(raw json.RawMessage) error {
+		var x deadletter.Record
+		if err := decode(raw, "dead letter", &x); err != nil {
 			return err
 		}
-		var page struct {
-			DeadLetters []deadletter.Record
-			Next        string
-		}
-		if err := json.Unmarshal(body, &page); err != nil {
-			return fmt.Errorf("decoding dead letters: %w", err)
-		}
-		if more, err := l.add(page.DeadLetters); err != nil || !more || page.Next == "" {
-			return err
-		}
-		q.Set("after", page.Next)
-	}
+		return l.add(x)
+	})
+	return err
 }
 
 func newDeadLettersRetry(out *output) *cobra.Command {
@@ -297,15 +259,16 @@ Exit code 0: all selected were published. 4: some were left out, and the list sa
 	return cmd
 }
 
-// why says in words what a retry did.
+// why describes what a retry did.
 var why = map[deadletter.Outcome]string{
 	deadletter.Published:       "published",
 	deadletter.Hopeless:        "left out: it cannot succeed",
 	deadletter.Unchanged:       "left out: it fails again unless something has changed; name its reason or ID if it has",
 	deadletter.PublishedBefore: "left out: published again before; --again does it once more",
 	deadletter.FailedBefore:    "left out: it is a retry that failed; --again tries once more",
-	deadletter.Untold:          "left out: skein.events does not go back far enough to say whether it was published before; --again does it anyway",
-	deadletter.Erased:          "left out: its thread was erased",
+	deadletter.Untold: "left out: skein.events does not go back far enough to say whether it was published before; " +
+		"--again does it anyway",
+	deadletter.Erased: "left out: its thread was erased",
 }
 
 func printRetried(out *output, done []deadletter.Retried, asJSON, dry bool) error {

@@ -39,7 +39,7 @@ Conversations that exist already are not played again; an interrupted demo is co
 			if err != nil {
 				return err
 			}
-			// The demo ends when the server does, and the server when the demo fails.
+			// Server and demo end each other.
 			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
 			stopped := make(chan error, 1)
@@ -47,7 +47,7 @@ Conversations that exist already are not played again; an interrupted demo is co
 				stopped <- server.Wait(ctx)
 				stop()
 			}()
-			if err = sayReady(out, server, cfg.Logger); err == nil {
+			if err = printReady(out, server, cfg.Logger); err == nil {
 				err = playDemo(ctx, out, server)
 			}
 			if err == nil && !exit {
@@ -58,10 +58,10 @@ Conversations that exist already are not played again; an interrupted demo is co
 			stop()
 			serverErr := <-stopped
 			if interrupted && errors.Is(err, context.Canceled) {
-				err = nil // stopped by Ctrl-C, as it should be
+				err = nil // Ctrl-C is the usual end
 			}
 			if serverErr != nil && errors.Is(err, context.Canceled) {
-				err = nil // the server's end is what ended the demo
+				err = nil // the server's error ended the demo
 			}
 			return errors.Join(err, serverErr)
 		},
@@ -71,7 +71,7 @@ Conversations that exist already are not played again; an interrupted demo is co
 	return cmd
 }
 
-// playDemo brings the conversations in and shows what Skein made of them.
+// playDemo publishes the conversations and prints what the API then returns.
 func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 	conversations, err := demo.Conversations()
 	if err != nil {
@@ -95,18 +95,14 @@ func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 	})
 }
 
-// showDemo prints the threads, what to try, and last the thread with branches.
+// showDemo prints the threads, commands to try, and the thread with branches.
 func showDemo(ctx context.Context, out *output, at server, c *client.Client, conversations []demo.Conversation) error {
 	titles := make(map[string]string, len(conversations))
 	for _, conv := range conversations {
 		titles[conv.ThreadID] = conv.Title
 	}
 	var rows [][]string
-	if err := eachThread(ctx, c, url.Values{}, 0, func(raw json.RawMessage) error {
-		var t store.Thread
-		if err := json.Unmarshal(raw, &t); err != nil {
-			return fmt.Errorf("decoding thread: %w", err)
-		}
+	if err := eachThread(ctx, c, url.Values{}, 0, func(t store.Thread, _ json.RawMessage) error {
 		rows = append(rows, []string{t.ThreadID, t.Status, strconv.Itoa(t.Runs), titles[t.ThreadID]})
 		return nil
 	}); err != nil {

@@ -27,22 +27,22 @@ func (f *devFlags) add(cmd *cobra.Command) {
 	f.cfg = dev.DefaultConfig()
 	flags := cmd.Flags()
 	flags.StringVar(&f.cfg.Data, "data", f.cfg.Data, "`FOLDER` for all data; only one process can use it at a time")
-	flags.StringVar(&f.cfg.Listen, "listen", f.cfg.Listen, "`ADDRESS` of the HTTP API; port 0 picks a free one. On addresses other than loopback every request needs an API key, which is generated and printed")
-	flags.StringVar(&f.cfg.KafkaListen, "kafka-listen", f.cfg.KafkaListen, "`ADDRESS` of the embedded Kafka broker, loopback only; port 0 picks a free one")
+	flags.StringVar(&f.cfg.Listen, "listen", f.cfg.Listen, "`ADDRESS` of the HTTP API; port 0 picks a free one. "+
+		"On addresses other than loopback every request needs an API key, which is generated and printed")
+	flags.StringVar(&f.cfg.KafkaListen, "kafka-listen", f.cfg.KafkaListen,
+		"`ADDRESS` of the embedded Kafka broker, loopback only; port 0 picks a free one")
 	flags.StringVar(&f.cfg.AdminListen, "admin-listen", "", "`ADDRESS` for metrics, health and profiles, loopback only; by default none")
 	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "number of partitions, if the topics are created")
 	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often an open run is written, so that it can be read")
-	flags.DurationVar(&f.cfg.StreamLife, "stream-life", f.cfg.StreamLife, "maximum duration of a live stream; set it short to test how a front end reconnects")
-	flags.StringSliceVar(&f.agents, "agent", nil, "an agent behind the proxy, `NAME=URL` (repeatable): POST /v1/agents/NAME calls it and records the run")
+	flags.DurationVar(&f.cfg.StreamLife, "stream-life", f.cfg.StreamLife,
+		"maximum duration of a live stream; set it short to test how a front end reconnects")
+	flags.StringSliceVar(&f.agents, "agent", nil,
+		"an agent behind the proxy, `NAME=URL` (repeatable): POST /v1/agents/NAME calls it and records the run")
 	app.PageLinkFlag(flags, &f.links)
 	app.CORSFlag(flags, &f.cfg.CORS.Origins)
 	app.KeepEventsFlag(flags, &f.cfg.KeepEvents)
-	f.logFlags(cmd, "warn")
-}
-
-func (f *devFlags) logFlags(cmd *cobra.Command, level string) {
-	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log on stderr: text or json")
-	cmd.Flags().StringVar(&f.logLevel, "log-level", level, "`LEVEL` of the log on stderr: debug, info, warn or error")
+	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log on stderr: text or json")
+	flags.StringVar(&f.logLevel, "log-level", "warn", "`LEVEL` of the log on stderr: debug, info, warn or error")
 }
 
 // config returns the server's configuration, checked.
@@ -63,11 +63,7 @@ func (f *devFlags) config(out *output) (dev.Config, error) {
 		cfg.CORS.Headers = append(cfg.CORS.Headers, a.Headers...)
 	}
 	cfg.Draining = func(requests int) {
-		things := "requests"
-		if requests == 1 {
-			things = "request"
-		}
-		out.note("waiting for %d %s; Ctrl-C again quits now", requests, things)
+		out.note("waiting for %s; Ctrl-C again quits now", count(requests, "request"))
 	}
 	if err := cfg.Validate(); err != nil {
 		return dev.Config{}, app.Usagef("%w", err)
@@ -102,7 +98,7 @@ prints it and keeps it in the data folder. There is no TLS. Production means Kaf
 			if err != nil {
 				return err
 			}
-			if err := sayReady(out, server, cfg.Logger); err != nil {
+			if err := printReady(out, server, cfg.Logger); err != nil {
 				return errors.Join(err, server.Close())
 			}
 			return server.Wait(cmd.Context())
@@ -112,9 +108,8 @@ prints it and keeps it in the data folder. There is no TLS. Production means Kaf
 	return cmd
 }
 
-// sayReady says where the server listens. It comes once everything answers, so that a script may
-// wait for the line.
-func sayReady(out *output, s *dev.Server, logger *slog.Logger) error {
+// printReady prints the server's addresses. Call it once everything answers: scripts wait for these lines.
+func printReady(out *output, s *dev.Server, logger *slog.Logger) error {
 	logger.Info("ready", "http", s.URL(), "kafka", s.Broker(), "start", s.StartTime().Round(time.Millisecond).String())
 	out.note("the page: %s/", s.URL())
 	out.note("skein is ready: HTTP API on %s, Kafka on %s", s.URL(), s.Broker())

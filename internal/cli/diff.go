@@ -39,13 +39,10 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 				}
 			}
 			return diffCode(at.connect(func(c *client.Client) error {
-				body, err := c.Get(cmd.Context(), client.ThreadPath(args[0])+"/diff", q)
+				var d difference
+				body, err := fetch(cmd.Context(), c, client.ThreadPath(args[0])+"/diff", q, "difference", &d)
 				if err != nil {
 					return found(err, out, at, args[0], strings.Join(runs, " or "))
-				}
-				var d difference
-				if err := json.Unmarshal(body, &d); err != nil {
-					return fmt.Errorf("decoding difference: %w", err)
 				}
 				if asJSON {
 					err = out.document(body)
@@ -53,7 +50,7 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 					err = printDifference(out, d)
 				}
 				if err == nil && !d.Same {
-					err = &app.ExitError{Code: app.ExitDiffers} // the output says in what
+					err = &app.ExitError{Code: app.ExitDiffers} // without a message: the output lists the differences
 				}
 				return err
 			}))
@@ -64,7 +61,7 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 	return cmd
 }
 
-// diffCode gives an error the exit code that diff and git have for it: 1 is a difference, so what failed is 2.
+// diffCode returns an error with the exit code of diff and git: 1 for a difference, 2 for a failure.
 func diffCode(err error) error {
 	switch app.ExitCode(err) {
 	case app.ExitDiffers:
@@ -76,7 +73,7 @@ func diffCode(err error) error {
 	}
 }
 
-// difference is what a diff answer holds, as far as a person is shown it.
+// difference is the part of a diff answer that the command shows.
 type difference struct {
 	ThreadID string `json:"threadId"`
 	// From and To come without messages and state; From is absent for the empty history.
@@ -95,7 +92,7 @@ type difference struct {
 	StatePatch []operation `json:"statePatch"`
 }
 
-// operation is one of a JSON Patch.
+// operation is one operation of a JSON Patch (RFC 6902).
 type operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
@@ -108,7 +105,7 @@ const (
 	styleChanged = "33"
 )
 
-// printDifference shows a difference in the manner of git diff: - is FROM, + is TO, ~ is in both.
+// printDifference prints a difference as git diff does: - is FROM, + is TO, ~ is in both.
 func printDifference(out *output, d difference) error {
 	p := differencePrinter{out: out, width: out.width()}
 	p.head(d)
@@ -119,7 +116,7 @@ func printDifference(out *output, d difference) error {
 	for _, c := range d.Changed {
 		p.line(styleChanged, "~ "+names.who(c.To)+" "+c.To.ID)
 		before, after := c.From.text("  - ", p.width), c.To.text("  + ", p.width)
-		if c.From.text("", p.width) == c.To.text("", p.width) { // what a person is not shown
+		if c.From.text("", p.width) == c.To.text("", p.width) { // they differ in members that are not shown
 			p.patch("  ", c.Patch)
 			continue
 		}
@@ -175,12 +172,12 @@ func sideLine(s conversation) string {
 	return line
 }
 
-// line writes a line behind an empty one.
+// line writes an empty line and a line.
 func (p *differencePrinter) line(style, text string) {
 	p.b.WriteString("\n" + p.out.paint(style, oneLine(text, p.width)) + "\n")
 }
 
-// block writes lines in one style each, so that a pager that shows some of them shows it too.
+// block writes lines, each with its own style codes: a pager may show only some of them.
 func (p *differencePrinter) block(style, text string) {
 	for line := range strings.Lines(text) {
 		p.b.WriteString(p.out.paint(style, strings.TrimSuffix(line, "\n")) + "\n")
@@ -202,13 +199,13 @@ func (p *differencePrinter) patch(margin string, ops []operation) {
 		if path == "" {
 			path = "all of it"
 		}
+		style, text := styleChanged, "~ "+path+" = "+string(op.Value)
 		switch op.Op {
 		case "remove":
-			p.block(styleGone, margin+oneLine("- "+path, p.width)+"\n")
+			style, text = styleGone, "- "+path
 		case "add":
-			p.block(styleNew, margin+oneLine("+ "+path+" = "+string(op.Value), p.width)+"\n")
-		default:
-			p.block(styleChanged, margin+oneLine("~ "+path+" = "+string(op.Value), p.width)+"\n")
+			style, text = styleNew, "+ "+path+" = "+string(op.Value)
 		}
+		p.block(style, margin+oneLine(text, p.width)+"\n")
 	}
 }

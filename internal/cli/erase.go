@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +25,7 @@ type eraseOptions struct {
 	all                 bool
 	yes, noWait, asJSON bool
 	within              time.Duration
-	runs                int // of the thread before, see indexedRuns
+	runs                int // of the thread before its erasure, see indexedRuns
 }
 
 func newErase(out *output, environ []string) *cobra.Command {
@@ -82,7 +81,7 @@ the index is no longer behind them. It needs the scopes read and erase, and can 
 	return cmd
 }
 
-// eraseTenant erases all threads, once a person or --yes says so.
+// eraseTenant erases all threads, after confirmation or with --yes.
 func eraseTenant(cmd *cobra.Command, out *output, o eraseOptions) error {
 	in := cmd.InOrStdin()
 	if !o.yes && !isTerminal(in) {
@@ -93,31 +92,31 @@ func eraseTenant(cmd *cobra.Command, out *output, o eraseOptions) error {
 			if o.yes || threads == 0 {
 				return nil
 			}
-			return confirm(cmd.Context(), out, in, fmt.Sprintf("Erase all %d threads of your tenant at %s? It cannot be undone.", threads, c.URL()), errNotMeant)
+			question := fmt.Sprintf("Erase all %d threads of your tenant at %s? It cannot be undone.", threads, c.URL())
+			return confirm(cmd.Context(), out, in, question, errNotMeant)
 		})
 	})
 }
 
-// errNotMeant says that the confirmation was not yes.
+// errNotMeant means that the answer to the confirmation was not yes.
 var errNotMeant = errors.New("nothing was erased")
 
-// unknownRuns says that the number of runs is not known.
+// unknownRuns means that the number of runs is not known.
 const unknownRuns = -1
 
-// indexedRuns returns how many runs of a thread are indexed. A key with the scope erase may lack the scope read, and the index may be behind.
+// indexedRuns returns how many runs of a thread are indexed. A key with the scope erase may lack the scope read, and the index
+// may be behind.
 func indexedRuns(ctx context.Context, c *client.Client, thread string) int {
 	var t struct{ Runs int }
-	body, err := c.Get(ctx, client.ThreadPath(thread), nil)
-	switch {
+	switch _, err := fetch(ctx, c, client.ThreadPath(thread), nil, "thread", &t); {
 	case client.IsNotFound(err):
 		return 0
-	case err != nil || json.Unmarshal(body, &t) != nil:
+	case err != nil:
 		return unknownRuns
 	}
 	return t.Runs
 }
 
-// confirmErasure asks a person to confirm the erasure.
 func confirmErasure(ctx context.Context, out *output, thread string, runs int, in io.Reader) error {
 	what := "thread " + oneLine(thread, 80)
 	if runs != unknownRuns {
@@ -131,13 +130,13 @@ func confirm(ctx context.Context, out *output, in io.Reader, question string, no
 	if _, err := fmt.Fprintf(out.stderr, "%s [y/N] ", question); err != nil {
 		return fmt.Errorf("asking: %w", err)
 	}
-	said := make(chan string, 1)
+	answers := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(in).ReadString('\n') // an end without an answer is no yes
-		said <- strings.ToLower(strings.TrimSpace(line))
+		answers <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
-	case answer := <-said:
+	case answer := <-answers:
 		if answer == "y" || answer == "yes" {
 			return nil
 		}
@@ -186,22 +185,19 @@ func erase(ctx context.Context, out *output, c *client.Client, o eraseOptions) e
 // awaitErasure polls the server until the erasure is done or the time is up. Each request waits in the server for a while.
 func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.Receipt, within time.Duration) ([]byte, erasure, error) {
 	begin := time.Now()
-	told := begin
+	noted := begin
 	for {
-		body, err := c.Get(ctx, r.Href, url.Values{"wait": {"true"}})
+		var e erasure
+		body, err := fetch(ctx, c, r.Href, url.Values{"wait": {"true"}}, "answer", &e)
 		if err != nil {
 			return nil, erasure{}, err
-		}
-		var e erasure
-		if err := json.Unmarshal(body, &e); err != nil {
-			return nil, erasure{}, fmt.Errorf("decoding answer: %w", err)
 		}
 		now := time.Now()
 		if e.done() || now.Sub(begin) >= within {
 			return body, e, nil
 		}
-		if now.Sub(told) >= progressEvery {
-			told = now
+		if now.Sub(noted) >= progressEvery {
+			noted = now
 			out.note("the erasure is %s since %v", e.State, now.Sub(begin).Round(time.Second))
 		}
 		select {
@@ -212,7 +208,7 @@ func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.R
 	}
 }
 
-// text tells a person what is gone, and when the rest will be.
+// text describes a finished erasure for people.
 func (e erasure) text(name string, runs int) string {
 	text := fmt.Sprintf("thread %s is erased: no reader gets anything of it any more\n", name) + e.bounds()
 	if runs == 0 {
@@ -221,7 +217,7 @@ func (e erasure) text(name string, runs int) string {
 	return text
 }
 
-// bounds says when what is hidden will be gone.
+// bounds lists when the hidden data will be gone.
 func (e erasure) bounds() string {
 	by := func(t *time.Time) string {
 		if t == nil {
@@ -229,6 +225,7 @@ func (e erasure) bounds() string {
 		}
 		return "by " + t.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("gone from the compactor's local store %s\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
+	return fmt.Sprintf("gone from the compactor's local store %s\n"+
+		"gone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
 		by(e.LocalPurgedBy), by(e.CompactedBy), by(e.RawGoneBy))
 }

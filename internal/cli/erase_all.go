@@ -2,11 +2,12 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,35 +18,33 @@ import (
 )
 
 const (
-	// erasedAtOnce is how many requests for erasures are under way at a time.
+	// erasedAtOnce is how many erasures are requested at a time.
 	erasedAtOnce = 8
-	// laterAgain is the pause after a refusal for a time: a quota, a busy server.
+	// laterAgain is the pause after a 429 or 503.
 	laterAgain = time.Second
-	// refusedFor is how long a request is refused, at most, before the command ends: longer than a server takes to restart, or a
-	// quota to have room again.
+	// refusedFor is how long a request is repeated after a 429 or 503: longer than a server takes to restart, or a quota to refill.
 	refusedFor = 10 * time.Minute
 )
 
 // allErased is the outcome of erasing all threads of a tenant.
 type allErased struct {
-	// Threads is the number of threads that were erased, Left of those that are there again, or still.
+	// Threads is the number of threads that were erased, Left the number that the index has after that.
 	Threads int `json:"threads"`
 	Left    int `json:"left"`
-	// ErasedAt is when the last of them was; the others are the latest of their bounds, nil where none is known.
+	// Each time is the latest one of all threads; nil if it is not known of one of them.
 	ErasedAt      *time.Time `json:"erasedAt"`
 	LocalPurgedBy *time.Time `json:"localPurgedBy"`
 	CompactedBy   *time.Time `json:"compactedBy"`
 	RawGoneBy     *time.Time `json:"rawGoneBy"`
 }
 
-// errLeft says that threads are there behind the erasure of all.
+// errLeft reports threads that the index has after the erasure.
 var errLeft = errors.New("threads were published, or indexed, meanwhile: stop the tenant's agents, then repeat the command")
 
-// eraseAll erases every thread that the index has of the tenant. It may be interrupted and repeated at any time. Refusals for a time, such as
-// quotas, are waited for, each for at most refusedFor.
+// eraseAll erases every thread that the index has of the tenant. It can be interrupted and repeated at any time.
 func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions, confirmed func(threads int) error) error {
 	var threads, left []string
-	err := patiently(ctx, out, func() (err error) { threads, err = indexedThreads(ctx, c); return err })
+	err := retried(ctx, out, func() (err error) { threads, err = threadIDs(ctx, c, url.Values{}, 0); return err })
 	if err != nil {
 		return fmt.Errorf("listing the threads: %w", err)
 	}
@@ -57,18 +56,19 @@ func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions
 		return err
 	}
 	done := allErased{Threads: len(threads)}
-	for i, r := range last { // the others of their partitions come before them
+	for i, r := range last { // a partition's earlier erasures are done before its last one
 		var e erasure
-		err := patiently(ctx, out, func() (err error) { _, e, err = awaitErasure(ctx, out, c, r, o.within); return err })
+		err := retried(ctx, out, func() (err error) { _, e, err = awaitErasure(ctx, out, c, r, o.within); return err })
 		if err == nil && !e.done() {
 			err = fmt.Errorf("it is not done after %v and goes on", o.within)
 		}
 		if err != nil {
-			return fmt.Errorf("following the erasure at %s, the last one of its partition: %w; %s shows its progress", r.Position, err, c.URL()+r.Href)
+			return fmt.Errorf("following the erasure at %s, the last one of its partition: %w; %s shows its progress", r.Position, err,
+				c.URL()+r.Href)
 		}
 		done.add(e, i == 0)
 	}
-	err = patiently(ctx, out, func() (err error) { left, err = indexedThreads(ctx, c); return err })
+	err = retried(ctx, out, func() (err error) { left, err = threadIDs(ctx, c, url.Values{}, 0); return err })
 	if err != nil {
 		return fmt.Errorf("looking whether threads are left: %w", err)
 	}
@@ -84,21 +84,7 @@ func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions
 	return err
 }
 
-// indexedThreads returns the ids of all threads.
-func indexedThreads(ctx context.Context, c *client.Client) ([]string, error) {
-	var ids []string
-	err := eachThread(ctx, c, url.Values{}, 0, func(raw json.RawMessage) error {
-		var t struct{ ThreadID string }
-		if err := json.Unmarshal(raw, &t); err != nil {
-			return fmt.Errorf("decoding thread: %w", err)
-		}
-		ids = append(ids, t.ThreadID)
-		return nil
-	})
-	return ids, err
-}
-
-// requestErasures asks for the erasure of each thread, and returns the last receipt of each partition.
+// requestErasures requests the erasure of each thread, and returns the last receipt of each partition.
 func requestErasures(ctx context.Context, out *output, c *client.Client, threads []string) ([]client.Receipt, error) {
 	bar := newProgress(out, "erasing")
 	defer bar.end()
@@ -110,7 +96,7 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 	for _, thread := range threads {
 		work.Go(func() error {
 			var receipt client.Receipt
-			err := patiently(ctx, out, func() (err error) { receipt, err = c.EraseThread(ctx, thread); return err })
+			err := retried(ctx, out, func() (err error) { receipt, err = c.EraseThread(ctx, thread); return err })
 			if err != nil {
 				return fmt.Errorf("erasing %s: %w; repeat the command for what is left", oneLine(thread, 80), err)
 			}
@@ -131,17 +117,13 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 	if err := work.Wait(); err != nil {
 		return nil, err
 	}
-	receipts := make([]client.Receipt, 0, len(last))
-	for _, r := range last {
-		receipts = append(receipts, r)
-	}
-	return receipts, nil
+	return slices.Collect(maps.Values(last)), nil
 }
 
-// patiently calls f again while the server takes no more for now, for at most refusedFor.
-func patiently(ctx context.Context, out *output, f func() error) error {
+// retried repeats f after a 429 or 503 of the server, for at most refusedFor.
+func retried(ctx context.Context, out *output, f func() error) error {
 	began := time.Now()
-	for told := false; ; told = true {
+	for noted := false; ; noted = true {
 		err := f()
 		refused := new(client.Error)
 		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusServiceUnavailable {
@@ -150,7 +132,7 @@ func patiently(ctx context.Context, out *output, f func() error) error {
 		if time.Since(began) >= refusedFor {
 			return fmt.Errorf("still refused after %v: %w", refusedFor, err)
 		}
-		if !told {
+		if !noted {
 			out.note("the server refuses for now, and is asked again: %v", err)
 		}
 		select {
@@ -161,7 +143,7 @@ func patiently(ctx context.Context, out *output, f func() error) error {
 	}
 }
 
-// add takes in an erasure; a bound that one of them has not is none of all.
+// add merges the times of an erasure into those of all.
 func (a *allErased) add(e erasure, first bool) {
 	later := func(have **time.Time, t *time.Time) {
 		switch {

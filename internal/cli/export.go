@@ -66,21 +66,14 @@ breaks a rule is refused with the rule's name.`,
 			if len(args) > 2 {
 				return app.Usagef("name THREAD, or THREAD and RUN; files need --check or --capture")
 			}
-			path, run := client.ThreadPath(args[0]), ""
-			if len(args) == 2 {
-				run = args[1]
-				path = client.RunPath(args[0], run)
-			}
+			path, run := runPath(args)
 			q := url.Values{"report": {"true"}}
 			set(q, "startedAt", startedAt)
 			return at.connect(func(c *client.Client) error {
-				body, err := c.Get(cmd.Context(), path+"/export", q)
+				var answer exported
+				body, err := fetch(cmd.Context(), c, path+"/export", q, "export", &answer)
 				if err != nil {
 					return found(err, out, at, args[0], run)
-				}
-				var answer exported
-				if err := json.Unmarshal(body, &answer); err != nil {
-					return fmt.Errorf("decoding export: %w", err)
 				}
 				if _, err := artifact.Decode(answer.Artifact); err != nil {
 					return fmt.Errorf("the server's answer is not an artifact: %w", err)
@@ -109,13 +102,13 @@ func startTime(s string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	t, err := time.Parse(time.RFC3339, s)
-	if err != nil || t.IsZero() { // which stands for none
+	if err != nil || t.IsZero() { // the zero time means none
 		return t, app.Usagef("--started-at must be a time such as 2026-04-14T19:00:00Z, not %q", s)
 	}
 	return t, nil
 }
 
-// checkArtifacts reports for each file whether it keeps the contract.
+// checkArtifacts reports for each file whether it is a valid artifact.
 func checkArtifacts(out *output, stdin io.Reader, paths []string) error {
 	var broken, unread int
 	for _, path := range paths {
@@ -127,7 +120,8 @@ func checkArtifacts(out *output, stdin io.Reader, paths []string) error {
 			broken++
 			line = fmt.Sprintf("%s: malformed: %v\n", path, err)
 		} else {
-			line = fmt.Sprintf("%s: an artifact of run %s, %s, %s\n", path, oneLine(a.RunIDRef, 80), count(len(a.Messages), "message"), a.TerminalEvent)
+			line = fmt.Sprintf("%s: an artifact of run %s, %s, %s\n", path, oneLine(a.RunIDRef, 80), count(len(a.Messages), "message"),
+				a.TerminalEvent)
 		}
 		if err := out.text(line); err != nil {
 			return err
@@ -142,7 +136,7 @@ func checkArtifacts(out *output, stdin io.Reader, paths []string) error {
 	return nil
 }
 
-// readFile reads a file whole; the name - is stdin.
+// readFile reads a whole file; the name - is stdin.
 func readFile(stdin io.Reader, path string) ([]byte, error) {
 	if path == "-" {
 		return io.ReadAll(stdin)
@@ -173,7 +167,7 @@ func exportCapture(out *output, stdin io.Reader, path string, began time.Time, a
 	return printArtifact(out, a, report, err, asJSON)
 }
 
-// printExport prints the artifact of the last run, which was folded here.
+// printExport folds the runs and prints the artifact of the last one.
 func printExport(out *output, runs []chainRun, began time.Time, asJSON bool) error {
 	folded, err := foldRuns(out, runs, 0) // an artifact has no kept events
 	if err != nil {
@@ -221,13 +215,13 @@ func reportFlag(cmd *cobra.Command, v *bool) {
 	cmd.Flags().BoolVar(v, "json", false, "print the artifact and its report as members of one document")
 }
 
-// exported is an artifact and its report, as the API gives them with ?report=true.
+// exported is an artifact and its report, in the form of the API's answer with ?report=true.
 type exported struct {
 	Artifact json.RawMessage  `json:"artifact"`
 	Report   *artifact.Report `json:"report"`
 }
 
-// print puts the artifact on stdout, and what there is to say of it on stderr.
+// print writes the artifact to stdout and the report to stderr.
 func (x exported) print(out *output) error {
 	if err := out.document(x.Artifact); err != nil {
 		return err
@@ -238,21 +232,15 @@ func (x exported) print(out *output) error {
 	return nil
 }
 
-// noteReport tells a person what the artifact leaves out, and what it rests on.
+// noteReport prints what the artifact leaves out, and where its start time and history come from.
 func noteReport(out *output, r *artifact.Report) {
 	line := fmt.Sprintf("%s: %s", r.Projection, count(r.Messages, "message"))
-	for _, part := range []struct {
-		what   string
-		counts map[string]int
-	}{{"left out", r.LeftOut}, {"without", r.Stripped}, {"events passed over", typeCounts(r.Events)}} {
-		if len(part.counts) == 0 {
-			continue
+	for _, part := range [][2]string{
+		{"left out", countList(r.LeftOut)}, {"without", countList(r.Stripped)}, {"events passed over", countList(r.Events)},
+	} {
+		if part[1] != "" {
+			line += "; " + part[0] + ": " + part[1]
 		}
-		var list []string
-		for _, name := range slices.Sorted(maps.Keys(part.counts)) {
-			list = append(list, fmt.Sprintf("%d %s", part.counts[name], oneLine(name, 40)))
-		}
-		line += "; " + part.what + ": " + strings.Join(list, ", ")
 	}
 	if r.StartedAtFrom != "" {
 		line += "; started_at from: " + r.StartedAtFrom
@@ -266,10 +254,11 @@ func noteReport(out *output, r *artifact.Report) {
 	out.note("%s", line)
 }
 
-func typeCounts(events map[agui.Type]int) map[string]int {
-	out := make(map[string]int, len(events))
-	for t, n := range events {
-		out[string(t)] = n
+// countList formats counts by name, in the order of names.
+func countList[K ~string](counts map[K]int) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%d %s", counts[name], oneLine(string(name), 40)))
 	}
-	return out
+	return strings.Join(list, ", ")
 }

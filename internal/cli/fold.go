@@ -46,7 +46,7 @@ leaves out and where started_at comes from, as for "skein export".`,
   skein fold --records run.jsonl | jq .stats`,
 		Args: usageArgs(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if records && events || records && export || events && export {
+			if records && events || (records || events) && export {
 				return app.Usagef("--records, --events and --export exclude one another")
 			}
 			began, err := startTime(startedAt)
@@ -75,21 +75,20 @@ leaves out and where started_at comes from, as for "skein export".`,
 	return cmd
 }
 
-// chainRun is one run as it stands in the files, and what was decoded to find it there.
+// chainRun is one run of the files.
 type chainRun struct {
-	// input is the file beside that of the run's events; nil where there is none.
+	// input is the input file beside the file of events; nil if there is none.
 	input []byte
-	// started is the RUN_STARTED that the run begins with; nil where it begins otherwise.
+	// started is the run's first event if that is a RUN_STARTED.
 	started *agui.Event
-	// thread, run and parent are the first that the run's own events name.
+	// thread, run and parent are the first ids in the run's own events.
 	thread, run, parent string
-	// begun says that there was an event, and ended that the last of them is terminal.
+	// begun means that there is an event, and ended that the last one is terminal.
 	begun, ended bool
 	events       []fileEvent
 }
 
-// add takes what a decoded event says of its run. As in the compactor, RUN_STARTED and RUN_FINISHED name it, with
-// ids that can be ones.
+// add reads ids from a decoded event. As in the compactor, RUN_STARTED and RUN_FINISHED name the run, and invalid ids are ignored.
 func (r *chainRun) add(ev *agui.Event) {
 	if r.ended {
 		return
@@ -108,8 +107,7 @@ func (r *chainRun) add(ev *agui.Event) {
 	}
 }
 
-// ids are those of the run's first event that has them, else of its input. Errors in these are reported when the run
-// is folded.
+// ids returns the ids of the run's events, else of its input. Folding the run reports errors in the input.
 func (r chainRun) ids() (thread, run, parent string) {
 	in, err := r.startInput()
 	if err != nil || in == nil {
@@ -118,14 +116,13 @@ func (r chainRun) ids() (thread, run, parent string) {
 	return cmp.Or(r.thread, in.ThreadID), cmp.Or(r.run, in.RunID), cmp.Or(r.parent, in.ParentRunID)
 }
 
-// fileEvent is a line of a file and where it stands, for messages about it.
+// fileEvent is an event and its file and line.
 type fileEvent struct {
 	text  []byte
 	where string
 }
 
-// readChain reads files as the runs of a chain. A RUN_STARTED opens the next run, except as the
-// first event of a file, where the file has opened it.
+// readChain reads the runs of files, in order. Each file, and each RUN_STARTED within one, begins a run.
 func readChain(out *output, paths []string, stdin io.Reader) ([]chainRun, error) {
 	var runs []chainRun
 	for _, path := range paths {
@@ -168,7 +165,7 @@ func readEventFile(path string, stdin io.Reader) ([]chainRun, error) {
 	return runs, nil
 }
 
-// inputBeside reads NAME.input.json for NAME.jsonl (or any other extension); nil where there is none.
+// inputBeside reads NAME.input.json for NAME.jsonl (or any other extension); nil if there is no such file.
 func inputBeside(path string) ([]byte, error) {
 	name := path
 	if i := strings.LastIndexByte(path, '.'); i > strings.LastIndexAny(path, `/\`) {
@@ -184,8 +181,7 @@ func inputBeside(path string) ([]byte, error) {
 	return input, nil
 }
 
-// readInput reads a file that holds a RunAgentInput, as ingest would take it: without a byte order mark and white
-// space round it.
+// readInput reads a file with a RunAgentInput. Like ingest, it removes a byte order mark and white space around the JSON.
 func readInput(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -195,14 +191,14 @@ func readInput(path string) ([]byte, error) {
 	if input := bytes.Trim(b, eventstream.Space); input != nil {
 		return input, nil
 	}
-	return b, nil // an empty file: an input that is malformed, not none
+	return b, nil // not nil: an empty file is a malformed input
 }
 
-// readRuns reads the runs of a file. A RUN_STARTED opens the next one, also where the schema rejects it: it is left
-// out then, and names no run, as in the compactor, but what comes behind it is of the run that it would have opened.
+// readRuns reads the runs of a file. A RUN_STARTED that breaks the schema also begins a run: as in the compactor it is left out
+// and names no run, but the events after it belong to that run.
 func readRuns(r io.Reader, path string, input []byte) ([]chainRun, error) {
 	var runs []chainRun
-	var refused error // what is wrong with the first line that is no event
+	var refused error // of the first line that is no event
 	reader := newEventReader(r)
 	for {
 		text, err := reader.next()
@@ -232,13 +228,13 @@ func readRuns(r io.Reader, path string, input []byte) ([]chainRun, error) {
 	}
 }
 
-// opensRun reports whether an event is a RUN_STARTED, be it malformed.
+// opensRun reports whether an event is a RUN_STARTED, even a malformed one.
 func opensRun(text []byte) bool {
 	kind, err := agui.Envelope(text)
 	return err == nil && kind == agui.RunStarted
 }
 
-// foldRuns folds all runs, each placed among those before it.
+// foldRuns folds all runs. A run's parent is one of those before it.
 func foldRuns(out *output, runs []chainRun, kept agui.Families) (*fold.Turns, error) {
 	s, err := fold.NewTurns(kept)
 	if err != nil {
@@ -258,7 +254,7 @@ func foldRuns(out *output, runs []chainRun, kept agui.Families) (*fold.Turns, er
 	return s, nil
 }
 
-// startInput is the input beside the file, else the one on RUN_STARTED, else nil.
+// startInput returns the input beside the file, else the one on RUN_STARTED, else nil.
 func (r chainRun) startInput() (*agui.RunAgentInput, error) {
 	switch {
 	case r.input != nil:
@@ -273,13 +269,13 @@ func (r chainRun) startInput() (*agui.RunAgentInput, error) {
 	return nil, nil
 }
 
-// id is the run's id, or one made from its position among the runs if it has none.
+// id returns the run's id, or "run-N" for the Nth run if it has none.
 func (r chainRun) id(place int) string {
 	_, id, _ := r.ids()
 	return cmp.Or(id, fmt.Sprintf("run-%d", place+1))
 }
 
-// folded is what "skein fold" prints.
+// folded is the output of "skein fold".
 type folded struct {
 	Messages []agui.Message  `json:"messages"`
 	State    json.RawMessage `json:"state"`
@@ -292,7 +288,7 @@ func printFold(out *output, runs []chainRun, asEvents bool, kept agui.Families) 
 	}
 	if asEvents {
 		for _, event := range compact.Compacted(s.Steps()...) {
-			if err := out.json(event); err != nil { // which puts it on one line
+			if err := out.json(event); err != nil { // out.document would keep line breaks
 				return err
 			}
 		}

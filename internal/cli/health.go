@@ -57,7 +57,7 @@ Exit code 0: ready. 1: not ready, or no answer; the output says why. Made for he
 	return cmd
 }
 
-// firstHealth asks the first of the servers that answers at all.
+// firstHealth checks the first of the servers that accepts a connection.
 func firstHealth(ctx context.Context, out *output, bases []string, path string, asJSON bool) error {
 	var tried []string
 	for _, base := range bases {
@@ -76,7 +76,6 @@ func health(ctx context.Context, out *output, url string, asJSON bool) error {
 	if err != nil {
 		return app.Usagef("reading url: %w", err)
 	}
-	// A client of its own: the process ends after one request.
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		return fmt.Errorf("no answer from %s: %w", url, err)

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// fitHelp breaks the help of a root command, and of those below it, to the width of a screen. Examples stay as they are.
+// fitHelp wraps the help of a command and of all its subcommands to a terminal's width. Examples stay as they are.
 func fitHelp(root *cobra.Command, width int) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
 	commands := []*cobra.Command{root}

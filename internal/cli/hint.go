@@ -1,12 +1,13 @@
 package cli
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// hint returns a command line to type next, as the current one was typed: the same binary, the same
-// server. An id that looks like a flag stands behind "--": agents choose ids, and a flag could name another server.
+// hint returns a command line to type next, for the same binary and server. Ids that look like flags follow "--": agents choose
+// ids, and a flag could name another server.
 func (o *output) hint(at server, command string, ids ...string) string {
 	var flags []string
 	if at.url != defaultURL {
@@ -25,12 +26,12 @@ func (o *output) hint(at server, command string, ids ...string) string {
 	return strings.Join(words, " ")
 }
 
+// plainWord matches words that a POSIX shell takes as they are.
+var plainWord = regexp.MustCompile(`^[-a-zA-Z0-9_./:@%+=,]+$`)
+
 // shellWord returns s as one word of a POSIX shell.
 func shellWord(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+	if plainWord.MatchString(s) {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
@@ -31,32 +28,25 @@ With --follow it shows the conversation as a chat and keeps following new events
 				c := newChat(out, 0)
 				return follow(cmd.Context(), out, &at, args, c.event, c.end)
 			}
-			path, run := client.ThreadPath(args[0]), ""
-			if len(args) == 2 {
-				run = args[1]
-				path = client.RunPath(args[0], run)
-			}
+			path, run := runPath(args)
 			return at.connect(func(c *client.Client) error {
-				body, err := c.Get(cmd.Context(), path+"/history", nil)
-				if err != nil {
-					return found(err, out, at, args[0], run)
-				}
-				switch form {
-				case formJSON:
-					return out.document(body)
-				case formJSONL:
-					return out.lines(body, "messages")
-				}
 				var h conversation
-				if err := json.Unmarshal(body, &h); err != nil {
-					return fmt.Errorf("decoding history: %w", err)
+				body, err := fetch(cmd.Context(), c, path+"/history", nil, "history", &h)
+				switch {
+				case err != nil:
+					return found(err, out, at, args[0], run)
+				case form == formJSON:
+					return out.document(body)
+				case form == formJSONL:
+					return out.lines(body, "messages")
 				}
 				return printConversation(out, h)
 			})
 		},
 	}
 	serverFlags(cmd, &at)
-	formFlags(cmd, &form, "`FORM` of the output: text, json (the API's answer) or jsonl (a line for each message)", formJSON, formText, formJSON, formJSONL)
+	formFlags(cmd, &form, "`FORM` of the output: text, json (the API's answer) or jsonl (a line for each message)",
+		formJSON, formText, formJSON, formJSONL)
 	cmd.Flags().BoolVarP(&follows, "follow", "f", false, "keep following new events")
 	return cmd
 }

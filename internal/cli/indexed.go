@@ -17,15 +17,15 @@ import (
 const (
 	// indexedWithin bounds the wait for the index.
 	indexedWithin = 10 * time.Second
-	// indexedAgain is the pause between two requests; the server waits before it answers no.
+	// indexedAgain is the pause between two requests. The server itself waits before it answers that the index is not that far.
 	indexedAgain = 50 * time.Millisecond
 )
 
-// awaitIndexed waits until the last event that was published can be read. Whatever comes of it, the
-// events are published: where they cannot be read yet, one line says so.
+// awaitIndexed waits until the last published event can be read, and prints a note if it cannot be read yet. The events are
+// published in any case.
 //
-// Terminal says that the last event ends the run. A run that stays open is written from time to time
-// only, which may take longer than anybody wants to wait.
+// terminal means that the last event ends the run. An open run is indexed only with its next checkpoint, for which awaitIndexed
+// does not wait.
 func awaitIndexed(ctx context.Context, out *output, c *client.Client, p published, terminal bool, within time.Duration) {
 	position, run := fmt.Sprintf("%d:%d", p.Partition, p.LastOffset), oneLine(p.RunID, 80)
 	waiting, stop := context.WithTimeout(ctx, within)
@@ -60,8 +60,8 @@ func awaitIndexed(ctx context.Context, out *output, c *client.Client, p publishe
 	}
 }
 
-// indexedTo asks for the run up to a position. It returns the run's status, "" where the index knows no
-// such run yet, whether the index has got to the position, and whether the run's record goes so far.
+// indexedTo requests the run, once the index has reached a position. It returns the run's status ("" if the index has no such
+// run), whether the index has reached the position, and whether the run's record covers it.
 func indexedTo(ctx context.Context, c *client.Client, p published, position string) (status record.Status, indexed, holds bool, err error) {
 	body, err := c.Get(ctx, client.RunPath(p.ThreadID, p.RunID), url.Values{"atLeast": {position}})
 	var behind *client.Error
@@ -70,7 +70,7 @@ func indexedTo(ctx context.Context, c *client.Client, p published, position stri
 	} else if err != nil {
 		return "", false, false, err
 	}
-	// A problem document, where the run is not there at all, has a number in this place.
+	// Status is a number if the index has no such run: the body is a problem document then.
 	var run struct {
 		Status any
 		Raw    record.Raw

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +53,7 @@ with a key that has ended are cut off within 5 seconds.`,
 			}
 			key := tenant.NewKey()
 			entry := tenant.Entry("", tenantID, allowed, key)
-			// A name for people; the default is made from what is not secret.
+			// The default name shows a part of the hash only, which is not secret.
 			entry.Name = cmp.Or(name, "key-"+entry.SHA256[:12])
 			entry.Expires = end
 			if err := tenant.AppendKey(file, entry); err != nil {
@@ -75,13 +73,14 @@ with a key that has ended are cut off within 5 seconds.`,
 	f.StringVar(&tenantID, "tenant", "", "`ID` of the tenant that the key belongs to")
 	f.StringSliceVar(&scopes, "scope", nil, "`SCOPES` that the key allows, separated by commas: publish, read, erase")
 	f.StringVar(&name, "name", "", "unique `NAME` in the file; by default a generated one")
-	f.StringVar(&expires, "expires", "", "`WHEN` the key ends: a time such as 2027-01-31T00:00:00Z, or a duration from now, such as 2160h; by default never")
+	f.StringVar(&expires, "expires", "",
+		"`WHEN` the key ends: a time such as 2027-01-31T00:00:00Z, or a duration from now, such as 2160h; by default never")
 	f.StringVar(&file, "file", "", "`FILE` of hashed keys; created if it does not exist")
 	jsonFlags(cmd, &asJSON)
 	return cmd
 }
 
-// expiry reads when a key ends; nil is never.
+// expiry parses --expires; nil means never.
 func expiry(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -127,9 +126,7 @@ hand: it refuses whatever a stage would refuse.`,
 				}
 				return nil
 			}
-			w := tabwriter.NewWriter(out.stdout, 0, 0, 2, ' ', 0)
-			// A tabwriter keeps errors until Flush.
-			_, _ = fmt.Fprintln(w, "NAME\tTENANT\tSCOPES\tEXPIRES")
+			var rows [][]string
 			for _, k := range keys {
 				scopes := make([]string, len(k.Scopes))
 				for i, s := range k.Scopes {
@@ -139,9 +136,9 @@ hand: it refuses whatever a stage would refuse.`,
 				if k.Expires != nil {
 					end = k.Expires.UTC().Format(time.RFC3339)
 				}
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", oneLine(k.Name, 80), oneLine(k.Tenant, 80), strings.Join(scopes, ","), end)
+				rows = append(rows, []string{oneLine(k.Name, 80), oneLine(k.Tenant, 80), strings.Join(scopes, ","), end})
 			}
-			return w.Flush()
+			return out.text(table([]column{{name: "NAME"}, {name: "TENANT"}, {name: "SCOPES"}, {name: "EXPIRES"}}, rows, defaultWidth, true))
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` of hashed keys")

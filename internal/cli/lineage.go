@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/url"
 	"strings"
 
@@ -80,7 +78,8 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 	}
 	serverFlags(cmd, &at)
 	formFlags(cmd, &form,
-		"`FORM` of the answer: text (a picture), wide (a picture of any width), name (run ids), json (one document), jsonl (a line for each run) or mermaid",
+		"`FORM` of the answer: text (a picture), wide (a picture of any width), name (run ids), json (one document), "+
+			"jsonl (a line for each run) or mermaid",
 		formJSON, formText, formWide, formName, formJSON, formJSONL, formMermaid)
 	watchFlag(cmd, &watches)
 	cmd.Flags().StringVar(&ancestors, "ancestors", "", "only `RUN` and its ancestors")
@@ -93,14 +92,14 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 	return cmd
 }
 
-// formMermaid is the form of a lineage beside those of lists.
+// formMermaid is a form of lineages only.
 const formMermaid = "mermaid"
 
 // listIDs prints the ids of the runs of a lineage answer, one per line.
 func listIDs(out *output, answer []byte) error {
 	var a struct{ Runs []struct{ RunID string } }
-	if err := json.Unmarshal(answer, &a); err != nil {
-		return fmt.Errorf("decoding lineage: %w", err)
+	if err := decode(answer, "lineage", &a); err != nil {
+		return err
 	}
 	for _, r := range a.Runs {
 		if err := out.text(field(r.RunID) + "\n"); err != nil {
@@ -110,8 +109,7 @@ func listIDs(out *output, answer []byte) error {
 	return nil
 }
 
-// drawLineage draws a lineage answer, or one of a part of a thread. The layout is the one that every drawing of Skein has; it is done
-// here, and not by the server, so that it fits the screen.
+// drawLineage draws a lineage answer, or that of a part of a thread. The client draws, and not the server, to fit the terminal.
 func drawLineage(answer []byte, part bool, o draw.TextOptions) (string, error) {
 	var a struct {
 		Tips     []string `json:"tips"`
@@ -124,8 +122,8 @@ func drawLineage(answer []byte, part bool, o draw.TextOptions) (string, error) {
 			Resolution string `json:"resolution"`
 		} `json:"runs"`
 	}
-	if err := json.Unmarshal(answer, &a); err != nil {
-		return "", fmt.Errorf("decoding lineage: %w", err)
+	if err := decode(answer, "lineage", &a); err != nil {
+		return "", err
 	}
 	runs := make([]lineage.Run, len(a.Runs))
 	for i, r := range a.Runs {
@@ -144,11 +142,9 @@ func drawLineage(answer []byte, part bool, o draw.TextOptions) (string, error) {
 	}
 	o.Label = func(r lineage.Run) string { return labels[r.ID] }
 	var b strings.Builder
-	var graph *lineage.Graph
+	graph := lineage.NewGraph(runs)
 	if part {
 		graph = lineage.NewPart(runs, a.Tips, a.TipRunID)
-	} else {
-		graph = lineage.NewGraph(runs)
 	}
 	if err := draw.New(graph, draw.Options{MaxLanes: draw.LanesFor(o.Width)}).Text(&b, o); err != nil {
 		return "", err

@@ -74,7 +74,7 @@ func runLint(ctx context.Context, out *output, o lintOptions, args []string, std
 		}
 	}
 	var total lint.Tally
-	var found []lint.Finding // for SARIF, which is one document
+	var found []lint.Finding // for SARIF
 	for _, name := range args {
 		tally, err := lintStream(ctx, out, o, name, stdin, func(f lint.Finding) { found = append(found, f) })
 		if err != nil {
@@ -83,9 +83,9 @@ func runLint(ctx context.Context, out *output, o lintOptions, args []string, std
 		total.Errors, total.Warnings = total.Errors+tally.Errors, total.Warnings+tally.Warnings
 	}
 	if o.sarif {
-		if most := 25_000; len(found) > most {
-			out.note("the log has the first %d of %d findings, the most that code scanning accepts", most, len(found))
-			found = found[:most]
+		if limit := 25_000; len(found) > limit {
+			out.note("the log has the first %d of %d findings, the most that code scanning accepts", limit, len(found))
+			found = found[:limit]
 		}
 		if err := out.json(lint.SARIF(app.BuildInfo().Version, found)); err != nil {
 			return err
@@ -97,8 +97,10 @@ func runLint(ctx context.Context, out *output, o lintOptions, args []string, std
 	return nil
 }
 
-// lintStream looks at one stream, and prints what is found unless that is kept for SARIF.
-func lintStream(ctx context.Context, out *output, o lintOptions, name string, stdin io.Reader, keep func(lint.Finding)) (lint.Tally, error) {
+// lintStream lints one stream. It prints the findings, or with --sarif passes them to keep.
+func lintStream(
+	ctx context.Context, out *output, o lintOptions, name string, stdin io.Reader, keep func(lint.Finding),
+) (lint.Tally, error) {
 	source, err := openLinted(name, o, stdin)
 	if err != nil {
 		return lint.Tally{}, err
@@ -134,18 +136,18 @@ func lintStream(ctx context.Context, out *output, o lintOptions, name string, st
 type findingPrinter struct {
 	out   *output
 	all   bool
-	shown map[string]int // how many there are of each rule
-	rules []string       // in the order in which they came
+	shown map[string]int // number of findings by rule
+	rules []string       // in the order of their first findings
 }
 
-// mostOfRule is how many findings of a rule a person wants to see.
-const mostOfRule = 10
+// maxOfRule is how many findings of a rule are printed without --all.
+const maxOfRule = 10
 
 func (p *findingPrinter) print(f lint.Finding) error {
 	if p.shown[f.Rule]++; p.shown[f.Rule] == 1 {
 		p.rules = append(p.rules, f.Rule)
 	}
-	if !p.all && p.shown[f.Rule] > mostOfRule {
+	if !p.all && p.shown[f.Rule] > maxOfRule {
 		return nil
 	}
 	where := f.File
@@ -155,16 +157,11 @@ func (p *findingPrinter) print(f lint.Finding) error {
 	case f.Event > 0:
 		where = fmt.Sprintf("%s: event %d", f.File, f.Event)
 	}
-	const longest = 500
-	return p.out.text(fmt.Sprintf("%s: %s: %s: %s\n", printable(where), p.paint(f.Level), f.Rule, oneLine(f.Message, longest)))
+	style := map[lint.Level]string{lint.Error: "1;31", lint.Warning: "33", lint.Note: "36"}[f.Level]
+	return p.out.text(fmt.Sprintf("%s: %s: %s: %s\n", printable(where), p.out.paint(style, string(f.Level)), f.Rule, oneLine(f.Message, 500)))
 }
 
-func (p *findingPrinter) paint(level lint.Level) string {
-	style := map[lint.Level]string{lint.Error: "1;31", lint.Warning: "33", lint.Note: "36"}[level]
-	return p.out.paint(style, string(level))
-}
-
-// end prints the sum of a stream, and what to do.
+// end prints the totals of a stream, and what each rule means.
 func (p *findingPrinter) end(name string, t lint.Tally) error {
 	name = printable(name)
 	if len(p.rules) == 0 {
@@ -172,7 +169,7 @@ func (p *findingPrinter) end(name string, t lint.Tally) error {
 	}
 	var b strings.Builder
 	for _, rule := range p.rules {
-		if n := p.shown[rule] - mostOfRule; n > 0 && !p.all {
+		if n := p.shown[rule] - maxOfRule; n > 0 && !p.all {
 			fmt.Fprintf(&b, "%s: %d more of %s; --all prints them\n", name, n, rule)
 		}
 	}
@@ -192,7 +189,7 @@ func (p *findingPrinter) end(name string, t lint.Tally) error {
 	return p.out.text(b.String())
 }
 
-// tallied says how many findings there are.
+// tallied formats the number of findings by level.
 func tallied(t lint.Tally) string {
 	var parts []string
 	for _, of := range []struct {
@@ -206,11 +203,11 @@ func tallied(t lint.Tally) string {
 	return strings.Join(parts, ", ")
 }
 
-// linted is a stream to look at.
+// linted is a stream to lint.
 type linted struct {
-	// name is how findings call it.
+	// name is its name in findings.
 	name string
-	// input is what the client holds at the start; nil if unknown.
+	// input is the input of the first run; nil if unknown.
 	input *agui.RunAgentInput
 	read  func(context.Context, *lint.Linter) error
 	close func() error

@@ -21,8 +21,7 @@ func isURL(name string) bool {
 	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
 }
 
-// openAgent makes a stream of what an agent answers to an input, or to a message that says hello. It is asked once, when the
-// stream is read.
+// openAgent returns the stream that an agent answers to the input, or without one to a hello. Reading the stream sends the request.
 func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -35,7 +34,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 		input = hello()
 	}
 	s := linted{
-		name:  (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), // a query or a user may be secret
+		name:  (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), // user and query may be secret
 		close: func() error { return nil },
 	}
 	if s.input, err = agui.DecodeInput(input, ""); err != nil {
@@ -45,7 +44,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" {
-			return linted{}, app.Usagef("a --header is malformed: want 'Name: value'") // and not what it is: it may be secret
+			return linted{}, app.Usagef("a --header is malformed: want 'Name: value'") // its text may be secret
 		}
 		header.Set(name, strings.TrimSpace(value))
 	}
@@ -57,7 +56,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 			return app.Usagef("reading url: %w", err)
 		}
 		request.Header = header
-		if err := ask(request, l); err != nil {
+		if err := lintAnswer(request, l); err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
 				err = fmt.Errorf("the answer did not end within --timeout %v", o.timeout)
 			}
@@ -70,17 +69,18 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 
 // hello is an input of a new thread.
 func hello() []byte {
-	return fmt.Appendf(nil, `{"threadId":"skein-lint-%s","runId":"skein-lint-%s","protocolVersion":"1.0","messages":[{"id":"m1","role":"user","content":"Hello"}],"tools":[],"context":[],"state":{},"forwardedProps":{}}`,
+	return fmt.Appendf(nil, `{"threadId":"skein-lint-%s","runId":"skein-lint-%s","protocolVersion":"1.0",`+
+		`"messages":[{"id":"m1","role":"user","content":"Hello"}],"tools":[],"context":[],"state":{},"forwardedProps":{}}`,
 		rand.Text(), rand.Text())
 }
 
-// protobuf is the other encoding of AG-UI, which the client reads where an agent chooses it.
+// protobuf is AG-UI's other encoding, which the client reads if the agent answers with it.
 const protobuf = "application/vnd.ag-ui.event+proto"
 
-// ask sends the request, and looks at the answer as the official client does: a status that is not of success fails its
-// run, and all content types but one are read as SSE.
-func ask(request *http.Request, l *lint.Linter) error {
-	// A transport of its own, so that no connection stays open. The headers are for this agent only.
+// lintAnswer sends the request, and lints the answer as the official client reads it: a status other than 2xx fails the run, and
+// every content type except protobuf is read as SSE.
+func lintAnswer(request *http.Request, l *lint.Linter) error {
+	// A transport for this request only leaves no connection open. Redirects to other hosts are refused: they would get the agent's headers.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
@@ -99,22 +99,21 @@ func ask(request *http.Request, l *lint.Linter) error {
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // without the address, in which secrets may be
+			err = failed.Err // without the URL, which may contain secrets
 		}
 		return err
 	}
 	defer func() { _ = response.Body.Close() }() // read only
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		const most = 1 << 10
-		said, err := io.ReadAll(io.LimitReader(response.Body, most))
+		body, err := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 		if err != nil {
 			return err
 		}
-		l.Status(response.Status, string(said))
+		l.Status(response.Status, string(body))
 		return nil
 	}
 	kind := response.Header.Get("Content-Type")
-	parsed, _, _ := mime.ParseMediaType(kind) // what cannot be parsed is another type
+	parsed, _, _ := mime.ParseMediaType(kind) // "" on an error
 	switch parsed {
 	case protobuf:
 		return fmt.Errorf("it answers in protobuf (%s) instead of text/event-stream: lint reads SSE only", protobuf)

@@ -74,7 +74,8 @@ is stopped before the exchange, the live tables are as before; a signal during t
 func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores.Store) (err error) {
 	live, is := s.(*clickhouse.Store)
 	if !is {
-		return app.Usagef("--rebuild is for ClickHouse; to rebuild a SQLite file, stop indexer and query, delete the file and the indexer's consumer group, and start them")
+		return app.Usagef("--rebuild is for ClickHouse; to rebuild a SQLite file, stop indexer and query, " +
+			"delete the file and the indexer's consumer group, and start them")
 	}
 	k, err := at.Config("skein-migrate")
 	if err != nil {
@@ -102,7 +103,7 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 	defer func() { err = errors.Join(err, beside.Close()) }()
 	exchanged := false
 	defer func() {
-		// It has rows of all tenants, and no erasure, retention or removal of erased rows reaches it.
+		// Do not leave it: it has rows of all tenants, and no erasure or retention reaches it.
 		if err != nil && !exchanged {
 			err = errors.Join(err, beside.Drop(context.WithoutCancel(ctx)))
 		}
@@ -115,7 +116,7 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 	spans := func(ctx context.Context) (map[int32]kafka.Span, error) {
 		return kafka.Spans(ctx, adm, k.Topics().Runs)
 	}
-	// What came while it was filled is little; so the second time brings it close to the live one.
+	// The first fill may take hours. The second one adds the records written meanwhile, so that little is left for the exchange.
 	for range 2 {
 		if err := r.fill(ctx, beside, spans); err != nil {
 			return err
@@ -132,7 +133,8 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 	text := fmt.Sprintf("rebuilt from %s in %s (%.0f a second)\n", count(int(r.filled.Records), "record"), took.Round(100*time.Millisecond),
 		float64(r.filled.Records)/took.Seconds())
 	if n := r.filled.Undecodable + r.filled.Refused; n > 0 {
-		text += fmt.Sprintf("left out, as by the indexer: %d that cannot be decoded, %d that the store refuses\n", r.filled.Undecodable, r.filled.Refused)
+		text += fmt.Sprintf("left out, as by the indexer: %d that cannot be decoded, %d that the store refuses\n",
+			r.filled.Undecodable, r.filled.Refused)
 	}
 	return out.text(text)
 }
@@ -145,17 +147,19 @@ type rebuilding struct {
 	filled indexer.Filled
 }
 
-// exchangeTimeout bounds all from the first exchange to the last record that came before it.
-const exchangeTimeout = time.Hour
-
-// lastTries is how often the last fill is tried, and lastWait the time in between. Each write of it is tried again by itself.
 const (
+	// exchangeTimeout bounds the exchange of the tables with the last fill.
+	exchangeTimeout = time.Hour
+	// lastTries is how often the last fill is tried, and lastWait the time in between. Each fill itself retries its writes.
 	lastTries = 5
 	lastWait  = 10 * time.Second
 )
 
-// exchange puts the filled tables into the place of the live ones. No signal stops it half-way: live tables are incomplete meanwhile.
-func (r *rebuilding) exchange(ctx context.Context, live, beside *clickhouse.Store, spans func(context.Context) (map[int32]kafka.Span, error)) error {
+// exchange exchanges the filled tables with the live ones, and fills in the records written meanwhile. No signal stops it: the
+// live tables are incomplete until it returns.
+func (r *rebuilding) exchange(
+	ctx context.Context, live, beside *clickhouse.Store, spans func(context.Context) (map[int32]kafka.Span, error),
+) error {
 	stop := context.AfterFunc(ctx, func() {
 		_, _ = fmt.Fprintln(r.out.stderr, "exchanging tables: it ends when the live ones are complete")
 	})
@@ -164,7 +168,7 @@ func (r *rebuilding) exchange(ctx context.Context, live, beside *clickhouse.Stor
 	defer cancel()
 	err := live.Replace(ctx, beside)
 	for try := 1; err == nil; try++ {
-		// Rows that an indexer wrote since then went to either of the two tables.
+		// Indexers wrote to the old or the new tables during the exchange.
 		failed := r.fill(ctx, live, spans)
 		if failed == nil {
 			break
@@ -186,7 +190,7 @@ func (r *rebuilding) exchange(ctx context.Context, live, beside *clickhouse.Stor
 	return beside.Drop(ctx)
 }
 
-// fill writes what skein.runs has behind what was read.
+// fill writes the records of skein.runs that were not read yet.
 func (r *rebuilding) fill(ctx context.Context, s *clickhouse.Store, spans func(context.Context) (map[int32]kafka.Span, error)) error {
 	now, err := spans(ctx)
 	if err != nil {
@@ -194,23 +198,16 @@ func (r *rebuilding) fill(ctx context.Context, s *clickhouse.Store, spans func(c
 	}
 	bar := newProgress(r.out, "offsets read")
 	defer bar.end()
-	filled, err := indexer.Fill(ctx, r.cfg, s, behind(r.read, now), func(read, total int64) { bar.step(int(read), int(total)) })
+	unread := map[int32]kafka.Span{}
+	for p, s := range now {
+		s.Start = max(s.Start, r.read[p].End)
+		unread[p] = s
+	}
+	filled, err := indexer.Fill(ctx, r.cfg, s, unread, func(read, total int64) { bar.step(int(read), int(total)) })
 	if err != nil {
 		return err
 	}
 	r.filled.Add(filled)
 	r.read = now
 	return nil
-}
-
-// behind returns what there is by now behind what was read.
-func behind(read, now map[int32]kafka.Span) map[int32]kafka.Span {
-	left := map[int32]kafka.Span{}
-	for p, s := range now {
-		if before, ok := read[p]; ok {
-			s.Start = max(s.Start, before.End)
-		}
-		left[p] = s
-	}
-	return left
 }

@@ -16,19 +16,18 @@ type output struct {
 	stdout io.Writer
 	stderr io.Writer
 	quiet  bool
-	// noColor is set by NO_COLOR or a terminal that cannot.
+	// noColor is set by NO_COLOR or TERM=dumb.
 	noColor bool
-	// dumb is a terminal on which nothing can be drawn.
+	// dumb is a terminal without cursor control.
 	dumb bool
-	// screen is the terminal that stdout is shown on where stdout itself is none.
+	// screen is the terminal that shows what is written to stdout if stdout itself is a buffer.
 	screen interface{ Fd() uintptr }
-	// now is the clock.
-	now func() time.Time
-	// self is the command as it was typed, such as bin/skein: what a hint names can be typed again.
+	now    func() time.Time
+	// self is the command as it was typed, such as bin/skein, for hints.
 	self string
 }
 
-// defaultWidth is assumed where stdout is no terminal.
+// defaultWidth is the width of text if stdout is no terminal.
 const defaultWidth = 100
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
@@ -45,12 +44,12 @@ func newOutput(stdout, stderr io.Writer, environ []string) *output {
 	return o
 }
 
-// note tells a person something on stderr, unless --quiet.
+// note prints a line on stderr, unless --quiet.
 func (o *output) note(format string, args ...any) {
 	if o.quiet {
 		return
 	}
-	// A remark that cannot be written is no reason to stop.
+	// The command goes on if stderr cannot be written.
 	_, _ = fmt.Fprintf(o.stderr, format+"\n", args...)
 }
 
@@ -70,13 +69,9 @@ func (o *output) document(b []byte) error {
 
 // lines writes the elements of one member of an answer, each as a line of JSON as it came.
 func (o *output) lines(answer []byte, member string) error {
-	var members map[string]json.RawMessage
-	var list []json.RawMessage
-	if err := json.Unmarshal(answer, &members); err != nil {
-		return fmt.Errorf("decoding answer: %w", err)
-	}
-	if err := json.Unmarshal(members[member], &list); err != nil {
-		return fmt.Errorf("decoding %s: %w", member, err)
+	list, err := elements(answer, member)
+	if err != nil {
+		return err
 	}
 	for _, element := range list {
 		if err := o.document(element); err != nil {
@@ -95,7 +90,7 @@ func (o *output) text(s string) error {
 // colour reports whether stdout may have colours.
 func (o *output) colour() bool { return !o.noColor && o.display() != nil }
 
-// display is the screen that stdout is shown on, or nil.
+// display is the terminal that shows stdout, or nil.
 func (o *output) display() interface{ Fd() uintptr } {
 	if f, ok := o.stdout.(interface{ Fd() uintptr }); ok && isTerminal(f) {
 		return f
@@ -103,7 +98,7 @@ func (o *output) display() interface{ Fd() uintptr } {
 	return o.screen
 }
 
-// drawingWidth is the width that a picture has to fit into; 0, no limit, where there is no screen.
+// drawingWidth is the width that tables and pictures have to fit into; 0, no limit, if stdout is no terminal.
 func (o *output) drawingWidth() int {
 	if o.display() == nil {
 		return 0
@@ -111,7 +106,7 @@ func (o *output) drawingWidth() int {
 	return o.width()
 }
 
-// when writes a time: on a screen how long ago it was, else in full.
+// when formats a time: how long ago it was on a terminal, else RFC 3339 in UTC.
 func (o *output) when(t time.Time) string {
 	if o.display() != nil {
 		return ago(o.now(), t)
@@ -129,16 +124,16 @@ func (o *output) width() int {
 	return defaultWidth
 }
 
-// isTerminal reports whether a stream is one that a person sits at.
+// isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// bold returns s emphasised where colours are allowed.
+// bold returns s in bold if colours are allowed.
 func (o *output) bold(s string) string { return o.paint("1", s) }
 
-// paint returns s in an ANSI style where colours are allowed.
+// paint returns s in an ANSI style if colours are allowed.
 func (o *output) paint(style, s string) string {
 	if !o.colour() || s == "" {
 		return s

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// progressEvery is the time between two lines where there is no terminal.
+// progressEvery is the time between two lines of progress if stderr is no terminal.
 const progressEvery = 10 * time.Second
 
-// progress shows on stderr how far a long task has got: a bar on a terminal, else a line now and then.
-// It is safe for concurrent use.
+// progress prints the progress of a long task on stderr: a bar on a terminal, else a line every progressEvery. It is safe for
+// concurrent use.
 type progress struct {
 	out  *output
 	what string
@@ -28,7 +28,7 @@ func newProgress(out *output, what string) *progress {
 	return &progress{out: out, what: what, bar: isTerminal(out.stderr), now: time.Now, shown: now, started: now}
 }
 
-// step says that done of total parts are ready.
+// step reports that done of total parts are ready.
 func (p *progress) step(done, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,10 +46,10 @@ func (p *progress) step(done, total int) {
 	}
 }
 
-// leftAfter is how long work goes on before the remaining time is shown.
+// leftAfter is how long a task runs before its remaining time is shown.
 const leftAfter = 3 * time.Second
 
-// left says how long the rest will take if it goes on as it has so far.
+// left estimates the remaining time from the average speed so far.
 func (p *progress) left() string {
 	took := p.now().Sub(p.started)
 	if p.done <= 0 || p.done >= p.total || took < leftAfter {
@@ -67,7 +67,7 @@ func (p *progress) left() string {
 	return ", about " + text + " left"
 }
 
-// end takes the bar away.
+// end erases the bar.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,5 +82,6 @@ func (p *progress) draw() {
 	if p.total > 0 {
 		full = cells * p.done / p.total
 	}
-	_, _ = fmt.Fprintf(p.out.stderr, "\r%s [%s%s] %d/%d%s\x1b[K", p.what, strings.Repeat("█", full), strings.Repeat("·", cells-full), p.done, p.total, p.left()) // cosmetic
+	_, _ = fmt.Fprintf(p.out.stderr, "\r%s [%s%s] %d/%d%s\x1b[K", p.what, strings.Repeat("█", full),
+		strings.Repeat("·", cells-full), p.done, p.total, p.left()) // cosmetic
 }

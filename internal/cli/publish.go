@@ -35,7 +35,7 @@ type publishOptions struct {
 type published struct {
 	ThreadID string `json:"threadId"`
 	RunID    string `json:"runId"`
-	// InputPosition is where the input lies, "partition:offset"; absent where none was sent.
+	// InputPosition is the input's position, "partition:offset"; absent if none was sent.
 	InputPosition string `json:"inputPosition,omitempty"`
 	client.Ack
 }
@@ -93,10 +93,10 @@ history and lineage show what was published. Ctrl-C stops after the events sent 
 	return cmd
 }
 
-// answerGrace is how long ingest has to acknowledge what came before Ctrl-C.
+// answerGrace is how long the command waits for ingest's answer after Ctrl-C.
 const answerGrace = 2 * time.Second
 
-// errInterrupted says that Ctrl-C ended the events.
+// errInterrupted means that Ctrl-C ended the command.
 var errInterrupted = errors.New("interrupted")
 
 func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) error {
@@ -143,13 +143,13 @@ func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) er
 	})
 }
 
-// maxHeadBytes is how much of events is kept to be shown where they are none.
-const maxHeadBytes = 1000
+// The part of a file that notAStream prints.
+const (
+	maxHeadBytes = 1000
+	maxHeadLines = 5
+)
 
-// maxHeadLines is how many lines of it are shown.
-const maxHeadLines = 5
-
-// headReader keeps the first bytes that it reads. Read head only once the feed has ended.
+// headReader keeps the first bytes that it reads. Do not use head before the feed has ended.
 type headReader struct {
 	r    io.Reader
 	head []byte
@@ -162,28 +162,27 @@ func (h *headReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// notAStream shows the first lines of what is not an event stream, and returns the error with what to check. It is mostly an
-// agent's refusal, which the pipe would hide.
+// notAStream prints the first lines of input that is not an event stream, and returns the error with what to check. Such input is
+// mostly an error message of the agent, which the pipe would hide.
 func notAStream(out *output, h *headReader, err error) error {
 	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(h.head, []byte("\uFFFD")))), "\n")
-	_, writeErr := io.WriteString(out.stderr, "This is not an AG-UI event stream. It begins with:\n")
+	text := "This is not an AG-UI event stream. It begins with:\n"
 	for _, line := range lines[:min(len(lines), maxHeadLines)] {
-		if writeErr == nil {
-			_, writeErr = io.WriteString(out.stderr, indent(oneLine(line, 400), "  ", out.width()))
-		}
+		text += indent(oneLine(line, 400), "  ", out.width())
 	}
-	if writeErr != nil {
-		return writeErr
+	if _, err := io.WriteString(out.stderr, text); err != nil {
+		return err
 	}
 	return fmt.Errorf("%w; if an agent sends it, check its URL and that the request has the header Content-Type: application/json", err)
 }
 
-// publishRun sends the events of one run, and returns the event that begins the next one; nil where there is none.
-func publishRun(ctx context.Context, out *output, c *client.Client, o publishOptions, input []byte, sent *sequenced) (next []byte, err error) {
+// publishRun sends the events of one run, and returns the event that begins the next one, or nil.
+func publishRun(
+	ctx context.Context, out *output, c *client.Client, o publishOptions, input []byte, sent *sequenced,
+) (next []byte, err error) {
 	result := published{ThreadID: o.thread, RunID: o.run}
 	var warnings []client.Warning
-	// Once events were accepted the input lies before them, and one that comes after them
-	// would count as late.
+	// With --from the input was accepted before the events. Another one would count as late.
 	if input != nil && o.from == 0 {
 		put, err := c.PutInput(ctx, o.thread, o.run, input)
 		if err != nil {
@@ -197,7 +196,7 @@ func publishRun(ctx context.Context, out *output, c *client.Client, o publishOpt
 	}
 	result.Ack = ack
 	for _, w := range ack.Warnings {
-		w.Line += o.from // of the events, not of the body
+		w.Line += o.from // the body begins at event --from
 		warnings = append(warnings, w)
 	}
 	result.Warnings = warnings
@@ -208,14 +207,14 @@ func publishRun(ctx context.Context, out *output, c *client.Client, o publishOpt
 	if err != nil {
 		return nil, endedEarly(err, ack, o.from)
 	}
-	if err := o.say(out, result); err != nil || o.noWait || ack.Accepted == 0 || next != nil {
+	if err := o.printAck(out, result); err != nil || o.noWait || ack.Accepted == 0 || next != nil {
 		return next, err
 	}
 	awaitIndexed(ctx, out, c, result, isTerminalEvent(last), indexedWithin)
 	return nil, nil
 }
 
-// atLine names the line of a body, which has an event on each.
+// atLine names the event on a line of the body.
 func atLine(line int64) string {
 	if line == 0 {
 		return ""
@@ -223,8 +222,8 @@ func atLine(line int64) string {
 	return fmt.Sprintf("event %d: ", line)
 }
 
-// postEvents sends the events and returns how far ingest took them. Ctrl-C ends the events; ingest
-// then has a moment to say how many it has.
+// postEvents sends the events and returns ingest's acknowledgement. Ctrl-C ends the events; postEvents then waits for the answer
+// up to answerGrace.
 func postEvents(ctx context.Context, c *client.Client, o publishOptions, sent *sequenced) (client.Ack, error) {
 	request, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -246,8 +245,8 @@ func postEvents(ctx context.Context, c *client.Client, o publishOptions, sent *s
 	return ack, resumeHint(err, o.from)
 }
 
-// say prints what ingest acknowledged.
-func (o *publishOptions) say(out *output, result published) error {
+// printAck prints what ingest acknowledged.
+func (o *publishOptions) printAck(out *output, result published) error {
 	if o.asJSON {
 		return out.json(result)
 	}
@@ -256,10 +255,10 @@ func (o *publishOptions) say(out *output, result published) error {
 	return err
 }
 
-// repeatHint says how to continue if it is not known how much arrived.
+// repeatHint is the hint if it is not known how many events arrived.
 const repeatHint = "repeat the same command: events are numbered, and Skein drops those that it has"
 
-// resumeHint adds to an error how to go on.
+// resumeHint adds to an error how to continue.
 func resumeHint(err error, from int64) error {
 	var refused *client.Error
 	switch {
@@ -275,7 +274,7 @@ func resumeHint(err error, from int64) error {
 	}
 }
 
-// endedEarly says what was acknowledged of events that did not come to their end.
+// endedEarly adds to the error that ended the events how many were acknowledged, and how to continue.
 func endedEarly(err error, ack client.Ack, from int64) error {
 	if !errors.Is(err, errInterrupted) {
 		return fmt.Errorf("sending events: %w; %s accepted: correct the rest and continue with --from %d",
@@ -288,10 +287,10 @@ func endedEarly(err error, ack client.Ack, from int64) error {
 		err, count(ack.Accepted, "event"), ack.Partition, ack.LastOffset, from+ack.Accepted)
 }
 
-// labelKey is what a label's key may be in the name of an HTTP header.
+// labelKey matches the keys that can be part of an HTTP header's name.
 var labelKey = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
-// takeLabels fills the producer's labels, given as KEY=VALUE.
+// takeLabels parses KEY=VALUE labels and checks them and the agent's name.
 func (o *publishOptions) takeLabels(labels []string) error {
 	for _, l := range labels {
 		key, value, ok := strings.Cut(l, "=")
@@ -301,7 +300,7 @@ func (o *publishOptions) takeLabels(labels []string) error {
 		if o.producer.Labels == nil {
 			o.producer.Labels = map[string]string{}
 		}
-		key = strings.ToLower(key) // as the server has them
+		key = strings.ToLower(key) // as the server does
 		if _, twice := o.producer.Labels[key]; twice {
 			return app.Usagef("reading label %q: there is another one of this key", l)
 		}
@@ -315,7 +314,7 @@ func (o *publishOptions) takeLabels(labels []string) error {
 	return nil
 }
 
-// takeIDs fills thread and run from the input or the first event, where no flag says them.
+// takeIDs fills thread and run from the input, then from the first event, unless flags set them.
 func (o *publishOptions) takeIDs(input, first []byte) error {
 	if input != nil {
 		in, err := agui.DecodeInput(input, "")

@@ -6,19 +6,17 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// rangeFlag is the flag that says which part of skein.events is meant; the zero one says all of it.
+// rangeFlag is the flag that selects a range of skein.events; the zero value selects all of it.
 type rangeFlag struct{ record.Range }
 
 func (s *rangeFlag) flag(f *pflag.FlagSet) {
-	f.VarP(s, "range", "o", "only events from FROM up to but excluding TO, as `FROM:TO`; each is a position (3:1024), a time (@2026-09-17T12:00:00Z), start or end (fixed when the command starts)")
+	f.VarP(s, "range", "o", "only events from FROM up to but excluding TO, as `FROM:TO`; each is a position (3:1024), "+
+		"a time (@2026-09-17T12:00:00Z), start or end (fixed when the command starts)")
 }
-
-// said reports whether there is one.
-func (s *rangeFlag) said() bool { return s.Range != record.Range{} }
 
 // String implements pflag.Value.
 func (s *rangeFlag) String() string {
-	if !s.said() {
+	if s.Range == (record.Range{}) {
 		return ""
 	}
 	return s.Range.String()

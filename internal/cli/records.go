@@ -10,9 +10,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// printRecords prints the run records that the compactor would write for the runs: it is the
-// compactor's own code that makes them. Where events have no timestamp, times are 1970: no clock
-// has a part in it, and the same files give the same records.
+// printRecords prints the run records that the compactor would write, made by the compactor's own code. The same files give the
+// same records: times of events without a timestamp are 1970, not the current time.
 func printRecords(out *output, runs []chainRun, kept agui.Families) error {
 	cfg := partition.DefaultConfig()
 	cfg.KeepEvents = kept
@@ -36,7 +35,7 @@ func printRecords(out *output, runs []chainRun, kept agui.Families) error {
 	return nil
 }
 
-// recordsOf returns the runs as they would lie in skein.events, and where each record is from.
+// recordsOf returns the records that the runs would have on skein.events, and the file and line of each.
 func recordsOf(runs []chainRun) (thread string, sources []partition.Source, where []string) {
 	for i, run := range runs {
 		ofThread, _, _ := run.ids()

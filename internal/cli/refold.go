@@ -42,7 +42,7 @@ The exit code is 4 if a record would change.`,
 			if all {
 				ways++
 			}
-			if between.said() {
+			if between.Range != (record.Range{}) {
 				ways++
 			}
 			if ways != 1 {
@@ -74,7 +74,7 @@ The exit code is 4 if a record would change.`,
 	return cmd
 }
 
-// eventsBetween has the query select runs with events in a stretch of one partition.
+// eventsBetween makes the query select runs with events in a range of one partition.
 func eventsBetween(q *scan.Query, r record.Range) error {
 	first, last := r.From.Position, r.To.Position
 	if first == nil || last == nil && !r.To.IsZero() {
@@ -100,7 +100,7 @@ func reportChanges(ctx context.Context, out *output, cfg kafka.Config, q scan.Qu
 	return r.end()
 }
 
-// refolding prints runs as they come. The text form only counts the runs that stay unchanged.
+// refolding prints runs as they come; in text only those that change, and the number of the others.
 type refolding struct {
 	out    *output
 	bar    *progress
@@ -134,8 +134,9 @@ func (r *refolding) end() error {
 		return app.NotFoundf("there are no such runs")
 	}
 	if !r.asJSON {
-		if err := r.out.text(fmt.Sprintf("%d runs by version %d of the rules: %d as they are, %d would change; left: %d whose raw events are gone, %d open\n",
-			runs, compact.Version, r.counts[verify.Same], changes, r.counts[verify.Gone], r.counts[verify.Open])); err != nil {
+		const format = "%d runs by version %d of the rules: %d as they are, %d would change; left: %d whose raw events are gone, %d open\n"
+		text := fmt.Sprintf(format, runs, compact.Version, r.counts[verify.Same], changes, r.counts[verify.Gone], r.counts[verify.Open])
+		if err := r.out.text(text); err != nil {
 			return err
 		}
 	}

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,13 +19,20 @@ import (
 	"github.com/skeinhq/skein/pkg/replay"
 )
 
+// replayOptions are the flags of skein replay.
+type replayOptions struct {
+	at                     server
+	branch, pace, until    string
+	between                rangeFlag
+	types                  []string
+	to                     replayTo
+	all, sse, asJSON, step bool
+	speed                  replay.Pace      // pace, parsed
+	condition              *steps.Condition // until, parsed; nil if there is none
+}
+
 func newReplay(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
-	var branch, pace, until string
-	var between rangeFlag
-	var types []string
-	var to replayTo
-	var all, sse, asJSON, step bool
+	o := replayOptions{at: server{environ: environ}}
 	cmd := &cobra.Command{
 		Use:     "replay THREAD [RUN]",
 		GroupID: groupRead,
@@ -61,161 +68,181 @@ Exit code 3: there are no such events, or --until was true at none.`,
   skein replay --to test-events --brokers kafka-0:9092 --tenant acme -o @2026-09-17T12:00:00Z --pace 10 --yes`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			speed, err := replay.ParsePace(pace)
-			if err != nil {
-				return app.Usagef("--pace: %w", err)
+			if err := o.parse(); err != nil {
+				return err
 			}
-			var condition *steps.Condition
-			if until != "" {
-				if condition, err = steps.NewCondition(until); err != nil {
-					return app.Usagef("--until: %w", err)
-				}
+			if o.to.topic != "" {
+				return o.publish(cmd, out, args)
 			}
-			if slices.Contains(types, "") {
-				return app.Usagef("--type: want types of event, such as TOOL_CALL_START")
+			if err := o.check(cmd, args); err != nil {
+				return err
 			}
-			if to.topic != "" {
-				for _, name := range []string{"branch", "all", "sse", "until", "step"} {
-					if cmd.Flags().Changed(name) {
-						return app.Usagef("--%s cannot be combined with --to, which reads all events from Kafka directly", name)
-					}
-				}
-				o := replay.Options{Pace: speed, Query: replay.Query{Range: between.Range}}
-				for _, t := range types {
-					o.Types = append(o.Types, agui.Type(t))
-				}
-				if len(args) > 0 {
-					o.Thread = args[0]
-				}
-				if len(args) > 1 {
-					o.Run = args[1]
-				}
-				return to.run(cmd.Context(), out, cmd.InOrStdin(), o, asJSON)
+			if o.step {
+				return o.stepThrough(cmd, out, args)
 			}
-			if len(args) == 0 {
-				return app.Usagef("name THREAD, or pass --to TOPIC: usage: %s", cmd.UseLine())
-			}
-			for _, name := range onlyTo {
-				if name == "follow" && to.follow {
-					return app.Usagef("--follow needs --to TOPIC; skein tail --events follows a thread")
-				}
-				if cmd.Flags().Changed(name) {
-					return app.Usagef("--%s needs --to TOPIC", name)
-				}
-			}
-			path, run, form := client.ThreadPath(args[0]), "", client.TypeNDJSON
-			if len(args) == 2 {
-				run = args[1]
-				path = client.RunPath(args[0], run)
-			}
-			switch {
-			case sse && asJSON:
-				return app.Usagef("pass --sse or --json, not both")
-			case step && (sse || asJSON || all || branch != "" || len(types) > 0):
-				return app.Usagef("--step shows the whole run; leave --sse, --json, --all, --branch and --type out")
-			case step:
-				if err := checkStepping(out, cmd.InOrStdin()); err != nil {
-					return err
-				}
-				if !cmd.Flags().Changed("pace") {
-					speed = 1
-				}
-				return at.connect(func(c *client.Client) error {
-					err := startStepping(cmd, out, environ, steps.Run{Client: c, Path: path}, condition, between.Range, speed)
-					return foundStep(err, out, at, args[0], run)
-				})
-			case run == "" && condition != nil:
-				return app.Usagef("--until needs one run: name RUN")
-			case run != "" && branch != "":
-				return app.Usagef("--branch is for a whole thread; leave RUN out")
-			case sse:
-				form = client.TypeSSE
-			case asJSON:
-				form = client.TypeSequenced
-			}
-			q := url.Values{}
-			set(q, "branch", branch)
-			set(q, "from", between.From.String())
-			set(q, "to", between.To.String())
-			set(q, "pace", pace)
-			set(q, "types", strings.Join(types, ","))
-			if all {
-				q.Set("all", "true")
-			}
-			return at.connect(func(c *client.Client) error {
-				stopped := ""
-				if condition != nil {
-					var end record.Position
-					if end, stopped, err = replayUntil(cmd.Context(), out, c, path, condition, between.Range); err != nil {
-						return foundStep(err, out, at, args[0], run)
-					}
-					q.Set("to", end.String())
-				}
-				w := newReplayed(out)
-				defer w.end()
-				err := c.Copy(cmd.Context(), path+"/events", q, form, w)
-				w.end()
-				if err == nil && stopped != "" {
-					out.note("%s", stopped)
-				}
-				if branch != "" { // the server says which of the two is not there
-					return err
-				}
-				return found(err, out, at, args[0], run)
-			})
+			return o.print(cmd.Context(), out, args)
 		},
 	}
-	serverFlags(cmd, &at)
+	serverFlags(cmd, &o.at)
 	f := cmd.Flags()
-	f.StringVar(&branch, "branch", "", "only the runs of `BRANCH`, which is the id of its first run")
-	between.flag(f)
-	f.StringVar(&pace, "pace", "max", "`PACE`: max, recorded (with the original pauses), or a speed factor such as 10")
-	f.StringVar(&until, "until", "", "stop at the first event of RUN after which `EXPR` is true, a CEL expression over messages, state and event")
-	f.BoolVar(&step, "step", false, "step through the run in the terminal; --pace is its playback speed, by default recorded")
-	f.StringSliceVar(&types, "type", nil, "only events of these `TYPES`, separated by commas, such as TOOL_CALL_START")
-	f.BoolVar(&all, "all", false, "also inputs and records that were not folded; --json and --sse tell them apart")
-	f.BoolVar(&sse, "sse", false, "print server-sent events, each with its position as id")
-	f.BoolVar(&asJSON, "json", false, "print JSON Lines with position, time, run and outcome of each event; with --to, one document")
-	to.flags(cmd)
+	f.StringVar(&o.branch, "branch", "", "only the runs of `BRANCH`, which is the id of its first run")
+	o.between.flag(f)
+	f.StringVar(&o.pace, "pace", "max", "`PACE`: max, recorded (with the original pauses), or a speed factor such as 10")
+	f.StringVar(&o.until, "until", "",
+		"stop at the first event of RUN after which `EXPR` is true, a CEL expression over messages, state and event")
+	f.BoolVar(&o.step, "step", false, "step through the run in the terminal; --pace is its playback speed, by default recorded")
+	f.StringSliceVar(&o.types, "type", nil, "only events of these `TYPES`, separated by commas, such as TOOL_CALL_START")
+	f.BoolVar(&o.all, "all", false, "also inputs and records that were not folded; --json and --sse tell them apart")
+	f.BoolVar(&o.sse, "sse", false, "print server-sent events, each with its position as id")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON Lines with position, time, run and outcome of each event; with --to, one document")
+	o.to.flags(cmd)
 	return cmd
 }
 
-// startStepping has a person walk a run, from where the flags say.
-func startStepping(cmd *cobra.Command, out *output, environ []string, source steps.Source, condition *steps.Condition, between record.Range, speed replay.Pace) error {
-	from := 0
-	if condition != nil || between != (record.Range{}) {
-		if condition == nil {
-			var err error
-			if condition, err = steps.NewCondition("true"); err != nil {
-				return err
-			}
-		}
-		m, err := findStep(cmd.Context(), out, source, condition, between)
-		if err != nil {
-			return err
-		}
-		from = m.N
+// parse parses and checks the flags that are allowed in all modes.
+func (o *replayOptions) parse() (err error) {
+	if o.speed, err = replay.ParsePace(o.pace); err != nil {
+		return app.Usagef("--pace: %w", err)
 	}
-	return stepThrough(cmd.Context(), out, cmd.InOrStdin(), environ, source, from, speed)
+	if o.until != "" {
+		if o.condition, err = steps.NewCondition(o.until); err != nil {
+			return app.Usagef("--until: %w", err)
+		}
+	}
+	if slices.Contains(o.types, "") {
+		return app.Usagef("--type: want types of event, such as TOOL_CALL_START")
+	}
+	return nil
 }
 
-// replayed writes a replay to stdout and shows how far it is, where that is not on the same screen.
+// check checks flags and arguments of a replay without --to.
+func (o *replayOptions) check(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return app.Usagef("name THREAD, or pass --to TOPIC: usage: %s", cmd.UseLine())
+	}
+	if o.to.follow {
+		return app.Usagef("--follow needs --to TOPIC; skein tail --events follows a thread")
+	}
+	for _, name := range onlyTo {
+		if cmd.Flags().Changed(name) {
+			return app.Usagef("--%s needs --to TOPIC", name)
+		}
+	}
+	switch {
+	case o.sse && o.asJSON:
+		return app.Usagef("pass --sse or --json, not both")
+	case o.step && (o.sse || o.asJSON || o.all || o.branch != "" || len(o.types) > 0):
+		return app.Usagef("--step shows the whole run; leave --sse, --json, --all, --branch and --type out")
+	case !o.step && len(args) == 1 && o.condition != nil:
+		return app.Usagef("--until needs one run: name RUN")
+	case !o.step && len(args) == 2 && o.branch != "":
+		return app.Usagef("--branch is for a whole thread; leave RUN out")
+	}
+	return nil
+}
+
+// publish publishes events to another topic.
+func (o *replayOptions) publish(cmd *cobra.Command, out *output, args []string) error {
+	for _, name := range []string{"branch", "all", "sse", "until", "step"} {
+		if cmd.Flags().Changed(name) {
+			return app.Usagef("--%s cannot be combined with --to, which reads all events from Kafka directly", name)
+		}
+	}
+	options := replay.Options{Pace: o.speed, Query: replay.Query{Range: o.between.Range}}
+	for _, t := range o.types {
+		options.Types = append(options.Types, agui.Type(t))
+	}
+	if len(args) > 0 {
+		options.Thread = args[0]
+	}
+	if len(args) > 1 {
+		options.Run = args[1]
+	}
+	return o.to.run(cmd.Context(), out, cmd.InOrStdin(), options, o.asJSON)
+}
+
+// print prints events of a thread or run.
+func (o *replayOptions) print(ctx context.Context, out *output, args []string) error {
+	path, run := runPath(args)
+	form := client.TypeNDJSON
+	switch {
+	case o.sse:
+		form = client.TypeSSE
+	case o.asJSON:
+		form = client.TypeSequenced
+	}
+	q := url.Values{}
+	set(q, "branch", o.branch)
+	set(q, "from", o.between.From.String())
+	set(q, "to", o.between.To.String())
+	set(q, "pace", o.pace)
+	set(q, "types", strings.Join(o.types, ","))
+	if o.all {
+		q.Set("all", "true")
+	}
+	return o.at.connect(func(c *client.Client) error {
+		stopped := ""
+		if o.condition != nil {
+			end, text, err := replayUntil(ctx, out, c, path, o.condition, o.between.Range)
+			if err != nil {
+				return foundStep(err, out, o.at, args[0], run)
+			}
+			stopped = text
+			q.Set("to", end.String())
+		}
+		w := newReplayed(out)
+		defer w.end()
+		err := c.Copy(ctx, path+"/events", q, form, w)
+		w.end()
+		if err == nil && stopped != "" {
+			out.note("%s", stopped)
+		}
+		if o.branch != "" { // the server names the one that does not exist, thread or branch
+			return err
+		}
+		return found(err, out, o.at, args[0], run)
+	})
+}
+
+// stepThrough opens the stepper at the event that the flags select.
+func (o *replayOptions) stepThrough(cmd *cobra.Command, out *output, args []string) error {
+	in := cmd.InOrStdin()
+	if !isTerminal(in) || !isTerminal(out.stdout) || out.dumb {
+		return app.Usagef("--step needs a terminal to draw on; skein state THREAD RUN --at STEP prints one step")
+	}
+	if !cmd.Flags().Changed("pace") {
+		o.speed = 1
+	}
+	path, run := runPath(args)
+	return o.at.connect(func(c *client.Client) error {
+		source, from := steps.Run{Client: c, Path: path}, 0
+		if o.condition != nil || o.between.Range != (record.Range{}) {
+			m, err := findStep(cmd.Context(), out, source, o.condition, o.between.Range)
+			if err != nil {
+				return foundStep(err, out, o.at, args[0], run)
+			}
+			from = m.N
+		}
+		return foundStep(stepThrough(cmd.Context(), out, in, o.at.environ, source, from, o.speed), out, o.at, args[0], run)
+	})
+}
+
+// replayed writes a replay to stdout, and its progress to stderr if only that is a terminal.
 type replayed struct {
-	out    *output
-	shows  bool
-	lines  int
-	bytes  int
-	shown  time.Time
-	target io.Writer
+	out   *output
+	shows bool
+	lines int
+	bytes int
+	shown time.Time
 }
 
 func newReplayed(out *output) *replayed {
-	return &replayed{out: out, target: out.stdout, shows: !out.quiet && isTerminal(out.stderr) && !isTerminal(out.stdout)}
+	return &replayed{out: out, shows: !out.quiet && isTerminal(out.stderr) && !isTerminal(out.stdout)}
 }
 
 // Write implements io.Writer.
 func (r *replayed) Write(b []byte) (int, error) {
-	n, err := r.target.Write(b)
+	n, err := r.out.stdout.Write(b)
 	r.lines += bytes.Count(b[:n], []byte{'\n'})
 	r.bytes += n
 	if now := time.Now(); r.shows && now.Sub(r.shown) > 100*time.Millisecond {
@@ -225,7 +252,7 @@ func (r *replayed) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// end takes the line away.
+// end erases the progress.
 func (r *replayed) end() {
 	if !r.shown.IsZero() {
 		_, _ = fmt.Fprint(r.out.stderr, "\r\x1b[K") // cosmetic

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/replay"
 )
 
-// replayTo are the flags of a replay into another topic.
+// replayTo are the flags of a replay to another topic.
 type replayTo struct {
 	kafka               app.KafkaFlags
 	topic, tenant       string
@@ -39,10 +37,10 @@ func (r *replayTo) flags(cmd *cobra.Command) {
 	r.kafka.Flags(f)
 }
 
-// onlyTo are the flags that mean nothing without --to. Those that say where Kafka is may stand in a file of settings for all commands.
+// onlyTo are the flags that need --to. Flags of the Kafka connection are not among them: a settings file for all commands may have them.
 var onlyTo = []string{"any-tenant", "header", "follow", "yes", "dry-run"}
 
-// errNotReplayed says that a person did not answer yes.
+// errNotReplayed means that the answer to the confirmation was not yes.
 var errNotReplayed = errors.New("nothing was published")
 
 // replayedTo is the answer of skein replay --to --json.
@@ -51,7 +49,7 @@ type replayedTo struct {
 	*replay.Done
 }
 
-// run publishes what is selected, once a person has seen the plan and said yes.
+// run prints the plan, asks for confirmation, and publishes the selected events.
 func (r *replayTo) run(ctx context.Context, out *output, in io.Reader, o replay.Options, asJSON bool) error {
 	switch {
 	case kafka.InTopicSet(r.topic):
@@ -110,28 +108,29 @@ func (r *replayTo) run(ctx context.Context, out *output, in io.Reader, o replay.
 		if !r.dry {
 			answer.Done = &done
 		}
-		if said := out.json(answer); said != nil {
-			return said
+		if writeErr := out.json(answer); writeErr != nil {
+			return writeErr
 		}
 	} else if !r.dry {
-		if said := out.text(fmt.Sprintf("published: %s to %s\n", count(done.Published, "record"), r.topic)); said != nil {
-			return said
+		if writeErr := out.text(fmt.Sprintf("published: %s to %s\n", count(done.Published, "record"), r.topic)); writeErr != nil {
+			return writeErr
 		}
 	}
 	switch {
 	case err == nil:
 		return nil
-	case r.follow && errors.Is(err, context.Canceled): // that is how it ends
+	case r.follow && errors.Is(err, context.Canceled): // Ctrl-C is its usual end
 		return nil
-	case len(done.Next) == 1 && r.follow: // there is no end to go on to
+	case len(done.Next) == 1 && r.follow:
 		return fmt.Errorf("%w: %d were published; continue with -o %s: --follow", err, done.Published, done.Next[0])
 	case len(done.Next) == 1 && len(p.Ranges) == 1:
-		return fmt.Errorf("%w: %d of %d were published; continue with -o %s:%s", err, done.Published, p.Records, done.Next[0], p.Ranges[0].To)
+		return fmt.Errorf("%w: %d of %d were published; continue with -o %s:%s",
+			err, done.Published, p.Records, done.Next[0], p.Ranges[0].To)
 	}
 	return fmt.Errorf("%w: %d of %d were published; --json says where each partition continues", err, done.Published, p.Records)
 }
 
-// publish asks, and does it.
+// publish asks for confirmation, without --yes, and publishes.
 func (r *replayTo) publish(ctx context.Context, out *output, in io.Reader, p *replay.Plan, bar *progress) (replay.Done, error) {
 	if !r.yes {
 		if err := confirm(ctx, out, in, fmt.Sprintf("Publish %s to %s?", count(p.Records, "record"), r.topic), errNotReplayed); err != nil {
@@ -157,10 +156,11 @@ func erasedText(p *replay.Plan) string {
 	return fmt.Sprintf("; %s left out, as their threads were erased", count(p.Erased, "event"))
 }
 
-// planText says to a person what a replay means.
+// planText describes a replay for people.
 func planText(p *replay.Plan, o replay.Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "to publish to %s (%s): %s, %s of keys and values%s\n", p.Topic, count(int(p.Partitions), "partition"), count(p.Records, "record"), count(p.Bytes, "byte"), erasedText(p))
+	fmt.Fprintf(&b, "to publish to %s (%s): %s, %s of keys and values%s\n", p.Topic, count(int(p.Partitions), "partition"),
+		count(p.Records, "record"), count(p.Bytes, "byte"), erasedText(p))
 	for i, r := range p.Ranges {
 		if i == planRanges {
 			fmt.Fprintf(&b, "  … and %d partitions more\n", len(p.Ranges)-i)
@@ -169,7 +169,8 @@ func planText(p *replay.Plan, o replay.Options) string {
 		fmt.Fprintf(&b, "  from %s to before %s: %d\n", r.From, r.To, r.Records)
 	}
 	if p.FirstAt != nil {
-		fmt.Fprintf(&b, "  of %s to %s; each gets the time at which it is published\n", p.FirstAt.UTC().Format(time.RFC3339), p.LastAt.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&b, "  of %s to %s; each gets the time at which it is published\n",
+			p.FirstAt.UTC().Format(time.RFC3339), p.LastAt.UTC().Format(time.RFC3339))
 	}
 	kinds := maps.Clone(p.Types)
 	for name, n := range map[string]int{"inputs": p.Inputs, "malformed": p.Malformed} {
@@ -182,11 +183,16 @@ func planText(p *replay.Plan, o replay.Options) string {
 		names map[string]int
 	}{{"types", kinds}, {"headers", p.Headers}, {"headers left out", p.LeftOut}} {
 		if len(line.names) > 0 {
-			fmt.Fprintf(&b, "  %s: %s\n", line.what, counts(line.names))
+			fmt.Fprintf(&b, "  %s: %s\n", line.what, tally(line.names))
 		}
 	}
 	if p.TooLarge > 0 {
-		fmt.Fprintf(&b, "  %s larger than the topic takes, and end the replay: raise its max.message.bytes first\n", isAre(p.TooLarge, "record"))
+		verb := "are"
+		if p.TooLarge == 1 {
+			verb = "is"
+		}
+		fmt.Fprintf(&b, "  %s %s larger than the topic takes, and end the replay: raise its max.message.bytes first\n",
+			count(p.TooLarge, "record"), verb)
 	}
 	if o.Pace != 0 && p.FirstAt != nil {
 		fmt.Fprintf(&b, "  it takes %v\n", o.Pace.Pause(p.LastAt.Sub(*p.FirstAt)).Round(time.Second))
@@ -199,19 +205,3 @@ func planText(p *replay.Plan, o replay.Options) string {
 
 // planRanges is how many partitions the plan lists.
 const planRanges = 12
-
-// counts writes names with their numbers, the most frequent first.
-func counts(of map[string]int) string {
-	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(cmp.Compare(of[b], of[a]), strings.Compare(a, b)) })
-	for i, n := range names {
-		names[i] = fmt.Sprintf("%s %d", oneLine(n, 60), of[n])
-	}
-	return strings.Join(names, ", ")
-}
-
-func isAre(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " is"
-	}
-	return count(n, noun) + " are"
-}

@@ -13,7 +13,16 @@ import (
 )
 
 // findStep returns the first event of a run in a range of skein.events at which the condition is true, or a not-found error.
-func findStep(ctx context.Context, out *output, source steps.Source, condition *steps.Condition, between record.Range) (steps.Moment, error) {
+// Without a condition it is the first event of the range.
+func findStep(
+	ctx context.Context, out *output, source steps.Source, condition *steps.Condition, between record.Range,
+) (steps.Moment, error) {
+	if condition == nil {
+		var err error
+		if condition, err = steps.NewCondition("true"); err != nil {
+			return steps.Moment{}, err
+		}
+	}
 	bar := newProgress(out, "looking")
 	defer bar.end()
 	f, err := steps.Find(ctx, source, condition, func(s steps.Step) bool { return within(s, between) }, bar.step)
@@ -26,7 +35,8 @@ func findStep(ctx context.Context, out *output, source steps.Source, condition *
 	case f.Moment != nil:
 		return *f.Moment, nil
 	case f.Undecided != nil:
-		return steps.Moment{}, app.NotFoundf("%s was true at none of %s; the last event at which it could not be evaluated: %w", condition, count(f.Looked, "event"), f.Undecided)
+		return steps.Moment{}, app.NotFoundf("%s was true at none of %s; the last event at which it could not be evaluated: %w",
+			condition, count(f.Looked, "event"), f.Undecided)
 	}
 	return steps.Moment{}, app.NotFoundf("%s was true at none of %s", condition, count(f.Looked, "event"))
 }
@@ -48,17 +58,20 @@ func within(s steps.Step, r record.Range) bool {
 	return !before(r.From) && (r.To.IsZero() || before(r.To))
 }
 
-// replayUntil returns the end of a replay that stops at the first event at which a condition is true, that event included.
-func replayUntil(ctx context.Context, out *output, c *client.Client, path string, condition *steps.Condition, between record.Range) (end record.Position, said string, err error) {
+// replayUntil returns the exclusive end of a replay that stops with the first event at which a condition is true, and a note
+// about that event.
+func replayUntil(
+	ctx context.Context, out *output, c *client.Client, path string, condition *steps.Condition, between record.Range,
+) (end record.Position, note string, err error) {
 	m, err := findStep(ctx, out, steps.Run{Client: c, Path: path}, condition, between)
 	if err != nil {
 		return record.Position{}, "", err
 	}
 	end = *m.Position
 	end.Offset++
-	said = fmt.Sprintf("stopped at %s, event %d of the run: %s", m.Position, m.N, condition)
+	note = fmt.Sprintf("stopped at %s, event %d of the run: %s", m.Position, m.N, condition)
 	if m.Outcome != fold.Folded {
-		said += fmt.Sprintf(" (%s: --all prints it)", m.Outcome)
+		note += fmt.Sprintf(" (%s: --all prints it)", m.Outcome)
 	}
-	return end, said, nil
+	return end, note, nil
 }

@@ -23,7 +23,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 func execute(ctx context.Context, out *output, args, environ []string, stdin io.Reader) error {
 	root := newRoot(out, environ, stdin)
-	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+	root.SetArgs(append([]string{}, args...)) // cobra takes os.Args for nil
 	return root.ExecuteContext(ctx)
 }
 
@@ -76,7 +76,8 @@ skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above erro
 	)
 	root.AddCommand(
 		newDev(out), newDemo(out),
-		newThreads(out, environ), newShow(out, environ), newRuns(out, environ), newStats(out, environ), newLineage(out, environ), newHistory(out, environ), newTail(out, environ), newState(out, environ), newBlame(out, environ),
+		newThreads(out, environ), newShow(out, environ), newRuns(out, environ), newStats(out, environ), newLineage(out, environ),
+		newHistory(out, environ), newTail(out, environ), newState(out, environ), newBlame(out, environ),
 		newDiff(out, environ), newCheckout(out, environ),
 		newContext(out, environ), newReplay(out, environ), newVerify(out, environ), newExport(out, environ),
 		newPublish(out, environ), newErase(out, environ), newCancel(out, environ), newFold(out), newLint(out),
@@ -96,7 +97,7 @@ const (
 	groupOperate = "operate"
 )
 
-// usageArgs makes a usage error of the wrong number of arguments.
+// usageArgs turns the error of check into a usage error.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -105,15 +106,15 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		case cmd.HasSubCommands():
 			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
 		}
-		said := "no argument"
+		number := "no argument"
 		if len(args) > 0 {
-			said = count(len(args), "argument")
+			number = count(len(args), "argument")
 		}
-		return app.Usagef("%s given; usage: %s", said, cmd.UseLine())
+		return app.Usagef("%s given; usage: %s", number, cmd.UseLine())
 	}
 }
 
-// group is a command that only holds others: alone it says which, and refuses what is none of them.
+// group returns a command that only has subcommands. Without one it prints its help.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     use,
@@ -131,7 +132,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// versionText says in one line what the binary was built from.
+// versionText returns the line of --version.
 func versionText() string {
 	b := app.BuildInfo()
 	line := "skein " + b.Version

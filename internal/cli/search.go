@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -20,7 +18,7 @@ import (
 	"github.com/skeinhq/skein/pkg/search"
 )
 
-// conditions are the flags of a filter, each of the name of a parameter (docs/search.md).
+// conditions are the flags of a filter. Each has the name of a parameter of the API (docs/search.md).
 type conditions struct {
 	texts  map[string]*string
 	labels []string
@@ -38,7 +36,8 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 		{search.ParamTool, "only runs that called the tool `NAME`"},
 		{search.ParamModel, "only runs that reported tokens of the model `NAME`"},
 		{search.ParamError, "only runs that ended with an error of `CODE`; any is all codes"},
-		{search.ParamRewrote, "only runs that ask again, or whose input departs from the parent's history, as `KIND`: " + strings.Join(search.Rewrotes, ", ")},
+		{search.ParamRewrote, "only runs that ask again, or whose input departs from the parent's history, as `KIND`: " +
+			strings.Join(search.Rewrotes, ", ")},
 		{search.ParamDepth, "only runs so many runs from their root: `N` or FROM:TO"},
 		{search.ParamPrefix, "only runs of threads whose id starts with `TEXT`"},
 		{search.ParamWords, "only runs with a message that has all `WORDS`, ignoring case"},
@@ -49,7 +48,7 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 	return c
 }
 
-// values returns the parameters of a request. A condition that is given and empty, as by a variable of a script that is not set, is refused: it would
+// values returns the parameters of a request. It refuses an empty condition, such as an unset variable of a script, which would
 // select everything.
 func (c *conditions) values(cmd *cobra.Command) (url.Values, error) {
 	q := url.Values{}
@@ -81,9 +80,6 @@ func flagError(err error) error {
 	}
 	return err
 }
-
-// runsPageSize is how many runs one request asks for at most.
-const runsPageSize = 1000
 
 func newRuns(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
@@ -118,16 +114,16 @@ separated by tabs.`,
 			return flagError(err)
 		}
 		return at.connect(func(c *client.Client) error {
-			var list []listedRun
-			more, err := eachRun(cmd.Context(), c, q, limit, func(raw json.RawMessage) error {
+			list := []listed{}
+			more, err := each(cmd.Context(), c, "/v1/runs", "runs", q, limit, func(raw json.RawMessage) error {
 				if form == formJSONL {
 					return out.document(raw)
 				}
-				r := listedRun{raw: raw}
-				if err := json.Unmarshal(raw, &r.Run); err != nil {
-					return fmt.Errorf("decoding run: %w", err)
+				var r search.Run
+				if err := decode(raw, "run", &r); err != nil {
+					return err
 				}
-				list = append(list, r)
+				list = append(list, listed{raw, []string{r.ThreadID, r.RunID}, runRow(out, r)})
 				return nil
 			})
 			if err != nil {
@@ -136,7 +132,10 @@ separated by tabs.`,
 			if more {
 				defer out.note("there are more runs; --limit 0 prints all")
 			}
-			return printRuns(out, list, form)
+			return printList(out, form, "no runs", []column{
+				{name: "THREAD", keep: true}, {name: "RUN", keep: true}, {name: "STARTED"}, {name: "STATUS"}, {name: "DURATION", right: true},
+				{name: "AGENT"}, {name: "TOKENS", right: true}, {name: "ERROR", wide: true},
+			}, list)
 		})
 	}
 	serverFlags(cmd, &at)
@@ -147,83 +146,15 @@ separated by tabs.`,
 	return cmd
 }
 
-// eachRun walks the pages of a search, at most limit runs where limit is not 0, and reports whether there are more.
-func eachRun(ctx context.Context, c *client.Client, q url.Values, limit int, f func(json.RawMessage) error) (more bool, err error) {
-	left := limit
-	for {
-		ask := runsPageSize
-		if limit > 0 {
-			ask = min(ask, left)
-		}
-		q.Set(search.ParamLimit, strconv.Itoa(ask))
-		body, err := c.Get(ctx, "/v1/runs", q)
-		if err != nil {
-			return false, err
-		}
-		var page struct {
-			Runs []json.RawMessage `json:"runs"`
-			Next string            `json:"next"`
-		}
-		if err := json.Unmarshal(body, &page); err != nil {
-			return false, fmt.Errorf("decoding runs: %w", err)
-		}
-		for _, raw := range page.Runs {
-			if err := f(raw); err != nil {
-				return false, err
-			}
-		}
-		left -= len(page.Runs)
-		if page.Next == "" || limit > 0 && left <= 0 {
-			return page.Next != "", nil
-		}
-		q.Set(search.ParamAfter, page.Next)
+func runRow(out *output, r search.Run) []string {
+	took := "-"
+	if r.DurationMs != nil {
+		took = (time.Duration(*r.DurationMs) * time.Millisecond).String()
 	}
-}
-
-// listedRun is a run of the list, and its JSON as it came.
-type listedRun struct {
-	search.Run
-	raw json.RawMessage
-}
-
-// printRuns prints a list of runs in a form, but for lines of JSON, which are printed as they come.
-func printRuns(out *output, list []listedRun, form string) error {
-	switch form {
-	case formJSONL:
-		return nil
-	case formJSON:
-		raws := make([]json.RawMessage, len(list))
-		for i, r := range list {
-			raws[i] = r.raw
-		}
-		return out.json(raws)
-	case formName:
-		var rows [][]string
-		for _, r := range list {
-			rows = append(rows, []string{r.ThreadID, r.RunID})
-		}
-		return out.text(table([]column{{}, {}}, rows, 0, true))
+	return []string{
+		r.ThreadID, r.RunID, out.when(r.StartedAt), string(r.Status), took, orDash(r.Agent),
+		strconv.FormatInt(r.InputTokens+r.OutputTokens, 10), orDash(r.ErrorCode),
 	}
-	if len(list) == 0 {
-		out.note("no runs")
-		return nil
-	}
-	columns := []column{
-		{name: "THREAD", keep: true}, {name: "RUN", keep: true}, {name: "STARTED"}, {name: "STATUS"}, {name: "DURATION", right: true},
-		{name: "AGENT"}, {name: "TOKENS", right: true}, {name: "ERROR", wide: true},
-	}
-	rows := make([][]string, len(list))
-	for i, r := range list {
-		took := "-"
-		if r.DurationMs != nil {
-			took = (time.Duration(*r.DurationMs) * time.Millisecond).String()
-		}
-		rows[i] = []string{
-			r.ThreadID, r.RunID, out.when(r.StartedAt), string(r.Status), took, orDash(r.Agent),
-			strconv.FormatInt(r.InputTokens+r.OutputTokens, 10), orDash(r.ErrorCode),
-		}
-	}
-	return out.text(table(columns, rows, out.drawingWidth(), form == formWide))
 }
 
 // statisticsAnswer is the answer of GET /v1/statistics.
@@ -267,13 +198,10 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 			return flagError(err)
 		}
 		return at.connect(func(c *client.Client) error {
-			body, err := c.Get(cmd.Context(), "/v1/statistics", q)
+			var a statisticsAnswer
+			body, err := fetch(cmd.Context(), c, "/v1/statistics", q, "statistics", &a)
 			if err != nil {
 				return err
-			}
-			var a statisticsAnswer
-			if err := json.Unmarshal(body, &a); err != nil {
-				return fmt.Errorf("decoding statistics: %w", err)
 			}
 			if !a.Complete {
 				defer out.note("there are more groups; raise --limit (up to 10000) or narrow the conditions")
@@ -291,25 +219,24 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 		})
 	}
 	serverFlags(cmd, &at)
-	formFlags(cmd, &form, "`FORM` of the output: table, json (the API's answer) or jsonl (a line for each group)", formJSON, formTable, formJSON, formJSONL)
-	cmd.Flags().StringVar(&by, search.ParamBy, "", "group by up to 3 `DIMENSIONS`, separated by commas: agent, model, status, tool, hour, day, week, label:KEY")
+	formFlags(cmd, &form, "`FORM` of the output: table, json (the API's answer) or jsonl (a line for each group)", formJSON,
+		formTable, formJSON, formJSONL)
+	cmd.Flags().StringVar(&by, search.ParamBy, "",
+		"group by up to 3 `DIMENSIONS`, separated by commas: agent, model, status, tool, hour, day, week, label:KEY")
 	cmd.Flags().StringVar(&measure, search.ParamMeasure, string(search.Runs), "`MEASURES`, separated by commas: "+measureNames())
 	cmd.Flags().IntVar(&limit, search.ParamLimit, 1000, "at most `N` groups: those with the greatest first measure")
 	return cmd
 }
 
 func measureNames() string {
-	text := ""
+	names := make([]string, len(search.Measures))
 	for i, m := range search.Measures {
-		if i > 0 {
-			text += ", "
-		}
-		text += string(m)
+		names[i] = string(m)
 	}
-	return text
+	return strings.Join(names, ", ")
 }
 
-// printStatistics writes a table for a screen of a width, 0 for none; on a screen a single measure has bars.
+// printStatistics prints a table for a terminal of a width, or 0 for none. On a terminal a single measure also has bars.
 func printStatistics(out *output, a statisticsAnswer, width int) error {
 	var columns []column
 	for _, d := range a.By {
@@ -348,16 +275,13 @@ func printStatistics(out *output, a statisticsAnswer, width int) error {
 	return out.text(table(columns, rows, width, false))
 }
 
-// bar draws a number in blocks of eighths, the greatest as wide as there is room.
+// bar draws a number as a bar, in eighths of a character. The greatest number has a bar of room characters.
 func bar(v, greatest int64, room int) string {
 	eighths := int(float64(max(v, 0)) / float64(greatest) * float64(room) * 8)
 	if v > 0 {
 		eighths = max(eighths, 1)
 	}
-	text := ""
-	for range eighths / 8 {
-		text += "█"
-	}
+	text := strings.Repeat("█", eighths/8)
 	if rest := eighths % 8; rest > 0 {
 		text += string([]rune("▏▎▍▌▋▊▉")[rest-1])
 	}

@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,23 +18,24 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 // defaultURL is where "skein dev" listens by default.
 const defaultURL = "http://127.0.0.1:8420"
 
-// server is the HTTP API that a command calls, and as whom.
+// server is the HTTP API that a command calls, with the credentials for it.
 type server struct {
 	url, keyFile              string
 	caFile, certFile, ownFile string
 	environ                   []string
-	// context is the name of a context, and flags are those of the command, which take precedence over it.
+	// context is the name of a context. The command's flags take precedence over it.
 	context string
 	flags   *pflag.FlagSet
 }
 
-// serverFlags adds the flags. There is none for the key itself: the arguments of a process can be read
-// by all others of the machine, and stay in a shell's history.
+// serverFlags adds the flags, and completes the arguments that the command's usage names. There is no flag for the key itself:
+// other users of the machine can read a process's arguments, and shells keep them in their history.
 func serverFlags(cmd *cobra.Command, s *server) {
 	switch words := strings.Fields(cmd.Use); {
 	case len(words) == 2 && words[1] == "THREAD", words[0] == "blame", words[0] == "erase":
@@ -68,7 +73,7 @@ func (s *server) connect(f func(c *client.Client) error) error {
 	return refusedHint(f(c), key)
 }
 
-// tls returns how https:// is spoken; nil is the system's way.
+// tls returns the settings for https:// URLs; nil is Go's default.
 func (s *server) tls() (*tls.Config, error) {
 	if s.caFile+s.certFile+s.ownFile == "" {
 		return nil, nil
@@ -93,7 +98,7 @@ func (s *server) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// key returns the API key, or "" if none is set: "skein dev" asks for none.
+// key returns the API key, or "" if none is set, as for "skein dev" on a loopback address.
 func (s *server) key() (string, error) {
 	var key, from string
 	for _, v := range s.environ {
@@ -113,14 +118,13 @@ func (s *server) key() (string, error) {
 	}
 	key = strings.TrimSpace(key)
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		// It would not pass as a header, and the error of that would repeat it.
+		// It is no valid header, and the HTTP client's error would print it.
 		return "", app.Usagef("reading API key: %s does not hold an API key", from)
 	}
 	return key, nil
 }
 
-// refusedHint adds to a refusal of the server what the caller can do. A read that the server refuses as malformed is a usage error, as one that the
-// command refuses is.
+// refusedHint adds a hint to the server's 401. A GET that the server refuses with 400 becomes a usage error.
 func refusedHint(err error, key string) error {
 	var refused *client.Error
 	switch {
@@ -135,4 +139,115 @@ func refusedHint(err error, key string) error {
 	default:
 		return fmt.Errorf("%w: the server does not know this API key", err)
 	}
+}
+
+// runPath returns the API path of RUN, or of THREAD if the arguments name no run.
+func runPath(args []string) (path, run string) {
+	if len(args) < 2 {
+		return client.ThreadPath(args[0]), ""
+	}
+	return client.RunPath(args[0], args[1]), args[1]
+}
+
+// set adds a parameter that is not empty.
+func set(q url.Values, name, value string) {
+	if value != "" {
+		q.Set(name, value)
+	}
+}
+
+// fetch gets a JSON document, decodes it into v, and returns it as it came. Errors of decoding name it as what.
+func fetch(ctx context.Context, c *client.Client, path string, q url.Values, what string, v any) ([]byte, error) {
+	body, err := c.Get(ctx, path, q)
+	if err != nil {
+		return nil, err
+	}
+	return body, decode(body, what, v)
+}
+
+// decode decodes JSON; its errors name it as what.
+func decode(text []byte, what string, v any) error {
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("decoding %s: %w", what, err)
+	}
+	return nil
+}
+
+// elements returns the elements of one member of an answer.
+func elements(answer []byte, member string) (list []json.RawMessage, err error) {
+	var members map[string]json.RawMessage
+	if err := decode(answer, "answer", &members); err != nil {
+		return nil, err
+	}
+	return list, decode(members[member], member, &list)
+}
+
+// pageSize is how many elements of a list one request asks for at most.
+const pageSize = 1000
+
+// each calls f with the elements of a list, page by page, and with at most limit of them if limit is not 0. It reports whether
+// there are more. member is the member of a page that has the elements.
+func each(
+	ctx context.Context, c *client.Client, path, member string, q url.Values, limit int, f func(json.RawMessage) error,
+) (more bool, err error) {
+	q.Del("after")
+	for left := limit; ; {
+		size := pageSize
+		if limit > 0 {
+			size = min(size, left)
+		}
+		q.Set("limit", strconv.Itoa(size))
+		var page struct{ Next string }
+		body, err := fetch(ctx, c, path, q, member, &page)
+		if err != nil {
+			return false, err
+		}
+		list, err := elements(body, member)
+		if err != nil {
+			return false, err
+		}
+		for _, raw := range list {
+			if err := f(raw); err != nil {
+				return false, err
+			}
+		}
+		left -= len(list)
+		if page.Next == "" || limit > 0 && left <= 0 {
+			return page.Next != "", nil
+		}
+		q.Set("after", page.Next)
+	}
+}
+
+// eachThread is each for the threads that match a query.
+func eachThread(ctx context.Context, c *client.Client, q url.Values, limit int, f func(t store.Thread, raw json.RawMessage) error) error {
+	_, err := each(ctx, c, "/v1/threads", "threads", q, limit, func(raw json.RawMessage) error {
+		var t store.Thread
+		if err := decode(raw, "thread", &t); err != nil {
+			return err
+		}
+		return f(t, raw)
+	})
+	return err
+}
+
+// threadIDs returns the ids of the threads that match a query.
+func threadIDs(ctx context.Context, c *client.Client, q url.Values, limit int) (ids []string, err error) {
+	err = eachThread(ctx, c, q, limit, func(t store.Thread, _ json.RawMessage) error {
+		ids = append(ids, t.ThreadID)
+		return nil
+	})
+	return ids, err
+}
+
+// found turns a 404 into the exit code for it, and a sentence with the command that lists what there is.
+func found(err error, out *output, at server, thread, run string) error {
+	if !client.IsNotFound(err) {
+		return err
+	}
+	if run != "" {
+		return app.NotFoundf("there is no run %s in thread %s; its runs: %s", oneLine(run, 80), oneLine(thread, 80),
+			out.hint(at, "lineage", thread))
+	}
+	return app.NotFoundf("there is no thread %s; all threads: %s", oneLine(thread, 80), out.hint(at, "threads"))
 }

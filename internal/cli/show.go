@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -32,21 +31,22 @@ Without RUN it shows the tip of the thread with the latest start.`,
   skein show my-thread run-7 --json | jq .stats.anomalies`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			path, run := runPath(args)
 			return at.connect(func(c *client.Client) error {
-				run := ""
-				if len(args) == 2 {
-					run = args[1]
-				}
-				body, err := runDetails(cmd.Context(), c, args[0], run)
-				if err != nil {
-					return found(err, out, at, args[0], run)
-				}
-				if asJSON {
-					return out.document(body)
+				if run == "" {
+					var t struct{ LastRunID string }
+					if _, err := fetch(cmd.Context(), c, path, nil, "thread", &t); err != nil {
+						return found(err, out, at, args[0], "")
+					}
+					path = client.RunPath(args[0], t.LastRunID)
 				}
 				var d details
-				if err := json.Unmarshal(body, &d); err != nil {
-					return fmt.Errorf("decoding run: %w", err)
+				body, err := fetch(cmd.Context(), c, path, nil, "run", &d)
+				switch {
+				case err != nil:
+					return found(err, out, at, args[0], run)
+				case asJSON:
+					return out.document(body)
 				}
 				return out.text(d.text(out))
 			})
@@ -57,25 +57,7 @@ Without RUN it shows the tip of the thread with the latest start.`,
 	return cmd
 }
 
-// runDetails returns the answer about a run, or about the thread's tip where run is empty.
-func runDetails(ctx context.Context, c *client.Client, thread, run string) ([]byte, error) {
-	if run == "" {
-		body, err := c.Get(ctx, client.ThreadPath(thread), nil)
-		if err != nil {
-			return nil, err
-		}
-		var t struct {
-			LastRunID string `json:"lastRunId"`
-		}
-		if err := json.Unmarshal(body, &t); err != nil {
-			return nil, fmt.Errorf("decoding thread: %w", err)
-		}
-		run = t.LastRunID
-	}
-	return c.Get(ctx, client.RunPath(thread, run), nil)
-}
-
-// details is what an answer about a run holds, as far as a person is shown it.
+// details is the part of a run's answer that the command shows.
 type details struct {
 	ThreadID    string `json:"threadId"`
 	RunID       string `json:"runId"`
@@ -100,7 +82,7 @@ type details struct {
 	RawLost          bool              `json:"rawLost"`
 }
 
-// parentNames say in words how a run's parent was found.
+// parentNames describe how a run's parent was found.
 var parentNames = map[record.ParentBy]string{
 	record.ParentExplicit: "named by the agent",
 	record.ParentContent:  "found by the messages of the run's input",
@@ -115,15 +97,15 @@ func (d details) text(out *output) string {
 	head := fmt.Sprintf("run %s in thread %s: %s", oneLine(d.RunID, 200), oneLine(d.ThreadID, 200), d.Status)
 	b.WriteString(out.bold(head) + "\n")
 	line := func(name, text string) {
-		if text == "" {
-			return
+		if text != "" {
+			b.WriteString(labelled("", fmt.Sprintf("%-*s", showMargin, name), text, out.width()))
 		}
-		body := indent(text, strings.Repeat(" ", showMargin), out.width())
-		b.WriteString(fmt.Sprintf("%-*s", showMargin, name) + strings.TrimPrefix(body, strings.Repeat(" ", showMargin)))
 	}
 	line("error", runError(d.Terminal))
 	line("waits for", strings.Join(interruptLines(d.Interrupts), "\n"))
-	line("tool calls", pendingText(d.PendingToolCalls))
+	if len(d.PendingToolCalls) > 0 {
+		line("tool calls", "without a result: "+strings.Join(d.PendingToolCalls, ", "))
+	}
 	line("honesty", strings.Join(d.honesty(), "\n"))
 	line("client id", d.ClientRunID)
 	parent := "none: the run is a root"
@@ -144,12 +126,13 @@ func (d details) text(out *output) string {
 	line("tools", tally(d.Stats.ToolCalls))
 	line("tokens", d.tokens())
 	line("anomalies", tally(d.Stats.Anomalies))
-	line("raw", fmt.Sprintf("skein.events %d:%d to %d:%d\nsha256 %s", d.Raw.Partition, d.Raw.First, d.Raw.Partition, d.Raw.Next-1, d.Raw.SHA256))
+	line("raw", fmt.Sprintf("skein.events %d:%d to %d:%d\nsha256 %s",
+		d.Raw.Partition, d.Raw.First, d.Raw.Partition, d.Raw.Next-1, d.Raw.SHA256))
 	line("record", fmt.Sprintf("skein.runs %s, fold version %d", d.Record, d.FoldVersion))
 	return b.String()
 }
 
-// honesty is all that is not plain truth.
+// honesty lists the ways in which the record is not exact.
 func (d details) honesty() []string {
 	var out []string
 	if d.Synthetic {
@@ -168,9 +151,11 @@ func (d details) honesty() []string {
 }
 
 func (d details) times() string {
-	text := "since " + d.StartedAt.UTC().Format(time.RFC3339)
+	text := d.StartedAt.UTC().Format(time.RFC3339)
 	if d.EndedAt != nil {
-		text = d.StartedAt.UTC().Format(time.RFC3339) + " to " + d.EndedAt.UTC().Format(time.RFC3339)
+		text += " to " + d.EndedAt.UTC().Format(time.RFC3339)
+	} else {
+		text = "since " + text
 	}
 	if ms := d.Stats.Duration; ms != nil {
 		text += fmt.Sprintf(", took %v", time.Duration(*ms)*time.Millisecond)
@@ -190,53 +175,46 @@ func (d details) tokens() string {
 	return strings.Join(lines, "\n")
 }
 
-// tally writes numbers by name, the largest first.
-func tally[M ~map[string]int64](m M) string {
+// tally formats counts by name, the largest first.
+func tally[M ~map[string]N, N int | int64](m M) string {
 	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%s %d", name, m[name])
+		names[i] = fmt.Sprintf("%s %d", oneLine(name, 200), m[name])
 	}
 	return strings.Join(names, ", ")
 }
 
-func pendingText(ids []string) string {
-	if len(ids) == 0 {
-		return ""
-	}
-	return "without a result: " + strings.Join(ids, ", ")
-}
-
-// runError returns what a RUN_ERROR says, or "".
+// runError returns the text of a RUN_ERROR; "" for another event.
 func runError(terminal json.RawMessage) string {
 	var e struct {
 		Type string `json:"type"`
 		runFailure
 	}
 	if json.Unmarshal(terminal, &e) != nil || e.Type != string(agui.RunError) {
-		return "" // an error that is of another form says nothing
+		return ""
 	}
 	return e.String()
 }
 
-// interruptLines returns a line for each interrupt: what is asked, why, and the id that an answer names.
+// interruptLines returns a line for each interrupt: its id, its reason, its message and the tool call that waits. An interrupt
+// without an id is printed as JSON.
 func interruptLines(list []json.RawMessage) []string {
 	lines := make([]string, len(list))
 	for i, raw := range list {
 		var in struct{ ID, Reason, Message, ToolCallID string }
-		_ = json.Unmarshal(raw, &in) // of another form: it is shown as it came
-		switch {
-		case in.ID == "":
+		_ = json.Unmarshal(raw, &in) // of another form: it has no id
+		if in.ID == "" {
 			lines[i] = string(raw)
-		default:
-			lines[i] = "interrupt " + in.ID
-			for _, text := range []string{in.Reason, in.Message} {
-				if text != "" {
-					lines[i] += ": " + text
-				}
+			continue
+		}
+		lines[i] = "interrupt " + in.ID
+		for _, text := range []string{in.Reason, in.Message} {
+			if text != "" {
+				lines[i] += ": " + text
 			}
-			if in.ToolCallID != "" {
-				lines[i] += " (tool call " + in.ToolCallID + ")"
-			}
+		}
+		if in.ToolCallID != "" {
+			lines[i] += " (tool call " + in.ToolCallID + ")"
 		}
 	}
 	return lines

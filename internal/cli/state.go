@@ -33,22 +33,15 @@ position, by @ and a time, or as start or end. The raw events have to exist stil
   skein state my-thread run-1 --at @2026-09-17T12:00:00Z`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, run := client.ThreadPath(args[0]), ""
-			if len(args) == 2 {
-				run = args[1]
-				path = client.RunPath(args[0], run)
-			}
+			path, run := runPath(args)
 			return at.connect(func(c *client.Client) error {
-				body, err := c.Get(cmd.Context(), path+"/state", url.Values{"at": {step}})
-				if err != nil {
-					return foundStep(err, out, at, args[0], run)
-				}
-				if asJSON {
-					return out.document(body)
-				}
 				var s stateAt
-				if err := json.Unmarshal(body, &s); err != nil {
-					return fmt.Errorf("decoding state: %w", err)
+				body, err := fetch(cmd.Context(), c, path+"/state", url.Values{"at": {step}}, "state", &s)
+				switch {
+				case err != nil:
+					return foundStep(err, out, at, args[0], run)
+				case asJSON:
+					return out.document(body)
 				}
 				return printState(out, s)
 			})
@@ -107,7 +100,7 @@ type messageChange struct {
 	Text      string  `json:"text"`
 }
 
-// printState shows the step, what it changed, and the conversation after it.
+// printState prints the step, its changes, and the conversation after it.
 func printState(out *output, s stateAt) error {
 	p := differencePrinter{out: out, width: out.width()}
 	p.b.WriteString(out.bold(oneLine(s.Step.title(s.Total), p.width)) + "\n")
@@ -139,7 +132,7 @@ func (s step) title(total int) string {
 	return line
 }
 
-// step shows what a step changed.
+// step prints the changes of a step.
 func (p *differencePrinter) step(s step) {
 	names := toolNames{}
 	for _, c := range s.Change.Messages {
@@ -149,7 +142,11 @@ func (p *differencePrinter) step(s step) {
 		case "remove":
 			p.message(styleGone, "-", names.who(c.Message), c.Message)
 		case "append":
-			p.line(styleChanged, "~ message "+c.MessageID+c.where())
+			where := ""
+			if c.Path != "/content" {
+				where = ", " + strings.TrimPrefix(c.Path, "/")
+			}
+			p.line(styleChanged, "~ message "+c.MessageID+where)
 			p.block(styleNew, indent(c.Text, "  + ", p.width))
 		default:
 			p.message(styleChanged, "~", names.who(c.Message), c.Message)
@@ -162,12 +159,4 @@ func (p *differencePrinter) step(s step) {
 	if len(s.Change.Messages)+len(s.Change.State) == 0 {
 		p.b.WriteString("it changed nothing\n")
 	}
-}
-
-// where names the string of the message that grew, if it is not its content.
-func (c messageChange) where() string {
-	if c.Path == "/content" {
-		return ""
-	}
-	return ", " + strings.TrimPrefix(c.Path, "/")
 }

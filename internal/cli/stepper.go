@@ -12,7 +12,6 @@ import (
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/steps"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
@@ -40,7 +39,7 @@ func stepThrough(ctx context.Context, out *output, in io.Reader, environ []strin
 	m.Update(loaded)
 	m.goTo(from)
 	p := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out.terminal()), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
-	stop := context.AfterFunc(ctx, p.Quit) // not tea.WithContext, which leaves the reader of the terminal behind
+	stop := context.AfterFunc(ctx, p.Quit) // tea.WithContext would leave its goroutine reading the terminal
 	defer stop()
 	if _, err := p.Run(); err != nil {
 		return fmt.Errorf("drawing on the terminal: %w", err)
@@ -50,14 +49,6 @@ func stepThrough(ctx context.Context, out *output, in io.Reader, environ []strin
 	}
 	if m.moment.Position != nil {
 		out.note("left at step %d of %d, at %s", m.moment.N, m.total, m.moment.Position)
-	}
-	return nil
-}
-
-// checkStepping returns an error if there is no terminal to step in.
-func checkStepping(out *output, in io.Reader) error {
-	if !isTerminal(in) || !isTerminal(out.stdout) || out.dumb {
-		return app.Usagef("--step needs a terminal to draw on; skein state THREAD RUN --at STEP prints one step")
 	}
 	return nil
 }
@@ -97,7 +88,10 @@ func (k stepKeys) ShortHelp() []key.Binding {
 
 // FullHelp implements help.KeyMap.
 func (k stepKeys) FullHelp() [][]key.Binding {
-	return [][]key.Binding{{k.next, k.previous, k.first, k.last}, {k.change, k.message, k.failure}, {k.play, k.faster, k.slower}, {k.up, k.down, k.pane}, {k.help, k.quit}}
+	return [][]key.Binding{
+		{k.next, k.previous, k.first, k.last}, {k.change, k.message, k.failure}, {k.play, k.faster, k.slower},
+		{k.up, k.down, k.pane}, {k.help, k.quit},
+	}
 }
 
 // stepper is the tea.Model that shows a run step by step. It loads pages of steps as it needs them.
@@ -151,8 +145,10 @@ type seek struct {
 }
 
 func newStepper(ctx context.Context, source steps.Source, pace replay.Pace) *stepper {
-	m := &stepper{ctx: ctx, source: source, keys: newStepKeys(), help: help.New(), pace: pace, conversation: viewport.New(), state: viewport.New()}
-	m.width, m.height = defaultWidth, 30
+	m := &stepper{
+		ctx: ctx, source: source, keys: newStepKeys(), help: help.New(), pace: pace,
+		conversation: viewport.New(), state: viewport.New(), width: defaultWidth, height: 30,
+	}
 	m.layout()
 	return m
 }
@@ -300,7 +296,7 @@ func (m *stepper) load(from int) tea.Cmd {
 	}
 }
 
-// loaded takes in a page.
+// loaded stores a page and continues the search that waits for it.
 func (m *stepper) loaded(msg pageLoaded) tea.Cmd {
 	m.loading = false
 	if msg.err != nil {

@@ -228,25 +228,24 @@ func conversationLines(messages []agui.Message, changes []timeline.MessageChange
 func decodedMessage(raw agui.Message) message {
 	var m message
 	if json.Unmarshal(raw.Raw, &m) != nil {
-		return message{ID: raw.ID, Role: raw.Role, Content: raw.Raw} // of a form that is shown as it is
+		return message{ID: raw.ID, Role: raw.Role, Content: raw.Raw} // of an unknown form: its JSON is shown
 	}
 	return m
 }
 
-// markAppended marks the text that was appended in a message's lines: that of the content, or of a tool call's arguments, which stand behind it.
+// markAppended marks the appended text in a message's lines: at the end of its content, or of a tool call's arguments, which
+// follow the content.
 func markAppended(lines []string, m message, mark messageMark) {
-	behind := "" // the text after the appended one
+	after := "" // the text that follows the appended one
 	for i, call := range m.ToolCalls {
 		switch own := call.Function.Name + "(" + call.Function.Arguments + ")"; {
-		case mark.path == "/content":
-			behind += own
 		case mark.path == "/toolCalls/"+strconv.Itoa(i)+"/function/arguments":
-			behind = ")"
+			after = ")"
 		default:
-			behind += own
+			after += own
 		}
 	}
-	left, skip := visible(mark.text), visible(behind)
+	left, skip := visible(mark.text), visible(after)
 	for i := len(lines) - 1; i >= 0 && left > 0; i-- {
 		runes := []rune(lines[i])
 		margin := min(len(runes), 4)
@@ -285,7 +284,7 @@ func visible(s string) (n int) {
 func stateRows(state, patch json.RawMessage, width int) (lines []string, changed int) {
 	var ops []operation
 	if len(patch) > 0 && json.Unmarshal(patch, &ops) != nil {
-		ops = nil // it is shown as it is, without marks
+		ops = nil // the state is shown without marks
 	}
 	changed = -1
 	for _, op := range ops {

@@ -8,22 +8,59 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage/draw"
 )
 
-// column is a column of a table. Those that do not fit on a screen are left out, the last one first.
+// column is a column of a table.
 type column struct {
-	name string
-	// keep is a column that is never left out.
-	keep bool
-	// wide is a column that only wide tables have.
-	wide bool
-	// right aligns numbers.
-	right bool
+	name  string
+	keep  bool // it is never left out
+	wide  bool // only wide tables have it
+	right bool // its fields are numbers
 }
 
-// tableGap stands between columns.
+// tableGap is the number of spaces between columns.
 const tableGap = 2
 
-// table draws rows for a screen of so many columns, with a header; fields are never cut. Width 0 is no screen: fields are
-// separated by tabs, without a header. A wide table has all columns, on any screen.
+// listed is an element of a list: its JSON, the fields of -o name, and its row in a table.
+type listed struct {
+	raw any
+	id  []string
+	row []string
+}
+
+// printList prints a list in one of the forms of listFlags. An empty table is only a note.
+func printList(out *output, form, none string, columns []column, list []listed) error {
+	if form == formJSON {
+		raws := make([]any, len(list))
+		for i, e := range list {
+			raws[i] = e.raw
+		}
+		return out.json(raws)
+	}
+	rows := make([][]string, len(list))
+	for i, e := range list {
+		rows[i] = e.row
+		var err error
+		switch form {
+		case formJSONL:
+			err = out.json(e.raw)
+		case formName:
+			err = out.text(table(make([]column, len(e.id)), [][]string{e.id}, 0, false))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case form == formJSONL, form == formName:
+		return nil
+	case len(list) == 0:
+		out.note("%s", none)
+		return nil
+	}
+	return out.text(table(columns, rows, out.drawingWidth(), form == formWide))
+}
+
+// table formats rows with a header, for a terminal of a width. Fields are never cut: columns that do not fit are left out, the
+// last one first, but a wide table has all of them. For width 0, no terminal, it separates fields with tabs, without a header.
 func table(columns []column, rows [][]string, width int, wide bool) string {
 	var shown []int
 	for i, c := range columns {
@@ -82,17 +119,17 @@ func table(columns []column, rows [][]string, width int, wide bool) string {
 	return b.String()
 }
 
-// field returns a text as one field of a table: printable, with tabs and line feeds marked as what cannot be shown.
+// field returns a text as one field of a table: printable, with U+FFFD for tabs and line feeds.
 func field(s string) string {
 	return strings.NewReplacer("\t", "\uFFFD", "\n", "\uFFFD").Replace(printable(s))
 }
 
-// ago writes how long before now a time was; one that lies a month or more before is a date.
+// ago formats how long before now a time was, or its date if that is 30 days or more.
 func ago(now, t time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
 		return "-"
-	case d < -time.Minute: // the clock of an agent, mostly
+	case d < -time.Minute: // most likely an agent's clock is fast
 		return t.UTC().Format("2006-01-02 15:04")
 	case d < time.Minute:
 		return "just now"

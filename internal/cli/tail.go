@@ -66,25 +66,27 @@ type liveLine struct {
 	Event    json.RawMessage `json:"event"`
 }
 
-// waitingAfter is how long a stream may be silent at its start before a note says so.
+// waitingAfter is how long the first event may take before a note is printed.
 const waitingAfter = 2 * time.Second
 
-// resumes ends the comments with which the server ends a connection and asks for the next one, which Follow makes.
+// resumes is the end of comments that the server writes before it closes a connection. Follow reconnects, so they are not printed.
 const resumes = "; resume from the last id"
 
-// follow shows the events of a thread or of one run as they come, until Ctrl-C. pause ends the current line of the chat, before a note.
+// follow calls show with the events of a thread or run as they come, until Ctrl-C. It calls pause before a note, to end the
+// chat's current line.
 func follow(ctx context.Context, out *output, at *server, args []string, show func(client.LiveEvent) error, pause func() error) error {
-	path, what := client.ThreadPath(args[0]), "thread "+oneLine(args[0], 80)
-	if len(args) > 1 {
-		path, what = client.RunPath(args[0], args[1]), "run "+oneLine(args[1], 80)
+	path, run := runPath(args)
+	what := "thread " + oneLine(args[0], 80)
+	if run != "" {
+		what = "run " + oneLine(run, 80)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	first := make(chan struct{})
 	begun := false
-	said := make(chan struct{})
+	noted := make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(noted)
 		select {
 		case <-first:
 		case <-ctx.Done():
@@ -93,7 +95,7 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 		}
 	}()
 	note := func(text string) {
-		if pause() == nil { // else the next event fails as well
+		if pause() == nil { // if it fails, so does the next event
 			out.note("%s", oneLine(text, 300))
 		}
 	}
@@ -102,7 +104,7 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 			if !begun {
 				begun = true
 				close(first)
-				<-said
+				<-noted
 			}
 			return show(e)
 		}, client.FollowNotes{
@@ -115,7 +117,7 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 		})
 	})
 	cancel()
-	<-said
+	<-noted
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
@@ -125,12 +127,12 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 // chat shows live events as a conversation.
 type chat struct {
 	out *output
-	// most bounds the messages of the first snapshot that are shown; 0 is no bound.
+	// most is how many messages of the first snapshot are shown; 0 is all.
 	most  int
 	shown map[string]bool // messages, by id
 	begun map[string]bool // messages and tool calls that are on the screen, at least in part
 	names toolNames
-	// open is the id of the message or tool call that is being written. inside: its line is not ended.
+	// open is the id of the last message or tool call; inside means that its line has not ended.
 	open   string
 	inside bool
 	joined bool
@@ -159,7 +161,7 @@ func (c *chat) event(live client.LiveEvent) error {
 		return c.line("2", "── run "+oneLine(e.RunID, 80)+" ──")
 	case agui.RunFinished:
 		text := "── finished ──"
-		if bytes.Contains(e.Outcome, []byte(`"interrupt"`)) { // a text in older forms, an object since
+		if bytes.Contains(e.Outcome, []byte(`"interrupt"`)) { // a string in older versions of AG-UI, now an object
 			text = "── interrupted: it waits for an answer ──"
 		}
 		return c.line("2", text)
@@ -203,7 +205,7 @@ func (c *chat) snapshot(messages []message) error {
 		}
 	}
 	for i, m := range messages {
-		who := c.names.who(m) // for messages that are not shown, too: they name tools
+		who := c.names.who(m) // also of messages that are not shown: they name tools
 		if c.shown[m.ID] {
 			continue
 		}
@@ -227,7 +229,7 @@ func (c *chat) message(m message) error {
 	return c.end()
 }
 
-// whole shows a message and leaves its line open, since a message of a snapshot may continue.
+// whole shows a message and leaves its line open: the last message of a snapshot may continue.
 func (c *chat) whole(who string, m message) error {
 	text := contentText(m.Content)
 	if text != "" || len(m.ToolCalls) == 0 {
@@ -269,15 +271,7 @@ func (c *chat) write(id, who, text string) error {
 }
 
 // indented adds the margin after each line break.
-func indented(text string) string {
-	var b []rune
-	for _, r := range text {
-		if b = append(b, r); r == '\n' {
-			b = append(b, ' ', ' ')
-		}
-	}
-	return string(b)
-}
+func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
 
 // end ends the open line.
 func (c *chat) end() error {

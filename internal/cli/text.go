@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// printable returns s without what could steer a terminal or hide text: control characters and
-// the marks that turn the direction of writing are shown as U+FFFD. Line feeds and tabs stay.
+// printable returns s with U+FFFD for control characters, except line feeds and tabs, and for marks that change the direction of
+// text: they could control a terminal or hide text.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -27,7 +27,7 @@ func turnsDirection(r rune) bool {
 	return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r == 0x061C
 }
 
-// oneLine returns s printable, on one line and at most max characters long.
+// oneLine returns s printable, on one line of at most max characters.
 func oneLine(s string, max int) string {
 	s = strings.Join(strings.Fields(printable(s)), " ")
 	if utf8.RuneCountInString(s) <= max {
@@ -37,7 +37,7 @@ func oneLine(s string, max int) string {
 	return string(runes[:max-1]) + "…"
 }
 
-// count writes a number with its noun, which takes an s where it is not one.
+// count formats a number with its noun, in the plural unless n is 1.
 func count[N int | int64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -45,7 +45,7 @@ func count[N int | int64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// indent returns text broken to width, each line behind a margin.
+// indent wraps text to width, each line after a margin.
 func indent(text, margin string, width int) string {
 	room := max(width-utf8.RuneCountInString(margin), 20)
 	var b strings.Builder
@@ -58,13 +58,13 @@ func indent(text, margin string, width int) string {
 	return b.String()
 }
 
-// labelled returns text broken to width, each line behind a margin, with a label before the first and as much space before the others.
+// labelled wraps text to width, each line after a margin and a label: the first line has the label, the others spaces of its width.
 func labelled(margin, label, text string, width int) string {
 	space := strings.Repeat(" ", utf8.RuneCountInString(label))
 	return margin + label + strings.TrimPrefix(indent(text, margin+space, width), margin+space)
 }
 
-// wrap breaks one line at spaces, and words that are longer than room anywhere.
+// wrap breaks one line at spaces, and words longer than room anywhere.
 func wrap(line string, room int) []string {
 	runes := []rune(line)
 	var out []string

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -20,22 +19,6 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// found turns a 404 into the exit code for it, and a sentence that says what to do.
-func found(err error, out *output, at server, thread, run string) error {
-	if !client.IsNotFound(err) {
-		return err
-	}
-	if run != "" {
-		return app.NotFoundf("there is no run %s in thread %s; its runs: %s", oneLine(run, 80), oneLine(thread, 80), out.hint(at, "lineage", thread))
-	}
-	return app.NotFoundf("there is no thread %s; all threads: %s", oneLine(thread, 80), out.hint(at, "threads"))
-}
-
-type threadsPage struct {
-	Threads []json.RawMessage `json:"threads"`
-	Next    string            `json:"next"`
-}
-
 // The orders of skein threads.
 const (
 	sortUpdated = "updated"
@@ -51,7 +34,7 @@ type threadsOptions struct {
 	watch                 bool
 }
 
-// listedThread is a thread as the API gave it, and what the list needs of it.
+// listedThread is a thread, and its JSON as it came.
 type listedThread struct {
 	store.Thread
 	raw json.RawMessage
@@ -82,12 +65,11 @@ Except with --sort id, the command reads the whole list before it prints anythin
 				return err
 			}
 			return at.connect(func(c *client.Client) error {
-				if !o.watch {
-					return listThreads(cmd.Context(), out, c, q, o)
+				show := func(ctx context.Context, out *output) error { return listThreads(ctx, out, c, q, o) }
+				if o.watch {
+					return out.watch(cmd.Context(), show)
 				}
-				return out.watch(cmd.Context(), func(ctx context.Context, out *output) error {
-					return listThreads(ctx, out, c, q, o)
-				})
+				return show(cmd.Context(), out)
 			})
 		},
 	}
@@ -97,8 +79,10 @@ Except with --sort id, the command reads the whole list before it prints anythin
 	cmd.Flags().StringVar(&o.prefix, "prefix", "", "only threads whose id starts with `TEXT`")
 	choiceFlag(cmd, &o.status, "status", "", "", "only threads whose last run is `STATUS`: "+orList(runStatuses), runStatuses...)
 	cmd.Flags().StringVar(&o.agent, "agent", "", "only threads with a run of the agent `NAME`")
-	cmd.Flags().StringVar(&o.since, "since", "", "only threads that changed since `TIME`: 2026-09-17T12:00:00Z, or how long ago, such as 90m or 24h")
-	choiceFlag(cmd, &o.sort, "sort", "", sortUpdated, "`ORDER` of the list: updated or started (latest first) or id", sortUpdated, sortStarted, sortID)
+	cmd.Flags().StringVar(&o.since, "since", "",
+		"only threads that changed since `TIME`: 2026-09-17T12:00:00Z, or how long ago, such as 90m or 24h")
+	choiceFlag(cmd, &o.sort, "sort", "", sortUpdated, "`ORDER` of the list: updated or started (latest first) or id",
+		sortUpdated, sortStarted, sortID)
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "at most `N` threads; 0 is all")
 	return cmd
 }
@@ -108,7 +92,7 @@ var runStatuses = []string{
 	string(record.StatusInterrupted), string(record.StatusCancelled), string(record.StatusAbandoned),
 }
 
-// query checks the options and returns what the API is asked for.
+// query checks the options and returns the parameters of the request.
 func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 	if o.limit < 0 {
 		return nil, app.Usagef("limit %d is negative", o.limit)
@@ -127,7 +111,7 @@ func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 	return q, nil
 }
 
-// sinceTime reads a time, or how long ago it was.
+// sinceTime parses a time, or a duration before now.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(-d), nil
@@ -139,55 +123,21 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
+// listThreads prints the list. Lines of JSON in the order of ids are printed page by page.
 func listThreads(ctx context.Context, out *output, c *client.Client, q url.Values, o threadsOptions) error {
-	list, err := o.read(ctx, c, q, func(raw json.RawMessage) error { return out.document(raw) })
-	if err != nil || list == nil {
-		return err
-	}
-	switch o.list {
-	case formJSON:
-		raws := make([]json.RawMessage, len(list))
-		for i, t := range list {
-			raws[i] = t.raw
-		}
-		return out.json(raws)
-	case formJSONL, formName:
-		var b strings.Builder
-		for _, t := range list {
-			if o.list == formName {
-				b.WriteString(field(t.ThreadID) + "\n")
-			} else {
-				b.Write(append(bytes.TrimSpace(t.raw), '\n'))
-			}
-		}
-		return out.text(b.String())
-	}
-	if len(list) == 0 {
-		out.note("no threads")
-		return nil
-	}
-	return out.text(threadTable(out, list, o.list == formWide))
-}
-
-// read returns the threads in their order. Lines of JSON by id go to line as they come, and then the list is nil.
-func (o *threadsOptions) read(ctx context.Context, c *client.Client, q url.Values, line func(json.RawMessage) error) ([]listedThread, error) {
 	list := []listedThread{}
 	streams, n := o.list == formJSONL && o.sort == sortID, 0
 	limit := o.limit
 	if o.part != "" || o.sort != sortID {
-		limit = 0 // which of them are wanted shows at the end
+		limit = 0 // the limit counts the threads that contain the text, in their order
 	}
-	err := eachThread(ctx, c, q, limit, func(raw json.RawMessage) error {
-		var t store.Thread
-		if err := json.Unmarshal(raw, &t); err != nil {
-			return fmt.Errorf("decoding thread: %w", err)
-		}
+	err := eachThread(ctx, c, q, limit, func(t store.Thread, raw json.RawMessage) error {
 		if !strings.Contains(t.ThreadID, o.part) || o.sort == sortID && o.limit > 0 && n == o.limit {
 			return nil
 		}
 		n++
 		if streams {
-			return line(raw)
+			return out.document(raw)
 		}
 		list = append(list, listedThread{t, raw})
 		if o.limit > 0 && len(list) >= 2*o.limit+1000 {
@@ -196,22 +146,22 @@ func (o *threadsOptions) read(ctx context.Context, c *client.Client, q url.Value
 		return nil
 	})
 	if err != nil || streams {
-		return nil, err
+		return err
 	}
-	return o.first(list), nil
+	return printThreads(out, o.first(list), o.list)
 }
 
-// first sorts threads, and returns as many as are wanted.
+// first sorts threads and returns the first ones, up to the limit.
 func (o *threadsOptions) first(list []listedThread) []listedThread {
 	slices.SortStableFunc(list, func(a, b listedThread) int {
+		latest := 0
 		switch o.sort {
 		case sortUpdated:
-			return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(a.ThreadID, b.ThreadID))
+			latest = b.UpdatedAt.Compare(a.UpdatedAt)
 		case sortStarted:
-			return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.ThreadID, b.ThreadID))
-		default:
-			return cmp.Compare(a.ThreadID, b.ThreadID)
+			latest = b.StartedAt.Compare(a.StartedAt)
 		}
+		return cmp.Or(latest, cmp.Compare(a.ThreadID, b.ThreadID))
 	})
 	if o.limit > 0 && len(list) > o.limit {
 		return slices.Clip(list[:o.limit])
@@ -219,61 +169,20 @@ func (o *threadsOptions) first(list []listedThread) []listedThread {
 	return list
 }
 
-// eachThread walks all pages of threads, at most limit threads where limit is not 0.
-func eachThread(ctx context.Context, c *client.Client, q url.Values, limit int, f func(json.RawMessage) error) error {
-	const pageSize = 1000
-	q.Set("limit", strconv.Itoa(pageSize))
-	if limit > 0 && limit < pageSize {
-		q.Set("limit", strconv.Itoa(limit))
-	}
-	q.Del("after")
-	n := 0
-	for {
-		body, err := c.Get(ctx, "/v1/threads", q)
-		if err != nil {
-			return err
-		}
-		var page threadsPage
-		if err := json.Unmarshal(body, &page); err != nil {
-			return fmt.Errorf("decoding threads: %w", err)
-		}
-		for _, raw := range page.Threads {
-			if err := f(raw); err != nil {
-				return err
-			}
-			if n++; n == limit {
-				return nil
-			}
-		}
-		if page.Next == "" {
-			return nil
-		}
-		q.Set("after", page.Next)
-	}
-}
-
-// threadTable draws the list for where it goes to.
-func threadTable(out *output, list []listedThread, wide bool) string {
-	columns := []column{
-		{name: "THREAD", keep: true}, {name: "UPDATED"}, {name: "STATUS"}, {name: "RUNS", right: true}, {name: "BRANCHES", right: true},
-		{name: "MESSAGES", right: true}, {name: "STARTED", wide: true}, {name: "LAST RUN", wide: true},
-	}
-	rows := make([][]string, len(list))
-	for i, t := range list {
+func printThreads(out *output, threads []listedThread, form string) error {
+	list := make([]listed, len(threads))
+	for i, t := range threads {
 		status := t.Status
 		if t.OpenRuns > 0 && t.Status != string(record.StatusRunning) {
 			status += fmt.Sprintf(" (%d running)", t.OpenRuns)
 		}
-		rows[i] = []string{
+		list[i] = listed{t.raw, []string{t.ThreadID}, []string{
 			t.ThreadID, out.when(t.UpdatedAt), status, strconv.Itoa(t.Runs), strconv.Itoa(t.Branches), strconv.Itoa(t.Messages),
 			out.when(t.StartedAt), t.LastRunID,
-		}
+		}}
 	}
-	return table(columns, rows, out.drawingWidth(), wide)
-}
-
-func set(q url.Values, name, value string) {
-	if value != "" {
-		q.Set(name, value)
-	}
+	return printList(out, form, "no threads", []column{
+		{name: "THREAD", keep: true}, {name: "UPDATED"}, {name: "STATUS"}, {name: "RUNS", right: true}, {name: "BRANCHES", right: true},
+		{name: "MESSAGES", right: true}, {name: "STARTED", wide: true}, {name: "LAST RUN", wide: true},
+	}, list)
 }

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// topicsTimeout bounds what a topics command waits for brokers.
+// topicsTimeout bounds the calls of a topics command to the brokers.
 const topicsTimeout = 30 * time.Second
 
 type topicsOptions struct {
@@ -26,7 +26,8 @@ type topicsOptions struct {
 }
 
 func newTopics(out *output) *cobra.Command {
-	return group("topics", "Create, check, alter and copy the topics of a Kafka cluster", newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out), newTopicsMigrate(out))
+	return group("topics", "Create, check, alter and copy the topics of a Kafka cluster",
+		newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out), newTopicsMigrate(out))
 }
 
 func newTopicsCreate(out *output) *cobra.Command {
@@ -77,7 +78,8 @@ anything differs.`,
 		},
 	}
 	o.flags(cmd, "required number of partitions; 0 is any, but the same for all topics",
-		"required number of replicas; 0 is 3 or more, or the number of brokers if that is smaller", "required retention; 0 is not compared, negative is forever")
+		"required number of replicas; 0 is 3 or more, or the number of brokers if that is smaller",
+		"required retention; 0 is not compared, negative is forever")
 	return cmd
 }
 
@@ -97,7 +99,8 @@ replicas stay: the count belongs to the topic set, and replicas are moved with K
 		},
 	}
 	o.flags(cmd, "required number of partitions; 0 is any, but the same for all topics",
-		"required number of replicas; 0 is 3 or more, or the number of brokers if that is smaller", "new retention; 0 leaves it unchanged, negative is forever")
+		"required number of replicas; 0 is 3 or more, or the number of brokers if that is smaller",
+		"new retention; 0 leaves it unchanged, negative is forever")
 	return cmd
 }
 
@@ -114,8 +117,7 @@ func (o *topicsOptions) flags(cmd *cobra.Command, partitions, replication, reten
 	jsonLinesFlags(cmd, &o.asJSON)
 }
 
-// checkMade checks topics that were just made. Brokers learn of a topic one after another, so the one
-// that is asked may not know it yet.
+// checkMade checks new topics. It repeats the check while topics are missing: brokers learn of a new topic one after another.
 func checkMade(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) ([]kafka.TopicReport, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -133,7 +135,7 @@ func checkMade(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) ([]k
 	}
 }
 
-// run calls do with the cluster's configuration and shows the reports.
+// run calls do with the cluster's configuration and prints the reports.
 func (o *topicsOptions) run(ctx context.Context, out *output, do func(context.Context, kafka.Config) ([]kafka.TopicReport, error)) error {
 	cfg, err := o.kafka.Config("skein-topics")
 	if err != nil {
@@ -171,21 +173,23 @@ func (o *topicsOptions) run(ctx context.Context, out *output, do func(context.Co
 }
 
 func printTopics(out *output, reports []kafka.TopicReport) error {
-	w := tabwriter.NewWriter(out.stdout, 0, 0, 2, ' ', 0)
-	// A tabwriter keeps errors until Flush.
-	_, _ = fmt.Fprintln(w, "TOPIC\tPARTITIONS\tREPLICAS\tIN SYNC\tKEPT\tSTANDS")
+	var rows [][]string
 	for _, r := range reports {
-		stands := "ok"
-		if len(r.Differences) > 0 {
-			stands = "differs"
+		state := "ok"
+		switch {
+		case r.Partitions == 0:
+			state = "missing"
+		case len(r.Differences) > 0:
+			state = "differs"
 		}
-		if r.Partitions == 0 {
-			stands = "missing"
+		inSync := "-"
+		if n := r.Settings["min.insync.replicas"]; n != "" {
+			inSync = "≥ " + n
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", r.Topic, r.Partitions, r.Replication,
-			atLeast(r.Settings["min.insync.replicas"]), kept(r.Settings), stands)
+		rows = append(rows, []string{r.Topic, fmt.Sprint(r.Partitions), fmt.Sprint(r.Replication), inSync, retention(r.Settings), state})
 	}
-	if err := w.Flush(); err != nil {
+	columns := []column{{name: "TOPIC"}, {name: "PARTITIONS"}, {name: "REPLICAS"}, {name: "IN SYNC"}, {name: "KEPT"}, {name: "STANDS"}}
+	if err := out.text(table(columns, rows, defaultWidth, true)); err != nil {
 		return err
 	}
 	for _, r := range reports {
@@ -193,7 +197,7 @@ func printTopics(out *output, reports []kafka.TopicReport) error {
 			if d.What == "topic" {
 				continue
 			}
-			if err := out.text(fmt.Sprintf("%s: %s is %s, want %s\n", r.Topic, d.What, orNothing(d.Is), d.Want)); err != nil {
+			if err := out.text(fmt.Sprintf("%s: %s is %s, want %s\n", r.Topic, d.What, cmp.Or(d.Is, "not set"), d.Want)); err != nil {
 				return err
 			}
 		}
@@ -201,15 +205,8 @@ func printTopics(out *output, reports []kafka.TopicReport) error {
 	return nil
 }
 
-func atLeast(n string) string {
-	if n == "" {
-		return "-"
-	}
-	return "≥ " + n
-}
-
-// kept says how long a topic keeps its records.
-func kept(settings map[string]string) string {
+// retention formats how long a topic keeps its records.
+func retention(settings map[string]string) string {
 	ms, err := strconv.ParseInt(settings["retention.ms"], 10, 64)
 	switch {
 	case settings["cleanup.policy"] == "compact":
@@ -225,10 +222,3 @@ func kept(settings map[string]string) string {
 }
 
 const day = 24 * time.Hour
-
-func orNothing(s string) string {
-	if s == "" {
-		return "not set"
-	}
-	return s
-}

@@ -107,7 +107,8 @@ func migratedText(r migrate.Report) string {
 		for _, d := range p.Differences {
 			fmt.Fprintf(&b, "differs: %s\n", oneLine(d, 300))
 		}
-		fmt.Fprintf(&b, "compared: %d raw events of %d threads, %d run records, %d erasures, %d snapshots, %d dead letters (%d were published again and %d erased, and are left out)\n",
+		fmt.Fprintf(&b, "compared: %d raw events of %d threads, %d run records, %d erasures, %d snapshots, %d dead letters "+
+			"(%d were published again and %d erased, and are left out)\n",
 			p.Events, p.Threads, p.Runs, p.Erasures, p.Snapshots, p.DeadLetters, p.Retried, p.Erased)
 	}
 	if r.Done {

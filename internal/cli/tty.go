@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// tty is a terminal as stdout. JSON keeps its contents as agents wrote them, and JSON may hold characters that steer a terminal or turn
-// the direction of its text: DEL, the C1 controls and the bidirectional marks are written as \u009b and the like, which is the same string in
-// JSON. The other controls are never bare in JSON, and colours need them.
+// tty is a terminal as stdout. JSON from agents may contain raw characters that control a terminal or change the direction of its
+// text. tty writes DEL, C1 controls and bidirectional marks as escapes such as \u009b, which mean the same in JSON. It leaves C0
+// controls: valid JSON has none, and colours need them.
 type tty struct {
 	*os.File
 	// rest is the beginning of a character whose end has not been written yet.
@@ -26,7 +26,7 @@ func (s *tty) Write(b []byte) (int, error) {
 		switch {
 		case r == utf8.RuneError && size == 1 && !utf8.FullRune(text):
 			s.rest, size = append([]byte(nil), text...), len(text)
-		case r == utf8.RuneError && size == 1: // terminals of 8 bits take some for controls
+		case r == utf8.RuneError && size == 1: // 8-bit terminals take some invalid bytes for controls
 			out = append(out, string(utf8.RuneError)...)
 		case r >= 0x7F && r <= 0x9F, turnsDirection(r):
 			out = fmt.Appendf(out, `\u%04x`, r)
@@ -41,7 +41,7 @@ func (s *tty) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// WriteString implements io.StringWriter: that of the file would write past Write.
+// WriteString implements io.StringWriter. The embedded file's method would bypass Write.
 func (s *tty) WriteString(text string) (int, error) { return s.Write([]byte(text)) }
 
 // ReadFrom implements io.ReaderFrom, for the same reason.
@@ -49,7 +49,7 @@ func (s *tty) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{s}, r)
 }
 
-// terminal returns stdout for a program that draws on it and makes its texts printable by itself.
+// terminal returns stdout without the filter of tty, for a program that draws with control sequences and filters its texts itself.
 func (o *output) terminal() io.Writer {
 	if s, ok := o.stdout.(*tty); ok {
 		return s.File

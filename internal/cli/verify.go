@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -55,7 +54,7 @@ proved.`,
 	return cmd
 }
 
-// proof is what the server says of a run's record, as far as a person is shown it.
+// proof is the part of a verification's answer that the command shows.
 type proof struct {
 	ThreadID    string   `json:"threadId"`
 	RunID       string   `json:"runId"`
@@ -79,7 +78,7 @@ const (
 	verdictDiffers = "differs"
 )
 
-// verification has runs proved.
+// verification verifies runs and prints the results.
 type verification struct {
 	out    *output
 	at     server
@@ -87,27 +86,16 @@ type verification struct {
 	asJSON bool
 }
 
-func (v *verification) ask(ctx context.Context, thread, run string) (proof, []byte, error) {
-	body, err := v.client.Get(ctx, client.RunPath(thread, run)+"/verify", nil)
-	if err != nil {
-		return proof{}, nil, found(err, v.out, v.at, thread, run)
-	}
-	var p proof
-	if err := json.Unmarshal(body, &p); err != nil {
-		return proof{}, nil, fmt.Errorf("decoding proof: %w", err)
-	}
-	return p, body, nil
-}
-
-// one proves a run that was named.
+// one verifies a run that was named.
 func (v *verification) one(ctx context.Context, thread, run string) error {
-	p, body, err := v.ask(ctx, thread, run)
-	if err != nil {
-		return err
-	}
-	if v.asJSON {
+	var p proof
+	body, err := fetch(ctx, v.client, client.RunPath(thread, run)+"/verify", nil, "proof", &p)
+	switch {
+	case err != nil:
+		return found(err, v.out, v.at, thread, run)
+	case v.asJSON:
 		err = v.out.document(body)
-	} else {
+	default:
 		err = v.out.text(p.text())
 	}
 	switch {
@@ -121,29 +109,24 @@ func (v *verification) one(ctx context.Context, thread, run string) error {
 	return nil
 }
 
-// thread proves all runs of a thread.
+// thread verifies all runs of a thread.
 func (v *verification) thread(ctx context.Context, thread string) error {
-	body, err := v.client.Get(ctx, client.ThreadPath(thread), nil)
-	var t struct {
-		Runs int `json:"runs"`
-	}
+	var t struct{ Runs int }
+	_, err := fetch(ctx, v.client, client.ThreadPath(thread), nil, "thread", &t)
 	if err == nil {
-		if err := json.Unmarshal(body, &t); err != nil {
-			return fmt.Errorf("decoding thread: %w", err)
-		}
 		err = v.many(ctx, client.ThreadPath(thread)+"/verify", t.Runs)
 	}
 	return found(err, v.out, v.at, thread, "")
 }
 
-// line is a proof, or says how far a server is that proves all runs.
+// line is a line of an answer about many runs: a proof, or the server's progress.
 type line struct {
 	proof
 	Progress *struct{ Done, Total int } `json:"progress"`
 }
 
-// many proves the runs of a path of the server. total is their number, or 0 if the server reports progress. The text form only counts the runs
-// that are proved.
+// many verifies the runs of an API path. total is their number, or 0 if the server reports progress. The text form only counts
+// the runs that are proved.
 func (v *verification) many(ctx context.Context, path string, total int) error {
 	bar := newProgress(v.out, "verify")
 	defer bar.end()
@@ -151,8 +134,8 @@ func (v *verification) many(ctx context.Context, path string, total int) error {
 	runs := 0
 	each := func(text []byte) error {
 		var p line
-		if err := json.Unmarshal(text, &p); err != nil {
-			return fmt.Errorf("decoding proof: %w", err)
+		if err := decode(text, "proof", &p); err != nil {
+			return err
 		}
 		if p.Progress != nil {
 			bar.step(p.Progress.Done, p.Progress.Total)
@@ -188,7 +171,7 @@ func (v *verification) many(ctx context.Context, path string, total int) error {
 	return nil
 }
 
-// byLine calls each with every line that is written to it, without its line feed.
+// byLine calls each with every line written to it, without its line feed.
 type byLine struct {
 	each func(line []byte) error
 	rest []byte
@@ -209,7 +192,7 @@ func (w *byLine) Write(b []byte) (int, error) {
 	}
 }
 
-// text is a proof for people.
+// text formats a proof for people.
 func (p proof) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "thread %s, run %s: ", oneLine(p.ThreadID, 80), oneLine(p.RunID, 80))

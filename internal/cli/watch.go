@@ -4,24 +4,26 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
-// watchEvery is how often --watch looks again.
+// watchEvery is the interval of --watch.
 const watchEvery = 2 * time.Second
 
 func watchFlag(cmd *cobra.Command, v *bool) {
-	cmd.Flags().BoolVarP(v, "watch", "w", false, "refresh every "+watchEvery.String()+" until Ctrl-C, and print the output again when it changes")
+	cmd.Flags().BoolVarP(v, "watch", "w", false,
+		"refresh every "+watchEvery.String()+" until Ctrl-C, and print the output again when it changes")
 }
 
-// clearScreen moves to the upper left corner of the screen and erases all that is on it.
+// clearScreen moves the cursor to the upper left corner and erases the screen.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// watch calls show every watchEvery until ctx ends, and prints what it writes whenever that differs from the time before: on a
-// terminal in its place, elsewhere behind it. An error ends it if the first call gives it. Later the server may be away for a while: each error is then
-// noted once, and the next call may succeed.
+// watch calls show every watchEvery until ctx ends, and prints its output whenever it differs from the previous one; on a
+// terminal it replaces the previous one. An error of the first call ends it. A later error, such as a server that restarts, is
+// noted once and the calls go on.
 func (o *output) watch(ctx context.Context, show func(ctx context.Context, out *output) error) error {
 	var before []byte
 	noted := ""
@@ -31,7 +33,7 @@ func (o *output) watch(ctx context.Context, show func(ctx context.Context, out *
 		round.stdout, round.screen = &page, o.display()
 		switch err := show(ctx, &round); {
 		case errors.Is(err, context.Canceled):
-			return nil // Ctrl-C, which is how it is meant to end
+			return nil // Ctrl-C is its usual end
 		case err != nil && before == nil:
 			return err
 		case err != nil:
@@ -40,12 +42,15 @@ func (o *output) watch(ctx context.Context, show func(ctx context.Context, out *
 				o.note("%s; trying again", text)
 			}
 		case before == nil || !bytes.Equal(page.Bytes(), before):
-			noted = ""
-			before = append([]byte{}, page.Bytes()...)
-			if round.screen != nil && !o.dumb {
-				page = *bytes.NewBuffer(append([]byte(clearScreen), before...))
+			noted, before = "", page.Bytes()
+			if before == nil {
+				before = []byte{} // the first call printed nothing
 			}
-			if _, err := page.WriteTo(o.stdout); err != nil {
+			clear := ""
+			if round.screen != nil && !o.dumb {
+				clear = clearScreen
+			}
+			if _, err := io.WriteString(o.stdout, clear+string(before)); err != nil {
 				return err
 			}
 		default:
