@@ -46,11 +46,11 @@ func (o *output) watch(ctx context.Context, show func(ctx context.Context, out *
 			if before == nil {
 				before = []byte{} // the first call printed nothing
 			}
-			clear := ""
+			start := ""
 			if round.screen != nil && !o.dumb {
-				clear = clearScreen
+				start = clearScreen
 			}
-			if _, err := io.WriteString(o.stdout, clear+string(before)); err != nil {
+			if _, err := io.WriteString(o.stdout, start+string(before)); err != nil {
 				return err
 			}
 		default:

@@ -39,7 +39,7 @@ func NewProducer(cfg Config, extra ...kgo.Opt) (*kgo.Client, error) {
 // transactionTimeout is how long brokers leave a transactor's transaction open, from its first record on.
 const transactionTimeout = 30 * time.Second
 
-// NewTransactor returns a producer for transactions and initializes its producer id: that fences earlier producers with the
+// NewTransactor returns a producer for transactions and initialises its producer id: that fences earlier producers with the
 // transactional id, and makes what they have committed readable. The caller begins and ends transactions. Records that are not
 // acknowledged within transactionTimeout fail (Unacknowledged), and the transaction can only be aborted.
 func NewTransactor(ctx context.Context, cfg Config, id string) (*kgo.Client, error) {

@@ -29,7 +29,7 @@ type CompactorHooks struct {
 	AdjustFetchOffsets            func(context.Context, map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error)
 }
 
-// NewCompactorSession joins the group and initializes the producer id. If End returns an error, close the session and make a new
+// NewCompactorSession joins the group and initialises the producer id. If End returns an error, close the session and make a new
 // one: kgo may still be inside a transaction.
 func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*kgo.GroupTransactSession, error) {
 	if o.Group == "" || o.InstanceID == "" {
