@@ -1,9 +1,9 @@
-// Package deadletter reads skein.dead-letters and publishes what lies there again.
+// Package deadletter reads skein.dead-letters and retries dead letters.
 //
-// A dead letter is a record of skein.events that the compactor could do nothing with, as it came, with
-// headers that say why and from where; or a run record whose rows the lineage store refused, with the position of the
-// run's first event. Whose it is says its key, as on skein.events; one whose key cannot be read is nobody's.
+// A dead letter is a record of skein.events that the compactor could not fold, with headers that have the reason and its position; or a
+// run record whose rows the lineage store refused, with the position of the run's first event. Its key has the tenant, as on
+// skein.events; a dead letter whose key cannot be parsed belongs to no tenant.
 //
-// Retry publishes the original record with the header skein-retry-of. So skein.events itself says what
-// was retried: there is no other state that could differ from it, and a second retry sees the first.
+// Retry publishes the original record with the header skein-retry-of. So skein.events itself records the retries: no other state can
+// differ from it, and a second retry finds the first.
 package deadletter

@@ -13,16 +13,16 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Query says which dead letters are meant.
+// Query selects dead letters.
 type Query struct {
-	// Tenant is whose; with AnyTenant it is everybody's and nobody's.
+	// Tenant selects those of a tenant. AnyTenant selects those of all tenants and of none.
 	Tenant    string
 	AnyTenant bool
-	// Reason and Thread are compared where they are not empty.
+	// Reason and Thread select by reason and thread; empty is any.
 	Reason, Thread string
-	// Since and Until bound when it became a dead letter, Until excluded; zero is no bound.
+	// Since and Until bound the time of the dead letter, Until is exclusive; zero is no bound.
 	Since, Until time.Time
-	// IDs are the ones that are meant, where there are any.
+	// IDs select single dead letters; empty is all.
 	IDs []record.Position
 }
 
@@ -34,20 +34,18 @@ func (q Query) matches(l Record) bool {
 		(len(q.IDs) == 0 || slices.Contains(q.IDs, l.ID))
 }
 
-// Page is a stretch of the topic.
+// Page is a page of dead letters.
 type Page struct {
 	Records []Record
-	// Next is where the next page goes on: behind this dead letter, which may be another tenant's. nil
-	// is the end.
+	// Next is the last dead letter that was read for this page, which may be another tenant's; nil at the end of the topic.
 	Next *record.Position
 }
 
-// pageScan is how many dead letters, of all tenants, are read for one page.
+// pageScan is how many dead letters, of all tenants, are read for one page at most.
 const pageScan = 20_000
 
-// ReadPage reads at most limit dead letters, by partition and offset, from behind after (nil: from the
-// start). A page may be short, even empty, with more behind it: what is read for one is bounded, and
-// other tenants' lie in between.
+// ReadPage reads at most limit dead letters after a position (nil: from the start), by partition and offset. A page may be short or empty
+// although there are more: it reads a bounded number of dead letters, other tenants' included.
 func ReadPage(ctx context.Context, cfg kafka.Config, q Query, after *record.Position, limit int) (Page, error) {
 	page, scanned := Page{Records: []Record{}}, 0
 	for m, err := range each(ctx, cfg, q, after) {
@@ -67,7 +65,7 @@ func ReadPage(ctx context.Context, cfg kafka.Config, q Query, after *record.Posi
 	return page, nil
 }
 
-// each yields all dead letters that a query may mean, by partition and offset.
+// each reads the dead letters from a query's Since on, by partition and offset.
 func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position) func(yield func(*kgo.Record, error) bool) {
 	return func(yield func(*kgo.Record, error) bool) {
 		topic := cfg.Topics().DeadLetters
@@ -97,7 +95,7 @@ func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position
 	}
 }
 
-// bounds asks for what a topic holds, from a time on, that may be zero.
+// bounds returns the offsets of a topic from a time on; zero is all.
 func bounds(ctx context.Context, cfg kafka.Config, topic string, from time.Time) (map[int32]kafka.Span, error) {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
@@ -121,5 +119,5 @@ func bounds(ctx context.Context, cfg kafka.Config, topic string, from time.Time)
 	return spans, nil
 }
 
-// askTimeout bounds one round of questions to the brokers.
+// askTimeout bounds a group of requests to the brokers.
 const askTimeout = 30 * time.Second

@@ -6,16 +6,16 @@ const (
 	NoRun          = "no-run"
 	AfterTerminal  = "after-terminal"
 	WrongPartition = "wrong-partition"
-	// TooLarge: the value is over the record limit.
+	// TooLarge means that the value exceeds the record limit.
 	TooLarge = "too-large"
-	// BadKey: the key is not tenant/thread, escaped as schemas/ describes.
+	// BadKey means that the key is not tenant/thread, escaped as schemas/ describes.
 	BadKey = "bad-key"
-	// BadHeaders: a Skein header that cannot be read, such as a number that is none.
+	// BadHeaders means that a Skein header cannot be parsed, such as a malformed number.
 	BadHeaders = "bad-headers"
-	// UnknownKind: a skein-kind that is not known, or does not belong on skein.events.
+	// UnknownKind means a skein-kind that is unknown, or not allowed on skein.events.
 	UnknownKind = "unknown-kind"
-	// Refused: the lineage store does not take the rows of a run record. The indexer's dead letters are run records, and
-	// their position is that of the run's first event.
+	// Refused means that the lineage store refuses the rows of a run record. The indexer's dead letters are run records, and their
+	// position is that of the run's first event.
 	Refused = "refused"
 )
 
@@ -24,35 +24,33 @@ func Reasons() []string {
 	return []string{Malformed, NoRun, AfterTerminal, WrongPartition, TooLarge, BadKey, BadHeaders, UnknownKind}
 }
 
-// AllReasons lists the reasons of the indexer's dead letters, too.
+// AllReasons lists the reasons of the compactor's and the indexer's dead letters.
 func AllReasons() []string { return append(Reasons(), Refused) }
 
-// Chance says whether a retry can help.
+// Chance is whether a retry can help.
 type Chance string
 
 // The chances.
 const (
-	// ChanceNow: the same record may be taken this time.
+	// ChanceNow means that the record may be folded now.
 	ChanceNow Chance = "now"
-	// ChanceAfterChange: it is refused again unless settings or the version of Skein have changed.
+	// ChanceAfterChange means that it fails again unless settings or the version of Skein have changed.
 	ChanceAfterChange Chance = "after-change"
-	// ChanceNever: it is refused for ever, or would come to stand where it does not belong.
+	// ChanceNever means that it always fails, or would be folded into a wrong run.
 	ChanceNever Chance = "never"
 )
 
-// ChanceOf says whether the retry of a dead letter with this reason can help. One of a reason that is not
-// known here has none: it was written by a later version, which may know better.
+// ChanceOf returns whether a retry of a dead letter with this reason can help. Unknown reasons, of later versions, have no chance.
 func ChanceOf(reason string) Chance {
 	switch reason {
-	// NoRun: a run may be open in the thread by now, and takes it. WrongPartition: a retry chooses the
-	// thread's own.
+	// NoRun: a run may be open in the thread now. WrongPartition: a retry uses the thread's own.
 	case NoRun, WrongPartition:
 		return ChanceNow
 	case Malformed, TooLarge, BadHeaders, UnknownKind:
 		return ChanceAfterChange
 	default:
-		// AfterTerminal: a run of that id that was started since would take in what is not its own. Refused: it is no event; its
-		// record is on skein.runs, which an operator has read again.
+		// AfterTerminal: the event could join a later run with the same id. Refused: it is no event; its record is on skein.runs, which an
+		// operator can have read again.
 		return ChanceNever
 	}
 }

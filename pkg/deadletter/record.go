@@ -10,31 +10,31 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Record is what there is to say of a dead letter beside its bytes.
+// Record is a dead letter without its value.
 type Record struct {
-	// ID is the dead letter's own address, in skein.dead-letters.
+	// ID is the dead letter's partition and offset in skein.dead-letters.
 	ID record.Position `json:"id"`
-	// Position is the address of the record in skein.events that it was made of.
+	// Position is the position of the original record in skein.events.
 	Position *record.Position `json:"position,omitempty"`
 	Reason   string           `json:"reason"`
 	// Detail is for people.
 	Detail string `json:"detail,omitempty"`
 	Chance Chance `json:"chance"`
-	// At is when it became a dead letter.
+	// At is the timestamp of the dead letter.
 	At time.Time `json:"at"`
-	// Tenant and ThreadID are the key's; empty where it cannot be read.
+	// Tenant and ThreadID come from the key; empty if it cannot be parsed.
 	Tenant   string `json:"tenant,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
-	// RunID is that of the headers; empty where they do not say.
+	// RunID comes from the headers; empty if they have none.
 	RunID string      `json:"runId,omitempty"`
 	Kind  record.Kind `json:"kind"`
 	// Bytes is the length of the value.
 	Bytes int `json:"bytes"`
-	// RetryOf is the dead letter whose retry became this one.
+	// RetryOf is the dead letter whose retry failed as this one.
 	RetryOf *record.Position `json:"retryOf,omitempty"`
 }
 
-// Read reads a record of skein.dead-letters. It has no error: what cannot be read is left empty.
+// Read parses a record of skein.dead-letters. Members that cannot be parsed stay empty.
 func Read(m *kgo.Record) Record {
 	l := Record{
 		ID: record.Position{Partition: m.Partition, Offset: m.Offset},
@@ -43,10 +43,10 @@ func Read(m *kgo.Record) Record {
 	if parts, err := record.SplitKey(string(m.Key)); err == nil && len(parts) == 2 {
 		l.Tenant, l.ThreadID = parts[0], parts[1]
 	}
-	// The error of headers may be what made it a dead letter.
+	// Invalid headers may be the reason of the dead letter.
 	headers, _ := kafka.ParseHeaders(m.Headers)
 	l.Kind, l.RunID = headers.Kind, headers.RunID
-	for _, h := range m.Headers { // of a repeated one the last counts: the compactor's stand behind the agent's
+	for _, h := range m.Headers { // the last of equal names counts: the compactor appends its own to the producer's
 		switch h.Key {
 		case record.HeaderReason:
 			l.Reason = string(h.Value)
@@ -61,14 +61,14 @@ func Read(m *kgo.Record) Record {
 	l.Chance = ChanceOf(l.Reason)
 	switch {
 	case l.Tenant == "" || l.Position == nil:
-		l.Chance = ChanceNever // the compactor could not keep the record itself
+		l.Chance = ChanceNever // the compactor could not keep the original record
 	case l.Reason == Malformed && agui.CheckDepth(m.Value, agui.MaxEventDepth) != nil:
-		l.Chance = ChanceNever // what is not JSON will not become it
+		l.Chance = ChanceNever // it is not JSON
 	}
 	return l
 }
 
-// position reads a position; nil is none.
+// position parses a position; nil if it is invalid.
 func position(text []byte) *record.Position {
 	p, err := record.ParsePosition(string(text))
 	if err != nil {
@@ -77,7 +77,7 @@ func position(text []byte) *record.Position {
 	return &p
 }
 
-// again returns the record that the compactor made a dead letter of, marked as a retry.
+// again returns the original record, marked as a retry.
 func again(m *kgo.Record, topic string, partition int32) *kgo.Record {
 	out := &kgo.Record{Topic: topic, Partition: partition, Key: m.Key, Value: m.Value}
 	for _, h := range m.Headers {

@@ -13,23 +13,23 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Outcome is what a retry did with a dead letter.
+// Outcome is the outcome of a retry.
 type Outcome string
 
-// The outcomes. Only a record with the outcome Published was published.
+// The outcomes. Only records with the outcome Published are published.
 const (
 	Published Outcome = "published"
-	// Hopeless: a retry has no chance (Record.Chance).
+	// Hopeless means that a retry has no chance (Record.Chance).
 	Hopeless Outcome = "hopeless"
-	// Unchanged: a retry helps only after a change, and the query names neither the reason nor the id.
+	// Unchanged means that a retry helps only after a change, and the query has neither a reason nor ids.
 	Unchanged Outcome = "unchanged"
-	// PublishedBefore: skein.events holds a retry of it.
+	// PublishedBefore means that skein.events has a retry of it.
 	PublishedBefore Outcome = "published-before"
-	// FailedBefore: it is itself the result of a retry.
+	// FailedBefore means that it is the result of a failed retry.
 	FailedBefore Outcome = "failed-before"
-	// Untold: retention has deleted the part of skein.events that would hold an earlier retry or an erasure.
+	// Untold means that the part of skein.events that could have an earlier retry or an erasure has expired.
 	Untold Outcome = "untold"
-	// Erased: its thread was erased since.
+	// Erased means that its thread was erased after it.
 	Erased Outcome = "erased"
 )
 
@@ -37,11 +37,11 @@ const (
 type Retried struct {
 	Record
 	Outcome Outcome `json:"outcome"`
-	// RetriedAt is the position of the retry in skein.events, this one or the one before.
+	// RetriedAt is the position of the retry in skein.events, this one or an earlier one.
 	RetriedAt *record.Position `json:"retriedAt,omitempty"`
 }
 
-// Retry selects the dead letters to publish again.
+// Retry publishes the original records of dead letters again.
 type Retry struct {
 	Query
 	// Again also publishes PublishedBefore, FailedBefore and Untold.
@@ -61,14 +61,12 @@ const (
 // ErrTooMany is returned if the query matches more dead letters than one transaction should hold.
 var ErrTooMany = errors.New("too many dead letters for one retry")
 
-// Run publishes the original records of dead letters to skein.events, each to its thread's partition, in
-// one transaction: all of them or none. It returns one result for each dead letter that the query matches, in
-// their order.
+// Run publishes the original records to skein.events, each to its thread's partition, in one transaction: all of them or none. It returns
+// a result for each dead letter of the query, in their order.
 //
-// Retries of a topic set share one transactional id, which Run takes before it reads: of two at the same
-// time one is fenced and publishes nothing. Transactions of other producers that are open meanwhile are not
-// waited for, so an erasure in one of them is not seen. If the outcome of the commit is unknown, a second Run
-// finds what the first one published.
+// Retries of a topic set share one transactional id, and Run initialises its producer id before it reads: of two concurrent ones, one is
+// fenced and publishes nothing. Run does not wait for open transactions of other producers, so it misses an erasure in one of them. If
+// the outcome of the commit is unknown, a second Run finds what the first one has published.
 func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 	var cl *kgo.Client
 	if !r.DryRun {
@@ -105,8 +103,8 @@ func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 	return results, nil
 }
 
-// read reads the dead letters that the query matches and makes the record to publish of each. It sets the outcomes
-// that do not depend on skein.events.
+// read reads the dead letters of the query and makes the record to publish for each. It sets the outcomes that do not depend on
+// skein.events.
 func (r Retry) read(ctx context.Context, cfg kafka.Config) ([]Retried, []*kgo.Record, error) {
 	var results []Retried
 	var records []*kgo.Record
@@ -137,21 +135,16 @@ func (r Retry) read(ctx context.Context, cfg kafka.Config) ([]Retried, []*kgo.Re
 	return results, records, nil
 }
 
-// clockSkew is how far the clocks of Kafka's producers may differ.
+// clockSkew is the assumed maximum difference between the clocks of Kafka's producers.
 const clockSkew = time.Hour
 
 // compare chooses each record's partition, and reads skein.events from the dead letters on to find earlier retries and
 // erasures of their threads.
 func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried, records []*kgo.Record) error {
-	var oldest time.Time
-	for _, e := range results {
-		if oldest.IsZero() || e.At.Before(oldest) {
-			oldest = e.At
-		}
-	}
 	if len(results) == 0 {
 		return nil
 	}
+	oldest := slices.MinFunc(results, func(a, b Retried) int { return a.At.Compare(b.At) }).At
 	spans, since, err := eventSpans(ctx, cfg, oldest.Add(-clockSkew))
 	if err != nil {
 		return err
@@ -168,7 +161,7 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried,
 		span := spans[p]
 		from[i] = e.Position.Offset + 1
 		gone := from[i] < span.Start
-		if e.Position.Partition != p { // offsets of two partitions do not compare
+		if e.Position.Partition != p { // its offset is of another partition
 			from[i] = since[p]
 			gone = span.Start > 0 && since[p] <= span.Start
 		}
@@ -177,10 +170,9 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried,
 		}
 		records[i].Partition = p
 		byKey[string(records[i].Key)] = append(byKey[string(records[i].Key)], i)
+		span.Start = max(span.Start, from[i])
 		if s, ok := read[p]; ok {
-			span.Start = max(span.Start, min(s.Start, from[i]))
-		} else {
-			span.Start = max(span.Start, from[i])
+			span.Start = min(span.Start, s.Start)
 		}
 		read[p] = span
 	}
@@ -213,7 +205,7 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried,
 	return nil
 }
 
-// eventSpans returns what skein.events holds, and the offsets at a time.
+// eventSpans returns the offsets of skein.events, and those at a time.
 func eventSpans(ctx context.Context, cfg kafka.Config, at time.Time) (spans map[int32]kafka.Span, since map[int32]int64, err error) {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
@@ -222,7 +214,7 @@ func eventSpans(ctx context.Context, cfg kafka.Config, at time.Time) (spans map[
 	defer adm.Close()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	// A thread's partition depends on the count, which is refused while it changes.
+	// This fails while the topics have different partition counts, on which a thread's partition depends.
 	if _, err := kafka.PartitionCount(ctx, adm, cfg.Topics()); err != nil {
 		return nil, nil, err
 	}
@@ -234,7 +226,7 @@ func eventSpans(ctx context.Context, cfg kafka.Config, at time.Time) (spans map[
 }
 
 func retryOf(m *kgo.Record) *record.Position {
-	// In a copied event, the header names a dead letter of another topic set.
+	// In a copied event, the header has the position of a dead letter in another topic set.
 	if slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom }) {
 		return nil
 	}

@@ -14,21 +14,20 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The bounds on one transaction, far below its timeout of 30 s.
+// The limits of one transaction, which takes far less than its timeout of 30 s.
 const (
 	chunkRecords = 5000
 	chunkBytes   = 16 << 20
 )
 
-// isThreads reports whether a record of that key on an old partition is where its thread lies.
+// isThreads reports whether an old partition is that of the thread with this key.
 func (g *migration) isThreads(key []byte, partition int32) bool {
 	parts, err := record.SplitKey(string(key))
 	return err == nil && len(parts) == 2 && record.Partition(key, g.counts[0]) == partition
 }
 
-// partition returns where a raw record goes. What the compactors have refused because of its partition
-// or key must not be taken by the new ones: it goes to a partition that is wrong as well, or nowhere
-// (-1) where there is none.
+// partition returns the new partition of a raw record. The new compactors must refuse records that the old ones have refused for their
+// partition or key, so these go to a wrong partition, or are left out (-1) if there is only one.
 func (g *migration) partition(m *kgo.Record) int32 {
 	n := g.counts[1]
 	parts, err := record.SplitKey(string(m.Key))
@@ -43,7 +42,7 @@ func (g *migration) partition(m *kgo.Record) int32 {
 	return (record.Partition(m.Key, n) + 1) % n
 }
 
-// copyEvents copies the raw events that are not copied yet, ordered by time as far as partitions allow.
+// copyEvents copies the raw events that are not copied yet, merged by time.
 func (g *migration) copyEvents(ctx context.Context) error {
 	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
 	if err != nil {
@@ -53,12 +52,13 @@ func (g *migration) copyEvents(ctx context.Context) error {
 	for p, span := range spans {
 		next := s.at(nextEvents, p)
 		switch {
-		case span.Start > next && next == s.Start[p]: // none of it is copied yet
+		case span.Start > next && next == s.Start[p]: // nothing of the partition is copied yet
 			next = span.Start
 			s.Start[p] = next
 			s.set(nextEvents, p, next)
-		case span.Start > next && !g.state.Done: // once it is complete, the old set is of no use
-			return fmt.Errorf("%w: partition %d of %s from %d to %d: begin again with a new prefix, and a longer retention", ErrExpired, p, g.old.Events, next, span.Start)
+		case span.Start > next && !g.state.Done: // a complete copy needs the old set no more
+			return fmt.Errorf("%w: partition %d of %s from %d to %d: begin again with a new prefix, and a longer retention",
+				ErrExpired, p, g.old.Events, next, span.Start)
 		}
 		if g.state.Done && span.End > next {
 			for m, err := range kafka.Scan(ctx, g.from, g.old.Events, map[int32]kafka.Span{p: {Start: next, End: span.End}}) {
@@ -88,8 +88,7 @@ func (g *migration) copyEvents(ctx context.Context) error {
 			return err
 		}
 	}
-	// What lies behind the last record cannot be read, such as the marker of a transaction: nothing of it is
-	// missing once it expires.
+	// Offsets after the last record are of transaction markers: their expiry is no loss.
 	for p, span := range spans {
 		if s := c.state; span.End > s.at(nextEvents, p) {
 			if s.at(nextEvents, p) == s.Start[p] {
@@ -104,8 +103,8 @@ func (g *migration) copyEvents(ctx context.Context) error {
 	return c.end(ctx)
 }
 
-// copiedHeaders are an event's headers, and where it lay. A retry that was copied before names a dead
-// letter of a set that is older still.
+// copiedHeaders returns an event's headers with its old position. It drops the retry header of an event that was copied before: that
+// header has the position of a dead letter in a still older set.
 func copiedHeaders(m *kgo.Record) []kgo.RecordHeader {
 	_, before := positionIn(m, record.HeaderCopiedFrom)
 	out := slices.DeleteFunc(slices.Clone(m.Headers), func(h kgo.RecordHeader) bool {
@@ -115,7 +114,7 @@ func copiedHeaders(m *kgo.Record) []kgo.RecordHeader {
 	return append(out, kgo.RecordHeader{Key: record.HeaderCopiedFrom, Value: []byte(at.String())})
 }
 
-// chunk gathers what goes into one transaction.
+// chunk has the records of one transaction.
 type chunk struct {
 	*migration
 	topic       string
@@ -125,7 +124,7 @@ type chunk struct {
 	done, total int
 }
 
-// add takes in an old record and its copy; nil leaves it out.
+// add adds an old record and its copy; a nil copy is left out.
 func (c *chunk) add(ctx context.Context, m, out *kgo.Record) error {
 	c.state.set(c.topic, m.Partition, m.Offset+1)
 	c.read++
@@ -140,7 +139,7 @@ func (c *chunk) add(ctx context.Context, m, out *kgo.Record) error {
 	return c.end(ctx)
 }
 
-// end commits what was gathered.
+// end commits the chunk.
 func (c *chunk) end(ctx context.Context) error {
 	if c.read == 0 {
 		return nil
@@ -157,9 +156,9 @@ func (c *chunk) end(ctx context.Context) error {
 	return nil
 }
 
-// copyDerived copies run records, snapshots and dead letters, each of a key's latest only where the topic
-// is compacted. What an earlier call has copied may have been erased or published again since: tombstones
-// follow it, and dead letters are copied anew.
+// copyDerived copies run records, snapshots and dead letters; of compacted topics only the latest record of each key. Records
+// copied by an earlier call may have been erased or published again since, so it also copies tombstones, and copies all dead
+// letters again.
 func (g *migration) copyDerived(ctx context.Context, p *places) error {
 	if len(g.state.Next[nextDeadLetters]) > 0 {
 		if err := g.dropDeadLetters(ctx); err != nil {
@@ -185,7 +184,7 @@ func (g *migration) copyDerived(ctx context.Context, p *places) error {
 				continue // copied before
 			}
 			if len(m.Value) == 0 && !before && t.name != nextDeadLetters {
-				continue // nothing that it could take away
+				continue // a tombstone of a record that was not copied
 			}
 			out, err := t.copy(p, m)
 			if err != nil {
@@ -202,7 +201,7 @@ func (g *migration) copyDerived(ctx context.Context, p *places) error {
 	return nil
 }
 
-// dropDeadLetters deletes the dead letters that were copied. Killed before it has said so, it is done again.
+// dropDeadLetters deletes the copied dead letters. If the process dies before this is recorded, the next call repeats it.
 func (g *migration) dropDeadLetters(ctx context.Context) error {
 	spans, err := g.spans(ctx, g.new.DeadLetters)
 	if err != nil {
@@ -222,7 +221,7 @@ func (g *migration) dropDeadLetters(ctx context.Context) error {
 	return g.commit(ctx, s, nil)
 }
 
-// threadOf returns the key of the thread that a derived record's key belongs to, and its new partition.
+// threadOf returns the thread's key of a derived record's key, and the thread's new partition.
 func (g *migration) threadOf(key []byte) (string, int32, error) {
 	parts, err := record.SplitKey(string(key))
 	if err == nil && len(parts) < 2 {
@@ -241,7 +240,7 @@ func (g *migration) copyRun(p *places, m *kgo.Record) (*kgo.Record, error) {
 		return nil, err
 	}
 	if headers.Kind != record.KindRun && headers.Kind != record.KindErase {
-		return nil, nil // fences and positions are of one set
+		return nil, nil // fences and progress records have positions of the old set
 	}
 	thread, partition, err := g.threadOf(m.Key)
 	if err != nil {
@@ -258,7 +257,7 @@ func (g *migration) copyRun(p *places, m *kgo.Record) (*kgo.Record, error) {
 		}
 		at, ok := p.threads[thread].at(below - 1)
 		if !ok {
-			return nil, nil // it is gone, and so is all that it has erased
+			return nil, nil // the erased events are gone
 		}
 		out.Value = record.EncodeErased(at + 1)
 		return out, nil
@@ -276,24 +275,24 @@ func (g *migration) copySnapshot(_ *places, m *kgo.Record) (*kgo.Record, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &kgo.Record{Topic: g.new.Snapshots, Partition: partition, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp, Headers: m.Headers}, nil
+	return &kgo.Record{Topic: g.new.Snapshots, Partition: partition, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp,
+		Headers: m.Headers}, nil
 }
 
-// isErased reports whether a dead letter's thread was erased since. An erasure speaks of its thread's
-// partition, and its own event may be gone as well as the letter's: so it is the old positions that tell.
+// isErased reports whether a dead letter's thread was erased after it. It compares old positions, because the events of both may be gone.
 func (g *migration) isErased(p *places, m *kgo.Record) bool {
 	at, ok := positionIn(m, record.HeaderPosition)
 	return ok && g.isThreads(m.Key, at.Partition) && at.Offset < p.erased[string(m.Key)]
 }
 
-// copyDeadLetter copies a dead letter, unless it was published again, as what became of that is copied, or erased.
+// copyDeadLetter copies a dead letter, unless it was published again or its thread was erased.
 func (g *migration) copyDeadLetter(p *places, m *kgo.Record) (*kgo.Record, error) {
 	if p.retried[record.Position{Partition: m.Partition, Offset: m.Offset}] || g.isErased(p, m) {
 		return nil, nil
 	}
 	out := &kgo.Record{Topic: g.new.DeadLetters, Partition: m.Partition % g.counts[1], Key: m.Key, Value: m.Value, Timestamp: m.Timestamp}
 	old, named := positionIn(m, record.HeaderPosition)
-	// The first place of the room is that of one whose event is gone (needRoom).
+	// If its event is gone, its position is the first offset (needRoom).
 	at := record.Position{Partition: record.Partition(m.Key, g.counts[1])}
 	if named {
 		if g.isThreads(m.Key, old.Partition) {
@@ -315,7 +314,7 @@ func (g *migration) copyDeadLetter(p *places, m *kgo.Record) (*kgo.Record, error
 	return out, nil
 }
 
-// spans returns what a topic of either set holds; of the old one, once it was quiet, what it held then.
+// spans returns the offsets of a topic of either set. After quiet, those of the old set end where they ended then.
 func (g *migration) spans(ctx context.Context, topic string) (map[int32]kafka.Span, error) {
 	spans, err := kafka.Spans(ctx, g.adm, topic)
 	if err != nil {
@@ -350,8 +349,7 @@ func (g *migration) all(ctx context.Context, cfg kafka.Config, topic string) ite
 	}
 }
 
-// latest reads the latest record of each key of a compacted topic, which may be a tombstone. It takes the
-// memory of one partition's keys.
+// latest reads the latest record of each key of a compacted topic, tombstones included. It keeps the keys of one partition in memory.
 func (g *migration) latest(ctx context.Context, cfg kafka.Config, topic string) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
 		spans, err := g.spans(ctx, topic)
@@ -381,18 +379,18 @@ func (g *migration) latest(ctx context.Context, cfg kafka.Config, topic string) 
 	}
 }
 
-// readBytes is how much a broker may give out at once, compressed. Events of one stream take 20 times of it
-// unpacked, and it is all kept until it is read.
+// readBytes limits one answer of a broker, compressed. Unpacked, events of one stream are 20 times larger, and the client keeps all of
+// them until they are read.
 const readBytes = 2 << 20
 
-// reading has readers take that much at once.
-func reading(cfg kafka.Config, most int32) kafka.Config {
+// reading limits the answers to readers.
+func reading(cfg kafka.Config, limit int32) kafka.Config {
 	more := cfg.Options
 	cfg.Options = func() (opts []kgo.Opt) {
 		if more != nil {
 			opts = more()
 		}
-		return append(opts, kgo.FetchMaxBytes(most), kgo.FetchMaxPartitionBytes(most))
+		return append(opts, kgo.FetchMaxBytes(limit), kgo.FetchMaxPartitionBytes(limit))
 	}
 	return cfg
 }

@@ -1,11 +1,9 @@
-// Package migrate copies a topic set into a new one of another partition count.
+// Package migrate copies a topic set into a new one with another partition count.
 //
-// Raw events are copied first, each thread's in their order, and carry where they lay in the header
-// skein-copied-from. Once nothing is written to the old set any more, run records follow with their
-// positions told anew, then snapshots and dead letters, and the new compactors' place. So a run whose raw
-// events are gone keeps its record, and nothing is decided a second time. docs/adr/007-migrate.md has the
-// reasons.
+// It copies raw events first, each thread's in order, with their old positions in the header skein-copied-from. After nothing writes to
+// the old set any more, it copies run records with new positions, snapshots and dead letters, and commits offsets for the new
+// compactors. So a run whose raw events are gone keeps its record, and nothing is decided again. docs/adr/007-migrate.md has the reasons.
 //
-// Everything is copied in transactions that also hold how far the copy is, in a topic of its own. So it
-// goes on after a kill, and nothing is there twice.
+// Each transaction of copies also has the progress of the copy, on a topic of its own. So a killed copy continues, and copies no record
+// twice.
 package migrate

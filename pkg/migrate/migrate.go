@@ -17,51 +17,50 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Options say what to copy where.
+// Options name the two topic sets.
 type Options struct {
 	// From is the old topic set, ToPrefix the new one's prefix on the same cluster.
 	From     kafka.Config
 	ToPrefix string
-	// Spec is how the new topics are made where they do not exist. 0 partitions or retentions are the
-	// old set's.
+	// Spec is the specification of the new topics. Partitions and retentions of 0 are those of the old set.
 	Spec kafka.TopicSpec
 	// Group and ToGroup are the old and the new compactors' consumer groups; empty is the default one.
 	Group, ToGroup string
-	// DryRun writes nothing, and says what there is to do.
+	// DryRun writes nothing.
 	DryRun bool
-	// Progress is called with what is being done and how far it is, in records; nil is nobody.
+	// Progress is called with the current step and its progress, in records; it may be nil.
 	Progress func(what string, done, total int)
 }
 
-// Report says what was done.
+// Report is the result of Run.
 type Report struct {
 	FromPrefix     string `json:"fromPrefix"`
 	ToPrefix       string `json:"toPrefix"`
 	FromPartitions int32  `json:"fromPartitions"`
 	ToPartitions   int32  `json:"toPartitions"`
-	// Done: the new set is complete and proved. Else Waiting says for what, or it was a dry run.
+	// Done means that the new set is complete and proved. Otherwise Waiting is what has to happen first, unless there are differences or it
+	// was a dry run.
 	Done    bool   `json:"done"`
 	Waiting string `json:"waiting,omitempty"`
 	DryRun  bool   `json:"dryRun,omitempty"`
-	// Copied are the records that this call has copied, by the names in state.Next.
+	// Copied are the numbers of records that this call has copied, by the names in state.Next.
 	Copied map[string]int `json:"copied"`
-	// Left are the raw events that were still to be copied when it began.
+	// Left is the number of raw events that were not copied when it began.
 	Left int `json:"left"`
-	// Proof is what was compared; nil before the copy is complete.
+	// Proof is the result of the comparison; nil before the copy is complete.
 	Proof *Proof `json:"proof,omitempty"`
 }
 
-// ErrInUse says that the new topic set is not this copy's.
+// ErrInUse means that the new topic set has other records.
 var ErrInUse = errors.New("the new topic set is in use")
 
-// ErrExpired says that raw events were deleted by age before they were copied.
+// ErrExpired means that raw events expired before they were copied.
 var ErrExpired = errors.New("raw events expired before they were copied")
 
-// askTimeout bounds one round of questions to the brokers.
+// askTimeout bounds a group of requests to the brokers.
 const askTimeout = 30 * time.Second
 
-// settleTimeout is how long a call waits for the end of transactions that others have left. The compactors'
-// own are aborted 8 s after their last sign of life.
+// settleTimeout is how long a call waits for the end of open transactions. Brokers abort those of dead compactors after 8 s.
 const settleTimeout = 30 * time.Second
 
 // migration is one run of Run.
@@ -71,30 +70,25 @@ type migration struct {
 	old, new  kafka.Topics
 	counts    [2]int32         // partitions of the two sets
 	retention time.Duration    // of the old set's raw events; negative is for ever
-	keeps     [2]time.Duration // how long the new set keeps raw events and dead letters once it is complete
+	keeps     [2]time.Duration // retentions of raw events and dead letters of the complete new set
 	adm       *kadm.Client
 	txn       *kgo.Client
 	state     *state
 	report    Report
 	committed map[int32]int64 // the old compactors' offsets
-	// ends are where the old set's topics ended when it was quiet. No more of them is read after that: the
-	// copy is of that moment.
+	// ends are the ends of the old set's topics when it was quiet. The copy ends there.
 	ends map[string]map[int32]int64
 }
 
-// Run copies what is there and not copied yet. It may be run while everything is going on, and again. Once
-// the old set's compactors are stopped, and have decided all that there is, it completes the new set.
+// Run copies all records that are not copied yet. It may run while the old set is in use, and again. After the old set's compactors have
+// processed all events and are stopped, it completes the new set.
 func Run(ctx context.Context, o Options) (Report, error) {
 	g := &migration{Options: o, from: reading(o.From, readBytes)}
 	g.to = g.from
 	g.to.TopicPrefix = o.ToPrefix
 	g.old, g.new = g.from.Topics(), g.to.Topics()
-	if g.Group == "" {
-		g.Group = g.from.CompactorGroup()
-	}
-	if g.ToGroup == "" {
-		g.ToGroup = g.to.CompactorGroup()
-	}
+	g.Group = cmp.Or(g.Group, g.from.CompactorGroup())
+	g.ToGroup = cmp.Or(g.ToGroup, g.to.CompactorGroup())
 	if g.from.TopicPrefix == o.ToPrefix {
 		return Report{}, errors.New("copying topics: the new prefix is the old one")
 	}
@@ -119,7 +113,7 @@ func (g *migration) run(ctx context.Context) error {
 		g.report.Waiting, err = g.quiet(ctx)
 		return err
 	}
-	// Whoever began before commits nothing more, and all that it has committed can be read.
+	// This fences an earlier call, and makes all that it has committed readable.
 	if g.txn, err = kafka.NewTransactor(ctx, g.to, g.to.TopicPrefix+"skein-topics-migrate"); err != nil {
 		return err
 	}
@@ -138,7 +132,7 @@ func (g *migration) run(ctx context.Context) error {
 	if err := g.copyEvents(ctx); err != nil {
 		return err
 	}
-	if g.state.Done { // before this call: the new set may be at work
+	if g.state.Done { // by an earlier call: the new set may be in use
 		g.report.Done = true
 		return nil
 	}
@@ -148,7 +142,7 @@ func (g *migration) run(ctx context.Context) error {
 	return g.complete(ctx)
 }
 
-// prepare asks for the old set and makes the new one's topics.
+// prepare reads the old set and makes the new set's topics.
 func (g *migration) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -202,21 +196,21 @@ func (g *migration) prepare(ctx context.Context) error {
 	return makeStateTopic(ctx, g.adm, g.to, spec.Replication)
 }
 
-// forever is no retention.
+// forever is the retention of topics that keep all records.
 const forever time.Duration = -1
 
-// keep has the new set keep raw events and dead letters for so long. Until it is complete that is for ever: copies are as
-// old as what they are copies of, and brokers delete whole segments, so that they would delete some of them before the old set's.
+// keep sets the retentions of the new set. Until the set is complete they are forever: copies have the timestamps of the originals, and
+// brokers, which delete whole segments, would delete some copies before the originals.
 func (g *migration) keep(ctx context.Context, events, letters time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if _, err := kafka.AlterTopics(ctx, g.to, kafka.TopicSpec{EventsRetention: events, DeadLettersRetention: letters}); err != nil {
-		return fmt.Errorf("telling the new set how long to keep what it holds: %w", err)
+		return fmt.Errorf("setting the retention of the new set: %w", err)
 	}
 	return nil
 }
 
-// begin makes the first state, or takes up the one that is there.
+// begin makes the first state, or checks an existing one, and makes room for events that are gone.
 func (g *migration) begin(ctx context.Context) error {
 	details, err := g.adm.ListTopics(ctx, g.old.Events)
 	if err != nil {
@@ -236,10 +230,10 @@ func (g *migration) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	// What stands for events that are gone is itself gone: their readers are told so.
+	// The records that make room are deleted: readers get the error of offsets that are gone.
 	before := kadm.Offsets{}
 	for p := range g.counts[1] {
-		before.Add(kadm.Offset{Topic: g.new.Events, Partition: p, At: g.state.room(p)})
+		before.Add(kadm.Offset{Topic: g.new.Events, Partition: p, At: g.state.Rooms[p]})
 	}
 	starts, err := g.adm.ListStartOffsets(ctx, g.new.Events)
 	if err == nil {
@@ -249,7 +243,7 @@ func (g *migration) begin(ctx context.Context) error {
 		return fmt.Errorf("asking for offsets of %s: %w", g.new.Events, err)
 	}
 	starts.Each(func(o kadm.ListedOffset) {
-		if o.Offset >= g.state.room(o.Partition) {
+		if o.Offset >= g.state.Rooms[o.Partition] {
 			delete(before[g.new.Events], o.Partition)
 		}
 	})
@@ -272,7 +266,7 @@ func (g *migration) deleteBefore(ctx context.Context, offsets kadm.Offsets) erro
 	return err
 }
 
-// first makes sure that the new set is empty, and makes it this copy's.
+// first checks that the new set is empty, and commits the first state.
 func (g *migration) first(ctx context.Context, id string) error {
 	for _, topic := range g.new.All() {
 		for m, err := range g.all(ctx, g.to, topic) {
@@ -294,14 +288,14 @@ func (g *migration) first(ctx context.Context, id string) error {
 	return g.commit(ctx, s, nil)
 }
 
-// makeRoom makes room at the start of each new partition for the first and the last event of every run of
-// a thread whose raw events are gone. While none is copied, each call looks what has gone since.
+// makeRoom reserves offsets at the start of each new partition for the first and the last event of runs whose raw events are gone. Until
+// the first event is copied, each call adds room for events that have expired since.
 func (g *migration) makeRoom(ctx context.Context) error {
 	need, err := g.needRoom(ctx)
 	if err != nil {
 		return err
 	}
-	// What a killed call has left takes offsets as well, and nobody will read it.
+	// Records of a killed call also count: they have offsets, and nobody will read them.
 	ends, err := kafka.Ends(ctx, g.adm, g.new.Events)
 	if err != nil {
 		return err
@@ -325,25 +319,25 @@ func (g *migration) makeRoom(ctx context.Context) error {
 		}
 	}
 	s := g.state.clone()
-	s.Room = 0
 	if s.Rooms, err = kafka.Ends(ctx, g.adm, g.new.Events); err != nil || maps.Equal(s.Rooms, g.state.Rooms) {
 		return err
 	}
 	return g.commit(ctx, s, nil)
 }
 
-// needRoom returns how many events that runs begin or end with are gone, of the thread of each new
-// partition that lacks most, or may be gone before they are copied. Two where an event is gone of which a dead
-// letter was made: the letter's place is the first one then, and what comes behind that is gone too, so that
-// whoever looks for an earlier retry of it (deadletter.Retry) is told that nobody knows.
+// needRoom returns how many offsets each new partition needs: for each thread, the number of first and last events of its runs that are
+// gone, or may expire before they are copied; the maximum over the partition's threads. A partition needs two if a dead letter's event is
+// gone: the dead letter gets the position of the first, and deadletter.Retry finds that the offset after it is gone too, so that earlier
+// retries are unknown.
 func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
 	if err != nil {
 		return nil, err
 	}
-	gone, most := map[int32]int64{}, int64(0) // all before these offsets
+	gone, expired := map[int32]int64{}, false // all events below these offsets
 	for p, span := range spans {
-		gone[p], most = span.Start, max(most, span.Start)
+		gone[p] = span.Start
+		expired = expired || span.Start > 0
 	}
 	if g.retention > 0 { // brokers delete while this reads
 		soon, err := kafka.OffsetsAt(ctx, g.adm, g.old.Events, time.Now().Add(g.retention/10-g.retention))
@@ -351,11 +345,12 @@ func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 			return nil, err
 		}
 		for p, at := range soon {
-			gone[p], most = max(gone[p], at), max(most, at)
+			gone[p] = max(gone[p], at)
+			expired = expired || at > 0
 		}
 	}
 	need := map[int32]int64{}
-	if most == 0 {
+	if !expired {
 		return need, nil
 	}
 	threads := map[string]int64{}
@@ -364,7 +359,7 @@ func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 			return nil, err
 		}
 		if headers, err := kafka.ParseHeaders(m.Headers); err != nil || len(m.Value) == 0 || headers.Kind != record.KindRun {
-			continue // findPlaces complains
+			continue // findPlaces returns the error
 		}
 		r, err := record.DecodeRun(m.Value)
 		if err != nil {
@@ -393,8 +388,8 @@ func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 	return need, nil
 }
 
-// quiet says what is missing before the copy can be completed: nobody may write to the old set any more,
-// its compactors must have decided all that there is, and be stopped, and all events must be copied.
+// quiet returns what has to happen before the copy can be completed, or "": nobody may write to the old set any more, its compactors must
+// have processed all events and be stopped, and all events must be copied.
 func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 	for _, group := range []string{g.Group, g.ToGroup} {
 		described, err := g.adm.DescribeGroups(ctx, group)
@@ -426,7 +421,7 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 	}); err != nil || waiting != "" {
 		return waiting, err
 	}
-	// Events are asked for last: then those of every record that lies before the ends are among them.
+	// The ends of events come last, so that they include the events of all records below the other ends.
 	ends := map[string]map[int32]int64{}
 	var spans map[int32]kafka.Span
 	for _, topic := range []string{g.old.Runs, g.old.Snapshots, g.old.DeadLetters, g.old.Events} {
@@ -449,7 +444,8 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 					return "", err
 				}
 				if count != g.counts[0] {
-					return "", fmt.Errorf("%w: the offsets of %s belong to %d partitions, %s has %d", kafka.ErrPartitionCounts, g.Group, count, g.old.Events, g.counts[0])
+					return "", fmt.Errorf("%w: the offsets of %s belong to %d partitions, %s has %d",
+						kafka.ErrPartitionCounts, g.Group, count, g.old.Events, g.counts[0])
 				}
 			}
 		}
@@ -465,7 +461,7 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 	}
 	for p, span := range spans {
 		next := g.state.at(nextEvents, p)
-		came := span.Start > next // and may have been more than markers
+		came := span.Start > next // expired ones may have been events
 		for _, err := range kafka.Scan(ctx, g.from, g.old.Events, map[int32]kafka.Span{p: {Start: max(span.Start, next), End: span.End}}) {
 			if err != nil {
 				return "", err
@@ -474,14 +470,14 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 			break
 		}
 		if came {
-			return fmt.Sprintf("events came to partition %d of %s while it copied: see that nobody writes to it, and run this again", p, g.old.Events), nil
+			return fmt.Sprintf("events came to partition %d of %s while it copied: see that nobody writes to it, and run this again", p,
+				g.old.Events), nil
 		}
 	}
 	return "", nil
 }
 
-// settle asks every moment whether a transaction is open, until none is, and returns which one still was
-// after settleTimeout. A dry run asks once.
+// settle calls ask until no transaction is open, or returns the one that is still open after settleTimeout. A dry run calls it once.
 func (g *migration) settle(ctx context.Context, ask func() (open string, err error)) (string, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -501,8 +497,8 @@ func (g *migration) settle(ctx context.Context, ask func() (open string, err err
 	}
 }
 
-// open says where records are in a transaction that is not ended, or behind one: they are there, and
-// cannot be read. The markers that end a transaction come after its end, on one partition after another.
+// open returns a partition with records that cannot be read because of an open transaction, or "". Brokers write the markers that end a
+// transaction some time after its end, to one partition after another.
 func (g *migration) open(ctx context.Context, topics ...string) (string, error) {
 	for _, topic := range topics {
 		unread, err := kafka.Unsettled(ctx, g.adm, topic)
@@ -510,16 +506,20 @@ func (g *migration) open(ctx context.Context, topics ...string) (string, error) 
 			return "", err
 		}
 		for _, p := range slices.Sorted(maps.Keys(unread)) {
-			return fmt.Sprintf("a transaction on partition %d of %s has to end: what lies from %d to %d cannot be read", p, topic, unread[p].Start, unread[p].End), nil
+			return fmt.Sprintf("a transaction on partition %d of %s has to end: what lies from %d to %d cannot be read", p, topic,
+				unread[p].Start, unread[p].End), nil
 		}
 	}
 	return "", nil
 }
 
-// complete copies what is made of raw events, proves the copy, and says so.
+// complete copies the derived records, compares the two sets, commits the new compactors' offsets, and marks the copy as done.
 func (g *migration) complete(ctx context.Context) error {
 	var err error
-	if g.report.Waiting, err = g.settle(ctx, func() (string, error) { return g.open(ctx, g.new.Events) }); err != nil || g.report.Waiting != "" {
+	if g.report.Waiting, err = g.settle(ctx, func() (string, error) {
+		return g.open(ctx,
+			g.new.Events)
+	}); err != nil || g.report.Waiting != "" {
 		return err
 	}
 	p, err := g.findPlaces(ctx, g.committed)
@@ -529,7 +529,10 @@ func (g *migration) complete(ctx context.Context) error {
 	if err := g.copyDerived(ctx, p); err != nil {
 		return err
 	}
-	if g.report.Waiting, err = g.settle(ctx, func() (string, error) { return g.open(ctx, g.new.All()...) }); err != nil || g.report.Waiting != "" {
+	if g.report.Waiting, err = g.settle(ctx, func() (string, error) {
+		return g.open(ctx,
+			g.new.All()...)
+	}); err != nil || g.report.Waiting != "" {
 		return err
 	}
 	ends, err := kafka.Spans(ctx, g.adm, g.new.Events)
@@ -537,7 +540,7 @@ func (g *migration) complete(ctx context.Context) error {
 		return err
 	}
 	offsets := kadm.Offsets{}
-	var told []*kgo.Record
+	var progress []*kgo.Record
 	for _, q := range slices.Sorted(maps.Keys(ends)) {
 		committed, ok := p.committed[q]
 		if !ok {
@@ -546,7 +549,7 @@ func (g *migration) complete(ctx context.Context) error {
 		offsets.Add(kadm.Offset{
 			Topic: g.new.Events, Partition: q, At: committed, LeaderEpoch: -1, Metadata: record.EncodeProcessed(ends[q].End, g.counts[1]),
 		})
-		told = append(told, &kgo.Record{
+		progress = append(progress, &kgo.Record{
 			Topic: g.new.Runs, Partition: q, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(record.Progress{
 				Next: committed, Committed: committed, Processed: ends[q].End, Partitions: g.counts[1],
 			}),
@@ -567,7 +570,8 @@ func (g *migration) complete(ctx context.Context) error {
 	}
 	for _, topic := range g.old.All() {
 		if !maps.Equal(was[topic], g.ends[topic]) {
-			g.report.Waiting = fmt.Sprintf("something was written to %s while it copied: see that the old set's compactors stay stopped, and run this again", topic)
+			g.report.Waiting = fmt.Sprintf("something was written to %s while it copied: "+
+				"see that the old set's compactors stay stopped, and run this again", topic)
 			return nil
 		}
 	}
@@ -580,7 +584,7 @@ func (g *migration) complete(ctx context.Context) error {
 	}
 	s := g.state.clone()
 	s.Done = true
-	if err := g.commit(ctx, s, told); err != nil {
+	if err := g.commit(ctx, s, progress); err != nil {
 		return err
 	}
 	g.report.Done = true

@@ -12,28 +12,26 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// places tells old positions anew. It holds those that records name, about 100 bytes a run.
+// places maps old positions to new ones: those in records, about 100 bytes a run.
 type places struct {
 	threads map[string]*threadPlaces // by key
-	// others are positions of records that lie on no thread's partition.
+	// others are positions of records on a wrong partition.
 	others map[record.Position]record.Position
 	// retried are the dead letters, by their old ids, that were published again.
 	retried map[record.Position]bool
-	// erased are the old offsets, by key of the thread, below which an erasure has taken dead letters.
+	// erased are the old offsets, by key of the thread, below which an erasure has erased dead letters.
 	erased map[string]int64
-	// committed is where the new compactors go on, by new partition: the first record that lay at the old
-	// ones' committed offset or behind it.
+	// committed are the new compactors' offsets: by new partition, the first record at or after the old ones' committed offset.
 	committed map[int32]int64
-	// held is what can be read of raw events by new partition.
-	held map[int32]kafka.Span
+	// events are the offsets of raw events that can be read, by new partition.
+	events map[int32]kafka.Span
 }
 
-// threadPlaces are those of one thread, whose raw events lie on one old and one new partition.
+// threadPlaces has the offsets of one thread, whose raw events are on one old and one new partition.
 type threadPlaces struct {
-	// old are the offsets that records name, in order once sealed; found their new ones, or -1.
+	// old are the offsets in records, sorted by seal; found are their new ones, or -1.
 	old, found []int64
-	// ends are those of the first and last raw events of runs. Where they are gone, their place in the
-	// room keeps the order of the thread's runs.
+	// ends are the offsets of the first and last raw events of runs. Those that are gone get offsets in the room, in the same order.
 	ends []int64
 }
 
@@ -55,7 +53,7 @@ func (p *places) thread(key string) *threadPlaces {
 	return t
 }
 
-// wantRun notes what a run record names.
+// wantRun adds the positions in a run record.
 func (p *places) wantRun(r *record.Run) error {
 	key, err := record.ThreadKey(r.Tenant, r.ThreadID)
 	if err != nil {
@@ -74,7 +72,7 @@ func (p *places) wantRun(r *record.Run) error {
 	return nil
 }
 
-// lastOf is the offset of the last record that a run record holds, or of the run's first where it holds none (record.Open).
+// lastOf returns the offset of a run's last raw record, or of its first one if the record covers none (record.Open).
 func lastOf(raw record.Raw) int64 { return max(raw.First, raw.Next-1) }
 
 func (p *places) seal() {
@@ -91,7 +89,7 @@ func (p *places) erase(key []byte, below int64) {
 	p.erased[string(key)] = max(p.erased[string(key)], below)
 }
 
-// note takes in a copied event.
+// note adds the new position of a copied event.
 func (p *places) note(m *kgo.Record, from record.Position) {
 	if t := p.threads[string(m.Key)]; t != nil {
 		if i, ok := slices.BinarySearch(t.old, from.Offset); ok {
@@ -103,7 +101,7 @@ func (p *places) note(m *kgo.Record, from record.Position) {
 	}
 }
 
-// at returns the new offset of an old one; false where the raw event is gone.
+// at returns the new offset of an old one; false if the raw event is gone.
 func (t *threadPlaces) at(old int64) (int64, bool) {
 	i, ok := slices.BinarySearch(t.old, old)
 	if !ok || t.found[i] < 0 {
@@ -113,10 +111,10 @@ func (t *threadPlaces) at(old int64) (int64, bool) {
 }
 
 // gone reports whether a raw event of the new set cannot be read.
-func (p *places) gone(partition int32, offset int64) bool { return offset < p.held[partition].Start }
+func (p *places) gone(partition int32, offset int64) bool { return offset < p.events[partition].Start }
 
-// named returns where a run record of the new set says that its run lies: its partition, its first and its last
-// event, -1 for what is gone.
+// named returns the partition and the offsets of the first and last event in a run record of the new set; -1 for events that are gone and
+// for a wrong partition.
 func (p *places) named(partition int32, raw record.Raw) [3]int64 {
 	at := [3]int64{int64(partition), raw.First, lastOf(raw)}
 	for i, offset := range at {
@@ -130,7 +128,7 @@ func (p *places) named(partition int32, raw record.Raw) [3]int64 {
 	return at
 }
 
-// wanted returns where a run of the old set has to lie in the new one, as named does.
+// wanted returns what named should return for the copy of an old run record.
 func (p *places) wanted(thread string, raw record.Raw, partitions int32) [3]int64 {
 	at := [3]int64{int64(record.Partition([]byte(thread), partitions)), -1, -1}
 	for i, old := range []int64{raw.First, lastOf(raw)} {
@@ -141,7 +139,7 @@ func (p *places) wanted(thread string, raw record.Raw, partitions int32) [3]int6
 	return at
 }
 
-// end is at for the end of a run; where that is gone, it is a place in the room.
+// end returns the new offset of a run's first or last event: if that is gone, an offset in the room.
 func (t *threadPlaces) end(old int64) int64 {
 	if at, ok := t.at(old); ok {
 		return at
@@ -150,8 +148,7 @@ func (t *threadPlaces) end(old int64) int64 {
 	return int64(i)
 }
 
-// check makes sure that what was not found lies before all that was, and fits into the room: else raw
-// events were lost on the way.
+// check checks that no raw event was lost in the copy: all missing ones are before the found ones, and fit into the room.
 func (p *places) check(room func(thread string) int64) error {
 	for key, t := range p.threads {
 		found := false
@@ -159,7 +156,7 @@ func (p *places) check(room func(thread string) int64) error {
 			if at >= 0 {
 				found = true
 			} else if found {
-				return fmt.Errorf("telling positions anew: an event of thread %q at the old offset %d is not in the new set", key, t.old[i])
+				return fmt.Errorf("mapping positions: an event of thread %q at the old offset %d is not in the new set", key, t.old[i])
 			}
 		}
 		gone := int64(0)
@@ -169,13 +166,14 @@ func (p *places) check(room func(thread string) int64) error {
 			}
 		}
 		if room := room(key); gone > room {
-			return fmt.Errorf("telling positions anew: %d events of thread %q that its runs begin or end with are gone, there was room for %d: they expired before they were copied; begin again with a new prefix", gone, key, room)
+			return fmt.Errorf("mapping positions: %d events of thread %q that its runs begin or end with are gone, there was room for %d: "+
+				"they expired before they were copied; begin again with a new prefix", gone, key, room)
 		}
 	}
 	return nil
 }
 
-// run tells a run record's positions anew and encodes it.
+// run replaces a run record's positions and encodes it.
 func (p *places) run(r *record.Run, partition int32) ([]byte, error) {
 	key, err := record.ThreadKey(r.Tenant, r.ThreadID)
 	if err != nil {
@@ -206,12 +204,12 @@ func (p *places) run(r *record.Run, partition int32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cut != nil { // references that were made then name the run's positions of that moment
+	if cut != nil { // references from the time of the cut have the run's positions of that time
 		was, is := old, r.Raw
 		was.Next, is.Next = cut.Next, r.Cut.Next
 		value = bytes.ReplaceAll(value, reference(was), reference(is))
 	}
-	if r.Truncated { // the references name the run's positions
+	if r.Truncated { // the references have the run's positions
 		value = bytes.ReplaceAll(value, reference(old), reference(r.Raw))
 	}
 	return value, nil
@@ -223,7 +221,7 @@ func reference(raw record.Raw) []byte {
 		record.Position{Partition: raw.Partition, Offset: raw.First}, record.Position{Partition: raw.Partition, Offset: raw.Next})
 }
 
-// findPlaces reads what the old set's records name and where the new one has it.
+// findPlaces reads the positions in the old set's records, and finds their new ones.
 func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (*places, error) {
 	p := newPlaces()
 	for m, err := range g.latest(ctx, g.from, g.old.Runs) {
@@ -268,7 +266,7 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 	}
 	p.seal()
 	var err error
-	if p.held, err = kafka.Spans(ctx, g.adm, g.new.Events); err != nil {
+	if p.events, err = kafka.Spans(ctx, g.adm, g.new.Events); err != nil {
 		return nil, err
 	}
 	for m, err := range g.all(ctx, g.to, g.new.Events) {
@@ -291,10 +289,10 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 			p.committed[m.Partition] = m.Offset
 		}
 	}
-	return p, p.check(func(thread string) int64 { return g.state.room(record.Partition([]byte(thread), g.counts[1])) })
+	return p, p.check(func(thread string) int64 { return g.state.Rooms[record.Partition([]byte(thread), g.counts[1])] })
 }
 
-// positionIn reads a position out of a header.
+// positionIn returns the position in a header.
 func positionIn(m *kgo.Record, name string) (p record.Position, ok bool) {
 	for _, h := range m.Headers {
 		if h.Key == name {

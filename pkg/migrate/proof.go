@@ -15,23 +15,22 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Proof is what was compared between the two sets once the copy was complete.
+// Proof is the result of comparing the two sets after the copy.
 type Proof struct {
-	// Events are the raw events of the old set, Threads their keys. Of each thread the number and a hash
-	// over keys, values, headers, times and old positions are compared, and the order.
+	// Events is the number of raw events of the old set, Threads of their keys. For each thread the number of events, a hash of their keys,
+	// values, headers, times and old positions, and their order are compared.
 	Events  int `json:"events"`
 	Threads int `json:"threads"`
-	// Runs and Snapshots are the latest records, values compared to the byte; of a run's positions that its first and
-	// its last event are copies of what they were. Erasures are records of erased threads whose erasure is there.
+	// Runs and Snapshots are the numbers of latest records, compared byte by byte; for the positions of a run, that its first and last event
+	// are copies of the old ones. Erasures is the number of records of erasures whose event exists.
 	Runs      int `json:"runs"`
 	Erasures  int `json:"erasures"`
 	Snapshots int `json:"snapshots"`
-	// DeadLetters were copied. Retried were not, as they were published again, nor Erased, as their thread
-	// was erased since.
+	// DeadLetters were copied. Retried were published again, and the threads of Erased were erased since; these are not copied.
 	DeadLetters int `json:"deadLetters"`
 	Retried     int `json:"retried"`
 	Erased      int `json:"erased"`
-	// Differences name what is not the same: nothing, unless something went wrong. At most 100.
+	// Differences are descriptions for people, at most 100.
 	Differences []string `json:"differences"`
 }
 
@@ -43,11 +42,11 @@ func (p *Proof) differ(format string, args ...any) {
 	}
 }
 
-// digest is a number of records and the sum of their hashes, in whatever order.
+// digest has the number of records and the sum of their hashes, which does not depend on their order.
 type digest struct {
 	n    int
 	sum  [2]uint64
-	last int64 // the latest one's old offset
+	last int64 // the old offset of the last one added
 }
 
 func (d *digest) add(h [32]byte) {
@@ -86,7 +85,7 @@ func (g *migration) prove(ctx context.Context, places *places) (*Proof, error) {
 			}
 			below, err := record.DecodeErased(m.Value)
 			if err == nil && places.gone(m.Partition, below-1) {
-				return nil, nil // of an earlier call
+				return nil, nil // copied by an earlier call
 			}
 			return text, err
 		})
@@ -152,7 +151,7 @@ func (g *migration) proveEvents(ctx context.Context, p *Proof) error {
 			return err
 		}
 		from, ok := positionIn(m, record.HeaderCopiedFrom)
-		if !ok || from.Offset < starts[from.Partition].Start { // the old set has it no more
+		if !ok || from.Offset < starts[from.Partition].Start { // it has expired in the old set
 			continue
 		}
 		d := copied[string(m.Key)]
@@ -162,7 +161,8 @@ func (g *migration) proveEvents(ctx context.Context, p *Proof) error {
 		}
 		d.add(hashOf(m, from))
 		own := record.Partition(m.Key, g.counts[1])
-		if parts, err := record.SplitKey(string(m.Key)); err == nil && len(parts) == 2 && (m.Partition == own) != g.isThreads(m.Key, from.Partition) {
+		if parts, err := record.SplitKey(string(m.Key)); err == nil && len(parts) == 2 && (m.Partition == own) != g.isThreads(m.Key,
+			from.Partition) {
 			p.differ("events of thread %q: %v is on partition %d, the thread on %d", m.Key, from, m.Partition, own)
 		}
 		if g.isThreads(m.Key, from.Partition) {
@@ -188,7 +188,7 @@ func (g *migration) proveEvents(ctx context.Context, p *Proof) error {
 	return nil
 }
 
-// hashOf is over all that a raw record says, and where it lay; what the copy itself writes is left out.
+// hashOf hashes a raw record and its old position, without the headers that the copy writes.
 func hashOf(m *kgo.Record, from record.Position) [32]byte {
 	var b []byte
 	part := func(v []byte) { b = append(binary.AppendUvarint(b, uint64(len(v))), v...) }
@@ -205,9 +205,11 @@ func hashOf(m *kgo.Record, from record.Position) [32]byte {
 	return sha256.Sum256(b)
 }
 
-// proveLatest compares the latest records of each key, and returns how many there were: what was makes of the
-// old ones and is of the new ones. nil is one that is not compared.
-func (g *migration) proveLatest(ctx context.Context, p *Proof, before, after string, was, is func(*kgo.Record) ([]byte, error)) (int, error) {
+// proveLatest compares the latest record of each key, and returns the number of keys. was and is return the bytes to compare of
+// an old and of a new record; nil to leave it out.
+func (g *migration) proveLatest(
+	ctx context.Context, p *Proof, before, after string, was, is func(*kgo.Record) ([]byte, error),
+) (int, error) {
 	sums := map[string][32]byte{}
 	for m, err := range g.latest(ctx, g.from, before) {
 		if err != nil {
@@ -250,8 +252,8 @@ func (g *migration) proveLatest(ctx context.Context, p *Proof, before, after str
 	return n, nil
 }
 
-// textOf returns what is compared of a record of skein.runs: a run without what depends on the topic set, and
-// where its events lie in the new one; an erasure as it is. nil is one that is of its set only.
+// textOf returns the bytes to compare of a record of skein.runs: a run with its positions replaced by those of place, or an erasure as it
+// is; nil for other kinds, which belong to one set.
 func textOf(m *kgo.Record, place func(thread string, raw record.Raw) [3]int64) (record.Kind, []byte, error) {
 	headers, err := kafka.ParseHeaders(m.Headers)
 	switch {

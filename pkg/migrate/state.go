@@ -15,18 +15,13 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// state is how far a copy is. It lies in a topic of the new set's, the last record counts, and it is
-// written in the transactions that it speaks of.
+// state is the progress of a copy. Its last record counts, on a topic of the new set; each is written in the transaction of its copies.
 type state struct {
-	// TopicID is that of the old skein.events: a topic that was made anew is another one.
+	// TopicID is the id of the old skein.events.
 	TopicID string `json:"topicId"`
-	// Rooms are how many offsets at the start of each new partition stand for raw events that are gone; nil
-	// before they are made.
+	// Rooms are the numbers of offsets at the start of each new partition for raw events that are gone; nil before makeRoom.
 	Rooms map[int32]int64 `json:"rooms,omitempty"`
-	// Room is what a copy that was begun without Rooms has at the start of every partition.
-	Room int64 `json:"room,omitempty"`
-	// Start is where the copy of raw events began, Next where each topic's copy goes on; by the old
-	// set's partitions.
+	// Start is where the copy of raw events began, Next the next offset of each topic, by the old set's partitions.
 	Start map[int32]int64            `json:"start"`
 	Next  map[string]map[int32]int64 `json:"next"`
 	Done  bool                       `json:"done,omitempty"`
@@ -50,7 +45,7 @@ func (s *state) clone() *state {
 	return &c
 }
 
-// at returns where the copy of a topic goes on in a partition; 0 before it began.
+// at returns the next offset of a partition of a topic; 0 before its copy has begun.
 func (s *state) at(topic string, p int32) int64 { return s.Next[topic][p] }
 
 func (s *state) set(topic string, p int32, next int64) {
@@ -60,21 +55,13 @@ func (s *state) set(topic string, p int32, next int64) {
 	s.Next[topic][p] = next
 }
 
-// room returns how many offsets at the start of a new partition stand for raw events that are gone.
-func (s *state) room(q int32) int64 {
-	if s.Rooms == nil {
-		return s.Room
-	}
-	return s.Rooms[q]
-}
-
 // begun reports whether raw events were copied.
 func (s *state) begun() bool { return !maps.Equal(s.Start, s.Next[nextEvents]) }
 
 // stateTopic is the name of the topic that holds a new set's state.
 func stateTopic(to kafka.Config) string { return to.TopicPrefix + "skein.migration" }
 
-// makeStateTopic makes it, unless it is there.
+// makeStateTopic makes the topic of the state, unless it exists.
 func makeStateTopic(ctx context.Context, adm *kadm.Client, to kafka.Config, replication int16) error {
 	policy := "compact"
 	r, err := adm.CreateTopic(ctx, 1, replication, map[string]*string{"cleanup.policy": &policy}, stateTopic(to))
@@ -103,7 +90,7 @@ func makeStateTopic(ctx context.Context, adm *kadm.Client, to kafka.Config, repl
 	}
 }
 
-// readState reads the last state; nil where there is none.
+// readState reads the last state; nil if there is none.
 func readState(ctx context.Context, adm *kadm.Client, to kafka.Config) (*state, error) {
 	spans, err := kafka.Spans(ctx, adm, stateTopic(to))
 	if err != nil {
@@ -122,7 +109,7 @@ func readState(ctx context.Context, adm *kadm.Client, to kafka.Config) (*state, 
 	return last, nil
 }
 
-// commit writes records and the state behind them in one transaction. Only then is it the migration's.
+// commit writes records and the state after them in one transaction.
 func (g *migration) commit(ctx context.Context, s *state, records []*kgo.Record) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -132,8 +119,8 @@ func (g *migration) commit(ctx context.Context, s *state, records []*kgo.Record)
 	if err := g.txn.BeginTransaction(); err != nil {
 		return fmt.Errorf("beginning transaction: %w", err)
 	}
-	// What fails is left as it is, as after a kill: the next call takes the transactional id, which aborts
-	// it, and nobody reads the new set before.
+	// After an error the transaction stays open: the next call, which initialises the producer id, aborts it, and nobody reads the new set
+	// before.
 	if err := g.txn.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		return overtaken(kafka.Unacknowledged(err))
 	}
@@ -146,7 +133,7 @@ func (g *migration) commit(ctx context.Context, s *state, records []*kgo.Record)
 	return nil
 }
 
-// ErrOvertaken says that another copy into the same topic set has begun meanwhile.
+// ErrOvertaken means that another copy into the same topic set has begun meanwhile.
 var ErrOvertaken = errors.New("another copy into this topic set has begun")
 
 func overtaken(err error) error {
