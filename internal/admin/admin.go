@@ -17,28 +17,27 @@ import (
 )
 
 const (
-	// lookTimeout bounds a look at all checks together. It is below the timeout that orchestrators give a
-	// probe, so that they see a reason and not a closed connection.
+	// lookTimeout bounds all checks together. It is below the usual 1 s timeout of probes, so that they get a reason.
 	lookTimeout = 900 * time.Millisecond
-	// checkTimeout is what a check is given: it is less, so that one that heeds it says why in its own words.
+	// checkTimeout bounds one check. It is less than lookTimeout, so that the check can return its own error.
 	checkTimeout = 800 * time.Millisecond
 )
 
 var errNoAnswer = fmt.Errorf("no answer within %v", lookTimeout)
 
-// Check reports why a part of the process cannot take work now, or nil. One that goes on after its context
-// has ended counts as failing, and is not called again before it has returned.
+// Check returns why a part of the process cannot take work, or nil. A check that runs on after its context has ended counts as
+// failing, and is not called again before it returns.
 type Check func(ctx context.Context) error
 
 // Admin collects a process's checks and serves its administration endpoints.
 //
 //	/metrics      Prometheus
-//	/healthz      200 unless a part of the process stands still that nothing else holds up; else 503.
-//	              A failing dependency is no reason to restart it
+//	/healthz      503 if a part of the process makes no progress although all dependencies answer; else 200.
+//	              A restart cannot repair a failing dependency
 //	/readyz       200 once the process has started, is not draining and all checks pass; else 503.
-//	              The body names each check and what is wrong, also while the process starts. It says
-//	              "degraded", with 200, where only what the process can do without fails
-//	/debug/pprof  profiles, where ServeProfiles was called: they show what is in the process's memory
+//	              The body has each check and its error, also while the process starts. Its status is
+//	              "degraded", with 200, if only optional checks and remarks fail
+//	/debug/pprof  profiles, after ServeProfiles: they show the contents of the process's memory
 type Admin struct {
 	gatherer prometheus.Gatherer
 
@@ -46,7 +45,7 @@ type Admin struct {
 	state  string
 	checks []*check
 	beats  []beat
-	// trouble is when Watch has last seen a dependency fail, or has begun; zero before.
+	// trouble is when Watch last saw a dependency fail, or began; zero before.
 	trouble time.Time
 
 	profiles bool
@@ -54,16 +53,16 @@ type Admin struct {
 	guarded  bool
 }
 
-// check is a Check with what follows if it fails.
+// check is a Check with its name and kind.
 type check struct {
 	name string
 	kind kind
 	ask  Check
-	// last is the call that is under way, or the one before; under the Admin's mu.
+	// last is the running call, or the previous one; under the Admin's mu.
 	last *call
 }
 
-// call is one call of a check. Its err is there once done is closed.
+// call is one call of a check. err is set before done is closed.
 type call struct {
 	done chan struct{}
 	err  error
@@ -72,13 +71,13 @@ type call struct {
 type kind int
 
 const (
-	own        kind = iota // of this process itself
-	dependency             // of another one, without which nothing goes
-	optional               // of another one, without which a part goes
-	remark                 // on the process's work, which goes on
+	own        kind = iota // of the process itself
+	dependency             // of something that all of the process needs
+	optional               // of something that a part of the process needs
+	remark                 // of the process's work, which continues
 )
 
-// New returns an Admin that is starting: not ready until Started is called.
+// New returns an Admin that is not ready until Started is called.
 func New(gatherer prometheus.Gatherer) *Admin {
 	return &Admin{gatherer: gatherer, state: "starting"}
 }
@@ -86,16 +85,14 @@ func New(gatherer prometheus.Gatherer) *Admin {
 // AddCheck adds a named check of the process itself to readiness.
 func (a *Admin) AddCheck(name string, ask Check) { a.add(name, own, ask) }
 
-// AddDependency adds a named check of something outside of the process to readiness. While it fails,
-// parts of the process may stand still.
+// AddDependency adds a named check of another process to readiness. While it fails, liveness does not require progress.
 func (a *Admin) AddDependency(name string, ask Check) { a.add(name, dependency, ask) }
 
-// AddOptional adds a named check of something outside of the process that it can do without, in part:
-// while it fails the process is ready, and says that it is degraded.
+// AddOptional adds a named check of another process that only a part of this one needs. While it fails this process is ready but
+// degraded.
 func (a *Admin) AddOptional(name string, ask Check) { a.add(name, optional, ask) }
 
-// AddRemark adds a named check on how the process's work stands: while it fails the process is ready, and
-// says that it is degraded. Other than a dependency it excuses no part that stands still.
+// AddRemark adds a named check of the process's work. While it fails the process is ready but degraded; liveness still requires progress.
 func (a *Admin) AddRemark(name string, ask Check) { a.add(name, remark, ask) }
 
 func (a *Admin) add(name string, k kind, ask Check) {
@@ -104,7 +101,7 @@ func (a *Admin) add(name string, k kind, ask Check) {
 	a.checks = append(a.checks, &check{name: name, kind: k, ask: ask})
 }
 
-// Started says that start-up is over; from now on readiness is what the checks say.
+// Started ends the start-up: from now on readiness depends on the checks.
 func (a *Admin) Started() { a.set("") }
 
 // Draining makes the process not ready for good, so that no new work is sent while it stops.
@@ -118,14 +115,14 @@ func (a *Admin) set(state string) {
 	}
 }
 
-// ServeProfiles makes Handler serve profiles too.
+// ServeProfiles makes Handler serve profiles.
 func (a *Admin) ServeProfiles() { a.profiles = true }
 
-// minToken is the least length of a token: what is shorter can be guessed.
+// minToken is the minimum length of a token: shorter ones can be guessed.
 const minToken = 16
 
-// RequireToken makes Handler ask for a bearer token before it serves metrics and profiles. Orchestrators have none: health and
-// readiness are answered without it, but without the reasons.
+// RequireToken makes Handler require a bearer token for metrics and profiles. Health and readiness need none, because
+// orchestrators have none, but give no reasons without it.
 func (a *Admin) RequireToken(token string) error {
 	if len(token) < minToken {
 		return fmt.Errorf("a token needs at least %d characters", minToken)
@@ -134,7 +131,7 @@ func (a *Admin) RequireToken(token string) error {
 	return nil
 }
 
-// may reports whether a request carries the token that is asked for.
+// may reports whether a request has the token, or none is required.
 func (a *Admin) may(r *http.Request) bool {
 	if !a.guarded {
 		return true
@@ -144,7 +141,7 @@ func (a *Admin) may(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], a.token[:]) == 1
 }
 
-// guard lets requests with the token through.
+// guard refuses requests without the token.
 func (a *Admin) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.may(r) {
@@ -174,7 +171,7 @@ func (a *Admin) Handler() http.Handler {
 
 type status struct {
 	Status string `json:"status"`
-	// Checks says "ok" or what is wrong, by name.
+	// Checks has "ok" or the error of each check, by name.
 	Checks map[string]string `json:"checks,omitempty"`
 }
 
@@ -221,15 +218,14 @@ func (a *Admin) serveReady(w http.ResponseWriter, r *http.Request) {
 	writeStatus(w, code, out)
 }
 
-// result is what a check has said.
+// result is the result of a check.
 type result struct {
 	*check
 	err error
 }
 
-// look runs all checks side by side, so that one that waits for an answer takes no time from the others. It
-// returns in time whatever they do: a Kafka client, for one, waits for the first answer on a new connection
-// as long as its own settings say.
+// look runs all checks concurrently and returns within lookTimeout, even if a check ignores its context: a Kafka client waits for
+// the first answer on a new connection as long as its own settings allow.
 func (a *Admin) look(ctx context.Context) []result {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -254,8 +250,7 @@ func (a *Admin) look(ctx context.Context) []result {
 	return results
 }
 
-// begin calls the check, or returns the call that is under way. A call may have several who wait for it, so
-// none of them ends it by leaving.
+// begin calls the check, or returns the running call. Several callers may wait for a call, so the end of one's context does not end it.
 func (c *check) begin(ctx context.Context) *call {
 	if c.last != nil {
 		select {
@@ -279,6 +274,6 @@ func writeStatus(w http.ResponseWriter, code int, s status) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	// The caller has gone if this fails; there is nobody left to tell.
+	// An error means that the client is gone.
 	_ = json.NewEncoder(w).Encode(s)
 }

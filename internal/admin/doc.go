@@ -1,4 +1,3 @@
-// Package admin serves what operators and orchestrators ask of a process: metrics, liveness,
-// readiness and profiles. It listens apart from the API, so that none of it is ever reachable
-// where tenants are.
+// Package admin serves metrics, liveness, readiness and profiles of a process. It has its own listener, so that tenants, who
+// reach the API, cannot reach these.
 package admin

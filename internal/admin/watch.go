@@ -8,30 +8,30 @@ import (
 )
 
 const (
-	// watchEvery is the time between two looks at the checks.
+	// watchEvery is the interval of the checks.
 	watchEvery = 5 * time.Second
-	// sayAgain is the least time between two lines about one check that goes on failing, for another reason.
-	sayAgain = time.Minute
-	// stuckAfter is how long a part may take for one turn while all that it depends on answers. All waits
-	// for others are bounded below it; what is left is a part that will never go on.
+	// logAgain is the minimum time between two lines about one check that keeps failing with changing errors.
+	logAgain = time.Minute
+	// stuckAfter is how long a part may make no progress while all its dependencies answer. All timeouts are shorter, so a part that
+	// takes longer will never continue.
 	stuckAfter = 5 * time.Minute
 )
 
-// beat tells when a part of the process has last come round.
+// beat is a part of the process that liveness watches.
 type beat struct {
 	name string
 	last func() time.Time
 }
 
-// AddBeat makes liveness depend on a part of the process that works in turns: last says when it has
-// begun its present one, or now, where it waits for work. It counts once Watch runs.
+// AddBeat makes liveness depend on the progress of a part of the process. last returns when the part began its current piece of
+// work, or the current time while it waits for work. It counts after Watch was called.
 func (a *Admin) AddBeat(name string, last func() time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.beats = append(a.beats, beat{name, last})
 }
 
-// stuck returns the parts that stand still with nobody else to blame.
+// stuck returns the parts that have made no progress for stuckAfter although no dependency failed.
 func (a *Admin) stuck(now time.Time) map[string]string {
 	a.mu.Lock()
 	beats, since := append([]beat(nil), a.beats...), a.trouble
@@ -42,19 +42,18 @@ func (a *Admin) stuck(now time.Time) map[string]string {
 		if last.Before(since) {
 			last = since
 		}
-		if stands := now.Sub(last); !since.IsZero() && stands > stuckAfter {
-			out[b.name] = fmt.Sprintf("it stands still for %v, and nothing that it depends on fails", stands.Round(time.Second))
+		if still := now.Sub(last); !since.IsZero() && still > stuckAfter {
+			out[b.name] = fmt.Sprintf("it stands still for %v, and nothing that it depends on fails", still.Round(time.Second))
 		}
 	}
 	return out
 }
 
-// Watch looks at the checks until ctx ends. It logs one line when a check begins to fail, and one when it
-// passes again: whoever reads the log need not ask.
+// Watch runs the checks until ctx ends. It logs a line when a check begins to fail, and one when it passes again.
 func (a *Admin) Watch(ctx context.Context, logger *slog.Logger) {
 	type failing struct {
-		text        string
-		since, said time.Time
+		text          string
+		since, logged time.Time
 	}
 	failed := make(map[string]*failing)
 	a.noteTrouble(time.Now())
@@ -85,8 +84,8 @@ func (a *Admin) Watch(ctx context.Context, logger *slog.Logger) {
 				f = &failing{since: now}
 				failed[r.name] = f
 				fallthrough
-			case f.text != r.err.Error() && now.Sub(f.said) >= sayAgain:
-				f.text, f.said = r.err.Error(), now
+			case f.text != r.err.Error() && now.Sub(f.logged) >= logAgain:
+				f.text, f.logged = r.err.Error(), now
 				logger.Warn("check fails", "check", r.name, "error", r.err)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// API is the HTTP side of a stage: where it listens, and how it tells callers apart.
+// API has the settings of a stage's HTTP API: its listener, credentials and quotas.
 type API struct {
 	listen, keys, tenant string
 	quotas               string
@@ -24,13 +24,13 @@ type API struct {
 	tls                  ListenerTLS
 	auditLog             string
 	accessLog            bool
-	// TenantMetrics is how many tenants the stage's metrics name.
+	// TenantMetrics is how many tenants have their own metrics.
 	TenantMetrics int
-	// CORS says which web pages may call; the flag sets its origins.
+	// CORS allows calls of web pages; a flag sets its origins.
 	CORS CORS
-	// Connections is how many may be open at a time: more wait to be accepted.
+	// Connections is the maximum number of open connections. More wait to be accepted.
 	Connections int
-	// Drain is how the API stops; where it is not set, as ServeHTTP has it.
+	// Drain is how the API stops; by default as ServeHTTP does.
 	Drain Drain
 }
 
@@ -38,24 +38,29 @@ type API struct {
 func (a *API) Flags(f *pflag.FlagSet) {
 	f.StringVar(&a.listen, "listen", "127.0.0.1:8420", "`ADDRESS` of the HTTP API")
 	f.StringVar(&a.keys, "api-keys", "", "`FILE` of hashed API keys (see skein keys new); reloaded when it changes")
-	f.StringVar(&a.tenant, "tenant", "", "for trying out, instead of --api-keys: every request belongs to `TENANT`; only with --listen on loopback")
+	f.StringVar(&a.tenant, "tenant", "",
+		"for trying out, instead of --api-keys: every request belongs to `TENANT`; only with --listen on loopback")
 	f.StringVar(&a.quotas, "quotas", "", "YAML `FILE` with the quotas of tenants; reloaded when it changes; by default none")
 	f.IntVar(&a.replicas, "replicas", 1, "`NUMBER` of processes of this stage; each grants an equal part of the quotas")
 	a.tokens = tenant.DefaultTokenConfig()
-	f.StringVar(&a.tokens.JWKS, "jwt-jwks", "", "`FILE` or https:// URL of the key set (JWKS) for JSON Web Tokens, which are then accepted besides API keys; reloaded regularly")
+	f.StringVar(&a.tokens.JWKS, "jwt-jwks", "",
+		"`FILE` or https:// URL of the key set (JWKS) for JSON Web Tokens, which are then accepted besides API keys; reloaded regularly")
 	f.StringVar(&a.tokens.Issuer, "jwt-issuer", "", "`ISSUER` that tokens must name (iss)")
 	f.StringVar(&a.tokens.Audience, "jwt-audience", "", "`AUDIENCE` that tokens must name (aud)")
 	f.StringVar(&a.tokens.TenantClaim, "jwt-tenant-claim", a.tokens.TenantClaim, "`CLAIM` with a token's tenant")
-	f.StringVar(&a.tokens.ScopeClaim, "jwt-scope-claim", a.tokens.ScopeClaim, "`CLAIM` with a token's scopes (publish, read, erase), as a list or separated by spaces")
+	f.StringVar(&a.tokens.ScopeClaim, "jwt-scope-claim", a.tokens.ScopeClaim,
+		"`CLAIM` with a token's scopes (publish, read, erase), as a list or separated by spaces")
 	f.DurationVar(&a.tokens.Skew, "jwt-skew", a.tokens.Skew, "how far the issuer's clock may be off; at most "+tenant.MaxTokenSkew.String())
 	a.tls.Flags(f, "tls", "the HTTP API")
-	f.StringVar(&a.auditLog, "audit-log", "", "audit log: append a line to `FILE` for each read, publish, erasure and export, with its caller and result; - is stdout; off by default")
+	f.StringVar(&a.auditLog, "audit-log", "",
+		"audit log: append a line to `FILE` for each read, publish, erasure and export, with its caller and result; - is stdout; off by default")
 	f.BoolVar(&a.accessLog, "access-log", false, "log each request")
-	f.IntVar(&a.TenantMetrics, "tenant-metrics", 20, "name the `N` largest tenants in metrics; all others count as \"other\"; 0 means no metrics by tenant")
+	f.IntVar(&a.TenantMetrics, "tenant-metrics", 20,
+		"name the `N` largest tenants in metrics; all others count as \"other\"; 0 means no metrics by tenant")
 	CORSFlag(f, &a.CORS.Origins)
 }
 
-// Check refuses settings that cannot work, or that would open the API by mistake.
+// Check returns the first error in the settings, among them those that would open the API by mistake.
 func (a *API) Check() error {
 	if err := a.CORS.Check(); err != nil {
 		return err
@@ -83,10 +88,12 @@ func (a *API) Check() error {
 	case a.authenticates():
 		return nil
 	case a.tenant == "":
-		return Usagef("no credentials are configured, so every request would be refused: pass --api-keys FILE (or SKEIN_API_KEYS), --jwt-jwks FILE or URL, or to try it on this machine --tenant ID")
+		return Usagef("no credentials are configured, so every request would be refused: pass --api-keys FILE (or " +
+			"SKEIN_API_KEYS), --jwt-jwks FILE or URL, or to try it on this machine --tenant ID")
 	}
 	if slices.Contains(a.CORS.Origins, anyOrigin) {
-		return Usagef("checking cors-origin: with --tenant requests need no key, so * would let every web page in: name the origins, or pass --api-keys FILE")
+		return Usagef("checking cors-origin: with --tenant requests need no key, so * would let every web page in: name the " +
+			"origins, or pass --api-keys FILE")
 	}
 	if err := record.ValidateID(a.tenant); err != nil {
 		return Usagef("checking tenant: %w", err)
@@ -100,14 +107,14 @@ func (a *API) Check() error {
 // authenticates reports whether callers need credentials.
 func (a *API) authenticates() bool { return a.keys != "" || a.tokens.JWKS != "" }
 
-// Authenticator returns what tells callers apart, where Check is content. A file of keys and a key set are read again for as
-// long as the process runs; until each was read once, the process is not ready.
+// Authenticator returns the authenticator of the settings, after Check. The process reloads key file and key set while it runs,
+// and is not ready before it has read each once.
 func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticator, error) {
 	if err := a.Check(); err != nil { // here too, in case a stage did not call it
 		return nil, err
 	}
 	if !a.authenticates() {
-		p.Logger.Warn("there is no authentication: every request is taken for one of the tenant", "tenant", a.tenant)
+		p.Logger.Warn("there is no authentication: every request belongs to the tenant", "tenant", a.tenant)
 		return tenant.Fixed(a.tenant), nil
 	}
 	var keys *tenant.KeyFile
@@ -136,8 +143,8 @@ func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticat
 	return tenant.Either(keys, tokens), nil
 }
 
-// Quotas returns what limits tenants: by the file of --quotas, and where that says nothing by the stage's own limits. The file is read
-// again for as long as the process runs; one that cannot be used at the start ends the process.
+// Quotas returns the tenants' quotas: those of the file of --quotas, else the stage's limits. The process reloads the file while
+// it runs; an invalid file at the start is an error.
 func (a *API) Quotas(ctx context.Context, p *Process, stage quota.Limits) (*quota.Quotas, error) {
 	q, err := quota.Open(quota.Config{Path: a.quotas, Replicas: a.replicas, Stage: stage, Logger: p.Logger, Registerer: p.Registry})
 	if err != nil {
@@ -147,7 +154,7 @@ func (a *API) Quotas(ctx context.Context, p *Process, stage quota.Limits) (*quot
 	return q, nil
 }
 
-// recorded puts the audit log and the access log before a handler, where they are asked for.
+// recorded wraps a handler with the audit log and the access log, if they are turned on.
 func (a *API) recorded(ctx context.Context, p *Process, handler http.Handler) (http.Handler, error) {
 	var log *front.AuditLog
 	var access *slog.Logger
@@ -168,7 +175,7 @@ func (a *API) recorded(ctx context.Context, p *Process, handler http.Handler) (h
 	return front.Audited(handler, p.name, log, access), nil
 }
 
-// Serve adds the stage's HTTP API to the process. If no key is required, it refuses requests of web pages.
+// Serve adds the stage's HTTP API to the process. Without credentials it refuses requests of web pages.
 func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error {
 	l, err := Listen(ctx, a.listen, "listen")
 	if err != nil {

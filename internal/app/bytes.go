@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// bytesFlag is a number of bytes, plain or with KiB, MiB or GiB behind it.
+// bytesFlag is a number of bytes, without a unit or in KiB, MiB or GiB.
 type bytesFlag int
 
-// BytesVar makes the flag of a number of bytes; p holds its default.
+// BytesVar adds a flag for a number of bytes; *p is its default.
 func BytesVar(f *pflag.FlagSet, p *int, name, usage string) {
 	f.Var((*bytesFlag)(p), name, usage)
 }
@@ -22,7 +22,7 @@ var units = []struct {
 	bytes int
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-// String says it with the largest unit that leaves a whole number.
+// String implements pflag.Value, with the largest unit that gives a whole number.
 func (b *bytesFlag) String() string {
 	for _, u := range units {
 		if n := int(*b); n != 0 && n%u.bytes == 0 {
@@ -32,7 +32,7 @@ func (b *bytesFlag) String() string {
 	return strconv.Itoa(int(*b))
 }
 
-// Set reads it.
+// Set implements pflag.Value.
 func (b *bytesFlag) Set(s string) error {
 	number, unit := s, 1
 	for _, u := range units {
@@ -48,5 +48,5 @@ func (b *bytesFlag) Set(s string) error {
 	return nil
 }
 
-// Type is what help calls it.
+// Type implements pflag.Value.
 func (b *bytesFlag) Type() string { return "bytes" }

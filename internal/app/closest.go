@@ -1,16 +1,14 @@
 package app
 
-import "sort"
+import (
+	"maps"
+	"slices"
+)
 
-// closest returns the known name that is most like name, or "" if all are too far off to be meant.
+// closest returns the known name with the smallest distance to name, or "" if all are too different.
 func closest(name string, known map[string]bool) string {
-	names := make([]string, 0, len(known))
-	for k := range known {
-		names = append(names, k)
-	}
-	sort.Strings(names)
 	best, bestDistance := "", max(2, len(name)/3)+1
-	for _, k := range names {
+	for _, k := range slices.Sorted(maps.Keys(known)) {
 		if d := distance(name, k); d < bestDistance {
 			best, bestDistance = k, d
 		}
@@ -18,8 +16,7 @@ func closest(name string, known map[string]bool) string {
 	return best
 }
 
-// distance is the number of bytes to insert, delete, change or swap with a neighbour to turn a
-// into b (optimal string alignment).
+// distance returns how many bytes to insert, delete, change or swap with a neighbour to turn a into b (optimal string alignment).
 func distance(a, b string) int {
 	var before, last []int
 	row := make([]int, len(b)+1)

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/knadh/koanf/parsers/yaml"
@@ -17,19 +17,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ConfigFlag is the flag that names a YAML file with settings.
+// ConfigFlag is the flag of a YAML file with settings.
 const ConfigFlag = "config"
 
 const envPrefix = "SKEIN_"
 
-// Configure gives every flag of cmd that is not on the command line its value from a SKEIN_…
-// variable of environ, else from the YAML file that --config (or SKEIN_CONFIG) names, else leaves
-// its default. Flag --kafka-listen, variable SKEIN_KAFKA_LISTEN and key kafka_listen are the same
-// setting.
+// Configure sets every flag of cmd that is not on the command line from a SKEIN_… variable of environ, else from the YAML file of
+// --config (or SKEIN_CONFIG). Flag --kafka-listen, variable SKEIN_KAFKA_LISTEN and key kafka_listen are the same setting.
 //
-// File and variables may hold settings of any stage and command of Skein, so that one file or one
-// environment serves them all. A key that none of them knows is an error which names the closest one
-// that exists: a setting that is silently not used is worse than a process that does not start.
+// File and variables may have settings of any stage and command of Skein, so that one file or environment serves all. An unknown
+// key is an error, with the closest known one: a setting that is silently ignored is worse than a process that does not start.
 func Configure(cmd *cobra.Command, environ []string) error {
 	known := settings(cmd.Root())
 	maps.Copy(known, allSettings())
@@ -85,19 +82,18 @@ func Configure(cmd *cobra.Command, environ []string) error {
 
 func settingOfFlag(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// serviceLink matches the variables that Kubernetes puts into every container for a service whose
-// name starts with "skein"; they are no settings.
+// serviceLink matches the variables that Kubernetes sets in every container for services whose names start with "skein". They are
+// no settings.
 var serviceLink = regexp.MustCompile(`^SKEIN_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?)$`)
 
-// testVariable matches the variables that tell tests where real parts are; tests start commands with
-// their own environment.
+// testVariable matches the variables that configure tests, which start commands with their own environment.
 var testVariable = regexp.MustCompile(`^SKEIN_(TEST_.*|CACHE)$`)
 
-// APIKeyVariable is the variable with the API key that a command calls the HTTP API with. It is not a
-// setting: a secret has no flag and no place in a configuration file.
+// APIKeyVariable is the variable with the API key for commands that call the HTTP API. It is no setting: a secret must have no
+// flag and not be in a configuration file.
 const APIKeyVariable = "SKEIN_API_KEY"
 
-// settingOfVariable returns the setting that a variable holds, or "" if it holds none.
+// settingOfVariable returns the setting of a variable, or "" if it is no setting.
 func settingOfVariable(name, value string) (string, any) {
 	if name == APIKeyVariable || serviceLink.MatchString(name) || testVariable.MatchString(name) {
 		return "", nil
@@ -105,7 +101,7 @@ func settingOfVariable(name, value string) (string, any) {
 	return strings.ToLower(strings.TrimPrefix(name, envPrefix)), value
 }
 
-// settings returns all settings of a command and the commands below it.
+// settings returns all settings of a command and its subcommands.
 func settings(cmd *cobra.Command) map[string]bool {
 	known := make(map[string]bool)
 	add := func(f *pflag.Flag) {
@@ -116,20 +112,13 @@ func settings(cmd *cobra.Command) map[string]bool {
 	cmd.Flags().VisitAll(add)
 	cmd.PersistentFlags().VisitAll(add)
 	for _, sub := range cmd.Commands() {
-		for key := range settings(sub) {
-			known[key] = true
-		}
+		maps.Copy(known, settings(sub))
 	}
 	return known
 }
 
 func checkKeys(k *koanf.Koanf, known map[string]bool, spell func(string) string, where string) error {
-	keys := make([]string, 0, len(k.Raw()))
-	for key := range k.Raw() {
-		keys = append(keys, key)
-	}
-	sort.Strings(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(k.Raw())) {
 		if known[key] {
 			continue
 		}
@@ -142,7 +131,7 @@ func checkKeys(k *koanf.Koanf, known map[string]bool, spell func(string) string,
 	return nil
 }
 
-// settingText returns a YAML or environment value as a flag takes it.
+// settingText formats a YAML or environment value for a flag.
 func settingText(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:

@@ -10,38 +10,38 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// anyOrigin lets the pages of every origin call.
+// anyOrigin allows the pages of every origin.
 const anyOrigin = "*"
 
-// CORS says which web pages may call an HTTP API from a browser and read its responses; none by default. It does not
-// replace the API key.
+// CORS allows web pages to call an HTTP API from a browser and read its responses; none by default. It does not replace the API key.
 type CORS struct {
 	// Origins are SCHEME://HOST[:PORT] each, or one "*".
 	Origins []string
-	// Headers are those that pages may send beside corsHeaders.
+	// Headers are request headers that pages may send in addition to corsHeaders.
 	Headers []string
 }
 
-// corsHeaders are the request headers of the API: who calls, what is sent, who produces the run, and where a stream
-// goes on.
+// corsHeaders are the request headers of the API.
 var corsHeaders = []string{
 	"Authorization", "Skein-Authorization", "Content-Type", "Content-Encoding", "Accept", "Last-Event-ID", "Skein-Agent",
 }
 
-// exposed are the headers of answers that pages may read beside those that they always may.
+// exposed are the response headers that pages may read, besides those that CORS always allows.
 const exposed = "Location, Retry-After, WWW-Authenticate"
 
-// CORSFlag adds the flag that names origins.
+// CORSFlag adds the flag of the origins.
 func CORSFlag(f *pflag.FlagSet, origins *[]string) {
-	f.StringSliceVar(origins, "cors-origin", nil, "allow web pages of `ORIGIN`, such as https://app.example, to call the API (repeatable); * allows every origin; by default none")
+	f.StringSliceVar(origins, "cors-origin", nil,
+		"allow web pages of `ORIGIN`, such as https://app.example, to call the API (repeatable); * allows every origin; by default none")
 }
 
-// PageLinkFlag adds the flag of the page's links to other tools, which web.ParseLinks reads.
+// PageLinkFlag adds the flag of the page's links to other tools; see web.ParseLinks.
 func PageLinkFlag(f *pflag.FlagSet, links *[]string) {
-	f.StringSliceVar(links, "page-link", nil, "a link from the page's runs to another tool, `NAME=URL` (repeatable); the https URL may hold {thread}, {run}, {agent} and {label.KEY}")
+	f.StringSliceVar(links, "page-link", nil,
+		"a link from the page's runs to another tool, `NAME=URL` (repeatable); the https URL may hold {thread}, {run}, {agent} and {label.KEY}")
 }
 
-// Check says what is wrong with an origin, and what to write.
+// Check returns the error of the first invalid origin.
 func (c CORS) Check() error {
 	for _, o := range c.Origins {
 		if o == anyOrigin {
@@ -52,14 +52,14 @@ func (c CORS) Check() error {
 		}
 		u, err := url.Parse(o)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.Scheme+"://"+u.Host != o || strings.ToLower(o) != o {
-			return Usagef("checking cors-origin: %.200q is not an origin: write it as browsers do, such as https://app.example or http://localhost:3000, without a path", o)
+			return Usagef("checking cors-origin: %.200q is not an origin: write it as browsers do, such as https://app.example "+
+				"or http://localhost:3000, without a path", o)
 		}
 	}
 	return nil
 }
 
-// Handler lets the pages in, before h; without origins it is h. Answers name the origin that asked, and allow no
-// cookies: keys are all that counts.
+// Handler adds the CORS headers to the responses of h and answers preflights. It allows no cookies: only keys count.
 func (c CORS) Handler(h http.Handler) http.Handler {
 	if len(c.Origins) == 0 {
 		return h
@@ -90,7 +90,7 @@ func (c CORS) Handler(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		// A preflight: it carries no key, and asks before anything is sent.
+		// A preflight, which has no key.
 		answer.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
 		answer.Set("Access-Control-Allow-Headers", strings.Join(append(labelsOf(r), allowed...), ", "))
 		answer.Set("Access-Control-Max-Age", "600")
@@ -98,7 +98,7 @@ func (c CORS) Handler(h http.Handler) http.Handler {
 	})
 }
 
-// labelsOf returns the headers Skein-Label-KEY that a preflight asks for: their names cannot be listed.
+// labelsOf returns the headers Skein-Label-KEY in a preflight, whose names cannot be listed in advance.
 func labelsOf(r *http.Request) []string {
 	var labels []string
 	for name := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {

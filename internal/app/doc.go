@@ -1,6 +1,5 @@
-// Package app is what every Skein process has in common: how it starts, reads its configuration,
-// logs, reacts to signals, stops its parts in order and tells its exit code.
+// Package app has what all Skein processes share: start, configuration, logs, signals, ordered stop and exit codes.
 //
-// It knows no stage. Each command hands its own constructor over, so that a binary holds only
-// what it runs; package app/dev is the one place that puts all stages together.
+// It imports no stage. Each command passes its own constructor, so that a binary contains only its stage; only package app/dev
+// imports all stages.
 package app

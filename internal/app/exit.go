@@ -18,7 +18,7 @@ const (
 	ExitDiffers  = 4
 )
 
-// ExitError carries an exit code up to Main. Its text is the wrapped error's; without one it says nothing, as the output says it all.
+// ExitError is an error with an exit code for Main. Without a wrapped error it prints no text, because the output has it.
 type ExitError struct {
 	Code int
 	Err  error
@@ -35,24 +35,23 @@ func (e *ExitError) Error() string {
 // Unwrap returns the wrapped error.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Usagef says that the command was called in a way that it does not understand: exit code 2.
+// Usagef returns the error of a wrong call of a command: exit code 2.
 func Usagef(format string, args ...any) error {
 	return &ExitError{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
 }
 
-// NotFoundf says that what was asked for is not there: exit code 3.
+// NotFoundf returns the error of something that does not exist: exit code 3.
 func NotFoundf(format string, args ...any) error {
 	return &ExitError{Code: ExitNotFound, Err: fmt.Errorf(format, args...)}
 }
 
-// Differsf says that a comparison found a difference: exit code 4.
+// Differsf returns the error of a comparison with differences: exit code 4.
 func Differsf(format string, args ...any) error {
 	return &ExitError{Code: ExitDiffers, Err: fmt.Errorf(format, args...)}
 }
 
-// ExitCode returns the exit code of a command that ended with err.
-//
-// A closed pipe is a reader that has seen enough, as in "skein threads | head": done.
+// ExitCode returns the exit code of a command that ended with err. A closed pipe is no failure: in "skein threads | head" the
+// reader has enough.
 func ExitCode(err error) int {
 	var exit *ExitError
 	switch {
@@ -70,7 +69,7 @@ func IsClosedPipe(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
 }
 
-// Report writes err as one line to stderr, as far as there is something to say.
+// Report writes err as one line to stderr, unless it has no text.
 func Report(stderr io.Writer, name string, err error) {
 	if err == nil || err.Error() == "" || IsClosedPipe(err) {
 		return
@@ -78,6 +77,6 @@ func Report(stderr io.Writer, name string, err error) {
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
-	// Nothing can be done about a stderr that cannot be written.
+	// An error of stderr cannot be reported.
 	_, _ = fmt.Fprintf(stderr, "%s: %s\n", name, strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagError returns a flag's error with what the flag wants, if its value is of the wrong type: the library's text names a function of Go.
+// FlagError replaces pflag's error for a value of the wrong type, which has names of Go functions, by one with the expected value.
 func FlagError(err error) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {

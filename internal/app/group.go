@@ -8,11 +8,10 @@ import (
 
 // Group runs the parts of a process and stops them in order.
 //
-// Parts are added in the order in which they depend on one another: a broker before the stages
-// that use it, the stages before the listener that hands requests to them. When the context ends,
-// or the first part ends by itself, they are stopped in the reverse order, each one only after the
-// one added later has returned. So a request that is being answered still finds its stage, and a
-// stage that commits still finds its broker.
+// Add a part after the parts that it depends on: a broker before the stages that use it, the stages before the listener that
+// passes requests to them. When the context ends, or the first part ends by itself, the group stops them in reverse order, each
+// after the one added later has returned. So a running request still has its stage, and a stage that commits still has its
+// broker.
 type Group struct {
 	parts []*part
 	ended chan *part
@@ -28,9 +27,8 @@ type part struct {
 // NewGroup returns an empty group.
 func NewGroup() *Group { return &Group{ended: make(chan *part, 1)} }
 
-// Go starts a part. Its context is not cancelled by ctx's cancellation but by the group, when it
-// is this part's turn to stop; ctx's values are kept. Run must return after that. A part that
-// returns before its context is cancelled, even without an error, stops the group.
+// Go starts a part. The group cancels the part's context when it stops the part; ctx only provides values. run must return then.
+// A part that returns before that, even without an error, stops the group.
 func (g *Group) Go(ctx context.Context, name string, run func(ctx context.Context) error) {
 	partCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &part{name: name, cancel: cancel, done: make(chan struct{})}
@@ -48,8 +46,8 @@ func (g *Group) Go(ctx context.Context, name string, run func(ctx context.Contex
 	}()
 }
 
-// Wait blocks until ctx ends or a part ends, stops all parts in order and returns their errors,
-// each with the name of its part. It is nil if all that happened was that ctx ended.
+// Wait blocks until ctx or a part ends, stops all parts in order and returns their errors, each with the name of its part; nil if
+// only ctx ended.
 func (g *Group) Wait(ctx context.Context) error {
 	var first *part
 	select {
@@ -62,8 +60,7 @@ func (g *Group) Wait(ctx context.Context) error {
 	return g.Abort(nil)
 }
 
-// Abort stops all parts in order and returns their errors behind cause. It is how a start-up ends
-// that could not add all parts.
+// Abort stops all parts in order and returns cause joined with their errors. Use it if the start-up fails.
 func (g *Group) Abort(cause error) error {
 	errs := []error{cause}
 	for i := len(g.parts) - 1; i >= 0; i-- {
@@ -77,8 +74,7 @@ func (g *Group) Abort(cause error) error {
 	return errors.Join(errs...)
 }
 
-// Ended reports whether a part has ended by itself. It lets a start-up that waits for readiness
-// notice that there is nothing to wait for any more; Abort then tells why.
+// Ended reports whether a part has ended by itself, so that a start-up need not wait for it to be ready. Abort returns its error.
 func (g *Group) Ended() bool {
 	for _, p := range g.parts {
 		select {

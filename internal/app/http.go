@@ -16,14 +16,13 @@ import (
 )
 
 const (
-	// DrainTimeout is how long requests that are being answered may take to end after a signal, by default.
+	// DrainTimeout is how long running requests may take after a signal, by default.
 	DrainTimeout = 15 * time.Second
-	// lastGrace is how long requests may take to end after End was called.
+	// lastGrace is how long running requests may take after Drain.End.
 	lastGrace = 5 * time.Second
 )
 
-// Listen opens a TCP address. Where it is in use, the error says what to do; flag is the name of
-// the flag that sets the address.
+// Listen opens a TCP address. flag is the flag of the address, for the error if the address is in use.
 func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -35,41 +34,40 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	return l, nil
 }
 
-// AddressInUse is the error for an address that another process listens on.
+// AddressInUse returns the error for an address that another process listens on.
 func AddressInUse(addr, flag string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		host = "127.0.0.1"
 	}
-	return fmt.Errorf("listening on %s: another process uses this port: stop it, or choose another with --%s %s or SKEIN_%s, which make run obeys too (port 0 picks a free one)",
+	return fmt.Errorf("listening on %s: another process uses this port: stop it, or choose another with --%s %s or SKEIN_%s, "+
+		"which make run obeys too (port 0 picks a free one)",
 		addr, flag, net.JoinHostPort(host, "0"), strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 }
 
-// ServeHTTP answers requests on l until ctx ends. Then no new ones are taken and those under way
-// may finish; what still runs after a while is cut off. It returns when all is closed.
-//
-// Reading a body and writing an answer have no time limit: event streams last as long as a run.
+// ServeHTTP serves requests on l until ctx ends. Then it accepts no new ones, waits for running ones up to DrainTimeout, and
+// closes their connections. It returns when all are closed. Reading a body and writing a response have no time limit: event
+// streams last as long as a run.
 func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger) error {
 	return ServeDraining(ctx, l, handler, logger, Drain{Timeout: DrainTimeout})
 }
 
 // Drain is how a server stops.
 type Drain struct {
-	// Timeout is how long requests that are under way may take.
+	// Timeout is how long running requests may take.
 	Timeout time.Duration
-	// Begin has the handler refuse requests, which are still taken for as long as others are under way: callers are told,
-	// and not left with a port that is closed. End has those end that are under way once Timeout is over. Nil: no request
-	// is taken any more, and after Timeout connections are cut.
+	// Begin makes the handler refuse new requests. The listener stays open while requests run, so that callers get the refusal. End
+	// makes running requests end after Timeout. If Begin is nil, the listener closes at once, and after Timeout the connections.
 	Begin, End func()
 }
 
-// ServeDraining is ServeHTTP for a handler that has a say in how it stops.
+// ServeDraining is ServeHTTP with settings for the stop.
 func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger, d Drain) error {
 	var busy inFlight
 	if d.Begin != nil {
 		handler = busy.count(handler)
 	}
-	// Requests under way see their contexts end only when draining did not help.
+	// The contexts of running requests end only after the drain has timed out.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := front.NewServer(handler)
@@ -108,7 +106,7 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	return nil
 }
 
-// inFlight counts requests that are being answered.
+// inFlight counts running requests.
 type inFlight struct {
 	mu   sync.Mutex
 	n    int
@@ -132,7 +130,7 @@ func (f *inFlight) count(h http.Handler) http.Handler {
 	})
 }
 
-// wait returns true once no request is being answered, false when the time is over.
+// wait returns true when no request is running, false after the timeout.
 func (f *inFlight) wait(timeout time.Duration) bool {
 	f.mu.Lock()
 	if f.n == 0 {
@@ -142,12 +140,10 @@ func (f *inFlight) wait(timeout time.Duration) bool {
 	none := make(chan struct{})
 	f.none = none
 	f.mu.Unlock()
-	over := time.NewTimer(timeout)
-	defer over.Stop()
 	select {
 	case <-none:
 		return true
-	case <-over.C:
+	case <-time.After(timeout):
 		return false
 	}
 }

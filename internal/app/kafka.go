@@ -14,7 +14,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// KafkaFlags say where Kafka is, how it is reached and which topic set is meant.
+// KafkaFlags are the flags of the brokers, the connection and the topic set.
 type KafkaFlags struct {
 	brokers     []string
 	topicPrefix string
@@ -36,7 +36,7 @@ func (k *KafkaFlags) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.PasswordFile, "kafka-password-file", "", "`FILE` with the user's password; read for each new connection")
 }
 
-// Config is what the flags say, for clients of that id.
+// Config returns the configuration of the flags, for clients with an id.
 func (k *KafkaFlags) Config(clientID string) (kafka.Config, error) {
 	if len(k.brokers) == 0 {
 		return kafka.Config{}, Usagef("no Kafka brokers: pass --brokers HOST:PORT,… (or SKEIN_BROKERS)")
@@ -48,11 +48,10 @@ func (k *KafkaFlags) Config(clientID string) (kafka.Config, error) {
 	return cfg, nil
 }
 
-// Kafka is the configuration of the process's Kafka clients.
+// Kafka returns the configuration of the process's Kafka clients.
 func (p *Process) Kafka() kafka.Config { return p.kafka }
 
-// CheckKafka makes readiness ask whether a broker answers. A stage that only waits for events has no
-// other way to know soon that none can come.
+// CheckKafka adds a check of the brokers to readiness. A stage that waits for events would not notice soon that no broker answers.
 func (p *Process) CheckKafka(ctx context.Context) error {
 	if err := p.openProbe(ctx); err != nil {
 		return err
@@ -61,8 +60,7 @@ func (p *Process) CheckKafka(ctx context.Context) error {
 	return nil
 }
 
-// MentionKafka makes readiness say whether a broker answers and the topics are there, for a stage that
-// answers most questions without: it starts and stays ready all the same.
+// MentionKafka adds optional checks of the brokers and topics to readiness, for a stage that answers most requests without Kafka.
 func (p *Process) MentionKafka(ctx context.Context) error {
 	if err := p.openProbe(ctx); err != nil {
 		return err
@@ -86,8 +84,8 @@ func (p *Process) openProbe(ctx context.Context) error {
 	return nil
 }
 
-// checkTopics returns a check that the topic set is there, with the partition count that it had when the
-// check passed for the first time. Topics that were created again pass: each stage handles that itself.
+// checkTopics returns a check that the topic set exists and has the partition count of the first success. It passes for topics
+// that were made again: each stage handles that itself.
 func (p *Process) checkTopics() admin.Check {
 	var pinned atomic.Pointer[kafka.TopicSet]
 	return func(ctx context.Context) error {
@@ -107,25 +105,23 @@ func (p *Process) checkTopics() admin.Check {
 	}
 }
 
-// awaitTimeout bounds one look at something that a stage waits for; awaitPause is the time between two.
+// awaitTimeout bounds one check of Await; awaitPause is the time between two.
 const (
 	awaitTimeout = 10 * time.Second
 	awaitPause   = 2 * time.Second
 )
 
-// AwaitTopics returns once the topic set is there. Until then, and whenever it is not what it was then,
-// readiness says what is missing and which command makes it, and so does one line of the log: a stage
-// makes no topics itself, as a prefix that is spelt wrong would give it a second, empty set. Partition
-// counts that differ are an error: that is nothing that time mends. CheckKafka comes before.
+// AwaitTopics waits until the topic set exists. Until then, and whenever the set changes, readiness and a line of the log have
+// the error, with the command that makes the topics. Stages make no topics: with a misspelt prefix they would make a second,
+// empty set. Different partition counts are an error, because waiting does not help. Call CheckKafka before.
 func (p *Process) AwaitTopics(ctx context.Context) error {
 	check := p.checkTopics()
 	p.Admin.AddDependency("topics", check)
 	return p.Await(ctx, "topics", check, kafka.ErrPartitionCounts)
 }
 
-// WatchStalls makes readiness say, and the lag count, what lies on a stage's partitions and cannot be read:
-// behind a transaction that somebody has left open, or where fetches fail. The stage stays ready: it does
-// what there is to do, and a restart mends neither.
+// WatchStalls runs a kafka.StallWatch and adds its finding to readiness as a remark: the stage stays ready, because a restart
+// does not help against an open transaction or failing fetches.
 func (p *Process) WatchStalls(ctx context.Context, stage, topic, group string, lag *kafka.Lag) error {
 	w, err := kafka.NewStallWatch(p.Kafka(), stage, topic, group, lag)
 	if err != nil {
@@ -139,8 +135,7 @@ func (p *Process) WatchStalls(ctx context.Context, stage, topic, group string, l
 	return nil
 }
 
-// topicsCommand is the command line that makes the topics which this process waits for; how Kafka is to be
-// spoken to is left out, as it is the same there.
+// topicsCommand returns the command that makes this process's topics, without the flags of the connection.
 func (p *Process) topicsCommand() string {
 	command := "skein topics create --brokers " + strings.Join(p.kafka.Brokers, ",")
 	if p.kafka.TopicPrefix != "" {
@@ -149,14 +144,13 @@ func (p *Process) topicsCommand() string {
 	return command
 }
 
-// Await asks until the answer is nil. While it is another, the stage does not start, and need not be
-// started anew once somebody has mended what was missing: what is waited for, and each new reason, is
-// one line of the log. An error that is one of final ends the wait, and so does ctx.
-func (p *Process) Await(ctx context.Context, what string, ask func(context.Context) error, final ...error) error {
-	said := ""
+// Await calls check until it returns nil, so that a stage waits at its start for things that are missing and needs no restart. It
+// logs each new error. It returns an error that is one of final, and that of ctx.
+func (p *Process) Await(ctx context.Context, what string, check func(context.Context) error, final ...error) error {
+	logged := ""
 	for {
 		once, cancel := context.WithTimeout(ctx, awaitTimeout)
-		err := ask(once)
+		err := check(once)
 		cancel()
 		switch {
 		case err == nil:
@@ -169,8 +163,8 @@ func (p *Process) Await(ctx context.Context, what string, ask func(context.Conte
 				return err
 			}
 		}
-		if err.Error() != said {
-			said = err.Error()
+		if err.Error() != logged {
+			logged = err.Error()
 			p.Logger.Warn("waiting for what is missing", "missing", what, "error", err)
 		}
 		select {

@@ -8,16 +8,14 @@ import (
 	"github.com/skeinhq/skein/internal/front"
 )
 
-// LocalOnly guards a handler on loopback that requires no credentials. Other machines cannot reach
-// it, but the browser of this one can, on behalf of any web page:
+// LocalOnly guards a handler on loopback that requires no credentials. Other machines cannot reach it, but web pages in a browser
+// on this machine can:
 //
-//   - a page's own host name can be made to resolve to 127.0.0.1 (DNS rebinding), which makes the API
-//     a part of the page's origin. So requests whose Host is no name of loopback are refused;
-//   - a page may send writes across origins without being shown the answer. So those are refused.
+//   - a page's host name can resolve to 127.0.0.1 (DNS rebinding), which makes the API part of the page's origin. So it refuses requests
+//     whose Host is not loopback;
+//   - a page can send writes to another origin without reading the response. So it refuses those, except from the given origins.
 //
-// Pages of the origins that are named may write all the same; Check of CORS has seen them.
-//
-// Other clients (curl, an agent, the command line) send neither header and are not affected.
+// Other clients (curl, an agent, the command line) are not affected.
 func LocalOnly(h http.Handler, pages ...string) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	for _, page := range pages {
@@ -31,7 +29,9 @@ func LocalOnly(h http.Handler, pages ...string) http.Handler {
 			host = name
 		}
 		if !isLoopback(strings.ToLower(strings.Trim(host, "[]"))) {
-			forbid(w, "there is no authentication here, so requests are taken for localhost only, under its own name: use 127.0.0.1, [::1] or localhost as the host")
+			forbid(w,
+				"there is no authentication here, so requests are taken for localhost only, under its own name: use 127.0.0.1, "+
+					"[::1] or localhost as the host")
 			return
 		}
 		if err := origins.Check(r); err != nil {
@@ -42,7 +42,7 @@ func LocalOnly(h http.Handler, pages ...string) http.Handler {
 	})
 }
 
-// forbid answers without waiting for the rest of the body.
+// forbid answers 403 without reading the rest of the body.
 func forbid(w http.ResponseWriter, detail string) {
 	w.Header().Set("Connection", "close")
 	front.WriteProblem(w, front.Refuse(http.StatusForbidden, "", "%s", detail))

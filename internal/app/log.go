@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -10,19 +9,15 @@ import (
 	"time"
 )
 
-// NewLogger returns the process's logger. Format is "text" or "json", level one of debug, info,
-// warn and error. Times are UTC, as everywhere in Skein.
+// NewLogger returns the process's logger. Format is "text" or "json", level one of debug, info, warn and error. Times are in UTC.
 func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var min slog.Level
-	switch strings.ToLower(level) {
-	case "debug", "info", "warn", "error":
-		if err := min.UnmarshalText([]byte(level)); err != nil {
-			return nil, fmt.Errorf("reading log level: %w", err)
-		}
-	default:
+	lowest, ok := map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	}[strings.ToLower(level)]
+	if !ok {
 		return nil, Usagef("log level %q is not one of debug, info, warn, error", level)
 	}
-	opts := &slog.HandlerOptions{Level: min, ReplaceAttr: utc}
+	opts := &slog.HandlerOptions{Level: lowest, ReplaceAttr: utc}
 	switch format {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, opts)), nil
@@ -40,9 +35,9 @@ func utc(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// ClientLogger is the logger for Kafka clients. They log every flush and every transaction at info
-// level, which Skein shows at debug level only. While brokers are away they log a warning for every try:
-// equal warnings are shown once a minute, with the number of those left out. At debug level all are shown.
+// ClientLogger returns a logger for Kafka clients. It logs their info lines, of every flush and transaction, only at debug level.
+// It logs equal warnings, such as those of every retry while brokers are away, once a minute with the number of omitted ones; at
+// debug level it logs all.
 func ClientLogger(l *slog.Logger) *slog.Logger {
 	return slog.New(clientHandler{l.Handler(), &repeats{last: make(map[string]*repeat)}})
 }
@@ -85,10 +80,10 @@ func (h clientHandler) WithGroup(name string) slog.Handler {
 	return clientHandler{h.Handler.WithGroup(name), h.repeats}
 }
 
-// repeatAfter is the least time between two lines that say the same.
+// repeatAfter is the minimum time between two equal warnings.
 const repeatAfter = time.Minute
 
-// repeats knows when each message was shown. There are few: they are constants of the client's.
+// repeats has when each message was logged. There are few messages: they are constants of the client.
 type repeats struct {
 	mu   sync.Mutex
 	last map[string]*repeat
@@ -96,10 +91,10 @@ type repeats struct {
 
 type repeat struct {
 	shown time.Time
-	left  int // out since
+	left  int // number of omitted ones since
 }
 
-// show tells whether a message is shown now, and how many like it were not.
+// show returns whether to log a message now, and how many equal ones were omitted.
 func (r *repeats) show(message string, now time.Time) (left int, show bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

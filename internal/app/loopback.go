@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// CheckLoopback refuses every address that another machine could reach. A host name other than
-// localhost is refused too: what it means is decided elsewhere and may change.
+// CheckLoopback returns an error for addresses that other machines can reach, and for host names other than localhost, whose
+// resolution may change.
 func CheckLoopback(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -19,8 +19,8 @@ func CheckLoopback(addr string) error {
 	return fmt.Errorf("address %q can be reached from other machines, and there is no authentication: use 127.0.0.1, [::1] or localhost", addr)
 }
 
-// Exposed reports whether other machines can reach an address. A host name other than localhost is an error: what it means is decided
-// elsewhere and may change.
+// Exposed reports whether other machines can reach an address. A host name other than localhost is an error, because its
+// resolution may change.
 func Exposed(addr string) (bool, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -35,7 +35,7 @@ func Exposed(addr string) (bool, error) {
 	return true, nil
 }
 
-// isLoopback reports whether a host, without port, is this machine, independent of name resolution.
+// isLoopback reports whether a host, without port, is localhost or a loopback address.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// settingsFile lists the settings of every binary of Skein, a line "BINARY SETTING" each, in order. A
-// binary cannot ask another one for its flags; a test of each holds its lines to the flags that it has.
+// settingsFile lists the settings of every binary of Skein, one line "BINARY SETTING" each, sorted. A binary does not contain the
+// flags of others; a test of each binary compares its lines with its flags.
 //
 //go:embed settings.txt
 var settingsFile string
 
-// allSettings are the settings of all binaries.
+// allSettings returns the settings of all binaries.
 func allSettings() map[string]bool {
 	known := make(map[string]bool)
 	for line := range strings.Lines(settingsFile) {

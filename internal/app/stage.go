@@ -25,16 +25,16 @@ type Stage struct {
 	Name string
 	// Short, Long and Example are its help.
 	Short, Long, Example string
-	// Flags adds the stage's own settings to those that every stage has.
+	// Flags adds the stage's own flags to those of all stages.
 	Flags func(*pflag.FlagSet)
-	// Check says what is wrong with the settings, before anything is opened.
+	// Check checks the settings before anything is opened.
 	Check func(p *Process) error
-	// Start builds the stage and adds its parts to the process's group. It returns once the
-	// process can take work; an error ends it.
+	// Start builds the stage and adds its parts to the process's group. It returns once the process can take work; an error ends the
+	// process.
 	Start func(ctx context.Context, p *Process) error
 }
 
-// Process is what every stage's process has.
+// Process has what the processes of all stages share.
 type Process struct {
 	Logger   *slog.Logger
 	Registry *prometheus.Registry
@@ -46,14 +46,14 @@ type Process struct {
 	probe    *kafka.Probe
 }
 
-// defaultAdminListen is where a stage serves metrics and health.
+// defaultAdminListen is the default address of metrics and health.
 const defaultAdminListen = "127.0.0.1:8421"
 
-// StageCommand returns the whole command of a stage's process.
+// StageCommand returns the command of a stage's binary.
 func StageCommand(s Stage) RunFunc {
 	return func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 		cmd := newStageCommand(s, os.Environ(), stderr)
-		cmd.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+		cmd.SetArgs(append([]string{}, args...)) // cobra takes os.Args for nil
 		cmd.SetIn(stdin)
 		cmd.SetOut(stdout)
 		cmd.SetErr(stderr)
@@ -99,9 +99,11 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 	flags.String(ConfigFlag, "", "YAML `FILE` with settings; SKEIN_… variables and flags override it")
 	brokers.Flags(flags)
 	flags.StringVar(&front.listen, "admin-listen", defaultAdminListen, "`ADDRESS` for metrics and health")
-	flags.StringVar(&front.token, "admin-token-file", "", "`FILE` with the bearer token that metrics and profiles then require; health works without it, but gives no reasons")
+	flags.StringVar(&front.token, "admin-token-file", "",
+		"`FILE` with the bearer token that metrics and profiles then require; health works without it, but gives no reasons")
 	front.tls.Flags(flags, "admin-tls", "--admin-listen")
-	flags.BoolVar(&front.profiles, "pprof", false, "serve profiles at --admin-listen, under /debug/pprof; everyone who can reach that address can read them")
+	flags.BoolVar(&front.profiles, "pprof", false,
+		"serve profiles at --admin-listen, under /debug/pprof; everyone who can reach that address can read them")
 	flags.StringVar(&logFormat, "log-format", "json", "`FORMAT` of the log on stderr: text or json")
 	flags.StringVar(&logLevel, "log-level", "info", "`LEVEL` of the log on stderr: debug, info, warn or error")
 	if s.Flags != nil {
@@ -110,21 +112,22 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 	return cmd
 }
 
-// NewRegistry returns a metrics registry that holds what every process tells about itself.
+// NewRegistry returns a metrics registry with the collectors of Go, the process and the build.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector())
 	return r
 }
 
-// adminFront is how a process serves metrics and health.
+// adminFront has the settings of the listener for metrics and health.
 type adminFront struct {
 	listen, token string
 	profiles      bool
 	tls           ListenerTLS
 }
 
-// serve opens the listener, and returns what serves it.
+// serve opens the listener.
 func (f *adminFront) serve(ctx context.Context, p *Process) (net.Listener, error) {
 	if err := f.tls.Check(); err != nil {
 		return nil, err
@@ -138,7 +141,8 @@ func (f *adminFront) serve(ctx context.Context, p *Process) (net.Listener, error
 			return nil, fmt.Errorf("reading the admin token of %s: %w", f.token, err)
 		}
 	} else if CheckLoopback(f.listen) != nil && f.profiles {
-		p.Logger.Warn("profiles can be read from other machines without a credential: set --admin-token-file, or --admin-listen on loopback", "address", f.listen)
+		p.Logger.Warn("profiles can be read from other machines without a credential: set --admin-token-file, or "+
+			"--admin-listen on loopback", "address", f.listen)
 	}
 	l, err := Listen(ctx, f.listen, "admin-listen")
 	if err != nil {
@@ -147,7 +151,7 @@ func (f *adminFront) serve(ctx context.Context, p *Process) (net.Listener, error
 	return p.secure(l, "admin-tls", &f.tls)
 }
 
-// secure has a listener speak TLS where that is set, and says in readiness where its certificate cannot be used.
+// secure adds TLS to a listener, if it is set, and a remark to readiness if its certificate cannot be used.
 func (p *Process) secure(l net.Listener, name string, t *ListenerTLS) (net.Listener, error) {
 	l, check, err := t.Listen(l, p.Logger)
 	if err != nil {
@@ -160,7 +164,7 @@ func (p *Process) secure(l net.Listener, name string, t *ListenerTLS) (net.Liste
 }
 
 func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error {
-	OwnFilesOnly() // local stores
+	OwnFilesOnly() // for local stores
 	p.Registry = NewRegistry()
 	p.kafka.Logger, p.kafka.Registerer = ClientLogger(p.Logger), p.Registry
 	p.Admin = admin.New(p.Registry)
@@ -168,7 +172,7 @@ func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error
 		p.Admin.ServeProfiles()
 	}
 	p.Group = NewGroup()
-	// Readiness fails from the first signal on, while requests that are under way still end.
+	// Readiness fails from the first signal on, while running requests end.
 	stop := context.AfterFunc(ctx, p.Admin.Draining)
 	defer stop()
 
@@ -180,7 +184,7 @@ func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error
 		return err
 	}
 	p.Logger.Info("starting", "version", BuildInfo().Version, "admin", l.Addr().String())
-	// First in, last out: a process that drains can still be asked how it is.
+	// It is added first, so that it stops last and a draining process still serves health and metrics.
 	p.Group.Go(ctx, "admin listener", func(ctx context.Context) error {
 		return ServeHTTP(ctx, l, p.Admin.Handler(), p.Logger)
 	})

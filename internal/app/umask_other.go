@@ -2,5 +2,5 @@
 
 package app
 
-// OwnFilesOnly does nothing where files have no modes.
+// OwnFilesOnly does nothing: files have no modes here.
 func OwnFilesOnly() {}

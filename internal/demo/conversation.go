@@ -13,17 +13,17 @@ import (
 	"github.com/skeinhq/skein/internal/client"
 )
 
-// Conversation is one thread to play.
+// Conversation is a thread to play.
 type Conversation struct {
 	ThreadID string
-	// Title says in a few words what it shows.
+	// Title describes it in a few words.
 	Title string
-	// Producer is who its runs say that produced them.
+	// Producer is the producer of its runs.
 	Producer client.Producer
 	Runs     []Run
 }
 
-// Run is one run of a conversation: what the agent was asked, and the events that it answered.
+// Run is a run of a conversation: the agent's input and its events.
 type Run struct {
 	ID     string
 	Input  []byte
@@ -33,8 +33,7 @@ type Run struct {
 // Branched is the thread with branches, which the demo draws.
 const Branched = "trip-to-lisbon"
 
-// titles are the conversations, the one with branches last. Each is a folder of conversations/, with the files N-RUN.input.json and
-// N-RUN.jsonl of its runs in their order.
+// titles are the conversations. Each has a folder in conversations/ with the files N-RUN.input.json and N-RUN.jsonl of its Nth run.
 var titles = []struct{ thread, title, agent, user string }{
 	{"support-4711", "a refund that a person approves", "support", "ann"},
 	{"research-heat-pumps", "a report by two subagents", "research", "ben"},
@@ -45,7 +44,7 @@ var titles = []struct{ thread, title, agent, user string }{
 //go:embed conversations
 var files embed.FS
 
-// Conversations returns all of them.
+// Conversations returns all conversations, the one with branches last.
 func Conversations() ([]Conversation, error) {
 	out := make([]Conversation, 0, len(titles))
 	for _, t := range titles {
@@ -61,7 +60,7 @@ func Conversations() ([]Conversation, error) {
 	return out, nil
 }
 
-// readRuns reads the runs of a folder by their numbers.
+// readRuns reads the runs of a folder in the order of their numbers.
 func readRuns(dir string) ([]Run, error) {
 	entries, err := files.ReadDir(dir)
 	if err != nil {

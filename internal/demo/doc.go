@@ -1,4 +1,4 @@
-// Package demo plays conversations through Skein's HTTP API, so that a newcomer sees what Skein makes of them: tool calls, subagents,
-// interrupts, a failure, and branches. They were written for the demo, as AG-UI events with the times of an agent; no model has said
-// them. The runs of the thread with branches name no parent: that Skein finds it is what the demo shows.
+// Package demo publishes example conversations through Skein's HTTP API: with tool calls, subagents, interrupts, a failure, and
+// branches. They were written for the demo, without a model, as AG-UI events with realistic times. The runs of the thread with
+// branches name no parent, to show that Skein finds it.
 package demo

@@ -17,56 +17,43 @@ import (
 	"github.com/skeinhq/skein/internal/client"
 )
 
-// workers is how many conversations are played at once. Runs of one conversation follow one
-// another, as they did when they were recorded.
+// workers is how many conversations are played concurrently. The runs of one conversation are played in order.
 const workers = 4
 
-// Played says what a Player did.
+// Played has the counts of Play.
 type Played struct {
 	Runs, Events int
-	// Present is the number of runs that were there already.
+	// Present is the number of runs that existed already.
 	Present int
 }
 
 // Player plays conversations through the HTTP API.
 type Player struct {
 	Client *client.Client
-	// Settle waits until what lies on the broker is also what the API shows. It is asked for only
-	// where a run is missing or open, since an earlier player may have been cut off right behind
-	// sending it. May be nil.
+	// Settle waits until the API shows all published events. Play calls it only if a run is missing or open, because an interrupted
+	// player may have published it just before. It may be nil.
 	Settle func(ctx context.Context) error
-	// Progress is told after each run how many of all are there, by several goroutines at once.
-	// May be nil.
+	// Progress is called after each run with the number of existing runs, by several goroutines. It may be nil.
 	Progress func(done, total int)
-	// Patience bounds how long a conversation may take to be shown once it was sent; 0 is a minute.
+	// Patience bounds how long the API may take to show a published conversation; 0 is a minute.
 	Patience time.Duration
 }
 
-// Play sends every run that is not there yet, goes on with those that are there in part, and
-// returns once the API shows all of them. Playing again adds nothing.
+// Play publishes every missing run, completes open ones, and returns once the API shows all of them. Playing again adds nothing.
 func (p Player) Play(ctx context.Context, conversations []Conversation) (Played, error) {
-	total, missing := 0, false
-	there := make([]map[string]known, len(conversations))
-	for i, c := range conversations {
+	total := 0
+	for _, c := range conversations {
 		total += len(c.Runs)
-		runs, err := p.runs(ctx, c.ThreadID)
-		if err != nil {
-			return Played{}, err
-		}
-		there[i] = runs
-		missing = missing || !complete(c, runs)
 	}
-	if missing && p.Settle != nil {
+	existing, missing, err := p.existing(ctx, conversations)
+	if err == nil && missing && p.Settle != nil {
 		if err := p.Settle(ctx); err != nil {
 			return Played{}, fmt.Errorf("waiting for the index: %w", err)
 		}
-		for i, c := range conversations {
-			runs, err := p.runs(ctx, c.ThreadID)
-			if err != nil {
-				return Played{}, err
-			}
-			there[i] = runs
-		}
+		existing, _, err = p.existing(ctx, conversations)
+	}
+	if err != nil {
+		return Played{}, err
 	}
 
 	var done, sent, events atomic.Int64
@@ -81,11 +68,11 @@ func (p Player) Play(ctx context.Context, conversations []Conversation) (Played,
 		group.Go(func() error {
 			last := ""
 			for _, r := range c.Runs {
-				if state := there[i][r.ID]; state.present && !state.open {
+				if state := existing[i][r.ID]; state.present && !state.open {
 					step()
 					continue
 				}
-				position, err := p.send(ctx, c, r, there[i][r.ID])
+				position, err := p.send(ctx, c, r, existing[i][r.ID])
 				if err != nil {
 					return fmt.Errorf("playing %s, run %s: %w", c.ThreadID, r.ID, err)
 				}
@@ -103,20 +90,26 @@ func (p Player) Play(ctx context.Context, conversations []Conversation) (Played,
 	return Played{Runs: int(sent.Load()), Events: int(events.Load()), Present: total - int(sent.Load())}, nil
 }
 
-// known is what the API says about a run.
+// known is the state of a run in the API.
 type known struct {
 	present bool
-	// open is true while more of its events may come.
+	// open means that more of its events may come.
 	open bool
 }
 
-func complete(c Conversation, runs map[string]known) bool {
-	for _, r := range c.Runs {
-		if k := runs[r.ID]; !k.present || k.open {
-			return false
+// existing returns the runs of each conversation in the API, and whether any is missing or open.
+func (p Player) existing(ctx context.Context, conversations []Conversation) (all []map[string]known, missing bool, err error) {
+	for _, c := range conversations {
+		runs, err := p.runs(ctx, c.ThreadID)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, runs)
+		for _, r := range c.Runs {
+			missing = missing || !runs[r.ID].present || runs[r.ID].open
 		}
 	}
-	return true
+	return all, missing, nil
 }
 
 func (p Player) runs(ctx context.Context, thread string) (map[string]known, error) {
@@ -143,9 +136,8 @@ func (p Player) runs(ctx context.Context, thread string) (map[string]known, erro
 	return runs, nil
 }
 
-// send publishes a run and returns the position of its last event. Every event carries its number,
-// so that those of an earlier, cut try are dropped; the input goes first and is not sent again to
-// a run that has begun, where it would count as late.
+// send publishes a run and returns the position of its last event. Events have their numbers, so that Skein drops those of an
+// earlier, interrupted try. The input goes first; for a run that has begun it is not sent again, because it would count as late.
 func (p Player) send(ctx context.Context, c Conversation, r Run, state known) (string, error) {
 	as := p.Client.As(c.Producer)
 	if !state.present {
@@ -165,14 +157,14 @@ func (p Player) send(ctx context.Context, c Conversation, r Run, state known) (s
 }
 
 const (
-	// askAgain is the pause before a thread is asked for that the API does not know yet.
-	askAgain = 50 * time.Millisecond
-	// defaultPatience is many times what the slowest machine took.
+	// retryPause is the pause between two requests for a thread that the API does not show yet.
+	retryPause = 50 * time.Millisecond
+	// defaultPatience is many times longer than on the slowest machine.
 	defaultPatience = time.Minute
 )
 
-// await returns once the API shows a thread up to a position ("" is at once). The API itself waits
-// a while; as long as it gives in with 425, or does not know the thread, it is asked again.
+// await waits until the API shows a thread up to a position; it returns at once for "". The API itself waits for a while; await
+// repeats the request after a 425 or 404.
 func (p Player) await(ctx context.Context, thread, position string) error {
 	if position == "" {
 		return nil
@@ -189,10 +181,11 @@ func (p Player) await(ctx context.Context, thread, position string) error {
 		case client.IsNotFound(err), errors.As(err, &behind) && behind.Status == 425:
 			select {
 			case <-waiting.Done():
-			case <-time.After(askAgain):
+			case <-time.After(retryPause):
 			}
 		case waiting.Err() != nil && ctx.Err() == nil:
-			return fmt.Errorf("waiting for %s: it was sent, and after %v the index has not got to %s: the compactor or the indexer is stuck; --log-level info says more",
+			return fmt.Errorf("waiting for %s: it was sent, and after %v the index has not got to %s: "+
+				"the compactor or the indexer is stuck; --log-level info says more",
 				thread, patience, position)
 		default:
 			return err

@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
-// after returns what a change makes of a history, which stays as it is.
+// after returns a history after a change. It does not modify h.
 func after(h lineage.History, c timeline.Change) (lineage.History, error) {
 	if len(c.Messages) > 0 {
 		h.Messages = slices.Clone(h.Messages)
@@ -48,7 +48,7 @@ func after(h lineage.History, c timeline.Change) (lineage.History, error) {
 	return h, nil
 }
 
-// appended puts the text of a change behind a string of a message.
+// appended returns a message with the text of a change appended to one of its strings.
 func appended(m agui.Message, c timeline.MessageChange) (agui.Message, error) {
 	was := at(m.Raw, c.Path)
 	if !agui.IsString(was) || !agui.IsString(c.Text) {
@@ -63,7 +63,7 @@ func appended(m agui.Message, c timeline.MessageChange) (agui.Message, error) {
 	return m, err
 }
 
-// at returns the value at a JSON Pointer of which no part is escaped; nil where there is none.
+// at returns the value at a JSON Pointer without escapes; nil if there is none.
 func at(v json.RawMessage, path string) json.RawMessage {
 	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if !agui.IsArray(v) {
@@ -92,7 +92,7 @@ func patched(document, patch json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(patch, &ops); err != nil {
 		return nil, err
 	}
-	if len(ops) == 1 && ops[0].Op == "replace" && ops[0].Path == "" { // the library takes objects and lists only
+	if len(ops) == 1 && ops[0].Op == "replace" && ops[0].Path == "" { // the library patches objects and lists only
 		return ops[0].Value, nil
 	}
 	p, err := jsonpatch.DecodePatch(patch)
@@ -100,6 +100,6 @@ func patched(document, patch json.RawMessage) (json.RawMessage, error) {
 		return nil, err
 	}
 	o := jsonpatch.NewApplyOptions()
-	o.EscapeHTML = false // nobody puts it into a page
+	o.EscapeHTML = false // keep <, > and & as they are
 	return p.ApplyWithOptions(document, o)
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// costLimit bounds what a condition may cost at one step, in CEL's units: about a second.
+// costLimit bounds the evaluation of a condition at one step, in CEL's cost units: about a second.
 const costLimit = 10_000_000
 
-// Condition is a CEL expression (https://cel.dev) over messages, state and event, as JSON has them: its numbers are doubles.
+// Condition is a CEL expression (https://cel.dev) over messages, state and event, decoded from JSON: numbers are doubles.
 type Condition struct {
 	text    string
 	program cel.Program
 	decoded decoded
 }
 
-// NewCondition compiles an expression. The error is CEL's own, with the place.
+// NewCondition compiles an expression. The error is CEL's, with line and column.
 func NewCondition(text string) (*Condition, error) {
 	env, err := cel.NewEnv(
 		cel.Variable("messages", cel.ListType(cel.DynType)),
 		cel.Variable("state", cel.DynType),
 		cel.Variable("event", cel.MapType(cel.StringType, cel.DynType)),
-		cel.CrossTypeNumericComparisons(true), // state.n > 5, where the state has doubles
+		cel.CrossTypeNumericComparisons(true), // for state.n > 5: the state has doubles
 		cel.OptionalTypes(),
 		ext.Strings(), ext.Lists(), ext.Math(),
 	)
@@ -53,10 +53,10 @@ func NewCondition(text string) (*Condition, error) {
 // String returns the expression.
 func (c *Condition) String() string { return c.text }
 
-// ErrCost says that a condition takes too long to evaluate at one step.
+// ErrCost means that a condition takes too long to evaluate at one step.
 var ErrCost = errors.New("the expression costs too much to evaluate")
 
-// UndecidedError says why a condition is neither true nor false at a step: it names what is not there, or is of another type.
+// UndecidedError means that a condition is neither true nor false at a step, because a member is missing or of another type.
 type UndecidedError struct{ err error }
 
 func (e *UndecidedError) Error() string { return e.err.Error() }
@@ -84,7 +84,8 @@ func (c *Condition) Holds(ctx context.Context, m Moment) (bool, error) {
 	return holds, nil
 }
 
-// decoded gives CEL the variables of a moment, and decodes only what an expression names and what has changed since it was last named.
+// decoded provides the variables of a moment to CEL. It decodes only the variables in the expression, and only what has changed
+// since the last moment.
 type decoded struct {
 	moment   Moment
 	messages []any
@@ -130,12 +131,12 @@ func (d *decoded) list() []any {
 	return is
 }
 
-// identical reports whether two texts are one.
+// identical reports whether two texts are the same slice.
 func identical(a, b json.RawMessage) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// value decodes JSON; what is none is null.
+// value decodes JSON; nil for invalid JSON.
 func value(text json.RawMessage) any {
 	var v any
 	if json.Unmarshal(text, &v) != nil {

@@ -1,3 +1,3 @@
-// Package steps goes through a run event by event as the HTTP API tells of it (GET …/runs/{run}/state): pages of steps, messages and state behind each,
-// and the first step at which a condition is true.
+// Package steps reads a run event by event from the HTTP API (GET …/runs/{run}/state): pages of steps, with messages and state
+// after each, and the first step at which a condition is true.
 package steps

@@ -6,10 +6,11 @@ import (
 	"iter"
 )
 
-// pageSteps is how many steps are asked for at once where all of them are wanted; a server gives no more.
+// pageSteps is how many steps Walk requests at once, the maximum of the API.
 const pageSteps = 1000
 
-// Walk gives the moments of a run from a step on, up to its last step so far. Progress (nil: nobody) is called with the steps that were read.
+// Walk returns the moments of a run from a step on, up to its last step so far. It calls progress, which may be nil, with the
+// number of steps read.
 func Walk(ctx context.Context, source Source, from int, progress func(done, total int)) iter.Seq2[Moment, error] {
 	return func(yield func(Moment, error) bool) {
 		for {
@@ -38,13 +39,13 @@ func Walk(ctx context.Context, source Source, from int, progress func(done, tota
 	}
 }
 
-// Found is what came of a search.
+// Found is the result of Find.
 type Found struct {
-	// Moment is the first one at which the condition was true; nil where there is none.
+	// Moment is the first one at which the condition was true; nil if there is none.
 	Moment *Moment
-	// Looked is how many events the condition was held to.
+	// Looked is the number of evaluated events.
 	Looked int
-	// Undecided is why it was neither true nor false at the last event of which that can be said; nil where there is none.
+	// Undecided is the error of the last event at which the condition was neither true nor false; nil if there is none.
 	Undecided error
 }
 

@@ -16,22 +16,22 @@ import (
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
-// Step is one record of a run, and what it changed. Step 0 is the run's start.
+// Step is one record of a run and its change. Step 0 is the run's start.
 type Step struct {
 	N int `json:"n"`
-	// Position and Time are nil of a start whose input did not come beside the stream.
+	// Position and Time are nil for a start without an input record.
 	Position *record.Position `json:"position"`
 	Time     *time.Time       `json:"time"`
 	Kind     record.Kind      `json:"kind"`
 	Type     agui.Type        `json:"type"`
 	Outcome  fold.Outcome     `json:"outcome"`
-	// Event is the value, or Bytes where that is not JSON.
+	// Event is the record's value; Bytes if that is not JSON.
 	Event  json.RawMessage `json:"event"`
 	Bytes  []byte          `json:"bytes"`
 	Change timeline.Change `json:"change"`
 }
 
-// Page is some steps of a run that follow one another, and messages and state before them.
+// Page has consecutive steps of a run, and messages and state before the first one.
 type Page struct {
 	ThreadID string        `json:"threadId"`
 	RunID    string        `json:"runId"`
@@ -41,26 +41,26 @@ type Page struct {
 	Messages []agui.Message  `json:"messages"`
 	State    json.RawMessage `json:"state"`
 	Steps    []Step          `json:"steps"`
-	// Next is the step with which the page behind it begins; nil at the end.
+	// Next is the first step of the next page; nil at the end.
 	Next *int `json:"next"`
 }
 
-// Moment is a step, and messages and state behind it.
+// Moment is a step, and messages and state after it.
 type Moment struct {
 	Step
 	lineage.History
 }
 
-// Source gives pages of a run's steps.
+// Source returns pages of a run's steps.
 type Source interface {
-	// Page returns up to limit steps from one on.
+	// Page returns up to limit steps, beginning with step from.
 	Page(ctx context.Context, from, limit int) (*Page, error)
 }
 
-// Run is a run of a server's.
+// Run is a run in the HTTP API.
 type Run struct {
 	Client *client.Client
-	// Path is client.RunPath's, or client.ThreadPath's for the tip.
+	// Path is a client.RunPath, or a client.ThreadPath for the thread's tip.
 	Path string
 }
 
@@ -77,7 +77,7 @@ func (r Run) Page(ctx context.Context, from, limit int) (*Page, error) {
 	return &p, nil
 }
 
-// Moments returns messages and state behind each step of the page. They share what a step has not changed.
+// Moments returns messages and state after each step of the page. Moments share unchanged values.
 func (p *Page) Moments() ([]Moment, error) {
 	at := lineage.History{Messages: p.Messages, State: p.State}
 	moments := make([]Moment, len(p.Steps))

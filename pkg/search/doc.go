@@ -1,3 +1,3 @@
-// Package search is the filter language of runs: what GET /v1/runs, GET /v1/statistics, skein runs and skein stats take
-// (docs/search.md). It parses parameters into a Filter, and says what a store answers with. It reads nothing itself.
+// Package search has the filters of runs for GET /v1/runs, GET /v1/statistics, skein runs and skein stats (docs/search.md): it
+// parses parameters, and defines the results that stores return.
 package search

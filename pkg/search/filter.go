@@ -31,9 +31,10 @@ const (
 	ParamWords   = "words"
 )
 
-// FilterParams are the parameters of a filter. ParamLabel may be given more than once.
+// FilterParams are the parameters of a filter. ParamLabel may be repeated.
 var FilterParams = []string{
-	ParamSince, ParamUntil, ParamStatus, ParamAgent, ParamUser, ParamLabel, ParamTool, ParamModel, ParamError, ParamRewrote, ParamDepth, ParamPrefix, ParamWords,
+	ParamSince, ParamUntil, ParamStatus, ParamAgent, ParamUser, ParamLabel, ParamTool, ParamModel, ParamError, ParamRewrote,
+	ParamDepth, ParamPrefix, ParamWords,
 }
 
 // The limits of a filter's values.
@@ -45,21 +46,22 @@ const (
 	maxWord   = 64                   // characters of a word
 )
 
-// userLabel is the label that ParamUser stands for.
+// userLabel is the label of ParamUser.
 const userLabel = "user"
 
-// ErrorAny selects the runs that ended with an error, whatever its code.
+// ErrorAny selects the runs that ended with any error.
 const ErrorAny = "any"
 
-// The values of Filter.Rewrote that compare a run with its siblings. Runs of one parent are siblings. A regeneration asks the same as an earlier sibling, an edit
-// asks something else than all earlier siblings; what a run asks are the contents of the new messages of its input.
+// The values of Filter.Rewrote that compare a run with its siblings, the other runs of its parent. A regeneration has an input
+// whose new messages have the same contents as those of an earlier sibling; an edit has an earlier sibling, and none with the
+// same contents.
 const (
 	Regeneration = "regeneration"
 	Edit         = "edit"
 )
 
-// Rewrotes are all values of Filter.Rewrote. Behind the first two are those of package lineage, which say how a run's input departs from the history of
-// its parent.
+// Rewrotes are all values of Filter.Rewrote: these two, and lineage.Rewrites, the ways in which a run's input departs from its
+// parent's history.
 var Rewrotes = func() []string {
 	all := []string{Regeneration, Edit}
 	for _, r := range lineage.Rewrites {
@@ -68,37 +70,37 @@ var Rewrotes = func() []string {
 	return all
 }()
 
-// Filter selects runs. Its zero value selects all; each field that is set must hold.
+// Filter selects the runs that meet all of its conditions. The zero value selects all runs.
 type Filter struct {
-	// Since and Until bound the start of a run, Until excluded. Zero is no bound. They have whole milliseconds.
+	// Since and Until bound the start of a run, in whole milliseconds; Until is exclusive. Zero is no bound.
 	Since, Until time.Time
 	Statuses     []record.Status // one of these
 	Agent        string
 	Labels       []LabelIs // all of these
-	Tool         string    // the run called it
-	Model        string    // the run reported tokens of it
+	Tool         string    // a tool that the run called
+	Model        string    // a model of which the run reported tokens
 	Error        string    // the code of the run's RUN_ERROR, or ErrorAny
 	Rewrote      string    // one of Rewrotes
 	Depth        *Depth    // nil: any
 	Prefix       string    // of the thread's id
-	// Words must all occur in the text of one message that the run added or that its input brought, whatever their case. Messages of
-	// runs that are still running are not searched.
+	// Words must all be in the text of one message that the run or its input added, ignoring case. Messages of running runs are not
+	// searched.
 	Words []string
 }
 
-// AsksAgain reports whether the filter demands a regeneration or an edit, which the other runs of a thread tell.
+// AsksAgain reports whether the filter selects regenerations or edits, for which a run's siblings have to be read.
 func (f *Filter) AsksAgain() bool { return f.Rewrote == Regeneration || f.Rewrote == Edit }
 
-// Depth bounds a run's distance from its root, both ends included.
+// Depth bounds a run's distance from its root; both bounds are inclusive.
 type Depth struct{ Min, Max int }
 
-// LabelIs demands a label, and its value unless Any.
+// LabelIs requires a label, with a value unless Any.
 type LabelIs struct {
 	Key, Value string
 	Any        bool
 }
 
-// ParameterError refuses the value of a parameter.
+// ParameterError is the error of an invalid value of a parameter.
 type ParameterError struct {
 	Param string
 	Takes string // what the parameter takes
@@ -109,13 +111,13 @@ func (e *ParameterError) Error() string {
 	return fmt.Sprintf("%s must be %s, not %.80q", e.Param, e.Takes, e.Value)
 }
 
-// statuses are all that a run may have.
+// statuses are all statuses of runs.
 var statuses = []record.Status{
 	record.StatusRunning, record.StatusFinished, record.StatusError, record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned,
 }
 
-// ParseFilter reads the filter from parameters; others it leaves alone. A parameter that is empty is as one that is not given.
-// Relative times count back from now. An error is a *ParameterError.
+// ParseFilter parses the filter's parameters and ignores others. An empty parameter is the same as a missing one. Relative times
+// are before now. Errors are *ParameterError.
 func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 	var f Filter
 	var err error
@@ -132,7 +134,9 @@ func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 		for _, word := range strings.Split(text, ",") {
 			s := record.Status(word)
 			if !slices.Contains(statuses, s) {
-				return f, &ParameterError{ParamStatus, "running, finished, error, interrupted, cancelled or abandoned, or several of them with commas between", text}
+				return f, &ParameterError{
+					ParamStatus, "running, finished, error, interrupted, cancelled or abandoned, or several of them with commas between", text,
+				}
 			}
 			if !slices.Contains(f.Statuses, s) {
 				f.Statuses = append(f.Statuses, s)
@@ -169,10 +173,10 @@ func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 	return f, nil
 }
 
-// maxDepth is the greatest depth that a store can hold.
+// maxDepth is the greatest depth in a store.
 const maxDepth = math.MaxInt32
 
-// parseDepth reads N or FROM:TO, of which either may be left out.
+// parseDepth parses N or FROM:TO, of which either may be omitted.
 func parseDepth(text string) (*Depth, error) {
 	if text == "" {
 		return nil, nil
@@ -227,13 +231,13 @@ func parseLabels(q url.Values) ([]LabelIs, error) {
 	return labels, nil
 }
 
-// The range of times that a store can hold.
+// The range of times in a store.
 var (
 	firstTime = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	lastTime  = time.Date(2261, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// parseTime reads a time, or how long before now it is.
+// parseTime parses a time, or a duration before now.
 func parseTime(q url.Values, name string, now time.Time) (time.Time, error) {
 	text := q.Get(name)
 	if text == "" {
@@ -254,7 +258,7 @@ func parseTime(q url.Values, name string, now time.Time) (time.Time, error) {
 	return t.UTC().Truncate(time.Millisecond), nil
 }
 
-// parseAgo reads a whole number of minutes, hours, days or weeks.
+// parseAgo parses a whole number of minutes, hours, days or weeks.
 func parseAgo(text string) (time.Duration, bool) {
 	units := map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
 	unit := units[text[len(text)-1]]

@@ -16,26 +16,26 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// ErrTooMuch says that a search would read more rows, or take more time, than Bounds allow.
+// ErrTooMuch means that a search would read more rows, or take more time, than Bounds allow.
 var ErrTooMuch = errors.New("the search reads too much")
 
-// Bounds limit what one search or statistic costs the store. Beyond either it ends with ErrTooMuch. Both must be above zero.
+// Bounds limit the cost of one search or statistic in the store, which returns ErrTooMuch beyond either. Both must be above zero.
 type Bounds struct {
 	Rows int64 // rows of any table that are read; ClickHouse counts whole granules
 	Time time.Duration
 }
 
-// Sort is what a search orders runs by.
+// Sort is the sort key of a search.
 type Sort string
 
 // The orders. Runs of equal keys are ordered by thread and run id, in the same direction.
 const (
 	SortStarted  Sort = "started"  // start of the run, in milliseconds since 1970
-	SortDuration Sort = "duration" // milliseconds; -1 of a run that has not ended
+	SortDuration Sort = "duration" // milliseconds; -1 for a run that has not ended
 	SortTokens   Sort = "tokens"   // input and output tokens of all models
 )
 
-// The parameters of a search beside the filter's.
+// The parameters of a search besides those of its filter.
 const (
 	ParamSort  = "sort"
 	ParamOrder = "order"
@@ -57,25 +57,25 @@ type Query struct {
 	Sort      Sort
 	Ascending bool
 	Limit     int // 1 to 1000
-	// After is the last run of the page before; nil is the beginning.
+	// After is the last run of the previous page; nil is the beginning.
 	After *Position
 	Bounds
 }
 
-// Position is a run's place in an order.
+// Position is a run's position in the order of a search.
 type Position struct {
-	Key             int64 // what Sort says
+	Key             int64 // the sort key
 	ThreadID, RunID string
 }
 
 // Page is a page of runs.
 type Page struct {
 	Runs []Run
-	// Next is the place of the last run; nil where no run follows it.
+	// Next is the position of the last run; nil if no run follows it.
 	Next *Position
 }
 
-// Run is a run as a search finds it. Times have milliseconds.
+// Run is a run of a search's result. Times have milliseconds.
 type Run struct {
 	ThreadID    string            `json:"threadId"`
 	RunID       string            `json:"runId"`
@@ -87,28 +87,28 @@ type Run struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	StartedAt   time.Time         `json:"startedAt"`
 	EndedAt     *time.Time        `json:"endedAt,omitempty"`
-	// DurationMs is there once the run has ended, TimeToFirstTokenMs once it wrote text.
+	// DurationMs is nil before the run's end, TimeToFirstTokenMs before its first text.
 	DurationMs         *int64 `json:"durationMs,omitempty"`
 	TimeToFirstTokenMs *int64 `json:"timeToFirstTokenMs,omitempty"`
-	// Models are those that reported tokens, sorted.
+	// Models are the models of which the run reported tokens, sorted.
 	Models       agui.Strings `json:"models,omitempty"`
 	InputTokens  int64        `json:"inputTokens"`
 	OutputTokens int64        `json:"outputTokens"`
-	// ToolCalls are the calls by tool.
+	// ToolCalls are the numbers of calls by tool.
 	ToolCalls agui.StringMap[int64] `json:"toolCalls,omitempty"`
-	// Interrupts are how many the run ended with, Messages how many the history has at its end.
+	// Interrupts is the number of interrupts at the run's end, Messages that of messages in the history at its end.
 	Interrupts   int    `json:"interrupts"`
 	Messages     int    `json:"messages"`
 	ErrorCode    string `json:"errorCode,omitempty"`
 	ErrorMessage string `json:"errorMessage,omitempty"`
-	// Rewrote says how the input departs from the parent's history, in the record's words.
+	// Rewrote has the ways in which the input departs from the parent's history (lineage.Rewrites).
 	Rewrote []string `json:"rewrote,omitempty"`
 	// Question and Reply are the first 200 characters of the user's last new message and of the agent's last text.
 	Question string `json:"question,omitempty"`
 	Reply    string `json:"reply,omitempty"`
 }
 
-// Key returns the run's place in an order.
+// Key returns the run's sort key.
 func (r *Run) Key(by Sort) int64 {
 	switch by {
 	case SortDuration:
@@ -123,7 +123,7 @@ func (r *Run) Key(by Sort) int64 {
 	}
 }
 
-// ParseQuery reads a search of a tenant's runs. Bounds are the caller's. Errors are *ParameterError.
+// ParseQuery parses a search of a tenant's runs; the caller sets Bounds. Errors are *ParameterError.
 func ParseQuery(q url.Values, tenant string, now time.Time) (Query, error) {
 	s := Query{Sort: SortStarted}
 	var err error
@@ -153,26 +153,26 @@ func ParseQuery(q url.Values, tenant string, now time.Time) (Query, error) {
 	return s, nil
 }
 
-func parseLimit(q url.Values, fallback, most int) (int, error) {
+func parseLimit(q url.Values, fallback, highest int) (int, error) {
 	text := q.Get(ParamLimit)
 	if text == "" {
 		return fallback, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, &ParameterError{ParamLimit, fmt.Sprintf("a whole number from 1 to %d", most), text}
+	if err != nil || n < 1 || n > highest {
+		return 0, &ParameterError{ParamLimit, fmt.Sprintf("a whole number from 1 to %d", highest), text}
 	}
 	return n, nil
 }
 
-// cursorVersion numbers the form of cursors and the meaning of filters: a cursor of another version is refused.
+// cursorVersion is the version of cursors and of the meaning of filters. Cursors of other versions are refused.
 const cursorVersion = 1
 
-// cursor is the text of ParamAfter. It holds the bounds that relative times stood for at the first page, so that all pages are of one range.
-// It is no secret and no proof: a forged one names another place among the runs of the caller's own tenant.
+// cursor is the decoded ParamAfter. It has the bounds of relative times as of the first page, so that all pages have the same
+// range. It needs no signature: a forged one is only another position in the runs of the caller's own tenant.
 type cursor struct {
 	Version int    `json:"v"`
-	Of      []byte `json:"of"` // binding of tenant, filter and order
+	Of      []byte `json:"of"` // see binding
 	Since   int64  `json:"s,omitempty"`
 	Until   int64  `json:"u,omitempty"`
 	Key     int64  `json:"k"`
@@ -180,7 +180,7 @@ type cursor struct {
 	Run     string `json:"r"`
 }
 
-// binding is a hash of what pages of one search share: the tenant, and the parameters as they were written.
+// binding hashes the tenant and the parameters that all pages of a search have in common, as they were written.
 func binding(q url.Values, tenant string) []byte {
 	h := sha256.New()
 	part := func(text string) {
@@ -202,7 +202,7 @@ func binding(q url.Values, tenant string) []byte {
 	return h.Sum(nil)[:12]
 }
 
-// Cursor returns the text of ParamAfter for the page behind a position, for the same parameters and tenant.
+// Cursor returns ParamAfter for the page after a position, for the same parameters and tenant.
 func (s *Query) Cursor(q url.Values, tenant string, next Position) (string, error) {
 	c := cursor{Version: cursorVersion, Of: binding(q, tenant), Key: next.Key, Thread: next.ThreadID, Run: next.RunID}
 	if !s.Since.IsZero() {
@@ -218,7 +218,7 @@ func (s *Query) Cursor(q url.Values, tenant string, next Position) (string, erro
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
-// resume goes on behind a cursor.
+// resume sets After, Since and Until from a cursor.
 func (s *Query) resume(q url.Values, tenant, text string) error {
 	bad := func(takes string) error { return &ParameterError{ParamAfter, takes, text} }
 	raw, err := base64.RawURLEncoding.DecodeString(text)

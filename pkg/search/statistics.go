@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The parameters of a statistic beside the filter's and ParamLimit.
+// The parameters of a statistic besides those of its filter and ParamLimit.
 const (
 	ParamBy      = "by"
 	ParamMeasure = "measure"
@@ -20,10 +20,10 @@ const (
 // StatisticsParams are all parameters of a statistic.
 var StatisticsParams = append(slices.Clone(FilterParams), ParamBy, ParamMeasure, ParamLimit)
 
-// Dimension is what runs are grouped by: one of the words below, or "label:" and a label's key.
+// Dimension is a grouping of runs: one of those below, or "label:" and a label's key.
 type Dimension string
 
-// The dimensions. A run is in one group for each of its models and tools, and without any in the group "".
+// The dimensions. A run is in the group of each of its models or tools, or in the group "" if it has none.
 const (
 	ByAgent  Dimension = "agent"
 	ByModel  Dimension = "model"
@@ -36,19 +36,19 @@ const (
 	labelPrefix = "label:"
 )
 
-// Label returns the key of the label that a dimension is.
+// Label returns the key of a label's dimension.
 func (d Dimension) Label() (key string, is bool) { return strings.CutPrefix(string(d), labelPrefix) }
 
-// Measure is a number of a group of runs.
+// Measure is a number that is computed for a group of runs.
 type Measure string
 
-// The measures. Percentiles are null where no run has the number.
+// The measures. Percentiles are null if no run has the number.
 const (
 	Runs            Measure = "runs"
 	Errors          Measure = "errors"        // runs that ended with RUN_ERROR
 	Regenerations   Measure = "regenerations" // see Regeneration
 	Edits           Measure = "edits"         // see Edit
-	Interrupts      Measure = "interrupts"    // that runs ended with
+	Interrupts      Measure = "interrupts"    // at the ends of runs
 	InputTokens     Measure = "inputTokens"   // by model: of that model
 	OutputTokens    Measure = "outputTokens"
 	Tokens          Measure = "tokens"          // input and output
@@ -62,8 +62,8 @@ const (
 
 // Measures are all measures.
 var Measures = []Measure{
-	Runs, Errors, Regenerations, Edits, Interrupts, InputTokens, OutputTokens, Tokens, DurationP50, DurationP95, FirstTokenP50, ToolCalls, ToolFailures,
-	ToolDurationP95,
+	Runs, Errors, Regenerations, Edits, Interrupts, InputTokens, OutputTokens, Tokens,
+	DurationP50, DurationP95, FirstTokenP50, ToolCalls, ToolFailures, ToolDurationP95,
 }
 
 const (
@@ -75,29 +75,29 @@ const (
 // Statistics groups and measures the runs that a filter selects.
 type Statistics struct {
 	Filter
-	By       []Dimension // at most 3, none twice; with none all runs are one group
-	Measures []Measure   // at least one, none twice
-	// Limit is the most groups of the answer. Of more, those with the greatest first measure are in it.
+	By       []Dimension // at most 3, without duplicates; if empty, all runs are one group
+	Measures []Measure   // at least one, without duplicates
+	// Limit is the maximum number of groups. If there are more, those with the greatest first measure are returned.
 	Limit int
 	Bounds
 }
 
-// Group is a line of a statistic.
+// Group is a group of a statistic.
 type Group struct {
-	// Keys are the group's values, in the order of Statistics.By. Hours are written 2026-09-17T12:00:00Z, days and weeks 2026-09-17.
+	// Keys are the group's dimensions, in the order of Statistics.By. Hours have the form 2026-09-17T12:00:00Z, days and weeks 2026-09-17.
 	Keys []string
-	// Values are in the order of Statistics.Measures; nil where there is none.
+	// Values are in the order of Statistics.Measures; nil for a missing value.
 	Values []*int64
 }
 
-// Table is what a statistic comes to.
+// Table is the result of a statistic.
 type Table struct {
 	Groups []Group // in the order of their keys
-	// More: there are more groups than Statistics.Limit.
+	// More means that there are more groups than Statistics.Limit.
 	More bool
 }
 
-// Cut keeps the groups of a limit with the greatest first measure, equal ones by their keys, and orders them by their keys.
+// Cut keeps up to limit groups with the greatest first measure, of equal ones the first by keys, and sorts them by keys.
 func (t *Table) Cut(limit int) {
 	if len(t.Groups) > limit {
 		first := func(g Group) int64 {
@@ -114,7 +114,7 @@ func (t *Table) Cut(limit int) {
 	slices.SortFunc(t.Groups, func(a, b Group) int { return slices.Compare(a.Keys, b.Keys) })
 }
 
-// ParseStatistics reads a statistic. Bounds are the caller's. Errors are *ParameterError.
+// ParseStatistics parses a statistic; the caller sets Bounds. Errors are *ParameterError.
 func ParseStatistics(q url.Values, now time.Time) (Statistics, error) {
 	s := Statistics{Measures: []Measure{Runs}}
 	var err error
@@ -125,7 +125,8 @@ func ParseStatistics(q url.Values, now time.Time) (Statistics, error) {
 		for _, word := range strings.Split(text, ",") {
 			d := Dimension(word)
 			if !d.valid() || slices.Contains(s.By, d) || len(s.By) == maxDimensions {
-				return s, &ParameterError{ParamBy, fmt.Sprintf("up to %d of agent, model, status, tool, hour, day, week and label:KEY, with commas between", maxDimensions), text}
+				takes := fmt.Sprintf("up to %d of agent, model, status, tool, hour, day, week and label:KEY, with commas between", maxDimensions)
+				return s, &ParameterError{ParamBy, takes, text}
 			}
 			s.By = append(s.By, d)
 		}
@@ -155,34 +156,22 @@ func (d Dimension) valid() bool {
 	return slices.Contains([]Dimension{ByAgent, ByModel, ByStatus, ByTool, ByHour, ByDay, ByWeek}, d)
 }
 
-// The lengths of ByHour, ByDay and ByWeek, and the shift that has weeks start on Monday: 1970 began on a Thursday.
-const (
-	hour  = int64(time.Hour / time.Millisecond)
-	day   = 24 * hour
-	week  = 7 * day
-	shift = 3 * day
-)
-
-// Time reports whether the dimension is of time.
+// Time reports whether the dimension is an hour, day or week.
 func (d Dimension) Time() bool { return d == ByHour || d == ByDay || d == ByWeek }
 
-// Bucket writes the hour, day or week that a time lies in.
+// Bucket formats the hour, day or week of a time.
 func (d Dimension) Bucket(t time.Time) string {
-	ms := t.UnixMilli()
+	t = t.UTC()
 	switch d {
 	case ByHour:
-		return time.UnixMilli(floor(ms, hour)).UTC().Format(time.RFC3339)
+		return t.Truncate(time.Hour).Format(time.RFC3339)
 	case ByWeek:
-		ms = floor(ms+shift, week) - shift
-	default:
-		ms = floor(ms, day)
+		t = t.Truncate(7 * 24 * time.Hour) // counts from the year 1, which began on a Monday
 	}
-	return time.UnixMilli(ms).UTC().Format(time.DateOnly)
+	return t.Format(time.DateOnly)
 }
 
-func floor(ms, unit int64) int64 { return ms - (ms%unit+unit)%unit }
-
-// Quantile returns the value that a share of the sorted values lies below, by the rule of ClickHouse's quantileExact; nil where there is none.
+// Quantile returns a quantile of sorted values by the rule of ClickHouse's quantileExact; nil without values.
 func Quantile(sorted []int64, share float64) *int64 {
 	if len(sorted) == 0 {
 		return nil

@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// keyPrefix makes keys known to people and to scanners for leaked secrets.
+	// keyPrefix lets people, and scanners for leaked secrets, recognise keys.
 	keyPrefix = "sk_"
 	keyBytes  = 32
 )
 
-// NewKey returns a key: "sk_" and 256 random bits. Whoever has it is its tenant; it is kept nowhere.
+// NewKey returns a key: "sk_" and 256 random bits. Whoever has it acts as its tenant; Skein does not store it.
 func NewKey() string {
 	b := make([]byte, keyBytes)
-	_, _ = rand.Read(b) // never fails: the program ends where there is no randomness
+	_, _ = rand.Read(b) // never fails: it crashes the program instead
 	return keyPrefix + base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -45,23 +45,19 @@ func IsKey(text string) bool {
 
 var keyForm = regexp.MustCompile(keyPrefix + `[A-Za-z0-9_-]{43}`) // 256 bits
 
-// HoldsKey reports whether something of a key's form stands anywhere in a text, whatever is round it.
+// HoldsKey reports whether a text contains anything in the form of a key.
 func HoldsKey(text string) bool { return keyForm.MatchString(text) }
 
-// digest is what is kept of a key: its SHA-256, whole, "sk_" included. A slow, salted hash is for
-// passwords, which can be guessed; nobody can try 2^256 keys, however fast the hash is, and a table
-// of hashes made before would be as large. A fast one lets every request be checked anew, so that a
-// key that was taken back is refused at once. That the keys are random is made sure of by their form:
-// what is not "sk_" and 256 bits is refused before it is hashed.
+// digest returns the SHA-256 of a whole key, "sk_" included, which is stored in place of the key. Passwords need a slow, salted
+// hash because they can be guessed; 256 random bits cannot, and no table of their hashes is possible. A fast hash allows a check
+// of every request, so that a revoked key is refused at once. IsKey makes sure that only keys of 256 bits are hashed.
 func digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
 
 // Key is an entry of a key file.
 type Key struct {
-	// Name tells keys apart for people: it is unique in the file and no secret.
-	Name string `yaml:"name" json:"name"`
-	// Tenant is whose key it is.
-	Tenant string `yaml:"tenant" json:"tenant"`
-	// Scopes are what it allows.
+	// Name identifies the key for people. It is unique in the file and no secret.
+	Name   string  `yaml:"name" json:"name"`
+	Tenant string  `yaml:"tenant" json:"tenant"`
 	Scopes []Scope `yaml:"scopes" json:"scopes"`
 	// SHA256 is the digest of the key, in lower-case hex digits.
 	SHA256 string `yaml:"sha256" json:"sha256"`
@@ -75,11 +71,11 @@ func Entry(name, tenant string, scopes []Scope, key string) Key {
 	return Key{Name: name, Tenant: tenant, Scopes: scopes, SHA256: hex.EncodeToString(sum[:])}
 }
 
-// ErrKeyFile says that a file of keys is not as it must be.
+// ErrKeyFile means that a key file is invalid.
 var ErrKeyFile = errors.New("not a file of API keys")
 
-// ParseKeys reads a key file. Anything that is not known, given twice or missing makes the whole file
-// an error: one that is half understood may let in whom nobody meant to.
+// ParseKeys parses a key file. An unknown, repeated or missing member is an error of the whole file: a file that is partly
+// understood could admit the wrong callers.
 func ParseKeys(text []byte) ([]Key, error) {
 	var file struct {
 		Keys *[]Key `yaml:"keys"`
@@ -150,9 +146,9 @@ const keyFileHead = `# API keys of Skein. A key itself stands nowhere, only its 
 keys:
 `
 
-// AppendKey adds an entry at the end of a key file, which is made where there is none. What stands in
-// the file stays as it is, comments, owner and mode included, and the file is written with one call:
-// a stage that reads meanwhile sees the old file or the new one, or one that is cut and refused.
+// AppendKey appends an entry to a key file, which it makes if there is none. The rest of the file stays the same, with comments,
+// owner and mode. It writes with one call: a stage that reads meanwhile gets the old file or the new one, or a truncated one,
+// which it refuses.
 func AppendKey(path string, k Key) error {
 	if err := k.check(); err != nil {
 		return fmt.Errorf("adding API key: %w", err)
@@ -182,11 +178,12 @@ func AppendKey(path string, k Key) error {
 		}
 		return write(f, more)
 	}
-	return fmt.Errorf("adding API key to %s: the name is taken, or the list is not the end of the file in YAML's block form (each entry behind \"- \" on lines of its own)", path)
+	return fmt.Errorf("adding API key to %s: the name is taken, or the list is not the end of the file in YAML's block form "+
+		"(each entry behind \"- \" on lines of its own)", path)
 }
 
 func createKeys(path string, k Key) error {
-	// For nobody else's eyes: hashes are no keys, but who has keys is nobody's business.
+	// Only the owner may read it: hashes are no keys, but the names and tenants of keys are private.
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("making a file of API keys: %w", err)
@@ -205,13 +202,13 @@ func write(f *os.File, text []byte) error {
 	return nil
 }
 
-// quoted is a text as JSON, which is a string in YAML too, whatever is in it ("yes", "1e3", ": ").
+// quoted returns a text as a JSON string, which is a string in YAML too, even for "yes", "1e3" or ": ".
 func quoted(text string) string {
 	b, _ := json.Marshal(text) // a string: cannot fail
 	return string(b)
 }
 
-// text is the entry as YAML.
+// text returns the entry as YAML.
 func (k Key) text(indent string) string {
 	scopes := make([]string, len(k.Scopes))
 	for i, s := range k.Scopes {

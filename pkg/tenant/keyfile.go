@@ -20,16 +20,15 @@ import (
 )
 
 const (
-	// pollInterval is how soon a changed file is seen.
+	// pollInterval is how often the file is read.
 	pollInterval = reload.Interval
-	// maxKeyFileBytes bounds what is read: some 100,000 keys.
+	// maxKeyFileBytes bounds the file: some 100,000 keys.
 	maxKeyFileBytes = 32 << 20
 )
 
-// KeyFile authenticates by API keys: "Authorization: Bearer sk_…", or Header in its place. The keys' digests are in a file
-// that Run reads again whenever its content changes. A file that is gone, or not as it must be, never
-// changes who gets in: the keys that were read last stay in force, a line is logged, a metric is
-// raised. Until a good file was read, nobody gets in.
+// KeyFile authenticates by API keys: "Authorization: Bearer sk_…", or Header in its place. Run reloads the file with the keys'
+// digests when it changes. A missing or invalid file changes nothing: the last keys stay in force, an error is logged and a
+// metric set. Before the first valid file, every key is refused.
 type KeyFile struct {
 	logger  *slog.Logger
 	metrics *metrics
@@ -37,8 +36,8 @@ type KeyFile struct {
 	source  reload.Source
 }
 
-// OpenKeyFile reads the file for the first time. The error is about metrics only: what is wrong with
-// the file is logged, and Ready says it.
+// OpenKeyFile reads the file for the first time. It returns errors of registering metrics only; those of the file are logged, and
+// Ready returns them.
 func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) (*KeyFile, error) {
 	m, err := newMetrics(reg)
 	if err != nil {
@@ -62,7 +61,7 @@ func (f *KeyFile) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns nil once keys are in force, else why there are none.
+// Ready returns nil once keys are in force, else the error of reading them.
 func (f *KeyFile) Ready() error {
 	if f.ring.Load() != nil {
 		return nil
@@ -91,7 +90,7 @@ func readBounded(path string) ([]byte, error) {
 	return text, nil
 }
 
-// Authenticate implements Authenticator. The errors do not repeat what was sent.
+// Authenticate implements Authenticator. Errors do not contain the key.
 func (f *KeyFile) Authenticate(r *http.Request) (Identity, error) {
 	id, err := f.recheck(r)
 	outcome := requestKnown
@@ -123,10 +122,11 @@ func (f *KeyFile) recheck(r *http.Request) (Identity, error) {
 	return Identity{}, fmt.Errorf("%w: the API key is not known", ErrUnauthenticated)
 }
 
-var errNoKey = errors.New("there are no credentials: send Authorization: Bearer sk_…, or Skein-Authorization where Authorization is an agent's")
+var errNoKey = errors.New("there are no credentials: send Authorization: Bearer sk_…, or Skein-Authorization where " +
+	"Authorization is an agent's")
 
-// bearer returns the one bearer token of a request (RFC 6750), of Header where it is there. Two in one header are none: a proxy and the
-// stage might not take the same one.
+// bearer returns the bearer token of a request (RFC 6750), from Header if it is set. It refuses repeated headers: a proxy and the
+// stage could use different ones.
 func bearer(r *http.Request) (string, error) {
 	values, ok := r.Header[Header]
 	if !ok {
@@ -144,9 +144,8 @@ func bearer(r *http.Request) (string, error) {
 
 // ring finds identities by digest.
 type ring struct {
-	// buckets are found by the first 8 bytes of a digest, and compared in constant time within. How
-	// long the first step takes can tell something about the digests of guesses only, which nobody
-	// can steer.
+	// buckets are keyed by the first 8 bytes of a digest. Digests in a bucket are compared in constant time. The time of the first
+	// step reveals only something about the digest of the caller's guess, which the caller cannot choose.
 	buckets map[uint64][]held
 }
 
@@ -155,7 +154,7 @@ type held struct {
 	id  Identity
 }
 
-// newRing takes keys that ParseKeys has checked.
+// newRing makes a ring of keys from ParseKeys.
 func newRing(keys []Key) *ring {
 	r := &ring{buckets: make(map[uint64][]held, len(keys))}
 	for _, k := range keys {

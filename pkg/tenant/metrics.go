@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are those of a KeyFile.
+// metrics are the metrics of a KeyFile.
 type metrics struct {
 	requests *prometheus.CounterVec // outcome
 	reloads  *prometheus.CounterVec // outcome
@@ -14,7 +14,7 @@ type metrics struct {
 	stale    prometheus.Gauge
 }
 
-// The outcomes of requests and of readings of the file.
+// The outcomes of requests and of reloads of the file.
 const (
 	requestKnown   = "known"
 	requestUnknown = "unknown"

@@ -8,42 +8,41 @@ import (
 	"time"
 )
 
-// ErrUnauthenticated says that a request carries no credentials, or none that are known: 401.
+// ErrUnauthenticated means that a request has no valid credentials: 401.
 var ErrUnauthenticated = errors.New("unauthenticated")
 
-// ErrExpired says that credentials are known and their time is over. It is an ErrUnauthenticated.
+// ErrExpired means that credentials are known and have expired. It is an ErrUnauthenticated.
 var ErrExpired = fmt.Errorf("%w: the credentials have expired", ErrUnauthenticated)
 
-// Header carries credentials in the place of Authorization, which is then somebody else's, such as an agent's behind
-// the proxy. Where it is there, Authorization is not looked at.
+// Header has credentials in place of Authorization, which may then be for an agent behind the proxy. If it is set, Authorization
+// is ignored.
 const Header = "Skein-Authorization"
 
 // Challenge is the WWW-Authenticate header of a 401 (RFC 6750).
 const Challenge = `Bearer realm="skein"`
 
-// Scope is a thing that credentials may allow.
+// Scope is a permission of credentials.
 type Scope string
 
 // The scopes.
 const (
-	// ScopePublish allows to publish events and inputs.
+	// ScopePublish allows publishing events and inputs.
 	ScopePublish Scope = "publish"
-	// ScopeRead allows everything that the query stage answers.
+	// ScopeRead allows all requests to the query stage.
 	ScopeRead Scope = "read"
-	// ScopeErase allows to erase threads.
+	// ScopeErase allows erasing threads.
 	ScopeErase Scope = "erase"
 )
 
-// Scopes returns all of them.
+// Scopes returns all scopes.
 func Scopes() []Scope { return []Scope{ScopePublish, ScopeRead, ScopeErase} }
 
-// Identity is what is known of a caller.
+// Identity is an authenticated caller.
 type Identity struct {
-	// Tenant is the caller's tenant, an id by record.ValidateID.
+	// Tenant is the caller's tenant, valid by record.ValidateID.
 	Tenant string
-	// Name tells a tenant's callers apart, for people: the key's name, or the token's subject. It may be empty.
-	Name string
-	// Scopes are what the caller may do.
+	// Name identifies the caller for people: the key's name, or the token's subject. It may be empty.
+	Name   string
 	Scopes []Scope
 	// Expires is when the credentials stop being valid; zero is never.
 	Expires time.Time
@@ -52,14 +51,12 @@ type Identity struct {
 // Allows reports whether the caller has the scope.
 func (i Identity) Allows(s Scope) bool { return slices.Contains(i.Scopes, s) }
 
-// Authenticator finds out who a request comes from. An error that is not ErrUnauthenticated means
-// that it could not be found out, and the caller may try again.
+// Authenticator authenticates requests. An error other than ErrUnauthenticated means that it cannot decide now, and the caller may retry.
 type Authenticator interface {
 	Authenticate(*http.Request) (Identity, error)
 }
 
-// Fixed takes every request for one of the given tenant with all scopes. It is for a server on
-// loopback, where there is nobody to tell apart.
+// Fixed returns an authenticator that accepts every request for one tenant with all scopes, for a server on loopback.
 func Fixed(tenant string) Authenticator { return fixed(tenant) }
 
 type fixed string

@@ -24,30 +24,29 @@ import (
 )
 
 const (
-	// jwksRefresh is how often a key set is fetched from a URL. A token with a key id that is not in the set fetches it
-	// at once, but not within jwksPause of the last time.
+	// jwksRefresh is how often a key set is fetched from a URL. A token with an unknown key id makes it fetch at once, but not
+	// within jwksPause of the last fetch.
 	jwksRefresh = 5 * time.Minute
 	jwksPause   = 10 * time.Second
 	jwksTimeout = 5 * time.Second
 	// maxJWKSBytes bounds a key set, maxTokenBytes a token.
 	maxJWKSBytes  = 1 << 20
 	maxTokenBytes = 16 << 10
-	// MaxTokenSkew is the largest clock skew that TokenConfig takes.
+	// MaxTokenSkew is the maximum of TokenConfig.Skew.
 	MaxTokenSkew = 5 * time.Minute
 )
 
-// signatures are the algorithms that a token may be signed with. None of them is symmetric: with HMAC, a public key would
-// be the secret, and whoever knows it could sign (key confusion). "none" signs nothing.
+// signatures are the accepted signature algorithms. None is symmetric: with HMAC, anyone with the public key could sign (key confusion).
 var signatures = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// TokenConfig says which JSON Web Tokens (RFC 7519) identify callers.
+// TokenConfig configures the accepted JSON Web Tokens (RFC 7519).
 type TokenConfig struct {
-	// JWKS is the file or the URL of the key set (RFC 7517) that signs tokens.
+	// JWKS is the file or URL of the key set (RFC 7517).
 	JWKS string
-	// Issuer and Audience are what the claims iss and aud must name.
+	// Issuer and Audience are the required values of the claims iss and aud.
 	Issuer, Audience string
-	// TenantClaim names the claim that holds the tenant, ScopeClaim the one that holds scopes: a text with spaces between
-	// them (RFC 8693), or a list. Scopes of other systems are passed over.
+	// TenantClaim is the claim with the tenant, ScopeClaim that with the scopes: a text separated by spaces (RFC 8693), or a list.
+	// Unknown scopes are ignored.
 	TenantClaim, ScopeClaim string
 	// Skew is how far the issuer's clock may be off.
 	Skew time.Duration
@@ -58,7 +57,7 @@ func DefaultTokenConfig() TokenConfig {
 	return TokenConfig{TenantClaim: "tenant", ScopeClaim: "scope", Skew: 30 * time.Second}
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns the first error of the configuration.
 func (c TokenConfig) Validate() error {
 	switch {
 	case c.JWKS == "":
@@ -80,7 +79,7 @@ func (c TokenConfig) Validate() error {
 	return checkKeySetURL(u)
 }
 
-// checkKeySetURL refuses addresses from which a key set could be changed on its way.
+// checkKeySetURL refuses URLs without TLS, except on loopback: a key set must not be changed in transit.
 func checkKeySetURL(u *url.URL) error {
 	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("the key set %q must be fetched over https: whoever changes it on the way signs tokens", u.Redacted())
@@ -88,7 +87,7 @@ func checkKeySetURL(u *url.URL) error {
 	return nil
 }
 
-// keySet names the key set in errors and logs: its URL may hold a password.
+// keySet returns the key set's file or URL for errors and logs, without a password.
 func (c TokenConfig) keySet() string {
 	if u, err := url.Parse(c.JWKS); err == nil && c.remote() {
 		return u.Redacted()
@@ -96,13 +95,13 @@ func (c TokenConfig) keySet() string {
 	return c.JWKS
 }
 
-// mostRedirects is how many redirects a fetch of the key set follows.
-const mostRedirects = 5
+// maxRedirects is how many redirects a fetch of the key set follows.
+const maxRedirects = 5
 
-// checkRedirect has a key set fetched over https to its end.
+// checkRedirect refuses redirects from https to http.
 func checkRedirect(to *http.Request, via []*http.Request) error {
-	if len(via) > mostRedirects {
-		return fmt.Errorf("it is redirected more than %d times", mostRedirects)
+	if len(via) > maxRedirects {
+		return fmt.Errorf("it is redirected more than %d times", maxRedirects)
 	}
 	if via[0].URL.Scheme == "https" && to.URL.Scheme != "https" {
 		return fmt.Errorf("it is redirected from https to %s: whoever changes it on the way signs tokens", to.URL.Redacted())
@@ -114,9 +113,8 @@ func (c TokenConfig) remote() bool {
 	return strings.HasPrefix(c.JWKS, "http://") || strings.HasPrefix(c.JWKS, "https://")
 }
 
-// Tokens authenticates by JSON Web Tokens: "Authorization: Bearer …", or Header in its place. Run reads the key set
-// again: a file every 2 s, a URL every 5 minutes. A key set that cannot be read changes nothing. Until one was read, every
-// token is refused.
+// Tokens authenticates by JSON Web Tokens: "Authorization: Bearer …", or Header in its place. Run reloads the key set: a file
+// every 2 s, a URL every 5 minutes. A key set that cannot be read changes nothing. Before the first one, every token is refused.
 type Tokens struct {
 	cfg     TokenConfig
 	parser  *jwt.Parser
@@ -127,8 +125,8 @@ type Tokens struct {
 	source  *reload.Source
 }
 
-// OpenTokens reads the key set for the first time. The error is about the configuration and metrics only: a key set that
-// cannot be read is logged, and Ready reports it.
+// OpenTokens reads the key set for the first time. It returns errors of the configuration and of registering metrics only; those
+// of the key set are logged, and Ready returns them.
 func OpenTokens(ctx context.Context, cfg TokenConfig, logger *slog.Logger, reg prometheus.Registerer) (*Tokens, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -157,7 +155,7 @@ func (t *Tokens) newSource() *reload.Source {
 	}
 }
 
-// Run reads the key set again until ctx ends.
+// Run reloads the key set until ctx ends.
 func (t *Tokens) Run(ctx context.Context) error {
 	interval := pollInterval
 	if t.cfg.remote() {
@@ -169,18 +167,16 @@ func (t *Tokens) Run(ctx context.Context) error {
 		if t.keys.Load() == nil {
 			wait = pollInterval
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
-		case <-timer.C:
+		case <-time.After(wait):
 			_ = t.source.Load(ctx, time.Now()) // logged
 		}
 	}
 }
 
-// Ready returns nil once a key set was read, else why there is none.
+// Ready returns nil once a key set was read, else the error of reading it.
 func (t *Tokens) Ready() error {
 	if t.keys.Load() != nil {
 		return nil
@@ -188,7 +184,7 @@ func (t *Tokens) Ready() error {
 	return t.source.Err()
 }
 
-// take puts a key set in force: its keys that verify signatures.
+// take puts a key set in force. It ignores keys that are not for signatures.
 func (t *Tokens) take(raw []byte) error {
 	n := 0
 	var set jwkset.JWKSMarshal
@@ -249,7 +245,7 @@ func (t *Tokens) fetch(ctx context.Context) (_ []byte, err error) {
 	return reload.Bounded(answer.Body, maxJWKSBytes)
 }
 
-// Authenticate implements Authenticator. The errors do not repeat the token.
+// Authenticate implements Authenticator. Errors do not contain the token.
 func (t *Tokens) Authenticate(r *http.Request) (Identity, error) {
 	id, err := t.recheck(r)
 	outcome := tokenValid
@@ -278,7 +274,7 @@ func (t *Tokens) recheck(r *http.Request) (Identity, error) {
 	claims := jwt.MapClaims{}
 	_, err = t.parser.ParseWithClaims(text, claims, (*keys).Keyfunc)
 	if errors.Is(err, jwkset.ErrKeyNotFound) && t.cfg.remote() {
-		// The issuer may have begun to sign with a new key. The fetch serves everybody who waits for it, and does not end with this caller.
+		// The issuer may use a new key. Other callers wait for the same fetch, so it does not end with this request.
 		_ = t.source.Load(context.WithoutCancel(r.Context()), time.Now().Add(-jwksPause)) // logged
 		claims = jwt.MapClaims{}
 		_, err = t.parser.ParseWithClaims(text, claims, (*t.keys.Load()).Keyfunc)
@@ -292,7 +288,7 @@ func (t *Tokens) recheck(r *http.Request) (Identity, error) {
 	return t.identity(claims)
 }
 
-// reasonOf says in fixed words why a token is refused: errors of the parser repeat parts of it.
+// reasonOf returns a constant error for a refused token: the parser's errors contain parts of it.
 func reasonOf(err error) error {
 	for _, known := range []error{
 		jwt.ErrTokenSignatureInvalid, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenNotValidYet,
@@ -314,7 +310,7 @@ func (t *Tokens) identity(claims jwt.MapClaims) (Identity, error) {
 	if err != nil || expires == nil { // the parser has seen it
 		return Identity{}, fmt.Errorf("%w: the token does not expire", ErrUnauthenticated)
 	}
-	subject, _ := claims.GetSubject() // one that is not text names nobody
+	subject, _ := claims.GetSubject() // "" if it is not a string
 	id := Identity{Tenant: tenantID, Name: subject, Expires: expires.Add(t.cfg.Skew)}
 	var named []string
 	switch v := claims[t.cfg.ScopeClaim].(type) {
@@ -335,7 +331,7 @@ func (t *Tokens) identity(claims jwt.MapClaims) (Identity, error) {
 	return id, nil
 }
 
-// Either authenticates API keys by the one, and every other bearer token by the other.
+// Either authenticates API keys by keys, and other bearer tokens by tokens.
 func Either(keys *KeyFile, tokens *Tokens) Authenticator { return either{keys, tokens} }
 
 type either struct {
@@ -358,14 +354,14 @@ func (e either) recheck(r *http.Request) (Identity, error) {
 	return e.tokens.recheck(r)
 }
 
-// tokenMetrics are those of Tokens.
+// tokenMetrics are the metrics of Tokens.
 type tokenMetrics struct {
 	requests *prometheus.CounterVec // outcome
 	keys     prometheus.Gauge
 	stale    prometheus.Gauge
 }
 
-// What became of tokens.
+// The outcomes of tokens.
 const (
 	tokenValid   = "valid"
 	tokenExpired = "expired"
@@ -375,7 +371,8 @@ const (
 func newTokenMetrics(reg prometheus.Registerer) (*tokenMetrics, error) {
 	m := &tokenMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_auth_tokens_total", Help: "Requests whose credentials were checked as a JSON Web Token, by outcome: valid, expired, or refused.",
+			Name: "skein_auth_tokens_total", Help: "Requests whose credentials were checked as a JSON Web Token, by outcome: " +
+				"valid, expired, or refused.",
 		}, []string{"outcome"}),
 		keys: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_auth_jwks_keys", Help: "Public keys in force for tokens.",

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// CheckInterval is how often the credentials of an open request are checked again. It leaves the 2 s in which a changed
-// key file is read, so that a revoked key ends within 5 s.
+// CheckInterval is how often the credentials of an open request are checked again. With the 2 s after which a changed key file is
+// read, a revoked key ends within 5 s.
 const CheckInterval = 2500 * time.Millisecond
 
-// ErrRevoked says that credentials were valid when their request began, and are not any more.
+// ErrRevoked means that credentials were valid when their request began, and no longer are.
 var ErrRevoked = revoked{}
 
 type revoked struct{}
@@ -40,7 +40,7 @@ func Watch(r *http.Request, auth Authenticator, id Identity, scope Scope) (_ con
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancelCause(context.WithValue(r.Context(), watchKey{}, w))
 	w.revoked, w.revoke = context.WithCancelCause(context.Background())
-	// All that an authenticator may look at, and no body: that belongs to the handler.
+	// A copy without a body, which the handler reads.
 	w.again = (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header.Clone(), RemoteAddr: r.RemoteAddr, TLS: r.TLS}).
 		WithContext(context.WithoutCancel(r.Context()))
 	w.mu.Lock()
@@ -58,8 +58,9 @@ func Revoked(ctx context.Context) bool {
 	return ok && w.revoked.Err() != nil
 }
 
-// OnRevoked calls f in a goroutine of its own once the credentials of a context's request end, also after the context has ended. Call stop
-// before the request is answered: it waits for an f that has begun, so that none acts on a connection that serves another request.
+// OnRevoked calls f in a goroutine of its own once the credentials of a context's request end, also after the context has ended.
+// Call stop before the request is answered: it waits for an f that has begun, so that none acts on a connection that serves
+// another request.
 func OnRevoked(ctx context.Context, f func()) (stop func()) {
 	w, ok := ctx.Value(watchKey{}).(*watch)
 	if !ok {
@@ -77,9 +78,9 @@ func OnRevoked(ctx context.Context, f func()) (stop func()) {
 	})
 }
 
-// Guard is Watch for a handler: the request that it returns has the watched context, and a body that ends with os.ErrDeadlineExceeded
-// once the credentials do, even if the caller sends nothing. Call stop as the last thing of the handler: if the body was ended, it closes the
-// connection, whose remaining bytes are no request.
+// Guard is Watch for a handler: it returns the request with the watched context, and with a body that fails with
+// os.ErrDeadlineExceeded when the credentials end, even if the client sends nothing. Call stop at the end of the handler: if it
+// ended the body, it closes the connection, because unread bytes of the body would be parsed as the next request.
 func Guard(w http.ResponseWriter, r *http.Request, auth Authenticator, id Identity, scope Scope) (_ *http.Request, stop func()) {
 	ctx, unwatch := Watch(r, auth, id, scope)
 	r = r.WithContext(ctx)
@@ -91,7 +92,7 @@ func Guard(w http.ResponseWriter, r *http.Request, auth Authenticator, id Identi
 	unhook := OnRevoked(ctx, func() {
 		if !body.whole.Load() {
 			ended = true
-			_ = rc.SetReadDeadline(time.Now()) // only writers without a connection refuse it (tests)
+			_ = rc.SetReadDeadline(time.Now()) // fails only in tests, whose writers have no connection
 		}
 	})
 	return r, func() {
@@ -104,16 +105,16 @@ func Guard(w http.ResponseWriter, r *http.Request, auth Authenticator, id Identi
 	}
 }
 
-// guardedBody is a body that ends with the credentials of its caller, even if it comes fast.
+// guardedBody is a body that ends with the caller's credentials, also if reads do not block.
 type guardedBody struct {
 	io.ReadCloser
 	ctx   context.Context
-	whole atomic.Bool // it was read to its end: a deadline would only reach the connection's next request
+	whole atomic.Bool // it was read to its end; a deadline would affect the connection's next request
 }
 
 func (b *guardedBody) Read(p []byte) (int, error) {
 	if Revoked(b.ctx) {
-		return 0, os.ErrDeadlineExceeded // as from a read that the deadline ends
+		return 0, os.ErrDeadlineExceeded // as after SetReadDeadline
 	}
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -124,14 +125,14 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 
 type watchKey struct{}
 
-// watch is one request's.
+// watch watches the credentials of one request.
 type watch struct {
 	auth   Authenticator
 	again  *http.Request
 	tenant string
 	scope  Scope
 	cancel context.CancelCauseFunc // of the context that Watch returns
-	// revoked ends when the credentials do, and not with the request.
+	// revoked ends with the credentials, not with the request.
 	revoked context.Context
 	revoke  context.CancelCauseFunc
 
@@ -170,7 +171,7 @@ func (w *watch) check() {
 	if w.stopped {
 		return
 	}
-	expired := err != nil && !w.expires.IsZero() && !time.Now().Before(w.expires) // whatever cannot be found out
+	expired := err != nil && !w.expires.IsZero() && !time.Now().Before(w.expires) // also if the authenticator cannot answer
 	if expired || errors.Is(err, ErrUnauthenticated) || err == nil && (id.Tenant != w.tenant || !id.Allows(w.scope)) {
 		w.cancel(ErrRevoked)
 		w.revoke(ErrRevoked)

@@ -16,38 +16,37 @@ import (
 // Tenant is the one tenant of a development server.
 const Tenant = "dev"
 
-// Config says where a development server keeps its data and where it listens.
+// Config configures a development server.
 type Config struct {
-	// Data is the folder for everything that is kept. One process uses it at a time.
+	// Data is the folder for all data. Only one process can use it at a time.
 	Data string
-	// Listen is HOST:PORT; port 0 takes a free one. Where other machines can reach it, every request needs the API key that the server
-	// makes (Server.KeyFile).
+	// Listen is HOST:PORT; port 0 picks a free one. If other machines can reach it, every request needs the server's API key
+	// (Server.KeyFile).
 	Listen string
 	// KafkaListen is HOST:PORT on a loopback address.
 	KafkaListen string
-	// AdminListen is where metrics, health and profiles are served; empty: nowhere.
+	// AdminListen is the address of metrics, health and profiles; empty: none.
 	AdminListen string
-	// Partitions is the partition count of the topics where they are created.
+	// Partitions is the partition count of new topics.
 	Partitions int
-	// Checkpoint is how often an open run is written, so that it can be read.
+	// Checkpoint is the interval in which an open run is written, so that it can be read.
 	Checkpoint time.Duration
-	// StreamLife is how long a live stream lasts at most. A short one shows a front end how often it comes again.
+	// StreamLife is the maximum duration of a live stream. A short one tests a front end's reconnection.
 	StreamLife time.Duration
-	// KeepEvents are the families of events that records of runs keep which begin by now.
+	// KeepEvents are the families of events that the records of new runs keep.
 	KeepEvents agui.Families
-	// Agents are those that the proxy calls.
+	// Agents are the agents of the proxy.
 	Agents agents.Config
-	// Links lead from the page to other tools.
+	// Links are the page's links to other tools.
 	Links []web.Link
-	// CORS says which web pages may call; not every one.
+	// CORS allows calls of web pages; not of every origin, unless requests need a key.
 	CORS   app.CORS
 	Logger *slog.Logger
-	// Draining is called when Wait stops, with the number of requests under way, for which Wait waits
-	// a while. It may be nil.
+	// Draining is called when Wait begins to wait for running requests, with their number. It may be nil.
 	Draining func(requests int)
 }
 
-// DefaultConfig returns what "skein dev" uses by default.
+// DefaultConfig returns the defaults of "skein dev".
 func DefaultConfig() Config {
 	return Config{
 		Data:        ".skein",
@@ -60,7 +59,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports the first thing in c that cannot work.
+// Validate returns the first error of the configuration.
 func (c Config) Validate() error {
 	if c.Data == "" {
 		return fmt.Errorf("checking data: the folder has no name")

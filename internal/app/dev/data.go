@@ -18,15 +18,13 @@ import (
 
 // openBroker starts the broker on its folder and makes the topics.
 //
-// A process that was killed may have left a transaction torn: kfake ends one partition by
-// partition and keeps the group's offsets last, so some of a commit's records may be there without
-// the offsets that go with them, never the other way round. The compactor decides again what has
-// no committed offset, and drops what a record that it finds says is in already. After a power
-// cut the log itself may have lost its end. In both cases the local store and the index may say
-// what the log does not, so both are made again from it before anything new is taken in.
+// After a kill, part of a transaction may be committed: kfake ends a transaction partition by partition and writes the group's
+// offsets last, so records may exist without their offsets, never the reverse. The compactor then processes these events again,
+// and drops those that a record covers. After a power failure the log may have lost its end. In both cases the local store and
+// the index may have more than the log, so both are made again from the log before new events are accepted.
 func (s *Server) openBroker(ctx context.Context) error {
 	if s.folder.unclean {
-		s.cfg.Logger.Info("last process did not close the data folder, derived data is made again")
+		s.cfg.Logger.Info("the last process did not close the data folder; derived data is made again")
 		if err := s.folder.dropDerived(); err != nil {
 			return err
 		}
@@ -54,7 +52,7 @@ func (s *Server) openBroker(ctx context.Context) error {
 
 	if _, err := kafka.EnsureTopics(ctx, s.kafka, kafka.TopicSpec{
 		Partitions: int32(s.cfg.Partitions),
-		// On one machine the raw events are the only copy there is.
+		// There is no other copy of the raw events.
 		EventsRetention: -1, DeadLettersRetention: -1,
 	}); err != nil {
 		return err
@@ -66,7 +64,7 @@ func (s *Server) openBroker(ctx context.Context) error {
 	return nil
 }
 
-// client is the Kafka configuration of one part of this process, which has many clients.
+// client returns the Kafka configuration of a part of this process.
 func (s *Server) client(name string) kafka.Config {
 	cfg := s.kafka
 	cfg.ClientID = "skein-dev-" + name
@@ -75,8 +73,7 @@ func (s *Server) client(name string) kafka.Config {
 	return cfg
 }
 
-// openStore opens the index. If there is none, it resets the offsets of the indexer's group, so that
-// the index is rebuilt from the beginning of skein.runs.
+// openStore opens the index. If there is none, it deletes the indexer's group, so that the indexer reads skein.runs from its start.
 func (s *Server) openStore(ctx context.Context) error {
 	path := filepath.Join(s.folder.in(indexName), "lineage.sqlite")
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

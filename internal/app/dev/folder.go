@@ -11,8 +11,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// The names in a data folder. The compactor's and the index's folders are derived: deleting them
-// costs the time to make them again from the broker's topics, and nothing else.
+// The names in a data folder. The compactor's and the index's folders are derived data: they can be made again from the broker's topics.
 const (
 	lockName      = "lock"
 	markerName    = "running"
@@ -21,22 +20,20 @@ const (
 	indexName     = "index"
 )
 
-// ErrFolderInUse says that another process uses the data folder.
+// ErrFolderInUse means that another process uses the data folder.
 var ErrFolderInUse = errors.New("folder in use")
 
-// folder is a data folder that this process has for itself.
+// folder is a locked data folder.
 type folder struct {
 	path string
 	lock *flock.Flock
-	// unclean says that the last process did not close the folder: it was killed, or the
-	// machine went down.
+	// unclean means that the last process did not close the folder: it was killed, or the machine failed.
 	unclean bool
-	// closed is set once the broker has written all that it has.
+	// closed is set once the broker has written all data.
 	closed atomic.Bool
 }
 
-// openFolder makes the folder where it is not there, and locks it. The lock belongs to the
-// process and ends with it, however it ends.
+// openFolder makes the folder, if it does not exist, and locks it. The operating system releases the lock when the process ends.
 func openFolder(path string) (*folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -51,7 +48,8 @@ func openFolder(path string) (*folder, error) {
 		return nil, fmt.Errorf("locking data folder %s: %w", path, err)
 	}
 	if !locked {
-		return nil, fmt.Errorf("locking data folder %s: another skein process has it (%w): stop that one, or choose another folder with --data", path, ErrFolderInUse)
+		return nil, fmt.Errorf("locking data folder %s: another skein process has it (%w): stop that one, or choose another folder with --data",
+			path, ErrFolderInUse)
 	}
 	_, err = os.Stat(f.in(markerName))
 	switch {
@@ -65,8 +63,8 @@ func openFolder(path string) (*folder, error) {
 
 func (f *folder) in(name string) string { return filepath.Join(f.path, name) }
 
-// markRunning leaves the marker that only a clean end takes away. It is on disk before the first
-// byte of data, so that whatever ends this process is seen by the next one.
+// markRunning writes the marker that only a clean end removes. It is on disk before any data, so that the next process detects an
+// unclean end.
 func (f *folder) markRunning() error {
 	m, err := os.Create(f.in(markerName))
 	if err != nil {
@@ -79,7 +77,7 @@ func (f *folder) markRunning() error {
 	return nil
 }
 
-// close gives the folder free. The marker goes only if the data was closed cleanly.
+// close unlocks the folder. It removes the marker only after a clean end.
 func (f *folder) close() error {
 	var err error
 	if f.closed.Load() {
@@ -88,7 +86,7 @@ func (f *folder) close() error {
 	return errors.Join(err, f.lock.Unlock())
 }
 
-// dropDerived deletes what is made again from the broker's topics.
+// dropDerived deletes the derived data.
 func (f *folder) dropDerived() error {
 	for _, name := range []string{compactorName, indexName} {
 		if err := os.RemoveAll(f.in(name)); err != nil {

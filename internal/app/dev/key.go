@@ -17,8 +17,8 @@ const (
 	hashesName = "api-keys.yaml"
 )
 
-// authenticator takes every request as the one tenant's. Where other machines can reach the API, it demands the API key of the data folder,
-// which is made once and stays.
+// authenticator returns an authenticator for the one tenant. If other machines can reach the API, it requires the API key of the
+// data folder, which is generated once.
 func (s *Server) authenticator() (tenant.Authenticator, error) {
 	exposed, err := app.Exposed(s.cfg.Listen)
 	if err != nil || !exposed {
@@ -28,7 +28,7 @@ func (s *Server) authenticator() (tenant.Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The hash is rewritten each time: the old one may belong to a key that was deleted.
+	// The old hash may be of a deleted key.
 	hashes := s.folder.in(hashesName)
 	if err := os.Remove(hashes); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("writing API key: %w", err)
@@ -44,7 +44,7 @@ func (s *Server) authenticator() (tenant.Authenticator, error) {
 	return auth, auth.Ready()
 }
 
-// apiKey returns the folder's API key, which it makes where there is none.
+// apiKey returns the folder's API key, and generates it if there is none.
 func (f *folder) apiKey() (string, error) {
 	path := f.in(keyName)
 	text, err := os.ReadFile(path)

@@ -40,18 +40,18 @@ type Server struct {
 	ingest *ingest.Service
 	query  *query.Service
 
-	// keyFile holds the API key that requests need; "" where they need none.
+	// keyFile has the API key that requests need; "" if they need none.
 	keyFile string
 
 	startTime time.Duration
-	// answering is how many requests of the HTTP API are under way.
+	// answering is the number of running requests of the HTTP API.
 	answering atomic.Int64
 }
 
-// Start brings all stages up and returns once requests are answered. When the last process did not
-// close the folder, what is derived is first made again from the broker's topics.
+// Start starts all stages and returns once they answer requests. If the last process did not close the folder, derived data is
+// first made again from the broker's topics.
 //
-// The caller must call Wait or Close. Where Start fails, nothing is left running.
+// The caller must call Wait or Close. After an error nothing is running.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	begin := time.Now()
 	if err := cfg.Validate(); err != nil {
@@ -61,7 +61,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.admin = admin.New(s.registry)
 	s.admin.ServeProfiles() // loopback only
 	if err := s.start(ctx); err != nil {
-		// What was opened is a part of the group by now; it closes in order.
+		// Everything that was opened is a part of the group.
 		return nil, s.group.Abort(err)
 	}
 	s.admin.Started()
@@ -96,13 +96,13 @@ func (s *Server) start(ctx context.Context) error {
 	return nil
 }
 
-// drain lets requests end that are under way.
+// drain makes the stages refuse new requests.
 func (s *Server) drain() {
 	s.ingest.Drain()
 	s.query.Drain()
 }
 
-// hold makes closing something a part of the group, so that it happens in its turn.
+// hold adds closing as a part of the group, so that it is called in the group's order.
 func (s *Server) hold(ctx context.Context, name string, closing func() error) {
 	s.group.Go(ctx, name, func(ctx context.Context) error {
 		<-ctx.Done()
@@ -116,8 +116,6 @@ func (s *Server) openFolder(ctx context.Context) error {
 		return err
 	}
 	s.folder = f
-	// Whether the folder was closed cleanly is known when all that is in it has been closed: the
-	// parts that come later report to it before it is their turn.
 	s.hold(ctx, "data folder", f.close)
 	return nil
 }
@@ -127,7 +125,7 @@ func (s *Server) listen(ctx context.Context) error {
 	if s.http, err = app.Listen(ctx, s.cfg.Listen, "listen"); err != nil {
 		return err
 	}
-	// ServeHTTP closes it too, but it may never come to that.
+	// ServeHTTP also closes it, but a failed start does not call that.
 	s.hold(ctx, "HTTP port", closer(s.http))
 	if s.cfg.AdminListen == "" {
 		return nil
@@ -150,11 +148,10 @@ func closer(l net.Listener) func() error {
 	}
 }
 
-// URL is the address of the HTTP API, such as "http://127.0.0.1:8420".
-// Of a server that listens on all addresses it is that on this machine.
+// URL returns the address of the HTTP API, such as "http://127.0.0.1:8420"; that on loopback if the server listens on all addresses.
 func (s *Server) URL() string {
 	host, port, err := net.SplitHostPort(s.http.Addr().String())
-	if err != nil { // a TCP listener's always is HOST:PORT
+	if err != nil { // a TCP listener always has HOST:PORT
 		return "http://" + s.http.Addr().String()
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
@@ -163,11 +160,10 @@ func (s *Server) URL() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// KeyFile is the file with the API key that every request needs, or "" where they need none, since the server listens on
-// a loopback address.
+// KeyFile returns the file with the API key that every request needs, or "" if the server listens on loopback and requests need none.
 func (s *Server) KeyFile() string { return s.keyFile }
 
-// AdminURL is the address of metrics, health and profiles, or "" where they are not served.
+// AdminURL returns the address of metrics, health and profiles, or "" if there is none.
 func (s *Server) AdminURL() string {
 	if s.adminL == nil {
 		return ""
@@ -175,19 +171,19 @@ func (s *Server) AdminURL() string {
 	return "http://" + s.adminL.Addr().String()
 }
 
-// Agents are the names of those that the proxy calls.
+// Agents returns the names of the proxy's agents.
 func (s *Server) Agents() []string { return s.cfg.Agents.Names() }
 
-// Broker is the address of the embedded Kafka broker.
+// Broker returns the address of the embedded Kafka broker.
 func (s *Server) Broker() string { return s.kafka.Brokers[0] }
 
-// Kafka is the configuration of the embedded broker's clients and topics.
+// Kafka returns the configuration of the embedded broker's clients and topics.
 func (s *Server) Kafka() kafka.Config { return s.kafka }
 
-// Data is the data folder.
+// Data returns the data folder.
 func (s *Server) Data() string { return s.folder.path }
 
-// StartTime is how long Start took.
+// StartTime returns how long Start took.
 func (s *Server) StartTime() time.Duration { return s.startTime }
 
 // Wait blocks until ctx ends or a stage fails, then stops everything in order.
@@ -202,7 +198,7 @@ func (s *Server) Wait(ctx context.Context) error {
 	return s.group.Wait(ctx)
 }
 
-// counted counts the requests that are under way.
+// counted counts the running requests.
 func (s *Server) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.answering.Add(1)
@@ -217,8 +213,7 @@ func (s *Server) Close() error {
 	return s.group.Abort(nil)
 }
 
-// split hands a request to the stage that answers it: what changes something to ingest, what reads
-// to query. (POST /v1/connect reads, whatever its method says.)
+// split passes writes to ingest and reads, among them POST /v1/connect, to query.
 func split(writes, reads http.Handler) http.Handler {
 	routes := slices.Concat(ingest.Routes(), query.Routes())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

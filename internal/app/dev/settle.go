@@ -9,56 +9,52 @@ import (
 )
 
 const (
-	// settlePoll is the pause between two looks at the index.
+	// settlePoll is the interval of reading the index's position.
 	settlePoll = 20 * time.Millisecond
-	// settleFor bounds the wait: while a run is open, the index says that it got to the run's first
-	// event that no record shows yet, and no further.
+	// settleFor bounds the wait: an open run keeps the position at its first event that no record covers.
 	settleFor = 5 * time.Second
 )
 
-// Settle waits until the index has got to the end of skein.events as it is now, with what the proxy still publishes of
-// streams that are over, or for a few seconds. It tells a run that is not there from one that is not there yet.
+// Settle waits, for up to settleFor, until the index has reached the current end of skein.events, including events of ended
+// streams that the proxy still publishes. After that, a run that is not in the index does not exist.
 func (s *Server) Settle(ctx context.Context) error {
-	deadline := time.NewTimer(settleFor)
-	defer deadline.Stop()
-	poll := time.NewTicker(settlePoll)
-	defer poll.Stop()
-	for s.ingest.Runs().Publishing() > 0 {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline.C:
-			return nil
-		case <-poll.C:
-		}
-	}
-	ends, err := s.ends(ctx)
-	if err != nil {
-		return err
-	}
+	deadline := time.After(settleFor)
+	var ends map[int32]int64
 	for {
-		to, err := s.store.IndexedTo(ctx, Tenant)
-		if err != nil {
+		settled := false
+		var err error
+		switch {
+		case s.ingest.Runs().Publishing() > 0:
+		case ends == nil:
+			ends, err = s.ends(ctx)
+		default:
+			settled, err = s.indexed(ctx, ends)
+		}
+		if err != nil || settled {
 			return err
 		}
-		behind := false
-		for partition, end := range ends {
-			behind = behind || to[partition] < end
-		}
-		if !behind {
-			return nil
-		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-deadline.C:
+		case <-deadline:
 			return nil
-		case <-poll.C:
+		case <-time.After(settlePoll):
 		}
 	}
 }
 
-// EventsEnd returns how many records skein.events has taken in all.
+// indexed reports whether the index has reached the ends of skein.events.
+func (s *Server) indexed(ctx context.Context, ends map[int32]int64) (bool, error) {
+	to, err := s.store.IndexedTo(ctx, Tenant)
+	for partition, end := range ends {
+		if to[partition] < end {
+			return false, err
+		}
+	}
+	return true, err
+}
+
+// EventsEnd returns the sum of the end offsets of skein.events.
 func (s *Server) EventsEnd(ctx context.Context) (int64, error) {
 	ends, err := s.ends(ctx)
 	if err != nil {

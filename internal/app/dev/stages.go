@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/compactor"
@@ -15,16 +16,15 @@ import (
 )
 
 const (
-	// cacheBytes bounds the histories that the compactor keeps at hand: one person's threads.
+	// cacheBytes bounds the compactor's cache of histories.
 	cacheBytes = 16 << 20
-	// readyPoll is the pause between two looks at whether the stages have started.
+	// readyPoll is the interval of checking whether the stages are ready.
 	readyPoll = 10 * time.Millisecond
 	// readyTimeout bounds the wait for them.
 	readyTimeout = 2 * time.Minute
 )
 
-// startStages starts the four stages, as they are in production, and returns the API of those two
-// that have one.
+// startStages starts the four stages and returns the API of ingest and query.
 func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	compactorReady, err := s.startCompactor(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	s.ingest = front
 	s.admin.AddCheck("ingest", func(context.Context) error { return front.Ready() })
 	s.group.Go(ctx, "ingest", func(ctx context.Context) error {
-		// The HTTP listener is stopped before it is this part's turn: nothing is under way.
+		// The group has stopped the HTTP listener before: no request is running.
 		return errors.Join(front.Run(ctx), front.Close())
 	})
 
@@ -95,8 +95,7 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 	cfg.CacheBytes = cacheBytes
 	cfg.KeepEvents = s.cfg.KeepEvents
 	cfg.Registerer = s.registry
-	// An open run is written whenever it has changed: on one machine it costs little, and whoever
-	// develops an agent looks at runs while they run.
+	// Changed open runs are always written: on one machine that costs little, and developers look at running runs.
 	cfg.CheckpointInterval, cfg.CheckpointFactor = s.cfg.Checkpoint, 0
 	cfg.CheckpointMax = max(cfg.CheckpointMax, cfg.CheckpointInterval)
 	c, err := compactor.New(cfg, s.client("compactor"), s.cfg.Logger)
@@ -111,7 +110,7 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 
 func (s *Server) startIndexer(ctx context.Context) (ready func() bool, err error) {
 	cfg := indexer.DefaultConfig(s.client("indexer"))
-	// A block a commit of the compactor: what was said is seen at once.
+	// About one block per commit of the compactor, so that records become visible at once.
 	cfg.MaxDelay = 20 * time.Millisecond
 	cfg.Logger, cfg.Registerer = s.cfg.Logger, s.registry
 	i, err := indexer.New(cfg, s.store)
@@ -124,18 +123,11 @@ func (s *Server) startIndexer(ctx context.Context) (ready func() bool, err error
 	return func() bool { return i.Ready() == nil }, nil
 }
 
-// awaitReady returns once all stages have started. One that ends instead is what Abort reports.
+// awaitReady waits until all stages are ready. If one ends instead, Abort returns its error.
 func (s *Server) awaitReady(ctx context.Context, ready ...func() bool) error {
-	deadline := time.NewTimer(readyTimeout)
-	defer deadline.Stop()
-	poll := time.NewTicker(readyPoll)
-	defer poll.Stop()
+	deadline := time.After(readyTimeout)
 	for {
-		all := true
-		for _, r := range ready {
-			all = all && r()
-		}
-		if all {
+		if !slices.ContainsFunc(ready, func(is func() bool) bool { return !is() }) {
 			return nil
 		}
 		if s.group.Ended() {
@@ -144,9 +136,9 @@ func (s *Server) awaitReady(ctx context.Context, ready ...func() bool) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-deadline.C:
+		case <-deadline:
 			return fmt.Errorf("starting stages: not ready after %v", readyTimeout)
-		case <-poll.C:
+		case <-time.After(readyPoll):
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
-// Store is either kind, with all its sides.
+// Store has all interfaces of a lineage store.
 type Store interface {
 	store.Writer
 	store.Reader
@@ -24,7 +24,7 @@ type Store interface {
 	store.Expirer
 }
 
-// Choice is what the flags say.
+// Choice has the flags of a lineage store.
 type Choice struct {
 	clickhouse     []string
 	database, user string
@@ -37,12 +37,17 @@ type Choice struct {
 
 // Flags adds the flags.
 func (c *Choice) Flags(f *pflag.FlagSet) {
-	f.StringSliceVar(&c.clickhouse, "clickhouse", nil, "ClickHouse, `URL`s separated by commas: http://HOST:PORT, https://HOST:PORT or clickhouse://HOST:PORT")
+	f.StringSliceVar(&c.clickhouse, "clickhouse", nil,
+		"ClickHouse, `URL`s separated by commas: http://HOST:PORT, https://HOST:PORT or clickhouse://HOST:PORT")
 	f.StringVar(&c.database, "clickhouse-database", clickhouse.DefaultDatabase, "`NAME` of the database")
 	f.StringVar(&c.user, "clickhouse-user", "default", "`NAME` of the user")
-	f.StringVar(&c.passwordFile, "clickhouse-password-file", "", "`FILE` with the user's password, read whenever it is needed; without it, no password")
-	f.StringVar(&c.caFile, "clickhouse-ca-file", "", "PEM `FILE` of the CAs to trust for ClickHouse, for https:// and clickhouse:// addresses, which then both use TLS; by default the system's. Read at the start")
-	f.StringVar(&c.cluster, "clickhouse-cluster", "", "`NAME` of the cluster on which to create the tables, if ClickHouse is not a single server")
+	f.StringVar(&c.passwordFile, "clickhouse-password-file", "",
+		"`FILE` with the user's password, read whenever it is needed; without it, no password")
+	f.StringVar(&c.caFile, "clickhouse-ca-file", "",
+		"PEM `FILE` of the CAs to trust for ClickHouse, for https:// and clickhouse:// addresses, which then both use TLS; "+
+			"by default the system's. Read at the start")
+	f.StringVar(&c.cluster, "clickhouse-cluster", "",
+		"`NAME` of the cluster on which to create the tables, if ClickHouse is not a single server")
 	f.BoolVar(&c.replicated, "clickhouse-replicated", false, "create replicated tables")
 	f.StringVar(&c.sqlite, "sqlite", "", "SQLite `FILE` to use instead of ClickHouse, for one machine")
 }
@@ -50,7 +55,7 @@ func (c *Choice) Flags(f *pflag.FlagSet) {
 // IsSQLite reports whether the flags name a SQLite file.
 func (c *Choice) IsSQLite() bool { return c.sqlite != "" }
 
-// Check says what is wrong with the flags, without opening anything.
+// Check returns the first error in the flags, without opening anything.
 func (c *Choice) Check() error {
 	switch {
 	case len(c.clickhouse) > 0 && c.sqlite != "":
@@ -70,16 +75,32 @@ func (c *Choice) Check() error {
 	return nil
 }
 
-// Open returns the store, where Check is content. A ClickHouse is not asked for anything yet, so that a stage starts while it
-// is away, and says so by its readiness.
+// Open opens the store, after Check. It does not connect to ClickHouse, so that a stage can start while ClickHouse is away;
+// readiness reports that.
 func (c *Choice) Open(ctx context.Context, logger *slog.Logger) (Store, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	if c.sqlite != "" {
-		return openSQLite(ctx, c.sqlite)
+		s, err := sqlite.Open(ctx, c.sqlite)
+		if err != nil {
+			return nil, err // not a nil *sqlite.Store
+		}
+		return s, nil
 	}
-	return c.openClickHouse(ctx, logger)
+	o, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	// The driver logs errors that it also returns; the caller decides what to log.
+	if logger.Enabled(ctx, slog.LevelDebug) {
+		o.Logger = logger
+	}
+	s, err := clickhouse.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (c *Choice) options() (clickhouse.Options, error) {
@@ -99,28 +120,4 @@ func (c *Choice) options() (clickhouse.Options, error) {
 		return o, fmt.Errorf("reading the CAs of ClickHouse: %s holds no PEM certificate", c.caFile)
 	}
 	return o, nil
-}
-
-func (c *Choice) openClickHouse(ctx context.Context, logger *slog.Logger) (Store, error) {
-	o, err := c.options()
-	if err != nil {
-		return nil, err
-	}
-	// The driver logs errors that it also returns; the caller decides what to log.
-	if logger.Enabled(ctx, slog.LevelDebug) {
-		o.Logger = logger
-	}
-	s, err := clickhouse.New(o)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func openSQLite(ctx context.Context, path string) (Store, error) {
-	s, err := sqlite.Open(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
 }

@@ -1,3 +1,3 @@
-// Package stores lets a command's flags choose the lineage store. Beside the stages' own mains it is
-// the one place that knows both kinds.
+// Package stores opens the lineage store of a command's flags. Besides the binaries' mains it is the only package that imports
+// both stores.
 package stores
