@@ -15,7 +15,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The limits of texts in facts; the record and the messages hold the whole text.
+// The limits of texts in facts. The record and the messages have the whole texts.
 const (
 	maxPreview      = 200  // characters of Question, Reply and Resumed
 	maxErrorCode    = 128  // bytes
@@ -24,48 +24,46 @@ const (
 
 // The values of Facts.CancelledBy.
 const (
-	CancelledByAgent = "agent" // the agent's own RUN_FINISHED says so
-	CancelledBySkein = "skein" // Skein's proxy ended the run, as somebody asked for
+	CancelledByAgent = "agent" // by the agent's RUN_FINISHED
+	CancelledBySkein = "skein" // by Skein's proxy, on request
 )
 
-// Facts are what a run record implies and its members do not say directly. They depend on the record alone, so that two
-// rebuilds of a store hold the same bytes.
+// Facts are derived from a run record. They depend on the record only, so that two rebuilds of a store have the same bytes.
 type Facts struct {
 	// ErrorCode and ErrorMessage are those of the terminal RUN_ERROR, cut to 128 and 1,024 bytes.
 	ErrorCode    string `json:"errorCode,omitempty"`
 	ErrorMessage string `json:"errorMessage,omitempty"`
-	// CancelledBy is CancelledByAgent, CancelledBySkein, or empty where the run was not cancelled.
+	// CancelledBy is CancelledByAgent or CancelledBySkein; empty if the run was not cancelled.
 	CancelledBy string `json:"cancelledBy,omitempty"`
-	// Asked is a hash of the messages at the input's end that the run's base does not have, behind the last one of an
-	// assistant: of their roles and contents, not their ids. Empty where there is none. A sibling of a run with an equal
-	// Asked is a regeneration, one with another an edit.
+	// Asked is a hash of the roles and contents of the input's messages after the last one of an assistant that the run's base does not
+	// have; empty if there are none. A sibling with an equal Asked is a regeneration, one with another Asked an edit.
 	Asked string `json:"asked,omitempty"`
-	// Question is the beginning of the last of these messages that a user wrote, Reply of the run's last text.
+	// Question is the beginning of the last user message among these, Reply that of the run's last assistant text.
 	Question string `json:"question,omitempty"`
 	Reply    string `json:"reply,omitempty"`
-	// Resumed is the beginning of the payload that the input's first resume entry has, else that entry's status.
+	// Resumed is the beginning of the payload of the input's first resume entry, or its status if it has no payload.
 	Resumed string `json:"resumed,omitempty"`
 }
 
-// ToolCall is a tool call that a run made, or a result that the run or its input brought for a call of an earlier run.
+// ToolCall is a tool call of a run, or a result, in the run or its input, of an earlier run's call.
 type ToolCall struct {
 	ID        string // the tool call's id
-	Name      string // empty of a result
+	Name      string // empty for a result
 	MessageID string
-	// Made: the run made the call. Else it is a result for a call of an earlier run.
+	// Made is true for a call of this run, false for a result of an earlier run's call.
 	Made bool
-	// CalledAt is when the call began on the stream, DurationMs from there to its result on the run's stream, in milliseconds; nil where the record
-	// does not say it.
+	// CalledAt is when the call began, DurationMs the time from there to its result in the same run, in milliseconds. They are nil if the
+	// record does not have them.
 	CalledAt      *time.Time
 	DurationMs    *int64
 	ArgumentBytes int
-	// Answered: the run itself has the result.
+	// Answered means that the run has the result.
 	Answered    bool
 	ResultBytes int
-	// Failed: the result has an error (ToolMessage.error), whose beginning is Error.
+	// Failed means that the result has an error (ToolMessage.error), and Error is its beginning.
 	Failed bool
 	Error  string
-	// Pending: the run ended and named the call as one to be answered by the client.
+	// Pending means that the run ended with the call for the client to answer.
 	Pending bool
 }
 
@@ -80,9 +78,9 @@ type Answer struct {
 	InterruptID, Status, Payload string
 }
 
-// Contents are the rows that a record yields beside its run: in order, each list numbered from 0.
+// Contents are the tool calls, interrupts and answers of a record, in order.
 type Contents struct {
-	// Model is the model of the run, where its usage names exactly one.
+	// Model is the run's model if its usage has exactly one.
 	Model      string
 	ToolCalls  []ToolCall
 	Interrupts []Interrupt
@@ -128,7 +126,7 @@ func FactsOf(r *record.Run) Facts {
 	return f
 }
 
-// newMessages returns what the input brings behind the last message of an agent.
+// newMessages returns the input's messages after the last one of an agent.
 func newMessages(input []agui.Message) []agui.Message {
 	from := 0
 	for i, m := range input {
@@ -160,7 +158,7 @@ func hashOf(messages []agui.Message) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// contentOf returns a message's content, independent of how its JSON was spelled where it is a string.
+// contentOf returns a message's content as JSON in one spelling.
 func contentOf(m agui.Message) []byte {
 	content := m.Get("content")
 	if text, ok := stringOf(content); ok {
@@ -169,7 +167,7 @@ func contentOf(m agui.Message) []byte {
 	return record.Compacted(content)
 }
 
-// TextOf returns the text of a message: its content, or the text parts of it by lines.
+// TextOf returns the text of a message: its content, or its text parts joined by line feeds.
 func TextOf(m agui.Message) string {
 	content := m.Get("content")
 	if text, ok := stringOf(content); ok {
@@ -212,9 +210,9 @@ func ContentFactsOf(r *record.Run) Contents {
 			c.ToolCalls = append(c.ToolCalls, made)
 		}
 	}
-	brought := map[string]bool{} // ids of messages of the input: those that are new are among the run's own, too
+	ofInput := map[string]bool{} // ids of the input's messages; new ones are also among the run's own
 	for _, m := range r.InputMessages {
-		brought[m.ID] = true
+		ofInput[m.ID] = true
 	}
 	var later []ToolCall // results for calls of earlier runs
 	for _, m := range r.Messages {
@@ -223,7 +221,7 @@ func ContentFactsOf(r *record.Run) Contents {
 		}
 		if i, ok := at[member(m.Raw, "toolCallId")]; ok {
 			c.ToolCalls[i].answer(m)
-		} else if !brought[m.ID] { // such as of a call that was approved: the run that resumes has its result
+		} else if !ofInput[m.ID] { // for example of an approved call, whose result is in the run that resumes
 			later = append(later, resultOf(m))
 		}
 	}
@@ -257,7 +255,7 @@ func ContentFactsOf(r *record.Run) Contents {
 	return c
 }
 
-// time notes the times that the record has of the call.
+// time sets the call's times from the record.
 func (t *ToolCall) time(r *record.Run) {
 	times := r.Stats.ToolCallTimes[t.ID]
 	if len(times) == 0 {
@@ -271,14 +269,14 @@ func (t *ToolCall) time(r *record.Run) {
 	}
 }
 
-// resultOf returns what a tool message says of a call that an earlier run made.
+// resultOf returns a tool message as a result of an earlier run's call.
 func resultOf(m agui.Message) ToolCall {
 	result := ToolCall{ID: member(m.Raw, "toolCallId"), MessageID: m.ID}
 	result.answer(m)
 	return result
 }
 
-// answer notes the result that a tool message is.
+// answer sets the result from a tool message.
 func (t *ToolCall) answer(m agui.Message) {
 	t.Answered, t.ResultBytes = true, len(TextOf(m))
 	if e := m.Get("error"); e != nil {
@@ -286,15 +284,15 @@ func (t *ToolCall) answer(m agui.Message) {
 	}
 }
 
-// member returns a member that is a string, decoded, and "" for all else.
+// member returns a string member, decoded; "" for another type.
 func member(raw json.RawMessage, name string) string {
 	text, _ := stringOf(agui.Lookup(raw, name))
 	return text
 }
 
-// stringOf decodes a JSON string, or null, which is empty.
+// stringOf decodes a JSON string. null is empty.
 func stringOf(v json.RawMessage) (text string, ok bool) {
-	if len(v) >= 2 && v[0] == '"' && bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v) { // most are: encoding/json reads them three times
+	if len(v) >= 2 && v[0] == '"' && bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v) { // encoding/json reads it three times
 		return string(v[1 : len(v)-1]), true
 	}
 	if json.Unmarshal(v, &text) != nil {
@@ -303,18 +301,18 @@ func stringOf(v json.RawMessage) (text string, ok bool) {
 	return text, true
 }
 
-// cut shortens a text to a number of bytes, at the end of a character.
-func cut(s string, most int) string {
-	if len(s) <= most {
+// cut shortens a text to at most n bytes, at the end of a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
 		return s
 	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
 	}
-	return s[:most]
+	return s[:n]
 }
 
-// preview returns the first characters of a text.
+// preview returns the first maxPreview characters of a text.
 func preview(s string) string {
 	n := 0
 	for i := range s {

@@ -9,7 +9,7 @@ import (
 	"github.com/skeinhq/skein/pkg/search"
 )
 
-// Found is what a search says of a run, by its record and facts.
+// Found returns a run of a search result from its record and facts.
 func Found(r *record.Run, f Facts) search.Run {
 	out := search.Run{
 		ThreadID: r.ThreadID, RunID: r.RunID, ParentRunID: r.ParentRunID, BranchID: r.BranchID, Depth: r.Depth, Status: r.Status,

@@ -8,24 +8,24 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// headMembers are the members of a run record that its head has: what Reader.Lineage gives.
+// headMembers are the members of a run record in its head, which Reader.Lineage returns.
 var headMembers = map[string]bool{
 	"clientRunId": true, "parentRunId": true, "parentBy": true, "spawnedBy": true, "branchId": true, "rootRunId": true, "depth": true,
 	"status": true, "agent": true, "inputForm": true, "rewrote": true, "base": true, "messageCount": true, "synthetic": true,
 	"startedAt": true, "endedAt": true, "raw": true, "truncated": true, "rawLost": true,
 }
 
-// headFacts are the members that a head has beside those of the record.
+// headFacts are the members of a head that are not in the record.
 type headFacts struct {
 	Facts    Facts   `json:"facts,omitzero"`
-	Counts   *Counts `json:"counts,omitempty"` // of a run that has contents
+	Counts   *Counts `json:"counts,omitempty"` // of a run with contents
 	Duration *int64  `json:"durationMs,omitempty"`
 	HasInput bool    `json:"hasInput,omitempty"`
 }
 
-// EncodeRow encodes a run record, without its ids, contents and open fold, as two JSON objects that have no member of it in common: head,
-// with the facts of the whole record, and rest. A head is one text, as a read of many narrow columns costs more than it saves: over five
-// million runs in twelve parts, 35 columns took four times as long as whole records (docs/bench/analytics.md).
+// EncodeRow encodes a run record, without its ids, contents and open fold, as two JSON objects with different members of the
+// record: head, which also has the facts, and rest. The head is one text and not columns because reading many narrow columns is
+// slower: for five million runs in twelve parts, 35 columns took four times as long as whole records (docs/bench/analytics.md).
 func EncodeRow(r *record.Run, facts Facts) (head, rest []byte, err error) {
 	more := headFacts{Facts: facts, Duration: r.Stats.Duration, HasInput: r.Input != nil}
 	if r.Status != record.StatusRunning {
@@ -60,7 +60,7 @@ func appendMember(object []byte, name string, value json.RawMessage) []byte {
 	return append(append(agui.AppendString(object, name), ':'), value...)
 }
 
-// DecodeHead decodes the head of a row; ids and version come from the row's columns.
+// DecodeHead decodes the head of a row, without ids and version, which have columns.
 func DecodeHead(head []byte) (Run, error) {
 	var h struct {
 		record.Run
@@ -76,7 +76,7 @@ func DecodeHead(head []byte) (Run, error) {
 	return Run{Run: h.Run, Facts: h.Facts, Counts: h.Counts}, nil
 }
 
-// DecodeRow decodes both texts of a row, with the ids that its columns have.
+// DecodeRow decodes both texts of a row, with the ids from its columns.
 func DecodeRow(tenant, thread, run string, head, rest []byte) (*record.Run, error) {
 	text := []byte{'{'}
 	for _, id := range [][2]string{{"tenant", tenant}, {"threadId", thread}, {"runId", run}} {

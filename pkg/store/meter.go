@@ -2,8 +2,7 @@ package store
 
 import "context"
 
-// RowBytes and MessageBytes are about how much memory a Run and a message of a Content take beside one and a half times the bytes that
-// they are stored as.
+// RowBytes and MessageBytes estimate the memory of a Run and of a message of a Content, in addition to 1.5 times their stored bytes.
 const (
 	RowBytes     = 1 << 10
 	MessageBytes = 128
@@ -11,13 +10,13 @@ const (
 
 type meterKey struct{}
 
-// WithMeter returns a context in which a Reader says how much memory its answer takes, row by row and before it keeps one: it calls take,
-// from any goroutine. An error of take ends the read, and is in what the Reader returns.
+// WithMeter returns a context in which a Reader calls take with the memory of each row before it keeps the row, from any
+// goroutine. If take returns an error, the Reader returns it.
 func WithMeter(ctx context.Context, take func(bytes int64) error) context.Context {
 	return context.WithValue(ctx, meterKey{}, take)
 }
 
-// Metered counts a row that is read: each takes some memory, and its stored bytes more.
+// Metered reports the memory of a row to the context's meter: each bytes, and 1.5 times its stored bytes.
 func Metered(ctx context.Context, each, stored int) error {
 	take, ok := ctx.Value(meterKey{}).(func(int64) error)
 	if !ok {

@@ -18,8 +18,8 @@ type Migration struct {
 
 var migrationName = regexp.MustCompile(`^([0-9]{4})_[a-z0-9_]+\.sql$`)
 
-// Migrations reads the SQL files of a folder in order. They are named NNNN_name.sql and numbered from 1
-// without a gap; anything else in the folder is an error.
+// Migrations reads the SQL files of a folder in order. Their names are NNNN_name.sql, numbered from 1 without gaps; any other
+// file is an error.
 func Migrations(files fs.FS, dir string) ([]Migration, error) {
 	entries, err := fs.ReadDir(files, dir) // sorted by name
 	if err != nil {

@@ -11,65 +11,60 @@ import (
 	"github.com/skeinhq/skein/pkg/search"
 )
 
-// ErrNotFound says that a tenant has no such thread or run. A run of another tenant is not found.
+// ErrNotFound means that a tenant has no such thread or run. Another tenant may have it.
 var ErrNotFound = errors.New("not found")
 
-// ErrSchema says that the store's schema does not fit this binary. Waiting does not mend it.
+// ErrSchema means that the store's schema does not fit this binary. A retry does not help.
 var ErrSchema = errors.New("the store's schema does not fit this binary")
 
-// ErrOtherTopic says that the store's rows are of another skein.runs. Which of two rows is the newer one, only
-// offsets of one log tell.
+// ErrOtherTopic means that the store's rows are of another skein.runs. Versions are offsets, and offsets of two topics cannot be
+// compared.
 var ErrOtherTopic = errors.New("the rows in the store are of another topic")
 
-// ErrRefused says that the store does not take what it was given, however often it is tried: the data is the reason, not
-// the weather. Of several entries it does not say which one.
+// ErrRefused means that the store refuses the data itself (bad data), and a retry does not help. It does not name the entry.
 var ErrRefused = errors.New("the store refuses the data")
 
-// Entry is one record of skein.runs as the indexer hands it over: of a run (Run is set), of a run's
-// deletion (a tombstone: it names a run, and Run is nil), of a thread's erasure (Erasure is set; it names
-// no run), or of how far its partition is decided (Position is set; it names no tenant, thread or run).
+// Entry is one decoded record of skein.runs: a run (Run is set), a tombstone (it has a run's ids, and Run is nil), a thread's erasure
+// (Erasure is set, and RunID is empty), or a progress record (Position is set, and all ids are empty).
 type Entry struct {
 	// Partition and Version are the record's partition and offset in skein.runs.
 	Partition int32
 	Version   int64
-	// At is the record's time in Kafka; zero where it is unknown.
+	// At is the record's timestamp in Kafka; zero if unknown.
 	At time.Time
-	// Tenant, ThreadID and RunID come from the record's key. A position has none, an erasure no RunID.
+	// Tenant, ThreadID and RunID come from the record's key.
 	Tenant, ThreadID, RunID string
-	// Run is nil for a tombstone: the run and all that belongs to it is deleted.
-	Run *record.Run
-	// Erasure is nil but for an erasure.
-	Erasure *Erasure
-	// Position is nil but for a position.
+	// Run is nil for a tombstone, which deletes the run with its contents.
+	Run      *record.Run
+	Erasure  *Erasure
 	Position *Position
 }
 
-// Erasure says that events of the thread below an offset of skein.events are erased, and, since the
-// tombstones of its runs have lesser versions, that nothing that was made of them is left in the store.
+// Erasure means that events of the thread below an offset of skein.events are erased, and, since the tombstones of its runs have lower
+// versions, that the store has nothing of them any more.
 type Erasure struct {
 	Below int64
-	// At is when the compactor wrote it, in UTC, to the millisecond.
+	// At is when the compactor wrote it, in UTC with milliseconds.
 	At time.Time
 }
 
-// Position says that all events of the entry's partition below Next are indexed, once this entry and
-// those of the partition with a lesser version are. It speaks of the events of every tenant. How far an
-// open run is told, only its own row says.
+// Position means that all events of the entry's partition below Next are indexed, after all entries of the partition up to this one are
+// written. It covers all tenants. An open run's row may be behind it: see that run's Raw.Next.
 type Position struct{ Next int64 }
 
 // Tombstone reports whether the entry deletes a run.
 func (e Entry) Tombstone() bool { return e.Run == nil && e.Erasure == nil && e.Position == nil }
 
-// Run is a row of the runs table: the run record without its messages, input messages, state and
-// open fold, which Reader.Contents gives.
+// Run is a row of the runs table: the run record without messages, input messages and state, which Reader.Contents returns, and
+// without the open fold.
 type Run struct {
 	record.Run
 	// Version is the offset of the record in skein.runs, on partition Run.Raw.Partition.
 	Version int64
 	// Facts are set by Reader.Lineage.
 	Facts Facts
-	// Counts are set by Reader.Thread and Reader.Lineage, of a run that has contents: Reader.Contents tells by them whether those are whole. A store
-	// that reads contents at one moment leaves them out.
+	// Counts are set by Reader.Thread and Reader.Lineage for runs with contents. Reader.Contents detects by them incomplete
+	// contents; they are nil in stores that read contents in one snapshot.
 	Counts *Counts
 }
 
@@ -79,11 +74,11 @@ type Counts struct {
 	InputMessages int `json:"inputMessages"`
 }
 
-// Content is what a sealed or abandoned run's record holds beside its row.
+// Content has the messages and state of a sealed or abandoned run.
 type Content struct {
 	Messages      []agui.Message
 	InputMessages []agui.Message
-	// State is nil where the record has none (unchanged against its base).
+	// State is nil if it is unchanged since the run's base.
 	State json.RawMessage
 }
 
@@ -107,87 +102,82 @@ type ThreadQuery struct {
 	Agent  string    // of any of its runs
 	Since  time.Time // last updated at or after
 	Limit  int       // 1 to 1000
-	After  string    // cursor: the thread id that the last page ended with; ordered by thread id
+	After  string    // cursor: the last thread id of the previous page
 }
 
 // InterruptQuery selects and pages runs that wait for an answer.
 type InterruptQuery struct {
 	Agent string // of the run
 	Limit int    // 1 to 1000
-	// After is the last run of the page before; its zero value is the beginning.
+	// After is the last run of the previous page; the zero value is the beginning.
 	After InterruptCursor
 }
 
-// InterruptCursor is a run that waits for an answer, by its place among them: the time of its end, in milliseconds since 1970, and its ids.
+// InterruptCursor is the position of a run in the order of InterruptQuery: its end, in milliseconds since 1970, and its ids.
 type InterruptCursor struct {
 	At              int64
 	ThreadID, RunID string
 }
 
-// Writer is the indexer's side.
+// Writer is the indexer's interface.
 type Writer interface {
-	// Follow ties the store to a skein.runs, by the id that the brokers have given to the topic. The first one
-	// that a store is told is the one that its rows are of; any other is ErrOtherTopic, until the store has been
-	// made anew. It comes before Write.
+	// Follow ties the store to a topic, by its id in Kafka. The first call on an empty store stores the id; a call with another id returns
+	// ErrOtherTopic. Call it before Write.
 	Follow(ctx context.Context, topicID string) error
-	// Write makes the entries' rows durable before it returns. An entry older than what the
-	// store has for its run changes nothing, nor does an older erasure of its thread, or a position
-	// that is not beyond the one it has. Erasures are not seen before the rows of the entries they
-	// come with, and positions not before either. Either all entries are written or an error is
-	// returned and the call may be repeated; ErrRefused says that this does not help.
+	// Write makes the entries' rows durable before it returns. Entries that are older than the store's row of the run, erasure of the thread
+	// or position change nothing. An erasure becomes visible after the rows of its call, and a position after both. After an error some
+	// entries may be written, and the call may be repeated, unless the error is ErrRefused.
 	Write(ctx context.Context, entries []Entry) error
 	Close() error
 }
 
-// Expirer deletes what is older than a tenant's retention.
+// Expirer deletes threads after a tenant's retention.
 type Expirer interface {
-	// Expire deletes the rows of a tenant's threads of which every run has ended and none was recorded at or after a time (Entry.At; where that is unknown, by the
-	// time of its end), and returns how many threads that were; a store may leave some to the next call. The clocks of agents do not count: one that tells seconds
-	// for milliseconds would have every thread deleted, and one that is ahead none. The records stay on skein.runs: who reads them again has the
-	// rows again, until the next call.
+	// Expire deletes the rows of threads whose runs have all ended and were all recorded before a time, and returns the number of
+	// threads. It may leave some to the next call. The time of a record is Entry.At, or the run's end if that is unknown: timestamps
+	// of agents may be in wrong units or ahead. The records stay on skein.runs, so reading them again writes the rows again, until
+	// the next call.
 	Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error)
-	// Tenants returns the tenants that have threads, and perhaps some that had.
+	// Tenants returns the tenants with threads, and perhaps some that had threads before.
 	Tenants(ctx context.Context) ([]string, error)
 }
 
-// Migrator makes the tables. Stages do not: they wait until somebody has.
+// Migrator creates and upgrades the tables. Stages wait for that and do not call it.
 type Migrator interface {
-	// Migrate brings the schema to this binary's version; ErrSchema where it is a newer one's.
+	// Migrate upgrades the schema to this binary's version; ErrSchema if it is newer.
 	Migrate(ctx context.Context) error
 }
 
-// Reader is the query stage's side. All calls are bound to one tenant. Runs and contents are counted by the context's meter (WithMeter).
+// Reader is the query stage's interface. Each call reads one tenant's rows. The context's meter counts runs and contents (WithMeter).
 type Reader interface {
 	// Thread returns all runs of a thread, ordered by Raw.First. ErrNotFound if there is none.
 	Thread(ctx context.Context, tenant, thread string) ([]Run, error)
-	// Lineage returns the runs of a thread as Thread does, but of each only its head (headMembers), and Facts.
+	// Lineage returns the runs of a thread like Thread, with the members of their heads only (headMembers) and with Facts.
 	Lineage(ctx context.Context, tenant, thread string) ([]Run, error)
 	// Run returns one run, or ErrNotFound.
 	Run(ctx context.Context, tenant, thread, run string) (Run, error)
-	// Contents returns the messages and states of runs of a thread, as Thread or Lineage gave them. A run that is not in the answer has none: it is
-	// running, or its contents are of another version by now, or some of another.
+	// Contents returns the messages and states of runs that Thread or Lineage has returned, by run id. It leaves out runs without
+	// contents: running ones, and those whose contents in the store are incomplete or of another version.
 	Contents(ctx context.Context, tenant, thread string, runs []Run) (map[string]Content, error)
-	// Holding returns the runs of a thread, sealed or abandoned, that have a message of one of these ids as their own, with
-	// the versions of their records.
+	// Holding returns the sealed and abandoned runs of a thread that have an own message with one of these ids, with the versions of
+	// their records.
 	Holding(ctx context.Context, tenant, thread string, messageIDs []string) (map[string]int64, error)
-	// Threads returns a page of threads, ordered by thread id, and the cursor of the next
-	// page ("" at the end).
+	// Threads returns a page of threads, ordered by thread id, and the cursor of the next page ("" at the end).
 	Threads(ctx context.Context, tenant string, q ThreadQuery) ([]Thread, string, error)
-	// Interrupted returns a page of the runs that ended with an interrupt and that no run goes on from, the longest waiting first, and
-	// the cursor of the next page (nil at the end).
+	// Interrupted returns a page of the runs that ended with an interrupt and were not continued, the oldest end first, and the
+	// cursor of the next page (nil at the end).
 	Interrupted(ctx context.Context, tenant string, q InterruptQuery) ([]Run, *InterruptCursor, error)
-	// Search returns a page of the runs that a filter selects, in the order of the query. Beyond the query's bounds it is search.ErrTooMuch.
+	// Search returns a page of the runs that a filter selects, in the query's order, or search.ErrTooMuch beyond its bounds.
 	Search(ctx context.Context, tenant string, q search.Query) (search.Page, error)
-	// Statistics returns groups of the runs that a filter selects, and their measures. Beyond the bounds it is search.ErrTooMuch.
+	// Statistics returns measures of the runs that a filter selects, by group, or search.ErrTooMuch beyond its bounds.
 	Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error)
-	// Erasure returns the latest erasure of a thread, or ErrNotFound where nothing of it was erased.
+	// Erasure returns the latest erasure of a thread, or ErrNotFound.
 	Erasure(ctx context.Context, tenant, thread string) (Erasure, error)
-	// Purged reports whether the store's files hold nothing any more of what the thread's latest erasure took back, beside ids. A store may hide erased rows
-	// at once and remove them later.
+	// Purged reports whether the store's files have nothing but ids of what the thread's latest erasure erased. A store may hide
+	// erased rows first and remove them later.
 	Purged(ctx context.Context, tenant, thread string) (bool, error)
-	// IndexedTo returns, per partition of skein.events, the offset up to which events are
-	// indexed: the greater of the partition's position, which holds for every tenant, and the
-	// greatest Raw.Next of the tenant's rows.
+	// IndexedTo returns the offset up to which events are indexed, exclusive, by partition of skein.events: the greater of the
+	// partition's position and the greatest Raw.Next of the tenant's rows.
 	IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error)
 	// Ping reports whether the store answers.
 	Ping(ctx context.Context) error

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -11,11 +12,11 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// batch is the rows of some entries. It depends on the entries and nothing else, so the same entries
-// give the same blocks, in the same order, with the same tokens.
+// batch has the rows of some entries. It depends on the entries only: the same entries make the same blocks, in the same order,
+// with the same tokens.
 type batch struct {
-	from       string        // the records that it is made of, for tokens and messages
-	ofRuns     []store.Entry // whose rows runRows makes
+	from       string        // the records of the entries, for tokens and errors
+	ofRuns     []store.Entry // the entries of runs, for runRows
 	messages   []*messageRow
 	states     []*stateRow
 	toolCalls  []*toolCallRow
@@ -56,7 +57,7 @@ func newBatch(entries []store.Entry) (*batch, error) {
 	return b, nil
 }
 
-// runRows makes the rows of runs. They cost more than all others, which are written meanwhile.
+// runRows makes the rows of runs. That takes longer than all other rows, which are written meanwhile.
 func (b *batch) runRows() ([]*runRow, error) {
 	rows := make([]*runRow, len(b.ofRuns))
 	for i, e := range b.ofRuns {
@@ -68,19 +69,18 @@ func (b *batch) runRows() ([]*runRow, error) {
 	return rows, nil
 }
 
-// newestOf returns each run's newest entry and each thread's newest erasure, without positions, in the order
-// of their keys, which is that of the tables.
-// An older one would write rows that count for nothing.
+// newestOf returns each run's newest entry and each thread's newest erasure, without positions, in the order of the tables' keys.
+// Rows of older ones would not count.
 func newestOf(entries []store.Entry) ([]store.Entry, error) {
 	newest := make(map[runKey]store.Entry, len(entries))
 	for _, e := range entries {
-		if err := checkVersion(e); err != nil {
-			return nil, err
+		if e.Version < 0 || e.Version > math.MaxInt64-1 {
+			return nil, fmt.Errorf("writing record %d:%d of skein.runs: this is no offset", e.Partition, e.Version)
 		}
 		if e.Position != nil {
 			continue
 		}
-		k := runKey{e.Tenant, e.ThreadID, e.RunID} // an erasure names no run, and no run's id is empty
+		k := runKey{e.Tenant, e.ThreadID, e.RunID} // an erasure's is not that of a run, whose id is not empty
 		if have, ok := newest[k]; !ok || e.Version >= have.Version {
 			newest[k] = e
 		}
@@ -92,11 +92,11 @@ func newestOf(entries []store.Entry) ([]store.Entry, error) {
 	return sorted, nil
 }
 
-// everyTenant stands for all tenants in the table positions. No tenant's id is empty.
+// everyTenant is the tenant of rows of the table positions that are of all tenants. No tenant's id is empty.
 const everyTenant = ""
 
-// positionsOf returns the greatest end of events for each tenant and partition, as the runs say, and
-// the greatest position of each partition, which is every tenant's.
+// positionsOf returns the greatest raw.next of the runs for each tenant and partition, and the greatest position of each
+// partition, for all tenants.
 func positionsOf(entries []store.Entry) []*positionRow {
 	type key struct {
 		tenant    string
@@ -125,7 +125,7 @@ func positionsOf(entries []store.Entry) []*positionRow {
 	return rows
 }
 
-// spans says which records the entries are: "partition:first-last+count", for each partition.
+// spans describes the records of entries as "partition:first-last+count", for each partition.
 func spans(entries []store.Entry) string {
 	type span struct {
 		first, last int64

@@ -13,17 +13,16 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// deletion is some tombstones, as lists of equal length: each run with the version below which its
-// rows go. One statement takes them all, since every DELETE makes the server go over all parts of the
-// table once.
+// deletion has the tombstones of one statement, as lists of equal length: runs, and the versions below which their rows are
+// deleted. It is one statement because each DELETE makes the server scan all parts of the table.
 type deletion struct {
 	tenants, threads, runs []string
 	versions               []uint64
 	bytes                  int
 }
 
-// deletionsOf returns what the tombstones among the entries delete. A tombstone counts also where a
-// newer record of its run comes with it: only what is older goes.
+// deletionsOf returns the deletions for the tombstones among the entries, also of runs that have a newer record: only older rows
+// are deleted.
 func deletionsOf(entries []store.Entry) []*deletion {
 	below := map[runKey]uint64{}
 	for _, e := range entries {
@@ -51,11 +50,11 @@ func (k runKey) compare(o runKey) int {
 	return cmp.Or(strings.Compare(k.tenant, o.tenant), strings.Compare(k.thread, o.thread), strings.Compare(k.run, o.run))
 }
 
-// delete has the server remove the rows that are older than tombstones. It returns when the server has
-// that in writing; the rows go soon after, and from the disk with the next merge of their parts.
+// delete deletes the rows that are older than tombstones. It returns when the server has stored the deletion. The server hides
+// the rows soon after, and removes them from disk with the next merge of their parts.
 //
-// It does not look first whether there are any: a replica that lags behind would say no, and what it
-// then receives would stay.
+// It does not check first whether there are such rows: a replica that lags would have none yet, and would keep those that it
+// receives later.
 func (s *Store) delete(ctx context.Context, deletions []*deletion) error {
 	for _, d := range deletions {
 		for _, table := range contentTables {
@@ -67,7 +66,7 @@ func (s *Store) delete(ctx context.Context, deletions []*deletion) error {
 	return nil
 }
 
-// contentTables are the tables with rows of runs, that of runs last.
+// contentTables are the tables with rows of runs; runs is the last.
 var contentTables = []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs_by_time", "runs"}
 
 func (s *Store) deleteRows(ctx context.Context, table string, d *deletion) error {

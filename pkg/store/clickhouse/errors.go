@@ -15,20 +15,20 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// What is wrong with the server, for those who wait until it is over. Each error says what to do.
+// Errors of the server that a retry may solve.
 var (
-	// ErrUnavailable: the server does not answer, or not now (overloaded, read-only, shutting down).
+	// ErrUnavailable means that the server does not answer, or not now (overloaded, read-only, shutting down).
 	ErrUnavailable = errors.New("ClickHouse does not answer")
-	// ErrDenied: the name, the password or a grant is wrong.
+	// ErrDenied means that the user, the password or a grant is wrong.
 	ErrDenied = errors.New("ClickHouse refuses the credentials")
-	// ErrPassword: the file with the password is not there, or empty.
+	// ErrPassword means that the file with the password is missing or empty.
 	ErrPassword = errors.New("reading the password of ClickHouse")
-	// ErrSchemaOld: the database or a part of its schema is missing, as a rule since nobody has migrated it.
-	ErrSchemaOld = errors.New("the ClickHouse schema does not fit this binary: where it is older, run `skein migrate`; where it is newer, run a newer binary")
+	// ErrSchemaOld means that the database or a part of its schema is missing, mostly because nobody has migrated it.
+	ErrSchemaOld = errors.New("the ClickHouse schema does not fit this binary: " +
+		"where it is older, run `skein migrate`; where it is newer, run a newer binary")
 )
 
-// codes are the server's error codes that have a meaning here.
-// (ClickHouse, src/Common/ErrorCodes.cpp)
+// codes are the server's error codes of these errors (ClickHouse, src/Common/ErrorCodes.cpp).
 var codes = map[int32]error{
 	16:  ErrSchemaOld,   // NO_SUCH_COLUMN_IN_TABLE
 	47:  ErrSchemaOld,   // UNKNOWN_IDENTIFIER
@@ -62,8 +62,7 @@ var codes = map[int32]error{
 	999: ErrUnavailable, // KEEPER_EXCEPTION
 }
 
-// refusals are the server's error codes that say of an insert that a row is the reason. Any other code counts as weather:
-// to wait loses nothing.
+// refusals are the server's error codes of an insert whose rows are the cause. Any other code is bad weather: waiting loses nothing.
 var refusals = map[int32]bool{
 	6:   true, // CANNOT_PARSE_TEXT
 	38:  true, // CANNOT_PARSE_DATE
@@ -89,7 +88,7 @@ func explainInsert(err error) error {
 	return explain(err)
 }
 
-// explain adds what an error means. The server's or the network's own text stays.
+// explain wraps an error of the server or the network with one of the errors above.
 func explain(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrPassword) {
 		return err
@@ -110,8 +109,8 @@ func explain(err error) error {
 	return err
 }
 
-// bare takes off an error of HTTP what the driver says around it, and the whole URL of the statement: what is
-// left is the server's address and what happened.
+// bare returns an HTTP error without the driver's text and without the URL, which contains the statement: only the server's
+// address and the cause.
 func bare(err error) error {
 	var request *url.Error
 	if !errors.As(err, &request) {
@@ -124,8 +123,8 @@ func bare(err error) error {
 	return fmt.Errorf("%s: %w", u.Host, hinted(request.Err))
 }
 
-// errNoConnection is what the driver calls "acquire conn timeout", with the hint to allow more connections:
-// as a rule the server takes a new one and does not answer on it.
+// errNoConnection replaces the driver's "acquire conn timeout", whose hint to allow more connections is mostly wrong: usually the
+// server has accepted a connection and does not answer.
 var errNoConnection = fmt.Errorf("no connection was free, or a new one not answered, within %v", dialTimeout)
 
 func hinted(err error) error {

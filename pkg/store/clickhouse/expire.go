@@ -18,28 +18,29 @@ var (
 	deleteThreads string
 )
 
-// mostExpired bounds the threads that one Expire deletes, by one statement for each table: each goes over all parts.
-const mostExpired = 5000
+// maxExpired is how many threads one Expire deletes at most, with one statement for each table.
+const maxExpired = 5000
 
 // Tenants implements store.Expirer.
 func (s *Store) Tenants(ctx context.Context) (tenants []string, err error) {
-	err = s.each(ctx, "SELECT DISTINCT tenant FROM positions WHERE tenant != {every:String} ORDER BY tenant", named{"every": everyTenant}, func(scan scan) error {
-		var tenant string
-		err := scan(&tenant)
-		tenants = append(tenants, tenant)
-		return err
-	})
+	err = s.each(ctx, "SELECT DISTINCT tenant FROM positions WHERE tenant != {every:String} ORDER BY tenant",
+		named{"every": everyTenant}, func(scan scan) error {
+			var tenant string
+			err := scan(&tenant)
+			tenants = append(tenants, tenant)
+			return err
+		})
 	if err != nil {
 		return nil, fmt.Errorf("looking for tenants: %w", err)
 	}
 	return tenants, nil
 }
 
-// Expire implements store.Expirer. Rows are hidden when it returns; Sweep has the server remove them from its disk. Tombstones stay.
+// Expire implements store.Expirer. Rows are hidden when it returns; Sweep makes the server remove them from disk. It keeps tombstones.
 func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (int, error) {
 	var threads []string
 	var versions []uint64
-	err := s.each(ctx, selectExpired, named{"tenant": tenant, "before": before.UnixMilli(), "limit": mostExpired}, func(scan scan) error {
+	err := s.each(ctx, selectExpired, named{"tenant": tenant, "before": before.UnixMilli(), "limit": maxExpired}, func(scan scan) error {
 		var thread string
 		var version uint64
 		err := scan(&thread, &version)
@@ -52,7 +53,7 @@ func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (in
 	if len(threads) == 0 {
 		return 0, nil
 	}
-	for _, table := range contentTables { // runs last: while it has the thread, the next call finds what is left
+	for _, table := range contentTables { // with runs last, the next call finds the thread again after an error
 		if err := s.deleteThreads(ctx, table, tenant, threads, versions); err != nil {
 			return 0, fmt.Errorf("deleting expired threads from %s: %w", table, explain(err))
 		}
@@ -60,18 +61,20 @@ func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (in
 	return len(threads), nil
 }
 
-// deleteThreads names the threads in the statement itself: as parameters they would be part of a URL, which is short.
+// deleteThreads deletes threads from a table. The statement contains their ids: parameters would be part of the URL, whose length
+// is limited.
 func (s *Store) deleteThreads(ctx context.Context, table, tenant string, threads []string, versions []uint64) error {
 	quoted, numbers := make([]string, len(threads)), make([]string, len(threads))
 	for i, id := range threads {
 		quoted[i], numbers[i] = "'"+inLiteral.Replace(id)+"'", strconv.FormatUint(versions[i], 10)
 	}
-	statement := strings.NewReplacer("$table", table, "$threads", strings.Join(quoted, ", "), "$versions", strings.Join(numbers, ", ")).Replace(deleteThreads)
+	statement := strings.NewReplacer("$table", table, "$threads", strings.Join(quoted, ", "), "$versions",
+		strings.Join(numbers, ", ")).Replace(deleteThreads)
 	if table == "runs" {
 		statement += " AND deleted = 0"
 	}
-	settings := ch.Settings{"max_query_size": 16 << 20} // 5,000 ids of 512 bytes, twice, which may double when they are escaped
-	if strings.HasPrefix(table, "runs") {               // readers see a thread by its runs; contents may go a little later
+	settings := ch.Settings{"max_query_size": 16 << 20} // 5,000 ids of 512 bytes, twice, up to double the size with escapes
+	if strings.HasPrefix(table, "runs") {               // without its runs a thread is not visible; contents may be deleted later
 		settings["lightweight_deletes_sync"] = 1
 	}
 	ctx, cancel := s.writing(ctx, settings)
@@ -79,5 +82,5 @@ func (s *Store) deleteThreads(ctx context.Context, table, tenant string, threads
 	return s.conn.Exec(ctx, statement, ch.Named("tenant", tenant))
 }
 
-// inLiteral escapes what a string literal cannot hold as it is.
+// inLiteral escapes text for a string literal.
 var inLiteral = strings.NewReplacer(`\`, `\\`, "'", `\'`, "\x00", `\0`)

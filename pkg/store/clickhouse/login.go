@@ -10,7 +10,7 @@ import (
 	"github.com/skeinhq/skein/internal/password"
 )
 
-// login gives a user's password as its file has it now. The driver knows one for all its life.
+// login reads the password from its file for each login. The driver itself would keep the first one.
 type login struct{ user, file string }
 
 func (l *login) password() (string, error) {
@@ -21,7 +21,7 @@ func (l *login) password() (string, error) {
 	return text, nil
 }
 
-// dial is the driver's DialStrategy: its own, with the password of now. Native connections log in once.
+// dial is the driver's DialStrategy: its default one, with the current password. A native connection logs in once.
 func (l *login) dial(ctx context.Context, id int, o *ch.Options, dial ch.Dial) (ch.DialResult, error) {
 	text, err := l.password()
 	if err != nil {
@@ -32,8 +32,8 @@ func (l *login) dial(ctx context.Context, id int, o *ch.Options, dial ch.Dial) (
 	return ch.DefaultDialStrategy(ctx, id, &now, dial)
 }
 
-// over has each request over HTTP log in with the password of now: the driver's connections are only a
-// name for them, and would go on with the one that they began with.
+// over returns a transport that sends the current password with each HTTP request. The driver's HTTP connections would keep their
+// first one.
 func (l *login) over(t http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		text, err := l.password()
@@ -41,7 +41,7 @@ func (l *login) over(t http.RoundTripper) http.RoundTripper {
 			return nil, err
 		}
 		r = r.Clone(r.Context())
-		r.Header.Del("Authorization") // the server refuses two ways at once
+		r.Header.Del("Authorization") // the server refuses two kinds of credentials
 		r.Header.Set("X-ClickHouse-User", l.user)
 		r.Header.Set("X-ClickHouse-Key", text)
 		r.Header.Set("X-ClickHouse-SSL-Certificate-Auth", "off")

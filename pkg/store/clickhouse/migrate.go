@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
@@ -13,20 +12,16 @@ import (
 	"github.com/skeinhq/skein/schemas"
 )
 
-// schema is what this binary knows.
-var schema = mustMigrations(schemas.ClickHouse, "clickhouse")
-
-// mustMigrations reads files that are part of the binary.
-func mustMigrations(files fs.FS, dir string) []store.Migration {
-	ms, err := store.Migrations(files, dir)
+// schema has the migrations of this binary.
+var schema = func() []store.Migration {
+	ms, err := store.Migrations(schemas.ClickHouse, "clickhouse")
 	if err != nil {
-		panic(err)
+		panic(err) // the files are embedded
 	}
 	return ms
-}
+}()
 
-// split returns the statements of a file: each ends with a semicolon at the end of a line. The server
-// takes one at a time.
+// split returns the statements of a file, each of which ends with a semicolon at the end of a line. The server takes one at a time.
 func split(sql string) []string {
 	var statements []string
 	var b strings.Builder
@@ -46,7 +41,7 @@ func split(sql string) []string {
 	return statements
 }
 
-// shaped puts the cluster and the engines' kind into a statement.
+// shaped inserts ON CLUSTER and the engines' prefix into a statement.
 func (o Options) shaped(statement string) string {
 	cluster, replicated := "", ""
 	if o.Cluster != "" {
@@ -62,10 +57,10 @@ func identifier(name string) string {
 	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(name) + "`"
 }
 
-// Migrate implements store.Migrator. It creates the database where it is missing and applies the files
-// that were not yet. ClickHouse knows no transaction and no lock for this; so each statement is one
-// that may run again, and two that migrate at once, or one after another was killed, end up with the
-// same. A schema that is newer than this binary is left alone: from the first release on, changes only add.
+// Migrate implements store.Migrator. It creates a missing database and applies the missing migrations. ClickHouse has no
+// transactions and no locks for this, so every statement may run again: two concurrent migrations, or one after another was
+// killed, end with the same schema. Migrate does not change a schema that is newer than this binary: from the first release on,
+// changes only add.
 func (s *Store) Migrate(ctx context.Context) error {
 	have, err := s.schemaVersion(ctx)
 	if errors.Is(err, errNoDatabase) {
@@ -91,7 +86,7 @@ func (s *Store) apply(ctx context.Context, m store.Migration) error {
 	return s.exec(ctx, "INSERT INTO schema_migrations (version, name) VALUES (?, ?)", m.Version, m.Name)
 }
 
-// exec runs a statement that changes something.
+// exec runs a statement that writes.
 func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
 	ctx, cancel := s.writing(ctx, nil)
 	defer cancel()
@@ -102,10 +97,10 @@ func (s *Store) createDatabase(ctx context.Context) error {
 	return s.withoutDatabase(ctx, "CREATE DATABASE IF NOT EXISTS "+identifier(s.opts.Database)+" /* on cluster */", nil)
 }
 
-// errNoDatabase is ErrSchemaOld where even the database is missing.
+// errNoDatabase is ErrSchemaOld for a missing database.
 var errNoDatabase = fmt.Errorf("%w (there is no database)", ErrSchemaOld)
 
-// schemaVersion returns the number of the last file that was applied, 0 where none was.
+// schemaVersion returns the number of the last applied migration; 0 if there is none.
 func (s *Store) schemaVersion(ctx context.Context) (int, error) {
 	ctx, cancel := s.reading(ctx)
 	defer cancel()

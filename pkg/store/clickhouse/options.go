@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,78 +14,65 @@ import (
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// Options say where the store is and how it is used.
+// Options configure a Store.
 type Options struct {
-	// Addrs are the servers: clickhouse://HOST:PORT (or HOST:PORT) for the native protocol,
-	// http://HOST:PORT and https://HOST:PORT for HTTP. All must be of one kind. A connection is made
-	// to one at random; the next is tried when it does not answer.
+	// Addrs are the servers: clickhouse://HOST:PORT (or HOST:PORT) for the native protocol, http://HOST:PORT and https://HOST:PORT
+	// for HTTP, all with the same scheme. A connection goes to a random server, and to the next one if it does not answer.
 	Addrs []string
-	// Database is the database's name; Migrate creates it where it is missing. Empty: "skein".
+	// Database is the database's name; Migrate creates it. Empty: "skein".
 	Database           string
 	Username, Password string
-	// PasswordFile, in the place of Password, holds it: read anew for each request over HTTP, and for
-	// each connection over the native protocol, so that a secret that was rotated is seen.
+	// PasswordFile is a file with the password, in place of Password. It is read for each HTTP request and for each native
+	// connection, so the password can be rotated.
 	PasswordFile string
-	// TLS, where not nil, is spoken with the servers. https:// means the system's defaults.
+	// TLS has the TLS settings; nil with https:// means Go's defaults.
 	TLS *tls.Config
 
-	// Cluster, where not empty, has Migrate run its statements ON CLUSTER.
+	// Cluster makes Migrate run its statements ON CLUSTER; empty: without.
 	Cluster string
-	// Replicated has Migrate make Replicated tables, whose paths come from the server's
-	// default_replica_path. Both are for the first migration and must then stay as they are.
+	// Replicated makes Migrate create Replicated tables, with the server's default_replica_path. Do not change Cluster and
+	// Replicated after the first migration.
 	Replicated bool
 
 	// QueryTimeout bounds one statement of a read, InsertTimeout one of a write. 0: the defaults.
 	QueryTimeout, InsertTimeout time.Duration
-	// MaxConnections bounds the statements at the same time. 0: the default.
+	// MaxConnections bounds the concurrent statements. 0: the default.
 	MaxConnections int
 	// BlockRows and BlockBytes bound one insert block. 0: the defaults. A single record may be larger.
 	BlockRows, BlockBytes int
 
-	// Logger takes what the driver says; nil: nothing.
+	// Logger gets the driver's log lines; nil: none.
 	Logger *slog.Logger
 }
 
-// The defaults.
+// The defaults of Options.
 const (
 	DefaultDatabase       = "skein"
 	DefaultQueryTimeout   = 30 * time.Second
 	DefaultInsertTimeout  = 2 * time.Minute
 	DefaultMaxConnections = 16
-	// A block is held in memory twice, as rows and as columns; the server makes one part of it.
+	// A block takes memory twice, as rows and as columns. The server makes one part of it.
 	DefaultBlockRows  = 50_000
 	DefaultBlockBytes = 32 << 20
 )
 
-// dialTimeout bounds the making of a connection: long enough for a far server, short enough that a
-// dead one is noticed within a readiness probe.
+// dialTimeout bounds connecting: long enough for a distant server, shorter than a readiness probe.
 const dialTimeout = 5 * time.Second
 
-// Validate says what is wrong with the options.
+// Validate returns the first error in the options.
 func (o Options) Validate() error {
 	_, err := o.driver()
 	return err
 }
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero values.
 func (o Options) withDefaults() Options {
-	def := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	if o.Database == "" {
-		o.Database = DefaultDatabase
-	}
-	if o.QueryTimeout == 0 {
-		o.QueryTimeout = DefaultQueryTimeout
-	}
-	if o.InsertTimeout == 0 {
-		o.InsertTimeout = DefaultInsertTimeout
-	}
-	def(&o.MaxConnections, DefaultMaxConnections)
-	def(&o.BlockRows, DefaultBlockRows)
-	def(&o.BlockBytes, DefaultBlockBytes)
+	o.Database = cmp.Or(o.Database, DefaultDatabase)
+	o.QueryTimeout = cmp.Or(o.QueryTimeout, DefaultQueryTimeout)
+	o.InsertTimeout = cmp.Or(o.InsertTimeout, DefaultInsertTimeout)
+	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
+	o.BlockRows = cmp.Or(o.BlockRows, DefaultBlockRows)
+	o.BlockBytes = cmp.Or(o.BlockBytes, DefaultBlockBytes)
 	return o
 }
 
@@ -104,19 +92,17 @@ func (o Options) driver() (*ch.Options, error) {
 		Auth:        ch.Auth{Database: o.Database, Username: o.Username, Password: o.Password},
 		TLS:         o.TLS,
 		DialTimeout: dialTimeout,
-		// Payloads are JSON: LZ4 takes two thirds off the wire at a cost that does not show.
+		// Payloads are JSON: LZ4 saves two thirds of the traffic at a negligible cost.
 		Compression: &ch.Compression{Method: ch.CompressionLZ4},
-		// Load goes to all servers, and to those that are left.
+		// Spreads the load over all servers that answer.
 		ConnOpenStrategy: ch.ConnOpenRandom,
 		MaxOpenConns:     o.MaxConnections,
 		MaxIdleConns:     o.MaxConnections,
-		// Servers come back and addresses change hands: no connection is for ever.
+		// Returns to servers that were away, and follows changes of DNS.
 		ConnMaxLifetime: 10 * time.Minute,
 		ReadTimeout:     max(o.QueryTimeout, o.InsertTimeout),
 		Logger:          o.Logger,
-		ClientInfo: ch.ClientInfo{Products: []struct{ Name, Version string }{
-			{Name: "skein"},
-		}},
+		ClientInfo:      ch.ClientInfo{Products: []struct{ Name, Version string }{{Name: "skein"}}},
 	}
 	scheme := ""
 	for _, a := range o.Addrs {
@@ -142,8 +128,7 @@ func (o Options) driver() (*ch.Options, error) {
 	return d, nil
 }
 
-// splitAddr takes an address apart. Names and passwords have fields of their own, and would end up in
-// error messages here.
+// splitAddr parses an address. It refuses user and password, which would appear in error messages.
 func splitAddr(a string) (scheme, host string, err error) {
 	text := a
 	if !strings.Contains(text, "://") {

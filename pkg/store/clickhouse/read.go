@@ -20,7 +20,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// selectedRun is a row of runs as statements select it: of runs as a whole all texts, for Lineage the head alone.
+// selectedRun is a row of runs as statements select it. Lineage selects no Record.
 type selectedRun struct {
 	ThreadID      string `ch:"thread_id"`
 	RunID         string `ch:"run_id"`
@@ -32,7 +32,7 @@ type selectedRun struct {
 	UpdatedAt     int64  `ch:"at"` // Unix milliseconds
 }
 
-// run decodes a row that has both texts.
+// run decodes a row with Head and Record.
 func (r *selectedRun) run(tenant string) (store.Run, error) {
 	decoded, err := store.DecodeRow(tenant, r.ThreadID, r.RunID, []byte(r.Head), []byte(r.Record))
 	if err != nil {
@@ -88,10 +88,11 @@ func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run
 	return runs, nil
 }
 
-// decodedAtOnce is how many rows one goroutine decodes: decoding takes longer than reading.
+// decodedAtOnce is how many rows one goroutine decodes.
 const decodedAtOnce = 1000
 
-// decodeInOrder decodes the rows of a thread, on all processors, and returns the runs in the order of Reader.Thread.
+// decodeInOrder decodes the rows of a thread, on all processors because it takes longer than reading, and returns the runs in the
+// order of Reader.Thread.
 func decodeInOrder(rows []selectedRun, decode func(*selectedRun) (store.Run, error)) ([]store.Run, error) {
 	if len(rows) == 0 {
 		return nil, store.ErrNotFound
@@ -103,7 +104,7 @@ func decodeInOrder(rows []selectedRun, decode func(*selectedRun) (store.Run, err
 		decoding.Go(func() (err error) {
 			for i := from; i < min(from+decodedAtOnce, len(rows)) && err == nil; i++ {
 				decoded[i], err = decode(&rows[i])
-				rows[i] = selectedRun{} // its texts are as large as the run
+				rows[i] = selectedRun{} // frees its texts, which are as large as the run
 			}
 			return err
 		})
@@ -111,7 +112,7 @@ func decodeInOrder(rows []selectedRun, decode func(*selectedRun) (store.Run, err
 	if err := decoding.Wait(); err != nil {
 		return nil, err
 	}
-	order := make([]*store.Run, len(rows)) // runs are large, and would be moved many times if they were sorted themselves
+	order := make([]*store.Run, len(rows)) // sorting pointers is cheaper than moving large runs
 	for i := range decoded {
 		order[i] = &decoded[i]
 	}
@@ -141,7 +142,7 @@ func (s *Store) Run(ctx context.Context, tenant, thread, run string) (store.Run,
 	return r, nil
 }
 
-// Contents implements store.Reader. The answer has the contents of the versions that the rows are of, and those as a whole.
+// Contents implements store.Reader. It returns only complete contents, of the versions of the given runs.
 func (s *Store) Contents(ctx context.Context, tenant, thread string, runs []store.Run) (map[string]store.Content, error) {
 	rows := make(map[string]*store.Run, len(runs))
 	ids := make([]string, 0, len(runs))
@@ -167,8 +168,8 @@ type messageOf struct {
 	agui.Message
 }
 
-// contents asks two tables at the same time and adds what is whole to an answer. Which of them answers first does not matter: rows
-// belong together by their version, and are counted.
+// contents reads states and messages concurrently and adds complete contents to the answer. The order of the two reads does not
+// matter, because rows are matched by version and counted.
 func (s *Store) contents(ctx context.Context, args named, rows map[string]*store.Run, answer map[string]store.Content) error {
 	states := map[string]json.RawMessage{}
 	var messages []messageOf
@@ -181,7 +182,7 @@ func (s *Store) contents(ctx context.Context, args named, rows map[string]*store
 			if err := scan(&run, &version, &state); err != nil || !is(run, version) {
 				return err
 			}
-			states[run] = nil // unchanged against its base
+			states[run] = nil // unchanged since the run's base
 			if state != "" {
 				states[run] = json.RawMessage(state)
 			}
@@ -211,7 +212,7 @@ func (s *Store) contents(ctx context.Context, args named, rows map[string]*store
 	for _, m := range messages {
 		c, there := read[m.run]
 		switch {
-		case !there: // its state's row is being written
+		case !there: // the state's row is not written yet
 			continue
 		case m.input != 0:
 			c.InputMessages = append(c.InputMessages, m.Message)
@@ -325,8 +326,7 @@ func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasu
 	return found[0], nil
 }
 
-// IndexedTo implements store.Reader. It never goes back: where runs were erased, their events have
-// been indexed all the same.
+// IndexedTo implements store.Reader. It never decreases, also after an erasure: the erased events were indexed.
 func (s *Store) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
 	to := map[int32]int64{}
 	err := s.each(ctx, selectPositions, named{"tenant": tenant}, func(scan scan) error {
@@ -355,14 +355,14 @@ func (s *Store) each(ctx context.Context, query string, args named, f func(scan)
 	return s.eachWith(ctx, s.opts.QueryTimeout, nil, query, args, f)
 }
 
-// eachWith is each with a limit of time and settings of its own.
+// eachWith is each with a time limit and settings.
 func (s *Store) eachWith(
 	ctx context.Context, limit time.Duration, settings ch.Settings, query string, args named, f func(scan) error,
 ) error {
 	return s.query(ctx, limit, settings, query, args, func(rows driver.Rows) error { return f(rows.Scan) })
 }
 
-// query runs a query and calls f for every row, with the rows at its place.
+// query runs a query and calls f for every row.
 func (s *Store) query(
 	ctx context.Context, limit time.Duration, settings ch.Settings, query string, args named, f func(driver.Rows) error,
 ) (err error) {

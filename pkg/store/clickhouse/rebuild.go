@@ -15,7 +15,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// rebuildSuffix ends the name of the database that a rebuild fills.
+// rebuildSuffix is the end of the name of the database that a rebuild fills.
 const rebuildSuffix = "_rebuild"
 
 var (
@@ -25,11 +25,11 @@ var (
 	selectErased string
 )
 
-// ownTables are the tables whose rows are not made of skein.runs. A rebuild leaves them as they are.
+// ownTables are the tables whose rows are not made from skein.runs. A rebuild does not change them.
 var ownTables = []string{"prices"}
 
-// Beside returns a store in a new database with the present schema beside this one. Its name is that of this one and "_rebuild"; a database of
-// that name, which a rebuild left that did not come to its end, is dropped. Close the store when done.
+// Beside returns a store in a new, empty database with this binary's schema. The database's name is this one's and "_rebuild". It
+// drops a database of that name, which an interrupted rebuild has left. Close the store.
 func (s *Store) Beside(ctx context.Context) (_ *Store, err error) {
 	o := s.opts
 	o.Database += rebuildSuffix
@@ -49,12 +49,12 @@ func (s *Store) Beside(ctx context.Context) (_ *Store, err error) {
 // Database returns the name of the store's database.
 func (s *Store) Database() string { return s.opts.Database }
 
-// Drop drops the database that Beside has made, with all that is in it, however large its tables are.
+// Drop drops a database that Beside has made.
 func (s *Store) Drop(ctx context.Context) error {
 	if !strings.HasSuffix(s.opts.Database, rebuildSuffix) {
 		return fmt.Errorf("dropping database %s: no rebuild has made it", s.opts.Database)
 	}
-	// The server refuses to drop tables of more than 50 GB otherwise.
+	// By default the server refuses to drop tables of more than 50 GB.
 	anySize := ch.Settings{"max_table_size_to_drop": 0, "max_partition_size_to_drop": 0}
 	if err := s.withoutDatabase(ctx, "DROP DATABASE IF EXISTS "+identifier(s.opts.Database)+" /* on cluster */ SYNC", anySize); err != nil {
 		return fmt.Errorf("dropping database %s: %w", s.opts.Database, err)
@@ -65,23 +65,23 @@ func (s *Store) Drop(ctx context.Context) error {
 // ofView matches the statements of the schema that make views.
 var ofView = regexp.MustCompile(`^CREATE (MATERIALIZED )?VIEW`) //nolint:misspell // the server's spelling
 
-// exchangeOrder is the order of Replace, behind positions. Tables that are not named come first.
+// exchangeOrder is the order of tables in Replace, after positions. Other tables come first.
 var exchangeOrder = []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs_by_time", "runs", "erasures", "sources"}
 
-// Replace puts the tables of a store that Beside has made into the place of this store's, each in one step, and makes the views anew. The
-// other store has the former tables then. While it lasts, views are missing, and rows that are written to this store may end up
-// with the former tables, or miss runs_by_time: fill it once more with all that skein.runs had by the time when Replace returned.
+// Replace exchanges the tables of this store with those of a store from Beside, one table at a time, and makes the views again.
+// After that, by has the former tables. While it runs, views are missing, and rows that are written to this store may go to the
+// former tables or miss runs_by_time. So fill this store again afterwards, with all records that skein.runs has when Replace
+// returns.
 //
-// What was erased from this store meanwhile is erased from the other one before its tables are seen, and once more behind that, of what
-// was erased in between.
+// Erasures from this store are applied to by before its tables become visible, and those that came in between are applied after that.
 //
-// Positions go first: the other store's are behind this one's, and must not be those of rows that its table of runs lacks. A block that is being written
-// meanwhile may still have its rows in a former table and its position in the new one, until the store was filled again. Then come
-// the tables of contents, before that of runs, as for Write. Before and after an exchange a run's rows are the same where both have its record, so
-// that readers may see tables of both.
+// The order of tables: positions first, because those of by are lower; this store's positions must not promise rows that the new
+// table of runs lacks. (A block that is written meanwhile may still have its rows in a former table and its position in the new
+// one, until this store is filled again.) Then contents before runs, as in Write. A run has the same rows in both stores if both
+// have its record, so readers may see tables of both.
 //
-// A statement that fails is tried again, unless it was carried out all the same. The table schema_migrations is missing from the first step to the last: where
-// Replace does not come to its end, Ping says so.
+// Failed statements are retried, unless the server has carried them out. The table schema_migrations is missing from the first
+// step to the last one: if Replace fails in between, Ping returns an error.
 func (s *Store) Replace(ctx context.Context, by *Store) error {
 	if err := s.replace(ctx, by); err != nil {
 		return fmt.Errorf("replacing tables: %w", err)
@@ -123,11 +123,11 @@ func (s *Store) replace(ctx context.Context, by *Store) error {
 // exchange is a step of Replace.
 type exchange struct {
 	statement string
-	// moves names a table that the statement brings to the store; id is that of the table. Such a statement must not run twice.
+	// moves is the name of a table that the statement moves to the store, and id its id. Such a statement must not run twice.
 	moves, id string
 }
 
-// run runs the statement, unless it was carried out before.
+// run runs the statement, unless the server has carried it out before.
 func (e exchange) run(ctx context.Context, s *Store) error {
 	if e.moves != "" {
 		now, err := s.tables(ctx)
@@ -150,10 +150,11 @@ func (s *Store) exchanges(by *Store, here, there map[string]table) (steps []exch
 		steps = append(steps, exchange{statement, name, there[name].id})
 	}
 	if _, has := here[migrations]; has {
-		steps = append(steps, exchange{"RENAME TABLE " + s.qualified(migrations) + " TO " + by.qualified(migrations+"_before") + " /* on cluster */", migrations, ""})
+		away := "RENAME TABLE " + s.qualified(migrations) + " TO " + by.qualified(migrations+"_before") + " /* on cluster */"
+		steps = append(steps, exchange{away, migrations, ""})
 	}
 	for name, t := range there {
-		if t.view { // it names tables of its database
+		if t.view { // its statement has the database's name
 			do("DROP VIEW IF EXISTS " + s.qualified(name) + " /* on cluster */")
 			do("DROP VIEW IF EXISTS " + by.qualified(name) + " /* on cluster */")
 		}
@@ -181,26 +182,22 @@ func (s *Store) exchanges(by *Store, here, there map[string]table) (steps []exch
 	return steps
 }
 
-// insist calls f until it succeeds, some times: the tables of two databases are mixed while Replace lasts.
+// insist retries f for half a minute: the tables of two databases are mixed until Replace has ended.
 func insist(ctx context.Context, f func() error) (err error) {
-	const tries = 8 // half a minute
-	wait := 250 * time.Millisecond
-	for try := 1; ; try++ {
-		if err = f(); err == nil || try == tries || errors.Is(err, ErrDenied) || ctx.Err() != nil {
-			return err
+	const tries = 8
+	for try := range tries {
+		if err = f(); err == nil || try == tries-1 || errors.Is(err, ErrDenied) || ctx.Err() != nil {
+			break
 		}
-		t := time.NewTimer(wait)
 		select {
-		case <-t.C:
+		case <-time.After(250 * time.Millisecond << try):
 		case <-ctx.Done():
-			t.Stop()
-			return err
 		}
-		wait *= 2
 	}
+	return err
 }
 
-// eraseFrom erases from another store what was erased from this one: its tombstones and erasures that the other lacks.
+// eraseFrom writes the tombstones and erasures of this store that another one lacks to that one.
 func (s *Store) eraseFrom(ctx context.Context, other *Store) error {
 	var entries []store.Entry
 	statement := strings.NewReplacer("$other", identifier(other.opts.Database)).Replace(selectErased)
@@ -231,7 +228,7 @@ func (s *Store) eraseFrom(ctx context.Context, other *Store) error {
 // table is a table or view of the database.
 type table struct {
 	view bool
-	id   string // the server's, which stays when the table is renamed or exchanged
+	id   string // the server's, which a rename or exchange does not change
 }
 
 // tables returns the tables and views of the database.
@@ -250,7 +247,7 @@ func (s *Store) qualified(table string) string {
 	return identifier(s.opts.Database) + "." + identifier(table)
 }
 
-// withoutDatabase runs a statement on a connection without a database: one that is missing cannot be connected to.
+// withoutDatabase runs a statement on a connection without a database: the server refuses connections to a missing one.
 func (s *Store) withoutDatabase(ctx context.Context, statement string, settings ch.Settings) (err error) {
 	d := *s.driver
 	d.Auth.Database = ""

@@ -14,11 +14,11 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// row is what a block needs to know of the rows of any table.
+// row is a row of any table, as an insert needs it.
 type row interface {
-	// size is about what the row takes on the wire, in bytes.
+	// size estimates the row's bytes on the wire.
 	size() int
-	// appendDigest appends what makes this row differ from others.
+	// appendDigest appends bytes that are different for different rows.
 	appendDigest(dst []byte) []byte
 }
 
@@ -108,7 +108,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 		Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Version: uint64(e.Version),
 		RawPartition: e.Partition, StartedAt: epoch, UpdatedAt: epoch, RecordedAt: epoch,
 	}
-	if s := e.At.Unix(); s > 0 && s <= math.MaxUint32 { // what DateTime can say; else it is unknown
+	if s := e.At.Unix(); s > 0 && s <= math.MaxUint32 { // the range of DateTime; other times count as unknown
 		row.RecordedAt = e.At
 	}
 	if e.Run == nil {
@@ -151,7 +151,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	return row, nil
 }
 
-// timesOf returns when a run started and when it was last heard of: its end, where it has one.
+// timesOf returns the start of a run and its last update: its end, or its start if it has no end.
 func timesOf(r *record.Run) (startedAt, updatedAt time.Time) {
 	startedAt = clamp(r.StartedAt)
 	if r.EndedAt != nil {
@@ -187,14 +187,13 @@ func sum(counts map[string]int64) (total int64) {
 	return total
 }
 
-// The range of times that DateTime64 can hold and the driver can write: it counts nanoseconds since
-// 1970 in 64 bits. Agents do send year 50000.
+// The range of DateTime64 in the driver, which counts nanoseconds since 1970 in 64 bits. Agents do send the year 50000.
 var (
 	firstTime = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
 	lastTime  = time.Date(2261, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
 )
 
-// clamp returns the nearest time that the database can hold.
+// clamp returns the nearest time that the database can store.
 func clamp(t time.Time) time.Time { return record.ClampTime(t, firstTime, lastTime) }
 
 // messageRow is a row of messages.
@@ -207,7 +206,7 @@ type messageRow struct {
 	Version   uint64 `ch:"version"`
 	MessageID string `ch:"message_id"`
 	Role      string `ch:"role"`
-	// Raw is the record's own: a copy of each would be a third of what a block takes in memory.
+	// Raw shares the record's memory: copies would take a third of a block's memory.
 	Raw json.RawMessage `ch:"raw"`
 }
 
@@ -283,7 +282,7 @@ func (r *positionRow) appendDigest(dst []byte) []byte {
 	return digestOf(dst, r.RawNext, r.Tenant, fmt.Sprint(r.RawPartition))
 }
 
-// digestOf appends parts so that no two lists of parts append the same.
+// digestOf appends a number and parts with their lengths, so that different lists of parts append different bytes.
 func digestOf(dst []byte, n uint64, parts ...string) []byte {
 	dst = strconv.AppendUint(dst, n, 10)
 	for _, p := range parts {
@@ -291,12 +290,4 @@ func digestOf(dst []byte, n uint64, parts ...string) []byte {
 		dst = append(dst, p...)
 	}
 	return dst
-}
-
-// checkVersion refuses what no offset is.
-func checkVersion(e store.Entry) error {
-	if e.Version < 0 || e.Version > math.MaxInt64-1 {
-		return fmt.Errorf("writing record %d:%d of skein.runs: this is no offset", e.Partition, e.Version)
-	}
-	return nil
 }

@@ -36,7 +36,7 @@ func (r *toolCallRow) size() int {
 }
 
 func (r *toolCallRow) appendDigest(dst []byte) []byte {
-	plain, times := *r, "" // an address says nothing
+	plain, times := *r, "" // pointers would print as addresses
 	if plain.CalledAt, plain.Duration = nil, nil; r.CalledAt != nil {
 		times = fmt.Sprint(r.CalledAt.UnixMilli())
 	}
@@ -91,15 +91,14 @@ func (r *answerRow) appendDigest(dst []byte) []byte {
 	return digestOf(dst, r.Version, r.Tenant, fmt.Sprintf("%+v", *r))
 }
 
-// addFacts appends the rows of what an entry's run called, was interrupted for, and answers.
+// addFacts appends the rows of a run's tool calls, interrupts and answers.
 func (b *batch) addFacts(e store.Entry) {
 	startedAt, updatedAt := timesOf(e.Run)
 	c := store.ContentFactsOf(e.Run)
-	model := c.Model
 	for i, t := range c.ToolCalls {
 		row := &toolCallRow{
 			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Idx: uint32(i), Version: uint64(e.Version),
-			ToolCallID: t.ID, Name: t.Name, MessageID: t.MessageID, Made: t.Made, Agent: e.Run.Agent, Model: model, StartedAt: startedAt,
+			ToolCallID: t.ID, Name: t.Name, MessageID: t.MessageID, Made: t.Made, Agent: e.Run.Agent, Model: c.Model, StartedAt: startedAt,
 			ArgumentBytes: uint32(t.ArgumentBytes), Answered: t.Answered, ResultBytes: uint32(t.ResultBytes),
 			Failed: t.Failed, Error: t.Error, Pending: t.Pending, Duration: t.DurationMs,
 		}

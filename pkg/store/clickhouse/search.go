@@ -17,40 +17,41 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// selection is what the templates see of a filter: which conditions there are, and the names of parameters. Values are parameters of the
-// server's own, so that nothing of a filter becomes SQL.
+// selection is the part of a filter that templates use: its conditions and the names of parameters. Values are passed as the
+// server's parameters, so no text of a filter becomes SQL.
 type selection struct {
 	Since, Until, Statuses, Agent, Tool, Model, Error, AnyError, Prefix, Depth bool
 	Labels                                                                     []labelParams
 	Words                                                                      []wordParam
-	// AsksAgain: runs that ask again, Regenerations or else edits. Rewrote: runs whose record has a word.
+	// AsksAgain selects regenerations, or edits if Regenerations is false. Rewrote selects runs whose record has that word.
 	AsksAgain, Regenerations, Rewrote bool
-	// ByThread: runs are looked for in the order of threads, not in that of time.
+	// ByThread searches in the order of threads, not of time.
 	ByThread bool
-	// Narrow: the filter has conditions that a subquery gains by.
+	// Narrow means that the filter has conditions that make a subquery smaller.
 	Narrow bool
 }
 
 type labelParams struct{ Key, Value string }
 
-// wordParam is the parameter of a word. Lower: the word is looked for in texts in lower case, of which there is an index by sequences of four
-// characters. Of ASCII alone every case has one lower case.
+// wordParam is the parameter of a word. Lower means that the word is searched in lower-case text, for which there is an index of
+// four-character sequences. Only ASCII words use it, because other characters may have several lower-case forms.
 type wordParam struct {
 	Param string
 	Lower bool
 }
 
-// indexed reports whether the index of words knows a word.
+// indexed reports whether the index of words can find a word.
 func indexed(word string) bool {
 	return len(word) >= 4 && !strings.ContainsFunc(word, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// selectionOf returns what templates see of a filter, and the parameters of the statement.
+// selectionOf returns the selection of a filter, and the parameters of the statement.
 func selectionOf(tenant string, f search.Filter) (selection, named) {
 	args := named{"tenant": tenant}
 	s := selection{
 		Since: !f.Since.IsZero(), Until: !f.Until.IsZero(), Statuses: len(f.Statuses) > 0, Agent: f.Agent != "", Tool: f.Tool != "",
-		Model: f.Model != "", Error: f.Error != "", AnyError: f.Error == search.ErrorAny, Prefix: f.Prefix != "", ByThread: f.Prefix != "", Depth: f.Depth != nil,
+		Model: f.Model != "", Error: f.Error != "", AnyError: f.Error == search.ErrorAny,
+		Prefix: f.Prefix != "", ByThread: f.Prefix != "", Depth: f.Depth != nil,
 		AsksAgain: f.AsksAgain(), Regenerations: f.Rewrote == search.Regeneration, Rewrote: f.Rewrote != "" && !f.AsksAgain(),
 	}
 	s.Narrow = s.Since || s.Until || s.Statuses || s.Agent || s.Tool || s.Model || s.Error || s.Prefix || s.Depth || len(f.Labels) > 0
@@ -100,26 +101,27 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 	return s, args
 }
 
-// The keys by which runs are sorted.
+// sortKeys are the expressions of search.Sort.
 var sortKeys = map[search.Sort]string{
 	search.SortStarted:  "toUnixTimestamp64Milli(started_at)",
 	search.SortDuration: "ifNull(duration_ms, -1)",
 	search.SortTokens:   "(input_tokens + output_tokens)",
 }
 
-// searchView is what search.sql sees.
+// searchView is the data of search.sql.
 type searchView struct {
 	selection
 	Key, Direction   string
 	After, Ascending bool
-	// ByStart: the key is the start.
+	// ByStart means that Key is the start.
 	ByStart bool
 }
 
 // Search implements store.Reader.
 func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (search.Page, error) {
 	sel, args := selectionOf(tenant, q.Filter)
-	view := searchView{selection: sel, Key: sortKeys[q.Sort], Direction: "DESC", After: q.After != nil, Ascending: q.Ascending, ByStart: q.Sort == search.SortStarted}
+	view := searchView{selection: sel, Key: sortKeys[q.Sort], Direction: "DESC", After: q.After != nil, Ascending: q.Ascending,
+		ByStart: q.Sort == search.SortStarted}
 	if q.Ascending {
 		view.Direction = "ASC"
 	}
@@ -143,9 +145,10 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 	panic("unreachable: the last window is all of the search")
 }
 
-// windows returns the times since which to look for a page, each earlier than the one before, the last as the search has it. The newest runs
-// of a tenant began in its last day, more often than not, and runs_by_time reads little of one day. A window that has a full page has
-// the right one, as every run that it leaves out comes later in the order. What needs other tables is not worth reading them more than once.
+// windows returns times since which to search a page, each earlier than the one before; the last is the query's own. The newest
+// runs of a tenant mostly began in the last day, and runs_by_time reads little for one day. If a window has a full page it is the
+// right one: all runs outside of it come later in the order. Queries that read other tables have one window only, since each
+// window reads them again.
 func windows(q search.Query, now time.Time) []time.Time {
 	const day = 24 * time.Hour
 	if q.Sort != search.SortStarted || q.Ascending || q.Prefix != "" || q.Rewrote != "" || len(q.Words) > 0 {
@@ -182,7 +185,7 @@ func (s *Store) search(ctx context.Context, view searchView, args named, q searc
 	return page, err
 }
 
-// scanFound reads a row of search.sql: the run and its sort key.
+// scanFound scans a row of search.sql: the run and its sort key.
 func scanFound(ctx context.Context, scan scan) (search.Run, int64, error) {
 	var thread, run, head string
 	var key, input, output int64
@@ -208,7 +211,7 @@ func scanFound(ctx context.Context, scan scan) (search.Run, int64, error) {
 	return out, key, nil
 }
 
-// dimensions are the expressions of search.Dimension. Times are milliseconds since 1970, of which search.Dimension makes texts.
+// dimensions are the expressions of search.Dimension. Times are milliseconds since 1970; Dimension.Bucket formats them.
 var dimensions = map[search.Dimension]string{
 	search.ByAgent:  "agent",
 	search.ByStatus: "status",
@@ -219,7 +222,7 @@ var dimensions = map[search.Dimension]string{
 	search.ByWeek:   "toInt64(floor((toUnixTimestamp64Milli(started_at) + 259200000) / 604800000) * 604800000 - 259200000)",
 }
 
-// measures are the expressions of search.Measure, but for those that depend on dimensions.
+// measures are the expressions of search.Measure, unless dimensions change them.
 var measures = map[search.Measure]string{
 	search.Runs:            "count()",
 	search.Errors:          "countIf(status = 'error')",
@@ -237,20 +240,21 @@ var measures = map[search.Measure]string{
 	search.ToolDurationP95: "if(sum(length(f.durations)) = 0, NULL, quantileExactArray(0.95)(f.durations))",
 }
 
-// statistics is what statistics.sql sees.
+// statistics is the data of statistics.sql.
 type statistics struct {
 	Selection    selection
 	By, Measures []string
-	// Failures, Durations, Siblings: tool calls are joined, those that failed or all, or places among siblings. ByTool is the column of the
-	// tool, where there is one.
+	// Failures joins failed tool calls, Durations all tool calls, Siblings the runs' order among their siblings. ByTool is the
+	// column of the tool, or "".
 	Failures, Durations, Siblings bool
 	ByTool                        string
 }
 
-// statisticsOf returns what the template sees, and adds parameters.
+// statisticsOf returns the data of the template, and adds parameters.
 func statisticsOf(sel selection, q search.Statistics, args named) statistics {
 	view := statistics{
-		Selection: sel, Failures: slices.Contains(q.Measures, search.ToolFailures), Durations: slices.Contains(q.Measures, search.ToolDurationP95),
+		Selection: sel, Failures: slices.Contains(q.Measures, search.ToolFailures), Durations: slices.Contains(q.Measures,
+			search.ToolDurationP95),
 		Siblings: slices.Contains(q.Measures, search.Regenerations) || slices.Contains(q.Measures, search.Edits),
 	}
 	byModel := ""
@@ -319,11 +323,11 @@ func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statisti
 	return table, nil
 }
 
-// tooMuch are the server's error codes of a statement that goes beyond its bounds: TIMEOUT_EXCEEDED, TOO_MANY_ROWS, TOO_SLOW,
-// TOO_MANY_BYTES, TOO_MANY_ROWS_OR_BYTES. (ClickHouse, src/Common/ErrorCodes.cpp)
+// tooMuch are the server's error codes of a statement that exceeds its bounds: TOO_MANY_ROWS, TIMEOUT_EXCEEDED, TOO_SLOW, TOO_MANY_BYTES,
+// TOO_MANY_ROWS_OR_BYTES (ClickHouse, src/Common/ErrorCodes.cpp).
 var tooMuch = []int32{158, 159, 160, 307, 396}
 
-// maxSearchGroups bounds the groups that the server holds for one statistic.
+// maxSearchGroups bounds the groups in the server's memory for one statement.
 const maxSearchGroups = 1_000_000
 
 // searching runs the statement of a template within bounds.
@@ -343,7 +347,7 @@ func (s *Store) searching(ctx context.Context, t *template.Template, view any, a
 	return err
 }
 
-// lookup is a template of the statements in sql/.
+// lookup parses the templates of a statement.
 func lookup(texts ...string) *template.Template {
 	t := template.New("")
 	for _, text := range texts {

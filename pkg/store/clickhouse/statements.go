@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The statements. Parameters are the server's own, {name:Type}: what they hold is never SQL.
+// The statements. Values are the server's parameters, {name:Type}, and never become SQL.
 var (
 	//go:embed sql/thread.sql
 	selectThread string
@@ -42,17 +42,17 @@ var (
 	statisticsText string
 )
 
-// The statements that depend on which conditions a filter has. Their templates put no value in, only names of parameters.
+// The statements that depend on a filter's conditions. Templates insert names of parameters, never values.
 var (
 	selectSearch     = lookup(selectedText, searchText)
 	selectStatistics = lookup(selectedText, statisticsText)
 )
 
-// idBytes bounds the ids that one statement names. Over HTTP they stand in the URL, where each byte may
-// take three, and servers and proxies end a URL at 64 KiB or above.
+// idBytes bounds the ids in one statement. Over HTTP they are part of the URL, in which a byte may take three, and servers and
+// proxies limit URLs to 64 KiB or more.
 const idBytes = 12 << 10
 
-// idChunks splits ids so that one statement can name each part.
+// idChunks splits ids into parts for one statement each.
 func idChunks(ids []string) [][]string {
 	const perID = 4 // quotes, comma
 	var chunks [][]string

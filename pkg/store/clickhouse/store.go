@@ -14,8 +14,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// Store is a lineage store in ClickHouse. It is a store.Writer and a store.Reader; all its methods may
-// be called at the same time.
+// Store is a lineage store in ClickHouse. It is safe for concurrent use.
 type Store struct {
 	opts   Options
 	driver *ch.Options
@@ -31,7 +30,7 @@ var (
 	_ store.Expirer  = (*Store)(nil)
 )
 
-// New returns a store without asking the server for anything.
+// New returns a store. It does not connect.
 func New(o Options) (*Store, error) {
 	d, err := o.driver()
 	if err != nil {
@@ -50,8 +49,7 @@ func New(o Options) (*Store, error) {
 	return &Store{opts: o.withDefaults(), driver: d, conn: c, http: shared}, nil
 }
 
-// Open is New and Ping: it fails where the server does not answer, refuses the credentials, or has a
-// schema that is too old for this binary.
+// Open is New and Ping: it fails if the server does not answer, refuses the credentials, or has a schema that is too old for this binary.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s, err := New(o)
 	if err != nil {
@@ -63,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close implements store.Writer. It waits for no call that is under way.
+// Close implements store.Writer. It does not wait for running calls.
 func (s *Store) Close() error {
 	err := s.conn.Close()
 	s.http.close()
@@ -73,7 +71,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping implements store.Reader: the server answers and has a schema that this binary can use.
+// Ping implements store.Reader. It fails if the schema is too old for this binary.
 func (s *Store) Ping(ctx context.Context) error {
 	have, err := s.schemaVersion(ctx)
 	if err != nil {
@@ -90,13 +88,13 @@ func (s *Store) reading(ctx context.Context) (context.Context, context.CancelFun
 	return s.readingWithin(ctx, s.opts.QueryTimeout, nil)
 }
 
-// readingWithin is reading with a limit of time and settings of its own.
+// readingWithin is reading with a time limit and settings.
 func (s *Store) readingWithin(ctx context.Context, limit time.Duration, more ch.Settings) (context.Context, context.CancelFunc) {
 	settings := ch.Settings{
-		// FINAL over a short range is no faster with all cores, and many readers share them.
+		// FINAL over a short range is no faster with more cores, which many readers share.
 		"max_threads": 2,
-		// Without it a read with FINAL takes all columns of every granule that the primary key leaves. The server moves only
-		// conditions on the sorting key, which all versions of a row share, so FINAL still sees every version.
+		// Otherwise a read with FINAL reads all columns of every granule that the primary key selects. The server moves only conditions on the
+		// sorting key, which is the same for all versions of a row, so FINAL still sees every version.
 		"optimize_move_to_prewhere_if_final": 1, //nolint:misspell // the server's spelling
 	}
 	maps.Copy(settings, more)
@@ -106,24 +104,23 @@ func (s *Store) readingWithin(ctx context.Context, limit time.Duration, more ch.
 // writing returns a context for one statement of a write.
 func (s *Store) writing(ctx context.Context, more ch.Settings) (context.Context, context.CancelFunc) {
 	settings := ch.Settings{
-		// The acknowledgement must mean that the rows are in a part, and blocks are large already.
+		// An acknowledgement must mean that the rows are in a part. Blocks are large already.
 		"async_insert": 0,
-		// Tokens work whatever the server's profile says.
+		// The server's profile may turn tokens off.
 		"insert_deduplicate": 1,
-		// Merges make the indexes, of words above all: that of a message takes longer than the rest of its insert.
+		// Merges build the indexes: the index of words takes longer than the rest of a message's insert.
 		"materialize_skip_indexes_on_insert": 0, //nolint:misspell // the server's spelling
-		// A block that runs has and runs_by_time not, as the server died between them, comes to the latter when it is sent again.
+		// If the server dies after it has written a block to runs and before runs_by_time, a retry writes it to the latter.
 		"deduplicate_blocks_in_dependent_materialized_views": 1, //nolint:misspell // the server's spelling
-		// The server has a deletion in writing and carries it out, also after a restart. Nothing
-		// waits for it: what it deletes is hidden by its tombstone.
+		// The server stores a deletion and carries it out, also after a restart. Until then tombstones hide the rows.
 		"lightweight_deletes_sync": 0,
 	}
 	maps.Copy(settings, more)
 	return s.bounded(ctx, s.opts.InsertTimeout, settings)
 }
 
-// bounded ends a statement on both sides: the server stops work that nobody waits for (over HTTP it
-// does not notice that the client has gone), and the client does not wait for a server that hangs.
+// bounded limits a statement on both sides. The server must stop by itself, because over HTTP it does not notice that the client
+// is gone; and the client must not wait for a server that hangs.
 func (s *Store) bounded(ctx context.Context, limit time.Duration, settings ch.Settings) (context.Context, context.CancelFunc) {
 	const grace = 2 * time.Second
 	settings["max_execution_time"] = max(1, int(limit.Seconds()))

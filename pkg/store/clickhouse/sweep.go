@@ -13,14 +13,14 @@ import (
 //go:embed sql/masked.sql
 var selectMasked string
 
-// DefaultSweepEvery is how often parts are rewritten for the sake of erasures, at most.
+// DefaultSweepEvery is the default interval in which erased rows are removed from parts.
 const DefaultSweepEvery = 24 * time.Hour
 
-// KeepSweeping has the server remove erased rows from its parts within a duration of their deletion, until the context ends. A deletion
-// only hides rows, and the server removes them when it merges a part the next time, which may be never for a large one. Several processes
-// may do this for one database. Failures are logged and tried again: the rows are hidden, and Purged says how far they are.
+// KeepSweeping makes the server remove deleted rows from its parts within a duration of their deletion, until ctx ends. A
+// deletion itself only hides rows until the next merge of their part, and large parts may never be merged. Several processes may
+// call it for one database. It logs errors and retries; Purged reports whether a thread's rows are removed.
 func (s *Store) KeepSweeping(ctx context.Context, every time.Duration, logger *slog.Logger) error {
-	// A look costs two small statements. With these shares of the duration, a deletion that a sweep just missed is in the next one.
+	// A check costs two small statements. With these fractions, a deletion just after a sweep is in the next one within the duration.
 	tick := time.NewTicker(max(every/8, time.Second))
 	defer tick.Stop()
 	for {
@@ -35,7 +35,8 @@ func (s *Store) KeepSweeping(ctx context.Context, every time.Duration, logger *s
 	}
 }
 
-// Sweep has the server rewrite the parts that hold deleted rows, in the tables that have not been swept for a while. It does not wait for that.
+// Sweep makes the server rewrite the parts with deleted rows, in tables that were not swept within a duration. It does not wait
+// for the server.
 func (s *Store) Sweep(ctx context.Context, notWithin time.Duration) error {
 	var tables []string
 	args := named{"database": s.opts.Database, "tables": contentTables, "seconds": int64(notWithin.Seconds())}
@@ -56,7 +57,7 @@ func (s *Store) Sweep(ctx context.Context, notWithin time.Duration) error {
 	return errors.Join(failed...)
 }
 
-// purged is the statement of Purged: it counts also the rows that a deletion hides.
+// purged is the statement of Purged. It also counts rows that a deletion hides.
 var purged = func() string {
 	const count = "SELECT count() AS n FROM $table WHERE tenant = {tenant:String} AND thread_id = {thread:String} AND version < erased"
 	counts := make([]string, len(contentTables))
@@ -70,7 +71,7 @@ var purged = func() string {
 		"SELECT sum(n) = 0 FROM (" + strings.Join(counts, " UNION ALL ") + ") SETTINGS apply_deleted_mask = 0, enable_global_with_statement = 1"
 }()
 
-// Purged implements store.Reader. Parts that the server has replaced stay on its disk for some minutes (old_parts_lifetime).
+// Purged implements store.Reader. The server keeps replaced parts on disk for some minutes (old_parts_lifetime).
 func (s *Store) Purged(ctx context.Context, tenant, thread string) (bool, error) {
 	var gone uint8
 	if err := s.each(ctx, purged, named{"tenant": tenant, "thread": thread}, func(scan scan) error { return scan(&gone) }); err != nil {

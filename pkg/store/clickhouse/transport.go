@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// sharedTransport has all connections of a pool use one HTTP transport. The driver makes one for each,
-// and forgets it when the server refuses the first question (clickhouse-go 2.50, dialHttp): with a
-// wrong password, each readiness probe would leave a connection behind.
+// sharedTransport is one HTTP transport for all connections of a pool. The driver makes one for each connection, and leaks it if
+// the server refuses the first request (clickhouse-go 2.50, dialHttp): with a wrong password, each readiness probe would leak a
+// connection.
 type sharedTransport struct {
 	connections int
 	login       *login // nil: the driver's own
@@ -15,7 +15,7 @@ type sharedTransport struct {
 	transport   *http.Transport
 }
 
-// of is the driver's TransportFunc. All calls come with equal transports.
+// of is the driver's TransportFunc. It returns the first transport for all calls; they have equal settings.
 func (s *sharedTransport) of(t *http.Transport) (http.RoundTripper, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

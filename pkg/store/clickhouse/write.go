@@ -14,8 +14,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// Follow implements store.Writer. Of two indexers that begin at once with different topics at least one is refused,
-// as each looks again behind what it has written.
+// Follow implements store.Writer. Each indexer reads again after it has written, so of two that start at the same time with
+// different topics at least one is refused.
 func (s *Store) Follow(ctx context.Context, topicID string) error {
 	followed, err := s.follows(ctx, topicID)
 	if err == nil && !followed {
@@ -29,7 +29,7 @@ func (s *Store) Follow(ctx context.Context, topicID string) error {
 	return nil
 }
 
-// follows reports whether a topic is noted as the one that the rows are of, or that another is.
+// follows reports whether the rows are of a topic, or returns ErrOtherTopic.
 func (s *Store) follows(ctx context.Context, topicID string) (followed bool, err error) {
 	err = s.each(ctx, selectSources, named{}, func(scan scan) error {
 		var id string
@@ -45,12 +45,11 @@ func (s *Store) follows(ctx context.Context, topicID string) (followed bool, err
 	return followed, err
 }
 
-// Write implements store.Writer. It is some inserts, each of which is durable when it returns, and it
-// gives up at the first error; the same call again sends the same blocks with the same tokens.
+// Write implements store.Writer. It is several inserts, each durable when it returns, and ends at the first error. A repeated
+// call sends the same blocks with the same tokens.
 //
-// Contents come before the rows of runs, all their tables at the same time, so that a run that is seen sealed has them; then
-// deletions, when nothing refers to what they delete; erasures and then positions last, as they say that
-// all before them is done.
+// The order: contents, all tables concurrently, so that a visible sealed run has them; the rows of runs; deletions, after nothing
+// refers to the deleted rows; then erasures and positions, which promise that everything before them is written.
 func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -77,7 +76,7 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	return nil
 }
 
-// insertContents inserts all rows that belong to runs, and makes the rows of runs meanwhile.
+// insertContents inserts the contents of runs, and builds the rows of runs meanwhile.
 func (s *Store) insertContents(ctx context.Context, b *batch) (runs []*runRow, err error) {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() (err error) {
@@ -114,7 +113,7 @@ func insert[T any, P interface {
 	return nil
 }
 
-// insertBlock writes one block: the server makes one part of it, or none.
+// insertBlock writes one block, of which the server makes one part or, after an error, none.
 func insertBlock[T any, P interface {
 	*T
 	row
@@ -127,7 +126,7 @@ func insertBlock[T any, P interface {
 	}
 	defer func() {
 		if err != nil {
-			s.types.Delete(table) // a migration may have changed them
+			s.types.Delete(table) // a migration may have changed the types
 		}
 	}()
 	b, err := s.conn.PrepareBatch(ctx, "INSERT INTO "+table+" ("+strings.Join(columns, ", ")+")")
@@ -136,7 +135,7 @@ func insertBlock[T any, P interface {
 	}
 	// After Send this does nothing; before it, the connection goes back to the pool.
 	defer func() { err = errors.Join(err, b.Close()) }()
-	values := make([]any, len(columns)) // as AppendStruct would make them, which looks for each field by its name
+	values := make([]any, len(columns)) // like AppendStruct, but without looking up each field by name
 	for _, r := range rows {
 		row := reflect.ValueOf(r).Elem()
 		for i := range values {
@@ -149,9 +148,9 @@ func insertBlock[T any, P interface {
 	return b.Send()
 }
 
-// token names a block: the table, the records that it comes from, its rows and a hash of them. The hash
-// is there since a block whose token is known is dropped silently: records of another topic set, or of
-// a topic that was made anew, have the same offsets.
+// token returns a block's deduplication token: the table, the records, the number of rows and a hash of them. The server silently
+// drops a block with a known token; the hash distinguishes records of another topic set, or of a topic that was made again, with
+// the same offsets.
 func token[P row](table, from string, rows []P) string {
 	h := sha256.New()
 	var text []byte
@@ -162,8 +161,7 @@ func token[P row](table, from string, rows []P) string {
 	return fmt.Sprintf("%s/%s/%d/%x", table, from, len(rows), h.Sum(nil)[:16])
 }
 
-// columnsOf returns the columns of a row's type: an INSERT that names them goes on working when a later
-// migration adds one.
+// columnsOf returns the columns of a row's type. An INSERT with named columns still works after a migration adds one.
 func columnsOf[T any]() []string {
 	t := reflect.TypeFor[T]()
 	names := make([]string, t.NumField())
@@ -173,8 +171,8 @@ func columnsOf[T any]() []string {
 	return names
 }
 
-// withTypes tells the driver the types of a table's columns: over HTTP it would ask the server before
-// each insert. By the native protocol the server says them by itself.
+// withTypes passes the types of a table's columns to the driver. Over HTTP the driver would otherwise request them before each
+// insert; the native protocol includes them.
 func (s *Store) withTypes(ctx context.Context, table string, columns []string) (context.Context, error) {
 	if s.driver.Protocol != ch.HTTP {
 		return ctx, nil

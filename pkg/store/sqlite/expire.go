@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -13,22 +12,20 @@ GROUP BY thread_id HAVING max(iif(recorded_at = 0, updated_at, recorded_at)) < ?
 
 // Tenants implements store.Expirer.
 func (s *Store) Tenants(ctx context.Context) (tenants []string, err error) {
-	rows, err := s.read.QueryContext(ctx, "SELECT DISTINCT tenant FROM runs WHERE deleted = 0 ORDER BY tenant")
+	const query = "SELECT DISTINCT tenant FROM runs WHERE deleted = 0 ORDER BY tenant"
+	err = each(ctx, s.read, query, nil, func(scan func(...any) error) error {
+		var tenant string
+		err := scan(&tenant)
+		tenants = append(tenants, tenant)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("looking for tenants: %w", err)
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var tenant string
-		if err := rows.Scan(&tenant); err != nil {
-			return nil, fmt.Errorf("looking for tenants: %w", err)
-		}
-		tenants = append(tenants, tenant)
-	}
-	return tenants, rows.Err()
+	return tenants, nil
 }
 
-// Expire implements store.Expirer. It is one transaction; tombstones stay.
+// Expire implements store.Expirer. It is one transaction, and keeps tombstones.
 func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error) {
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {

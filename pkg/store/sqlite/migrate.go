@@ -10,9 +10,8 @@ import (
 	"github.com/skeinhq/skein/schemas"
 )
 
-// Migrate implements store.Migrator. Each file is one transaction together with its number, which is
-// kept in the file's user_version: a kill in between leaves the schema at a whole number. Two
-// processes may migrate at once; the second finds the work done.
+// Migrate implements store.Migrator. Each migration is one transaction with its number, in user_version, so a killed process leaves no
+// half migration. Two processes may migrate concurrently.
 func (s *Store) Migrate(ctx context.Context) error {
 	ms, err := store.Migrations(schemas.SQLite, "sqlite")
 	if err != nil {
@@ -51,14 +50,14 @@ func (s *Store) migrateNext(ctx context.Context, ms []store.Migration) (done boo
 	if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
 		return false, fmt.Errorf("applying %s: %w", m.Name, err)
 	}
-	// A pragma takes no parameters; the number is ours.
+	// A pragma takes no parameters.
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", m.Version)); err != nil {
 		return false, fmt.Errorf("applying %s: %w", m.Name, err)
 	}
 	return false, tx.Commit()
 }
 
-// rollback ends a transaction that was not committed and adds what goes wrong with that to err.
+// rollback rolls back a transaction that was not committed and joins its error to err.
 func rollback(tx *sql.Tx, err *error) {
 	if e := tx.Rollback(); e != nil && !errors.Is(e, sql.ErrTxDone) {
 		*err = errors.Join(*err, fmt.Errorf("rolling back: %w", e))

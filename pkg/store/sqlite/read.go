@@ -64,7 +64,7 @@ func (s *Store) Run(ctx context.Context, tenant, thread, run string) (store.Run,
 	return r, nil
 }
 
-// Contents implements store.Reader. All that it returns is of one moment.
+// Contents implements store.Reader. It reads one snapshot.
 func (s *Store) Contents(ctx context.Context, tenant, thread string, runs []store.Run) (_ map[string]store.Content, err error) {
 	contents := make(map[string]store.Content, len(runs))
 	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -80,7 +80,7 @@ func (s *Store) Contents(ctx context.Context, tenant, thread string, runs []stor
 	return contents, nil
 }
 
-// readContents adds the contents of the runs. A state's row says that the contents are there.
+// readContents adds the contents of runs. A run has contents if it has a row of states.
 func readContents(ctx context.Context, tx *sql.Tx, into map[string]store.Content, tenant, thread string, runs []store.Run) error {
 	marks := strings.TrimSuffix(strings.Repeat("?,", len(runs)), ",")
 	args := make([]any, 0, 2+len(runs))
@@ -156,12 +156,11 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 		since = q.Since.UnixMilli()
 	}
 	limit := min(max(q.Limit, 1), 1000)
-	from, to := threadRange(q)
 	args := []any{
 		sql.Named("tenant", tenant),
 		sql.Named("after", q.After),
-		sql.Named("from", from),
-		sql.Named("to", to),
+		sql.Named("from", max(q.Prefix, q.After)),
+		sql.Named("to", q.Prefix+"\xff"), // above all ids with the prefix: no UTF-8 text has this byte
 		sql.Named("since", since),
 		sql.Named("status", string(q.Status)),
 		sql.Named("agent", q.Agent),
@@ -169,7 +168,10 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	}
 	threads := []store.Thread{}
 	err := each(ctx, s.read, selectThreads, args, func(scan func(...any) error) error {
-		t, err := scanThread(scan)
+		var t store.Thread
+		var started, updated int64
+		err := scan(&t.ThreadID, &t.Runs, &t.OpenRuns, &t.Branches, &started, &updated, &t.LastRunID, &t.Status, &t.Messages)
+		t.StartedAt, t.UpdatedAt = time.UnixMilli(started).UTC(), time.UnixMilli(updated).UTC()
 		threads = append(threads, t)
 		return err
 	})
@@ -183,7 +185,8 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	return threads, threads[limit-1].ThreadID, nil
 }
 
-// Interrupted implements store.Reader. Parents stand in the records only, where SQLite would cut an id at a NUL: hence they are compared here.
+// Interrupted implements store.Reader. Only records have the runs' parents, and SQLite's JSON functions cut ids at a NUL, so it
+// compares parents in Go.
 func (s *Store) Interrupted(ctx context.Context, tenant string, q store.InterruptQuery) ([]store.Run, *store.InterruptCursor, error) {
 	limit := min(max(q.Limit, 1), 1000)
 	runs, after := []store.Run{}, q.After
@@ -197,7 +200,7 @@ func (s *Store) Interrupted(ctx context.Context, tenant string, q store.Interrup
 			after = cursors[i]
 			open, err := s.open(ctx, tenant, r)
 			if err != nil {
-				return nil, nil, fmt.Errorf("looking for what goes on from a run: %w", err)
+				return nil, nil, fmt.Errorf("looking for runs that continue a run: %w", err)
 			}
 			if !open {
 				continue
@@ -213,7 +216,9 @@ func (s *Store) Interrupted(ctx context.Context, tenant string, q store.Interrup
 	}
 }
 
-func (s *Store) interrupted(ctx context.Context, tenant, agent string, after store.InterruptCursor, limit int) ([]store.Run, []store.InterruptCursor, error) {
+func (s *Store) interrupted(
+	ctx context.Context, tenant, agent string, after store.InterruptCursor, limit int,
+) ([]store.Run, []store.InterruptCursor, error) {
 	args := []any{
 		sql.Named("tenant", tenant), sql.Named("agent", agent), sql.Named("limit", limit),
 		sql.Named("at", after.At), sql.Named("thread", after.ThreadID), sql.Named("run", after.RunID),
@@ -229,7 +234,7 @@ func (s *Store) interrupted(ctx context.Context, tenant, agent string, after sto
 	return runs, cursors, err
 }
 
-// open reports whether no run goes on from one.
+// open reports whether no run continues a run.
 func (s *Store) open(ctx context.Context, tenant string, run store.Run) (bool, error) {
 	open := true
 	err := each(ctx, s.read, selectLater, []any{tenant, run.ThreadID, run.Raw.First}, func(scan func(...any) error) error {
@@ -255,7 +260,7 @@ func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasu
 	return e, nil
 }
 
-// Purged implements store.Reader. What is deleted is overwritten (secure_delete) before Write returns.
+// Purged implements store.Reader. Deleted rows are overwritten (secure_delete) before Write returns.
 func (s *Store) Purged(ctx context.Context, _, _ string) (bool, error) { return true, ctx.Err() }
 
 // IndexedTo implements store.Reader.

@@ -2,9 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -40,7 +40,7 @@ func newRunRow(e store.Entry) (runRow, error) {
 		return row, nil
 	}
 	r := *e.Run
-	// The key decides whose row this is, whatever the payload says.
+	// The ids come from the record's key, not from its value.
 	r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
 	row.facts = store.FactsOf(&r)
 	r.Messages, r.InputMessages, r.State, r.Open = nil, nil, nil, nil
@@ -95,13 +95,13 @@ ON CONFLICT (tenant, thread_id, run_id) DO UPDATE SET
     error_code = excluded.error_code, error_message = excluded.error_message,
     cancelled_by = excluded.cancelled_by, asked = excluded.asked, question = excluded.question, reply = excluded.reply,
     resumed = excluded.resumed, recorded_at = excluded.recorded_at
--- An equal version is written again: the same row, unless a newer binary makes more of a record.
+-- An equal version replaces the row: a newer binary may make another one of the same record.
 WHERE excluded.version >= runs.version`
 
-// upsert writes the row and reports whether it was not older than what is there.
-func (r runRow) upsert(ctx context.Context, upsert statement) (bool, error) {
+// upsert writes the row, unless the store has a newer one, and reports whether it did.
+func (r runRow) upsert(ctx context.Context, upsert *sql.Stmt) (bool, error) {
 	f := r.facts
-	res, err := upsert.exec(ctx, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
+	res, err := upsert.ExecContext(ctx, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
 		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
 		f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt)
 	if err != nil {
@@ -120,17 +120,17 @@ VALUES ` + messageValues
 	insertState   = `INSERT INTO states (tenant, thread_id, run_id, version, state) VALUES (?, ?, ?, ?, ?)`
 )
 
-// messageRows is how many messages one statement inserts: with a statement for each, an input of 10,000 costs twice as much.
+// messageRows is how many messages one statement inserts. One statement per message takes twice as long for an input of 10,000.
 const messageRows = 50
 
 var insertMessages = insertMessage + strings.Repeat(", "+messageValues, messageRows-1)
 
-// insertToolCall, insertInterrupt and insertAnswer write what a record holds of these.
 const (
 	insertToolCall = `INSERT INTO tool_calls (tenant, thread_id, run_id, idx, version, tool_call_id, name, message_id, made, agent, model,
     started_at, argument_bytes, answered, result_bytes, failed, error, pending, called_at, duration_ms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertInterrupt = `INSERT INTO interrupts (tenant, thread_id, run_id, idx, version, interrupt_id, reason, message, tool_call_id, agent, opened_at, expires_at)
+	insertInterrupt = `INSERT INTO interrupts (tenant, thread_id, run_id, idx, version, interrupt_id, reason, message, tool_call_id, agent,
+    opened_at, expires_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertAnswer = `INSERT INTO answers (tenant, thread_id, run_id, idx, version, interrupt_id, status, payload, answered_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
@@ -139,7 +139,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	deleteAnswers    = `DELETE FROM answers WHERE tenant = ? AND thread_id = ? AND run_id = ?`
 )
 
-// selectLineage reads the record as well: one machine has it at hand, and the columns stay few.
+// selectLineage reads the record, which is local, so that the table needs few columns.
 const selectLineage = `SELECT ` + runColumns + `, error_code, error_message, cancelled_by, asked, question, reply, resumed FROM runs
 WHERE tenant = ? AND thread_id = ? AND deleted = 0 ORDER BY raw_first, run_id`
 
@@ -149,10 +149,10 @@ WHERE tenant = ? AND thread_id = ? AND deleted = 0 ORDER BY raw_first, run_id`
 const selectRun = `SELECT ` + runColumns + ` FROM runs
 WHERE tenant = ? AND thread_id = ? AND run_id = ? AND deleted = 0`
 
-// contentsPart is how many run ids one statement names.
+// contentsPart is how many ids one statement has.
 const contentsPart = 500
 
-// The version of a content's row must be that of the run's row; %s takes the placeholders.
+// Rows of contents count if their version is that of the run's row. %s is the list of placeholders.
 const (
 	selectStates = `SELECT s.run_id, s.version, s.state FROM states s
 JOIN runs r ON r.tenant = s.tenant AND r.thread_id = s.thread_id AND r.run_id = s.run_id AND r.version = s.version
@@ -164,14 +164,13 @@ WHERE m.tenant = ? AND m.thread_id = ? AND m.run_id IN (%s) AND r.deleted = 0 AN
 ORDER BY m.run_id, m.input, m.idx`
 )
 
-// selectHolding goes by the thread's part of the primary key; %s takes the placeholders.
+// selectHolding reads the thread's range of the primary key. %s is the list of placeholders.
 const selectHolding = `SELECT DISTINCT m.run_id, m.version FROM messages m
 JOIN runs r ON r.tenant = m.tenant AND r.thread_id = m.thread_id AND r.run_id = m.run_id AND r.version = m.version
 WHERE m.tenant = ? AND m.thread_id = ? AND m.message_id IN (%s) AND m.input = 0 AND r.deleted = 0 AND r.status <> 'running'`
 
-// selectThreads pages over threads: one pass over the tenant's rows in the order of the index,
-// ended by the limit; the last run is one look by index. (A join with it would first bring all
-// threads into a temporary table.) Parameters are named, since most are used more than once.
+// selectThreads reads the tenant's rows in the order of the index, up to the limit, and each thread's last run by index. (A join with
+// the last runs would first copy all threads to a temporary table.)
 const selectThreads = `
 SELECT thread_id, count(*), sum(status = 'running'), count(DISTINCT branch_id),
        min(started_at), max(updated_at),
@@ -189,32 +188,14 @@ LIMIT :limit`
 const lastRun = `FROM runs l WHERE l.tenant = :tenant AND l.thread_id = t.thread_id AND l.deleted = 0
         ORDER BY l.raw_first DESC, l.run_id DESC LIMIT 1`
 
-// threadRange returns the range of thread ids [from, to) that a page is looked for in: at or after
-// the cursor, with the prefix. The byte 0xFF is in no UTF-8 text, so to is above all with the prefix.
-func threadRange(q store.ThreadQuery) (from, to string) {
-	return max(q.Prefix, q.After), q.Prefix + "\xff"
-}
-
-// scanThread reads the columns of selectThreads.
-func scanThread(scan func(...any) error) (store.Thread, error) {
-	var t store.Thread
-	var started, updated int64
-	if err := scan(&t.ThreadID, &t.Runs, &t.OpenRuns, &t.Branches, &started, &updated,
-		&t.LastRunID, &t.Status, &t.Messages); err != nil {
-		return store.Thread{}, err
-	}
-	t.StartedAt, t.UpdatedAt = time.UnixMilli(started).UTC(), time.UnixMilli(updated).UTC()
-	return t, nil
-}
-
-// selectInterrupted pages over runs that ended with an interrupt, whether one goes on from them or not.
+// selectInterrupted selects runs that ended with an interrupt, including those that were continued.
 const selectInterrupted = `SELECT ` + runColumns + `, updated_at FROM runs
 WHERE tenant = :tenant AND deleted = 0 AND status = 'interrupted' AND (:agent = '' OR agent = :agent)
   AND (updated_at, thread_id, run_id) > (:at, :thread, :run)
 ORDER BY updated_at, thread_id, run_id
 LIMIT :limit`
 
-// selectLater are the runs of a thread that started behind an offset.
+// selectLater selects the runs of a thread that started after an offset.
 const selectLater = `SELECT ` + runColumns + ` FROM runs
 WHERE tenant = ? AND thread_id = ? AND deleted = 0 AND raw_first > ?`
 
@@ -227,14 +208,14 @@ WHERE excluded.version > version`
 
 const selectErasure = `SELECT below, at_ms FROM erasures WHERE tenant = ? AND thread_id = ?`
 
-// upsertPosition keeps the greatest position, so that any order of writing comes to the same.
+// upsertPosition keeps the greatest position, whatever the order of writing.
 const upsertPosition = `
 INSERT INTO positions (partition, next, version) VALUES (?, ?, ?)
 ON CONFLICT (partition) DO UPDATE SET
     next = max(next, excluded.next), version = max(version, excluded.version)`
 
-// selectIndexedTo hops from partition to partition over the index, one look each, instead of
-// reading every row of the tenant; and takes the positions, which have one row a partition.
+// selectIndexedTo finds the tenant's partitions and their ends by index, instead of reading every row of the tenant, and merges the
+// positions.
 const selectIndexedTo = `
 WITH RECURSIVE p (part) AS (
     SELECT min(raw_partition) FROM runs WHERE tenant = :tenant AND deleted = 0

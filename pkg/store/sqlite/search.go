@@ -20,13 +20,14 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// selectFound gives runs by thread, in each by start; selectFoundByTime by start, from a place on. What the columns do not hold is
-// decided on the record, in Go: one machine has few runs.
+// selectFound selects runs by thread and start; the other two by start, from a position on. Conditions on members that have no column
+// are checked in Go: one machine has few runs.
 const (
 	foundColumns = `SELECT record, error_code, error_message, asked, question, reply,
     :words = '' OR status <> 'running' AND EXISTS (
         SELECT 1 FROM messages m
-        WHERE m.tenant = r.tenant AND m.thread_id = r.thread_id AND m.run_id = r.run_id AND m.version = r.version AND skein_has_words(m.raw, :words))
+        WHERE m.tenant = r.tenant AND m.thread_id = r.thread_id AND m.run_id = r.run_id AND m.version = r.version
+          AND skein_has_words(m.raw, :words))
 FROM runs r
 WHERE tenant = :tenant AND deleted = 0 AND thread_id >= :from AND thread_id < :to`
 
@@ -39,24 +40,25 @@ WHERE tenant = :tenant AND deleted = 0 AND thread_id >= :from AND thread_id < :t
   AND (started_at, thread_id, run_id) < (:key, :thread, :run) ORDER BY started_at DESC, thread_id DESC, run_id DESC`
 )
 
-// skein_has_words(raw, words) reports whether a message's text has all words, which are a JSON array in lower case.
+// init registers skein_has_words(raw, words), which reports whether a message's text has all words, a JSON array in lower case.
 func init() {
-	sqlitedriver.MustRegisterDeterministicScalarFunction("skein_has_words", 2, func(_ *sqlitedriver.FunctionContext, args []driver.Value) (driver.Value, error) {
-		raw, _ := args[0].(string)
-		words, _ := args[1].(string)
-		var m agui.Message
-		var list []string
-		if err := errors.Join(json.Unmarshal([]byte(raw), &m), json.Unmarshal([]byte(words), &list)); err != nil {
-			return nil, fmt.Errorf("looking for words in a message: %w", err)
-		}
-		text := strings.ToLower(store.TextOf(m))
-		for _, w := range list {
-			if !strings.Contains(text, w) {
-				return int64(0), nil
+	sqlitedriver.MustRegisterDeterministicScalarFunction("skein_has_words", 2,
+		func(_ *sqlitedriver.FunctionContext, args []driver.Value) (driver.Value, error) {
+			raw, _ := args[0].(string)
+			words, _ := args[1].(string)
+			var m agui.Message
+			var list []string
+			if err := errors.Join(json.Unmarshal([]byte(raw), &m), json.Unmarshal([]byte(words), &list)); err != nil {
+				return nil, fmt.Errorf("looking for words in a message: %w", err)
 			}
-		}
-		return int64(1), nil
-	})
+			text := strings.ToLower(store.TextOf(m))
+			for _, w := range list {
+				if !strings.Contains(text, w) {
+					return int64(0), nil
+				}
+			}
+			return int64(1), nil
+		})
 }
 
 // found is a run that a filter selects.
@@ -69,8 +71,11 @@ type found struct {
 // errEnough ends a scan early.
 var errEnough = errors.New("enough")
 
-// scan calls f for each run that a filter selects. A query is selectFound, or one of those by time: only the first knows of siblings.
-func (s *Store) scan(ctx context.Context, tenant string, q search.Filter, most int64, query string, after search.Position, f func(found) error) error {
+// scan calls f for each run that a filter selects, and returns search.ErrTooMuch after maxRows rows. Only selectFound has the order that
+// finds siblings.
+func (s *Store) scan(
+	ctx context.Context, tenant string, q search.Filter, maxRows int64, query string, after search.Position, f func(found) error,
+) error {
 	words := ""
 	if len(q.Words) > 0 {
 		lower := make([]string, len(q.Words))
@@ -98,7 +103,7 @@ func (s *Store) scan(ctx context.Context, tenant string, q search.Filter, most i
 	rows := int64(0)
 	asked := siblings{}
 	err := each(ctx, s.read, query, args, func(scan func(...any) error) error {
-		if rows++; rows > most {
+		if rows++; rows > maxRows {
 			return search.ErrTooMuch
 		}
 		var text []byte
@@ -124,7 +129,7 @@ func (s *Store) scan(ctx context.Context, tenant string, q search.Filter, most i
 	return err
 }
 
-// bounded calls f, for the time that bounds allow.
+// bounded calls f with the time limit of bounds.
 func bounded(ctx context.Context, b search.Bounds, f func(context.Context) error) error {
 	within, cancel := context.WithTimeout(ctx, b.Time)
 	defer cancel()
@@ -135,7 +140,7 @@ func bounded(ctx context.Context, b search.Bounds, f func(context.Context) error
 	return err
 }
 
-// selects decides the conditions of a filter that a run alone can meet, but for time and words.
+// selects reports whether a run meets a filter's conditions, except for time, words and siblings.
 func selects(f search.Filter, r *search.Run) bool {
 	for _, l := range f.Labels {
 		if v, has := r.Labels[l.Key]; !has || !l.Any && v != l.Value {
@@ -152,13 +157,13 @@ func selects(f search.Filter, r *search.Run) bool {
 		(f.Error == "" || r.Status == record.StatusError && (f.Error == search.ErrorAny || r.ErrorCode == f.Error))
 }
 
-// siblings are the runs of one thread so far, by parent: whether there is one, and what they asked.
+// siblings has the runs of one thread so far: by parent, the hashes of their questions (store.Facts.Asked).
 type siblings struct {
 	thread string
 	asked  map[string]map[string]bool
 }
 
-// add returns what a run is among its siblings. Runs come by thread, in each by start.
+// add returns whether a run is a regeneration or an edit of a sibling. Add runs in the order of threads and starts.
 func (s *siblings) add(r *record.Run, asked string) string {
 	if s.asked == nil || s.thread != r.ThreadID {
 		s.thread, s.asked = r.ThreadID, map[string]map[string]bool{}
@@ -198,13 +203,13 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 		}
 		return c
 	}
-	place := func(r *search.Run) search.Position {
+	position := func(r *search.Run) search.Position {
 		return search.Position{Key: r.Key(q.Sort), ThreadID: r.ThreadID, RunID: r.RunID}
 	}
 	runs := []search.Run{}
-	// The best runs so far, and as many again: then the worse half goes.
+	// runs grows to twice the page; then cut drops the second half.
 	cut := func() error {
-		slices.SortFunc(runs, func(a, b search.Run) int { return compare(place(&a), place(&b)) })
+		slices.SortFunc(runs, func(a, b search.Run) int { return compare(position(&a), position(&b)) })
 		if len(runs) <= q.Limit+1 {
 			return nil
 		}
@@ -214,7 +219,7 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 	}
 	err := bounded(ctx, q.Bounds, func(within context.Context) error {
 		return s.scan(within, tenant, q.Filter, q.Rows, query, after, func(r found) error {
-			if q.After != nil && compare(place(&r.Run), *q.After) <= 0 {
+			if q.After != nil && compare(position(&r.Run), *q.After) <= 0 {
 				return nil
 			}
 			if err := store.Metered(ctx, store.RowBytes, 0); err != nil {
@@ -239,7 +244,7 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 	page := search.Page{Runs: runs}
 	if len(runs) > q.Limit { // one more tells whether there is a next page
 		page.Runs = slices.Clip(runs[:q.Limit])
-		next := place(&page.Runs[q.Limit-1])
+		next := position(&page.Runs[q.Limit-1])
 		page.Next = &next
 	}
 	return page, nil

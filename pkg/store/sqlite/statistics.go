@@ -13,24 +13,24 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// selectCalls gives what there is of tool calls, in the order in which v_tool_calls of ClickHouse looks for the first of an id.
+// selectCalls selects tool calls in the order in which v_tool_calls of ClickHouse finds the first of an id.
 const selectCalls = `SELECT c.thread_id, c.tool_call_id, c.run_id, c.name, c.made, c.failed, c.duration_ms FROM tool_calls c
 JOIN runs r ON r.tenant = c.tenant AND r.thread_id = c.thread_id AND r.run_id = c.run_id AND r.version = c.version
 WHERE c.tenant = :tenant AND r.deleted = 0 AND r.status <> 'running'
 AND (:all OR (c.thread_id, c.tool_call_id) IN (SELECT thread_id, tool_call_id FROM tool_calls WHERE tenant = :tenant AND failed = 1))
 ORDER BY c.started_at, c.run_id, c.idx`
 
-// runKey names a run of a tenant.
+// runKey identifies a run of a tenant.
 type runKey struct{ thread, run string }
 
 // toolCalls are the calls of a tool by a run.
 type toolCalls struct {
 	failed    int64
-	durations []int64 // of those whose run has their result
+	durations []int64 // of calls with a result in the same run
 }
 
-// callsOf returns what statistics say of tool calls, by the run that made them and by tool. A call counts once, where it was made first; its
-// result may have come with a later run. Unless all of them are asked for, it reads those that failed.
+// callsOf returns tool calls for statistics, by run and tool: all of them, or only failed ones. A call counts once, for the run that
+// made it first; its result may be in a later run.
 func (s *Store) callsOf(ctx context.Context, tenant string, all bool) (map[runKey]map[string]toolCalls, error) {
 	type key struct{ thread, id string }
 	type call struct {
@@ -79,15 +79,15 @@ func (s *Store) callsOf(ctx context.Context, tenant string, all bool) (map[runKe
 	return by, err
 }
 
-// tally is what was counted of a group.
+// tally has the counts of a group.
 type tally struct {
 	keys   []string
 	counts map[search.Measure]int64
-	// durations, firstTokens and toolDurations are the values of percentiles.
+	// durations, firstTokens and toolDurations are the values for percentiles.
 	durations, firstTokens, toolDurations []int64
 }
 
-// Statistics implements store.Reader. It walks the tenant's runs and counts in Go.
+// Statistics implements store.Reader. It reads the tenant's runs and counts in Go.
 func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error) {
 	groups := map[string]*tally{}
 	if len(q.By) == 0 {
@@ -104,7 +104,7 @@ func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statisti
 		}
 		return s.scan(within, tenant, q.Filter, q.Rows, selectFound, search.Position{}, func(r found) error {
 			for _, keys := range keysOf(q.By, &r) {
-				name := strings.Join(keys, "\xff") // in no text
+				name := strings.Join(keys, "\xff") // a byte that no text has
 				t := groups[name]
 				if t == nil {
 					if err := store.Metered(ctx, store.RowBytes, len(name)); err != nil {
@@ -113,7 +113,7 @@ func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statisti
 					t = &tally{keys: keys, counts: map[search.Measure]int64{}}
 					groups[name] = t
 				}
-				if err := store.Metered(ctx, 16, 0); err != nil { // of two percentiles
+				if err := store.Metered(ctx, 16, 0); err != nil { // values for two percentiles
 					return err
 				}
 				if err := t.add(within, q.By, &r, calls[runKey{r.ThreadID, r.RunID}]); err != nil {
@@ -134,7 +134,7 @@ func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statisti
 	return table, nil
 }
 
-// keysOf lists the groups that a run is in.
+// keysOf returns the keys of the groups of a run.
 func keysOf(by []search.Dimension, r *found) [][]string {
 	all := [][]string{{}}
 	for _, d := range by {
@@ -168,7 +168,7 @@ func keysOf(by []search.Dimension, r *found) [][]string {
 	return all
 }
 
-// add counts a run in the group. Of calls it is told by tool.
+// add counts a run and its tool calls, by tool.
 func (t *tally) add(ctx context.Context, by []search.Dimension, r *found, ended map[string]toolCalls) error {
 	usage, calls := r.usage, r.ToolCalls
 	for i, d := range by {

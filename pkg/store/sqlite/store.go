@@ -14,13 +14,12 @@ import (
 	"github.com/skeinhq/skein/schemas"
 )
 
-// readers is the number of connections that read at the same time.
+// readers is the number of reading connections.
 const readers = 4
 
-// Store is a lineage store in one SQLite file. It is a store.Writer and a store.Reader; all its
-// methods may be called at the same time.
+// Store is a lineage store in one SQLite file. It is safe for concurrent use.
 type Store struct {
-	write *sql.DB // one connection: SQLite has one writer, and waiting in Go beats SQLITE_BUSY
+	write *sql.DB // one connection: SQLite has one writer, and waiting in Go avoids SQLITE_BUSY
 	read  *sql.DB
 }
 
@@ -31,8 +30,7 @@ var (
 	_ store.Expirer  = (*Store)(nil)
 )
 
-// Open opens or creates the file at path; its folder must exist. The schema is brought up by
-// Migrate, which must have run once before anything is read or written.
+// Open opens or creates the file at path; its folder must exist. Call Migrate before any read or write of a new file.
 func Open(ctx context.Context, path string) (*Store, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -43,7 +41,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, fmt.Errorf("opening store %s: %w", abs, err)
 	}
 	w.SetMaxOpenConns(1)
-	// The first connection creates the file and switches it to WAL, which later ones find done.
+	// The first connection creates the file and switches it to WAL.
 	if err := w.PingContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening store %s: %w", abs, err), w.Close())
 	}
@@ -56,22 +54,21 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return &Store{write: w, read: r}, nil
 }
 
-// dataSource returns the driver's name of the file with the settings of a connection.
+// dataSource returns the driver's URL of the file with the settings of a connection.
 func dataSource(path string, writer bool) string {
 	q := url.Values{}
-	// Another process (a backup, the sqlite3 shell) may hold the file for a moment.
+	// Another process (a backup, the sqlite3 shell) may lock the file for a moment.
 	q.Add("_pragma", "busy_timeout(5000)")
 	// Readers and the writer do not block each other.
 	q.Add("_pragma", "journal_mode(WAL)")
 	if writer {
-		// The default of WAL, NORMAL, may lose acknowledged commits on a power cut; the
-		// indexer commits its offsets on the strength of them.
+		// With NORMAL, the default for WAL, a power failure may lose commits after which the indexer has committed its offsets.
 		q.Add("_pragma", "synchronous(FULL)")
-		// A large block must not leave a large log behind for ever.
+		// Shrinks the log after a large block.
 		q.Add("_pragma", "journal_size_limit(67108864)")
-		// What is deleted is overwritten with zeros: an erased text is not to stay in free pages.
+		// Overwrites deleted rows with zeros, so that no erased text remains in free pages.
 		q.Add("_pragma", "secure_delete(ON)")
-		// Take the write lock at BEGIN: a deferred one can fail in the middle.
+		// Takes the write lock at BEGIN. A deferred one can fail in the middle of a transaction.
 		q.Add("_txlock", "immediate")
 	} else {
 		q.Add("_pragma", "query_only(1)")
@@ -80,7 +77,7 @@ func dataSource(path string, writer bool) string {
 	return u.String()
 }
 
-// Close implements store.Writer. Calls under way end with an error.
+// Close implements store.Writer. Running calls fail.
 func (s *Store) Close() error {
 	if err := errors.Join(s.read.Close(), s.write.Close()); err != nil {
 		return fmt.Errorf("closing store: %w", err)
@@ -88,8 +85,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping implements store.Reader. A file whose schema is older than this binary's answers nothing yet; one
-// that is newer is store.ErrSchema.
+// Ping implements store.Reader. It fails if the schema is older than this binary's, and with store.ErrSchema if it is newer.
 func (s *Store) Ping(ctx context.Context) error {
 	var have int
 	if err := s.read.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {

@@ -68,8 +68,8 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) (err error) {
 	return nil
 }
 
-// truncateLog moves the write-ahead log into the file and empties it: it holds pages as they were before an erasure. It fails while
-// somebody reads what was there before; the caller writes again then, which changes nothing and comes here again.
+// truncateLog checkpoints the write-ahead log and truncates it, since it has pages from before an erasure. It fails while a reader uses
+// an old snapshot; the caller then repeats Write, which changes nothing and calls truncateLog again.
 func (s *Store) truncateLog(ctx context.Context) error {
 	var busy, frames, moved int
 	if err := s.write.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved); err != nil {
@@ -81,28 +81,21 @@ func (s *Store) truncateLog(ctx context.Context) error {
 	return nil
 }
 
-// block writes entries within one transaction, with which its statements end.
+// block writes entries in one transaction. Its prepared statements end with the transaction.
 type block struct {
-	run, message, state      statement
-	messages                 statement // of messageRows messages
-	erasure, position        statement
-	dropMessages, dropStates statement
+	run, message, state      *sql.Stmt
+	messages                 *sql.Stmt // of messageRows messages
+	erasure, position        *sql.Stmt
+	dropMessages, dropStates *sql.Stmt
 
-	toolCall, interrupt, answer                statement
-	dropToolCalls, dropInterrupts, dropAnswers statement
-}
-
-// statement is a statement of a transaction, prepared once and used for many rows.
-type statement struct{ stmt *sql.Stmt }
-
-func (s statement) exec(ctx context.Context, args ...any) (sql.Result, error) {
-	return s.stmt.ExecContext(ctx, args...)
+	toolCall, interrupt, answer                *sql.Stmt
+	dropToolCalls, dropInterrupts, dropAnswers *sql.Stmt
 }
 
 func newBlock(ctx context.Context, tx *sql.Tx) (*block, error) {
 	b := &block{}
 	for _, p := range []struct {
-		to  *statement
+		to  **sql.Stmt
 		sql string
 	}{
 		{&b.run, upsertRun},
@@ -124,20 +117,19 @@ func newBlock(ctx context.Context, tx *sql.Tx) (*block, error) {
 		if err != nil {
 			return nil, fmt.Errorf("preparing statement: %w", err)
 		}
-		p.to.stmt = stmt
+		*p.to = stmt
 	}
 	return b, nil
 }
 
-// add replaces the rows of a run, unless the store has a newer version of it, keeps an erasure, or moves
-// a position on.
+// add replaces the rows of a run, unless the store has a newer version, or writes an erasure or a position.
 func (b *block) add(ctx context.Context, e store.Entry) error {
 	if e.Erasure != nil {
-		_, err := b.erasure.exec(ctx, e.Tenant, e.ThreadID, e.Erasure.Below, e.Erasure.At.UnixMilli(), e.Version)
+		_, err := b.erasure.ExecContext(ctx, e.Tenant, e.ThreadID, e.Erasure.Below, e.Erasure.At.UnixMilli(), e.Version)
 		return err
 	}
 	if e.Position != nil {
-		_, err := b.position.exec(ctx, e.Partition, e.Position.Next, e.Version)
+		_, err := b.position.ExecContext(ctx, e.Partition, e.Position.Next, e.Version)
 		return err
 	}
 	row, err := newRunRow(e)
@@ -148,8 +140,8 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 	if err != nil || !fresh {
 		return err
 	}
-	for _, drop := range []statement{b.dropMessages, b.dropStates, b.dropToolCalls, b.dropInterrupts, b.dropAnswers} {
-		if _, err := drop.exec(ctx, e.Tenant, e.ThreadID, e.RunID); err != nil {
+	for _, drop := range []*sql.Stmt{b.dropMessages, b.dropStates, b.dropToolCalls, b.dropInterrupts, b.dropAnswers} {
+		if _, err := drop.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID); err != nil {
 			return err
 		}
 	}
@@ -166,7 +158,7 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 		return err
 	}
 	state := sql.NullString{String: string(e.Run.State), Valid: e.Run.State != nil}
-	_, err = b.state.exec(ctx, e.Tenant, e.ThreadID, e.RunID, e.Version, state)
+	_, err = b.state.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, e.Version, state)
 	return err
 }
 
@@ -181,20 +173,20 @@ func (b *block) addMessages(ctx context.Context, e store.Entry, input int, messa
 			args = append(args, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw))
 			i++
 		}
-		if _, err := b.messages.exec(ctx, args...); err != nil {
+		if _, err := b.messages.ExecContext(ctx, args...); err != nil {
 			return err
 		}
 	}
 	for ; i < len(messages); i++ {
 		m := messages[i]
-		if _, err := b.message.exec(ctx, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw)); err != nil {
+		if _, err := b.message.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addFacts writes what an entry's run called, was interrupted for, and answers.
+// addFacts writes a run's tool calls, interrupts and answers.
 func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
 	c := store.ContentFactsOf(e.Run)
 	for i, t := range c.ToolCalls {
@@ -202,7 +194,8 @@ func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
 		if t.CalledAt != nil {
 			called = sql.NullInt64{Int64: t.CalledAt.UnixMilli(), Valid: true}
 		}
-		if _, err := b.toolCall.exec(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, t.ID, t.Name, t.MessageID, t.Made, run.agent, c.Model,
+		if _, err := b.toolCall.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, t.ID, t.Name, t.MessageID, t.Made,
+			run.agent, c.Model,
 			run.startedAt, t.ArgumentBytes, t.Answered, t.ResultBytes, t.Failed, t.Error, t.Pending, called, t.DurationMs); err != nil {
 			return err
 		}
@@ -212,13 +205,14 @@ func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
 		if n.ExpiresAt != nil {
 			expires = sql.NullInt64{Int64: n.ExpiresAt.UnixMilli(), Valid: true}
 		}
-		if _, err := b.interrupt.exec(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, n.ID, n.Reason, n.Message, n.ToolCallID,
+		if _, err := b.interrupt.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, n.ID, n.Reason, n.Message, n.ToolCallID,
 			run.agent, run.updatedAt, expires); err != nil {
 			return err
 		}
 	}
 	for i, a := range c.Answers {
-		if _, err := b.answer.exec(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, a.InterruptID, a.Status, a.Payload, run.startedAt); err != nil {
+		if _, err := b.answer.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, a.InterruptID, a.Status, a.Payload,
+			run.startedAt); err != nil {
 			return err
 		}
 	}
