@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,24 +36,17 @@ type Counters struct {
 	now   func() time.Time
 
 	mu      sync.Mutex
-	tenants map[string]*Tenant
-	rest    *Tenant   // Other, for those that have no place among tenants
-	leaving []*Tenant // were dropped, and may have been added to at the same moment
+	tenants map[string]*counts
 	named   int
 	other   []uint64
 	ranked  time.Time // when labels were given out last
 }
 
-// Tenant is what one tenant has taken. Nil counts nothing.
-type Tenant struct {
-	name   string
-	counts []atomic.Uint64
-	into   atomic.Pointer[Tenant] // counts in its place once it was dropped
-
-	// Below: guarded by Counters.mu. seen is what of counts is in shown or in other, score what of the first measure came lately.
-	seen, shown []uint64
-	named       bool
-	score       uint64
+// counts are one tenant's.
+type counts struct {
+	name  string
+	shown []uint64 // nil without a label
+	score uint64   // what of the first measure came lately
 }
 
 // New returns counters with labels for n tenants; nil where n is 0.
@@ -62,46 +54,39 @@ func New(n int, now func() time.Time, measures ...Measure) *Counters {
 	if n <= 0 {
 		return nil
 	}
-	c := &Counters{n: n, now: now, tenants: map[string]*Tenant{}, other: make([]uint64, len(measures)), ranked: now()}
+	c := &Counters{n: n, now: now, tenants: map[string]*counts{}, other: make([]uint64, len(measures)), ranked: now()}
 	for _, m := range measures {
 		c.descs = append(c.descs, prometheus.NewDesc(m.Name, m.Help, []string{"tenant"}, nil))
 	}
-	c.rest = c.Of(Other)
 	return c
 }
 
-// Of returns a tenant's counts.
-func (c *Counters) Of(tenant string) *Tenant {
+// Add counts an amount of each measure, in the order of New.
+func (c *Counters) Add(tenant string, amounts ...int) {
 	if c == nil {
-		return nil
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.tenants[tenant]
-	if t == nil && len(c.tenants) > most {
-		return c.rest
-	}
-	if t == nil {
-		k := len(c.descs)
-		t = &Tenant{name: tenant, counts: make([]atomic.Uint64, k), seen: make([]uint64, k), shown: make([]uint64, k)}
-		if c.named < c.n && tenant != Other {
-			t.named = true
+	if t == nil && tenant != Other && len(c.tenants) < most {
+		t = &counts{name: tenant}
+		if c.named < c.n {
+			t.shown = make([]uint64, len(c.descs))
 			c.named++
 		}
 		c.tenants[tenant] = t
 	}
-	return t
-}
-
-// Add counts n of a measure, by its place among those of New.
-func (t *Tenant) Add(measure, n int) {
-	if t == nil || n <= 0 {
-		return
+	into := c.other
+	if t != nil && t.shown != nil {
+		into = t.shown
 	}
-	if into := t.into.Load(); into != nil {
-		t = into
+	for i, n := range amounts {
+		into[i] += uint64(max(n, 0))
 	}
-	t.counts[measure].Add(uint64(n))
+	if t != nil {
+		t.score += uint64(max(amounts[0], 0))
+	}
 }
 
 // Gauge is one gauge a tenant: the largest n have a label, all others are summed up. A nil Gauge shows nothing.
@@ -165,30 +150,12 @@ func (c *Counters) Describe(ch chan<- *prometheus.Desc) {
 func (c *Counters) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range slices.AppendSeq(c.leaving, maps.Values(c.tenants)) {
-		for i := range t.counts {
-			count := t.counts[i].Load()
-			came := count - t.seen[i]
-			t.seen[i] = count
-			if t.named {
-				t.shown[i] += came
-			} else {
-				c.other[i] += came
-			}
-			if i == 0 {
-				t.score += came
-			}
-		}
-	}
-	c.leaving = nil
 	if c.now().Sub(c.ranked) >= window {
 		c.rank()
 	}
 	for _, t := range c.tenants {
-		for i, d := range c.descs {
-			if t.named {
-				ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(t.shown[i]), t.name)
-			}
+		for i, n := range t.shown {
+			ch <- prometheus.MustNewConstMetric(c.descs[i], prometheus.CounterValue, float64(n), t.name)
 		}
 	}
 	for i, d := range c.descs {
@@ -199,28 +166,24 @@ func (c *Counters) Collect(ch chan<- prometheus.Metric) {
 // rank gives labels of those that take little to those that take much more, and drops those that take nothing.
 func (c *Counters) rank() {
 	c.ranked = c.now()
-	var named, rest []*Tenant
-	for _, t := range c.tenants {
-		switch {
-		case t.named:
-			named = append(named, t)
-		case t.name != Other && t.score > 0:
-			rest = append(rest, t)
-		}
-	}
-	byScore := func(a, b *Tenant) int { return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name)) }
-	slices.SortFunc(named, byScore)
-	slices.SortFunc(rest, func(a, b *Tenant) int { return byScore(b, a) })
-	for i := 0; i < len(rest) && i < len(named) && float64(rest[i].score) > margin*float64(named[i].score); i++ {
-		named[i].named, rest[i].named = false, true
-		clear(named[i].shown)
-	}
+	var named, rest []*counts
 	for name, t := range c.tenants {
-		if t.score == 0 && !t.named && t != c.rest {
-			t.into.Store(c.rest)
+		switch {
+		case t.shown != nil:
+			named = append(named, t)
+		case t.score > 0:
+			rest = append(rest, t)
+		default:
 			delete(c.tenants, name)
-			c.leaving = append(c.leaving, t)
 		}
+	}
+	byScore := func(a, b *counts) int { return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name)) }
+	slices.SortFunc(named, byScore)
+	slices.SortFunc(rest, func(a, b *counts) int { return byScore(b, a) })
+	for i := 0; i < len(rest) && i < len(named) && float64(rest[i].score) > margin*float64(named[i].score); i++ {
+		named[i].shown, rest[i].shown = nil, make([]uint64, len(c.descs))
+	}
+	for _, t := range c.tenants {
 		t.score /= 2 // what came long ago counts less
 	}
 }

@@ -37,8 +37,7 @@ func TestCounters_NameTheLargestTenants(t *testing.T) {
 	now := time.Now()
 	c := New(2, func() time.Time { return now }, Measure{"events", "Events."}, Measure{"bytes", "Bytes."})
 	add := func(tenant string, n int) {
-		c.Of(tenant).Add(0, n)
-		c.Of(tenant).Add(1, 10*n)
+		c.Add(tenant, n, 10*n)
 	}
 	check := func(when string, want map[string]float64) {
 		t.Helper()
@@ -73,7 +72,7 @@ func TestCounters_NeverFall(t *testing.T) {
 	before, other := map[string]float64{}, 0.0
 	for range 300 {
 		for range random.IntN(20) {
-			c.Of(fmt.Sprint("t", random.IntN(8))).Add(0, random.IntN(1000))
+			c.Add(fmt.Sprint("t", random.IntN(8)), random.IntN(1000))
 		}
 		now = now.Add(time.Duration(random.IntN(60)) * time.Second)
 		got := read(t, c, "events")
@@ -89,16 +88,14 @@ func TestCounters_NeverFall(t *testing.T) {
 	}
 }
 
-// Names that somebody makes up take no more than so much memory, cost no other tenant its label, and are gone once nothing comes for them. No
-// count is lost, also of one that is held for longer.
+// Names that somebody makes up take no more than so much memory, cost no other tenant its label, and are gone once nothing comes for them.
 func TestCounters_AreBounded(t *testing.T) {
 	now := time.Now()
 	c := New(2, func() time.Time { return now }, Measure{"runs", "Runs."}, Measure{"letters", "Dead letters."})
-	c.Of("a").Add(0, 10)
-	c.Of("b").Add(0, 10)
-	held := c.Of("held")
+	c.Add("a", 10)
+	c.Add("b", 10)
 	for i := range 3 * most {
-		c.Of(fmt.Sprint("made-up-", i)).Add(1, 1)
+		c.Add(fmt.Sprint("made-up-", i), 0, 1)
 	}
 	if n := len(c.tenants); n > most+1 {
 		t.Errorf("%d tenants are counted each by itself", n)
@@ -115,15 +112,15 @@ func TestCounters_AreBounded(t *testing.T) {
 	if n := len(c.tenants); n > 3 {
 		t.Errorf("%d tenants are left", n)
 	}
-	held.Add(0, 7)
+	c.Add("late", 7)
 	check("runs", map[string]float64{"a": 10, "b": 10, Other: 7})
-	c.Of("c").Add(0, 1000) // who comes later still gets a label
+	c.Add("c", 1000) // who comes later still gets a label
 	now = now.Add(window)
 	check("runs", map[string]float64{"c": 0, "b": 10, Other: 1007})
 }
 
 func TestCounters_NilCountsNothing(t *testing.T) {
-	New(0, time.Now, Measure{"events", "Events."}).Of("a").Add(0, 1)
+	New(0, time.Now, Measure{"events", "Events."}).Add("a", 1)
 }
 
 func TestGauge_NamesTheLargestTenants(t *testing.T) {

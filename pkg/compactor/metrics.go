@@ -50,12 +50,6 @@ type metrics struct {
 	tenantOpenRuns, tenantOpenRunBytes *usage.Gauge
 }
 
-// The measures of tenants, by their places.
-const (
-	tenantRuns = iota
-	tenantDeadLetters
-)
-
 // nameTenants adds metrics of the n largest tenants, and of all others together.
 func (m *metrics) nameTenants(reg prometheus.Registerer, n int) {
 	m.tenants = usage.New(n, time.Now,
@@ -68,17 +62,17 @@ func (m *metrics) nameTenants(reg prometheus.Registerer, n int) {
 
 // countTenant counts an output of the tenant that its key names.
 func (m *metrics) countTenant(o partition.Output) {
-	measure := tenantRuns
+	runs, letters := 1, 0
 	switch {
 	case m.tenants == nil:
 		return
 	case o.Kind == "":
-		measure = tenantDeadLetters
+		runs, letters = 0, 1
 	case !o.IsFinal():
 		return
 	}
 	if parts, err := record.SplitKey(string(o.Record.Key)); err == nil {
-		m.tenants.Of(parts[0]).Add(measure, 1)
+		m.tenants.Add(parts[0], runs, letters)
 	}
 }
 

@@ -32,14 +32,8 @@ type metrics struct {
 	leftOut *prometheus.CounterVec // reason
 	stops   *kafka.VersionStops
 
-	tenants *usage.Counters
+	tenants *usage.Counters // events, bytes
 }
-
-// What is counted by tenant, by its place among the counters.
-const (
-	usedEvents = iota
-	usedBytes
-)
 
 // The outcomes of proxied runs, beside the codes of RUN_ERRORs.
 const (

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/usage"
 	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -66,7 +65,6 @@ type publisher struct {
 	headers   []kgo.RecordHeader // of each record; one with a number has that behind them
 
 	events, bytes prometheus.Counter
-	used          *usage.Tenant
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -101,7 +99,7 @@ func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, 
 		svc: s, tenant: t.tenant, quota: t.quota, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
 		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels}),
 		events:  s.metrics.events.WithLabelValues(string(kind)), bytes: s.metrics.bytes.WithLabelValues(string(kind)),
-		failed: failed, target: t, used: s.metrics.tenants.Of(t.tenant),
+		failed: failed, target: t,
 		acked: ack{Partition: t.partition, FirstOffset: -1, LastOffset: -1},
 	}
 	p.moved.L = &p.mu
@@ -220,8 +218,7 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.
 		m.produce.Observe(time.Since(sent).Seconds())
 		p.events.Inc()
 		p.bytes.Add(float64(len(r.Value)))
-		p.used.Add(usedEvents, 1)
-		p.used.Add(usedBytes, len(r.Value))
+		m.tenants.Add(p.tenant, 1, len(r.Value))
 	} else {
 		p.fail(fmt.Errorf("%w: Kafka has not acknowledged: %w", ErrUnavailable, err))
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/usage"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -38,7 +37,6 @@ const (
 type spool struct {
 	svc       *Service
 	tenant    string
-	used      *usage.Tenant
 	key       []byte
 	partition int32
 	by        producer
@@ -81,7 +79,7 @@ type spooled struct {
 }
 
 func (s *Service) newSpool(t target, by producer, failed func(error), emptied func()) *spool {
-	sp := &spool{svc: s, tenant: t.tenant, used: s.metrics.tenants.Of(t.tenant), key: []byte(t.key), partition: t.partition, by: by, failed: failed, emptied: emptied}
+	sp := &spool{svc: s, tenant: t.tenant, key: []byte(t.key), partition: t.partition, by: by, failed: failed, emptied: emptied}
 	sp.input, sp.event = sp.headersOf(record.KindInput, t.run), sp.headersOf(record.KindEvent, t.run)
 	sp.ctx, sp.cancel = context.WithCancel(context.Background())
 	return sp
@@ -227,8 +225,7 @@ func (sp *spool) acknowledged(e *spooled, size int, err error) {
 		m.produce.Observe(time.Since(e.at).Seconds())
 		m.events.WithLabelValues(string(e.kind)).Inc()
 		m.bytes.WithLabelValues(string(e.kind)).Add(float64(len(e.value)))
-		sp.used.Add(usedEvents, 1)
-		sp.used.Add(usedBytes, len(e.value))
+		sp.svc.metrics.tenants.Add(sp.tenant, 1, len(e.value))
 		sp.remove(e)
 		sp.careful = sp.careful && sp.waiting
 	case sp.careful && !sp.waiting && refused(err):

@@ -72,32 +72,32 @@ type unreadRun struct {
 
 // changes answers with all events along the chain of the run in the path (the thread's tip, where it names none) that changed a place in the
 // state, or a message.
-func (c *call) changes() error {
+func (c *call) changes() (*answer, error) {
 	place, err := c.place()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	limit, err := c.number("limit", defaultChanges, 1, maxChanges)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	n, run, err := c.changesFrom()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v, err := c.readStepped()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tip := cmp.Or(c.runID, graphOf(v.runs).Tip())
 	b := blame{c: c, view: v, place: place, limit: limit, until: time.Now().Add(changesFor)}
 	if b.chain = b.rows(graphOf(v.runs).Chain(tip)); len(b.chain) == 0 {
-		return store.ErrNotFound
+		return nil, store.ErrNotFound
 	}
 	first := 0
 	if run != "" {
 		if first = slices.IndexFunc(b.chain, func(r store.Run) bool { return r.RunID == run }); first < 0 {
-			return badRequest(fmt.Sprintf("from names run %q, which is not on the chain of run %q; use next of the previous page", run, tip))
+			return nil, badRequest(fmt.Sprintf("from names run %q, which is not on the chain of run %q; use next of the previous page", run, tip))
 		}
 	}
 	b.a = changesAnswer{ThreadID: c.threadID, RunID: tip, Changes: []placeChange{}, Unread: []unreadRun{}, IndexedTo: v.indexedTo}
@@ -108,9 +108,9 @@ func (c *call) changes() error {
 		b.a.Path = &path
 	}
 	if err := b.walk(first, n); err != nil {
-		return err
+		return nil, err
 	}
-	return c.json(http.StatusOK, b.a)
+	return &answer{body: b.a}, nil
 }
 
 // place reads what is asked for; all of the state, where nothing is.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
@@ -30,23 +29,23 @@ const (
 // checkout answers with a RunAgentInput that any agent can be called with to go on from the run in
 // the path (the thread's tip, where it names none) or, with ?at=start, to do that run over. It names
 // its parent, so that nothing has to be inferred when it comes back.
-func (c *call) checkout() error {
+func (c *call) checkout() (*answer, error) {
 	at, err := oneOf(c, "at", atEnd, atStart)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	newID, err := c.runParam("runId")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v, graph, h, err := c.restoreOrTip()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if newID == "" {
 		newID = rand.Text()
 	} else if used(v.runs, newID) {
-		return &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("the thread has a run %q already; name another with runId, or none", newID)}
+		return nil, &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("the thread has a run %q already; name another with runId, or none", newID)}
 	}
 	in := newInput{threadID: c.threadID, runID: newID}
 	if at == atStart {
@@ -55,31 +54,21 @@ func (c *call) checkout() error {
 		err = in.goOn(graph, v.runs, h)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.weigh(in.messages, in.state, in.from); err != nil {
-		return err
+		return nil, err
 	}
 	body, err := in.encode()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
-	c.remark(graph, h)
-	c.send(v.status, "application/json", append(body, '\n'))
-	return nil
+	return &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: body}, nil
 }
 
 // used reports whether a run of the thread has the id, or its agent gave it that.
 func used(runs []store.Run, id string) bool {
 	return slices.ContainsFunc(runs, func(r store.Run) bool { return r.RunID == id || r.ClientRunID == id })
-}
-
-// remark sets the header of remarks, where there are any.
-func (c *call) remark(graph *lineage.Graph, h restored) {
-	if r := remarks(graph, h); len(r) > 0 {
-		c.W.Header().Set(headerRemarks, strings.Join(r, ", "))
-	}
 }
 
 // remarks are the badges of honesty of a history, as words of a header.

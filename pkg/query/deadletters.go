@@ -2,7 +2,6 @@ package query
 
 import (
 	"errors"
-	"net/http"
 
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/store"
@@ -23,44 +22,44 @@ const (
 
 // deadLetters answers with what the compactor could do nothing with. They are read from Kafka; the index
 // says which of them lie below an erasure of their thread.
-func (c *call) deadLetters() error {
+func (c *call) deadLetters() (*answer, error) {
 	q := deadletter.Query{Tenant: c.Tenant, Thread: c.Query.Get("thread")}
 	var err error
 	if q.Reason, err = oneOf(c, "reason", deadletter.AllReasons()...); err != nil {
-		return err
+		return nil, err
 	}
 	limit, err := c.number("limit", defaultDeadLetters, 1, maxDeadLetters)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if q.Since, err = c.time("since"); err != nil {
-		return err
+		return nil, err
 	}
 	after, err := c.position("after")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.load.work(c.R.Context()); err != nil {
-		return err
+		return nil, err
 	}
 	done, err := c.takeRaw()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
 	page, err := deadletter.ReadPage(c.R.Context(), c.raw.cfg, q, after, limit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	letters, err := c.notErased(page.Records)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a := deadLettersAnswer{DeadLetters: letters}
 	if page.Next != nil {
 		a.Next = page.Next.String()
 	}
-	return c.json(http.StatusOK, a)
+	return &answer{body: a}, nil
 }
 
 // notErased leaves out the dead letters of threads that were erased since. An erasure speaks of its

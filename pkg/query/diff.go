@@ -33,18 +33,18 @@ type diffSide struct {
 
 // diff compares two runs of the thread. Without ?to= it is the tip with the latest start; without
 // ?from= the parent of the other, so that the answer is what that run has changed.
-func (c *call) diff() error {
+func (c *call) diff() (*answer, error) {
 	from, err := c.runParam("from")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	to, err := c.runParam("to")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v, err := c.readThread()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	graph := graphOf(v.runs)
 	if to == "" {
@@ -56,23 +56,23 @@ func (c *call) diff() error {
 	a := diffAnswer{ThreadID: c.threadID, CommonAncestor: graph.CommonAncestor(from, to), IndexedTo: v.indexedTo}
 	right, err := c.side(graph, v.runs, to, &a.To)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var left lineage.History
 	if from != "" {
 		a.From = new(diffSide)
 		if left, err = c.side(graph, v.runs, from, a.From); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := c.weigh(right.Messages, right.State, left.State); err != nil {
-		return err
+		return nil, err
 	}
 	if a.Difference, err = lineage.Diff(left, right); err != nil {
-		return fmt.Errorf("%w: %w", errBroken, err)
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	a.Same = a.Empty()
-	return c.json(v.status, a)
+	return &answer{status: v.status, body: a}, nil
 }
 
 // runParam reads a run id of the query, or "" where it is not given.

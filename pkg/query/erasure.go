@@ -52,21 +52,21 @@ type erasureAnswer struct {
 const everyTenant = ""
 
 // erasure answers with how far an erasure is; with ?wait=true once it is done, or the wait has ended.
-func (c *call) erasure() error {
+func (c *call) erasure() (*answer, error) {
 	at, err := record.ParsePosition(c.R.PathValue("position"))
 	if err != nil {
-		return badRequest("the position in the path: " + err.Error())
+		return nil, badRequest("the position in the path: " + err.Error())
 	}
 	wait, err := c.flag("wait")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	asked, err := c.erasureAt(at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if asked.tenant != c.Tenant {
-		return store.ErrNotFound
+		return nil, store.ErrNotFound
 	}
 	a := erasureAnswer{ThreadID: asked.thread, Position: at, State: erasurePending, RequestedAt: asked.time}
 	deadline := time.Now()
@@ -78,19 +78,19 @@ func (c *call) erasure() error {
 	// tenant's rows do not count: one of another thread may be there before this one's are gone.
 	to, err := c.store.IndexedTo(c.R.Context(), everyTenant)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
 		e, err := c.store.Erasure(c.R.Context(), c.Tenant, asked.thread)
 		known := err == nil
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
+			return nil, err
 		}
 		a.IndexedTo = record.Position{Partition: at.Partition, Offset: max(to[at.Partition]-1, 0)}
 		if known && e.Below > at.Offset || to[at.Partition] > at.Offset {
 			a.State = erasureDone
 			if a.IndexPurged, err = c.store.Purged(c.R.Context(), c.Tenant, asked.thread); err != nil {
-				return err
+				return nil, err
 			}
 			if known {
 				a.ErasedAt = &e.At
@@ -100,11 +100,11 @@ func (c *call) erasure() error {
 			}
 		}
 		if a.State == erasureDone || !time.Now().Before(deadline) {
-			return c.json(http.StatusOK, a)
+			return &answer{body: a}, nil
 		}
 		next := func(map[int32]int64) bool { return true }
 		if to, err = c.await(everyTenant, to, next, min(look, time.Until(deadline))); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }

@@ -36,7 +36,7 @@ var errBroken = errors.New("broken data")
 
 // explain returns the answer of an error whose text is not for the caller, and logs it once: here. A caller that has hung up gets none.
 func (s *Service) explain(c *front.Call, err error) *front.Problem {
-	p := &front.Problem{Status: http.StatusServiceUnavailable, Retry: 2 * time.Second, Detail: "the answer cannot be given now; try again"}
+	p := &front.Problem{Status: http.StatusServiceUnavailable, Retry: 2 * time.Second, Detail: "the lineage store does not answer, or Kafka; try again"}
 	switch {
 	case c.R.Context().Err() != nil && !errors.Is(err, errBroken):
 		return nil
@@ -44,8 +44,6 @@ func (s *Service) explain(c *front.Call, err error) *front.Problem {
 		return &front.Problem{Status: http.StatusNotFound, Detail: "there is no such thread or run"}
 	case errors.Is(err, record.ErrUnknownVersion):
 		p.Retry, p.Detail = time.Minute, "a newer version of Skein wrote what the answer needs: query has to be updated"
-	case errors.Is(err, errIndex):
-		p.Detail = "the lineage store does not answer; try again"
 	case errors.Is(err, errBroken):
 		p = &front.Problem{Status: http.StatusInternalServerError, Detail: "what is stored of this thread cannot be read"}
 	}

@@ -21,18 +21,18 @@ type exportAnswer struct {
 
 // export returns the export artifact of the run in the path or, if it names none, of the thread's
 // tip. A run that the contract cannot express is refused with the rule's name.
-func (c *call) export() error {
+func (c *call) export() (*answer, error) {
 	startedAt, err := c.time("startedAt")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	withReport, err := c.flag("report")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v, graph, h, err := c.restoreOrTip()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	run := artifact.Run{
 		ThreadID: h.run.ThreadID, RunID: givenID(v.runs, h.run.RunID), ParentRunID: string(h.run.SpawnedBy),
@@ -47,37 +47,35 @@ func (c *call) export() error {
 	}
 	if h.run.Started != nil {
 		if run.Started, err = agui.Decode(h.run.Started); err != nil {
-			return fmt.Errorf("%w: RUN_STARTED of run %q: %w", errBroken, h.run.RunID, err)
+			return nil, fmt.Errorf("%w: RUN_STARTED of run %q: %w", errBroken, h.run.RunID, err)
 		}
 	}
 	if h.run.Terminal != nil && !h.run.Synthetic {
 		if run.Terminal, err = agui.Decode(h.run.Terminal); err != nil {
-			return fmt.Errorf("%w: terminal event of run %q: %w", errBroken, h.run.RunID, err)
+			return nil, fmt.Errorf("%w: terminal event of run %q: %w", errBroken, h.run.RunID, err)
 		}
 	}
 	a, report, err := artifact.FromRun(run, startedAt)
 	var refused *artifact.Error
 	if errors.As(err, &refused) {
-		return &front.Problem{Status: http.StatusConflict, Detail: "the run cannot be exported: " + refused.Error(),
+		return nil, &front.Problem{Status: http.StatusConflict, Detail: "the run cannot be exported: " + refused.Error(),
 			Members: map[string]any{"rule": refused.Rule}}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.weigh(h.Messages, h.State); err != nil {
-		return err
+		return nil, err
 	}
 	body, err := a.Encode()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
-	c.remark(graph, h)
+	out := &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: json.RawMessage(body)}
 	if withReport {
-		return c.json(v.status, exportAnswer{body, report})
+		out.body = exportAnswer{body, report}
 	}
-	c.send(v.status, "application/json", append(body, '\n'))
-	return nil
+	return out, nil
 }
 
 // givenID is a run's id as its platform knows it, where that was used again and numbered.

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 // historyAnswer is what the official client holds at the end of a run, or, while the run is open, at
@@ -59,55 +62,42 @@ func failureOf(terminal json.RawMessage) *runFailure {
 
 // history answers with the history of the run in the path or, where it names none, of the thread's
 // tip with the latest start.
-func (c *call) history() error {
+func (c *call) history() (*answer, error) {
 	page, err := c.page()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v, graph, h, err := c.restoreOrTip()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a := historyAnswer{
-		ThreadID: h.run.ThreadID, RunID: h.run.RunID, Status: h.run.Status,
-		Basis: graph.Basis(h.run.RunID), badges: h.badges, State: h.State,
-		Error: failureOf(h.run.Terminal), Interrupts: h.run.Interrupts,
-		Through:   record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1},
-		IndexedTo: v.indexedTo,
-	}
+	out := &answer{status: v.status, indexedTo: &v.indexedTo, vary: true}
+	var forks []fork
 	if !wantsEvents(c.R) {
-		a.Forks = forksOf(graph, v.runs, h.run.RunID, h.Messages, h.own)
+		forks = forksOf(graph, v.runs, h.run.RunID, h.Messages, h.own)
 	}
-	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
-	c.W.Header().Add("Vary", "Accept")
-	tag := ""
 	if h.run.Status.Sealed() && v.status == http.StatusOK {
-		if tag, err = c.entityTag(h, a.Forks); err != nil {
-			return err
+		if out.tag, err = c.entityTag(h, forks); err != nil {
+			return nil, err
 		}
-		c.W.Header().Set("ETag", tag)
 	}
 	if wantsEvents(c.R) {
 		if page.set {
-			return badRequest("limit and before page the JSON form; the event stream is always whole")
+			return nil, badRequest("limit and before page the JSON form; the event stream is always whole")
 		}
-		if notModified(c, tag) {
-			return nil
-		}
-		if err := c.weigh(h.Messages, h.State); err != nil {
-			return err
-		}
-		return c.events(v.status, h)
+		out.contentType, out.body = typeSSE, func() ([]byte, error) { return events(h) }
+		return out, c.weigh(h.Messages, h.State)
 	}
-	if notModified(c, tag) {
-		return nil
+	a := historyAnswer{
+		ThreadID: h.run.ThreadID, RunID: h.run.RunID, Status: h.run.Status,
+		Basis: graph.Basis(h.run.RunID), badges: h.badges, State: h.State, Forks: forks,
+		Error: failureOf(h.run.Terminal), Interrupts: h.run.Interrupts, Total: len(h.Messages),
+		Through:   record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1},
+		IndexedTo: v.indexedTo,
 	}
-	a.Total = len(h.Messages)
 	a.From, a.Messages = page.of(h.Messages)
-	if err := c.weigh(a.Messages, a.State); err != nil {
-		return err
-	}
-	return c.json(v.status, a)
+	out.body = a
+	return out, c.weigh(a.Messages, a.State)
 }
 
 // messagePage is the part of a history that is asked for: the last limit messages before an index.
@@ -148,21 +138,6 @@ func (c *call) entityTag(h restored, forks []fork) (string, error) {
 	return fmt.Sprintf(`W/"%d-%d-%s-%s-%s"`, h.run.Raw.Partition, h.run.Version, form, c.Query.Get("limit"), c.Query.Get("before")), nil
 }
 
-// notModified answers 304 where the caller has the history already.
-func notModified(c *call, tag string) bool {
-	if tag == "" {
-		return false
-	}
-	for _, have := range strings.Split(strings.Join(c.R.Header.Values("If-None-Match"), ","), ",") {
-		if have = strings.TrimSpace(have); have == tag || have == "*" {
-			c.W.Header().Set("Cache-Control", "private, no-cache")
-			c.W.WriteHeader(http.StatusNotModified)
-			return true
-		}
-	}
-	return false
-}
-
 // wantsEvents reports whether the caller asks for an event stream.
 func wantsEvents(r *http.Request) bool {
 	for _, accept := range r.Header.Values("Accept") {
@@ -176,17 +151,17 @@ func wantsEvents(r *http.Request) bool {
 	return false
 }
 
-// events answers with the AG-UI events that rebuild the history in a stock client: RUN_STARTED,
+// events returns the AG-UI events that rebuild the history in a stock client: RUN_STARTED,
 // MESSAGES_SNAPSHOT, STATE_SNAPSHOT and the terminal event. The stream of an open run ends after the
 // snapshots: there is no terminal event that would be true.
-func (c *call) events(status int, h restored) error {
+func events(h restored) ([]byte, error) {
 	started := h.run.Started
 	if started == nil {
 		var err error
 		if started, err = marshal(map[string]string{
 			"type": "RUN_STARTED", "threadId": h.run.ThreadID, "runId": h.run.RunID,
 		}); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	messages, err := marshal(struct {
@@ -194,14 +169,14 @@ func (c *call) events(status int, h restored) error {
 		Messages []agui.Message `json:"messages"`
 	}{"MESSAGES_SNAPSHOT", list(h.Messages)})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	state, err := marshal(struct {
 		Type     agui.Type       `json:"type"`
 		Snapshot json.RawMessage `json:"snapshot"`
 	}{"STATE_SNAPSHOT", h.State})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var b bytes.Buffer
 	list := []json.RawMessage{started, messages, state}
@@ -215,23 +190,81 @@ func (c *call) events(status int, h restored) error {
 		}
 		fmt.Fprintf(&b, "data: %s\n\n", oneLine(ev))
 	}
-	c.send(status, "text/event-stream", b.Bytes())
-	return nil
-}
-
-// marshal writes JSON with raw parts as they are.
-func marshal(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encoding event: %w: %w", errBroken, err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return b.Bytes(), nil
 }
 
 // oneLine returns JSON without line breaks, which may stand only between its tokens: an SSE field
 // ends at one.
 func oneLine(b json.RawMessage) []byte {
 	return bytes.ReplaceAll(bytes.ReplaceAll(b, []byte{'\n'}, []byte{' '}), []byte{'\r'}, []byte{' '})
+}
+
+// maxAlternatives is how many runs a fork names: those next to the one of this history, by start.
+const maxAlternatives = 100
+
+// fork is a run of a history's chain that has siblings: what a branch picker shows.
+type fork struct {
+	// RunID is the run on this history's chain. ParentRunID is its parent and that of its siblings; absent for a root.
+	RunID       string `json:"runId"`
+	ParentRunID string `json:"parentRunId,omitempty"`
+	// Message is the index in the history of the first message that is the run's own; absent if it has none, or it is not known.
+	Message *int `json:"message,omitempty"`
+	// Index is the run's place among the Total siblings, itself included, by start.
+	Index int `json:"index"`
+	Total int `json:"total"`
+	// Alternatives are the siblings, RunID included, from index From on.
+	Alternatives []alternative `json:"alternatives"`
+	From         int           `json:"from"`
+}
+
+// alternative is one of the siblings at a fork.
+type alternative struct {
+	RunID string `json:"runId"`
+	// TipRunID is the latest run of this sibling and its descendants: the history to show when it is picked.
+	TipRunID  string        `json:"tipRunId"`
+	Status    record.Status `json:"status"`
+	StartedAt time.Time     `json:"startedAt"`
+}
+
+// forksOf returns the forks of a run's chain, the root's first. Own gives the run that a message of the history is of, by its index.
+func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui.Message, own map[string][]agui.Message) []fork {
+	byID := make(map[string]store.Run, len(rows))
+	for _, r := range rows {
+		byID[r.RunID] = r
+	}
+	forks := []fork{}
+	var tips map[string]string
+	for _, id := range graph.Chain(run) {
+		siblings := graph.Siblings(id)
+		if len(siblings) == 0 {
+			continue
+		}
+		if tips == nil { // once for all forks: there may be as many as runs
+			tips = graph.Latest()
+		}
+		all := append(siblings, id)
+		slices.SortFunc(all, func(a, b string) int { return compareRows(byID[a], byID[b]) })
+		f := fork{RunID: id, ParentRunID: graph.Parent(id), Index: slices.Index(all, id), Total: len(all), Message: firstOf(own[id], messages)}
+		f.From = max(0, min(f.Index-maxAlternatives/2, f.Total-maxAlternatives))
+		for _, other := range all[f.From:min(f.From+maxAlternatives, f.Total)] {
+			row := byID[other]
+			f.Alternatives = append(f.Alternatives, alternative{RunID: other, TipRunID: tips[other], Status: row.Status, StartedAt: row.StartedAt})
+		}
+		forks = append(forks, f)
+	}
+	return forks
+}
+
+// firstOf returns the index of the first message of a history that is among a run's own.
+func firstOf(own, messages []agui.Message) *int {
+	ids := make(map[string]bool, len(own))
+	for _, m := range own {
+		ids[m.ID] = true
+	}
+	for i, m := range messages {
+		if ids[m.ID] {
+			return &i
+		}
+	}
+	return nil
 }

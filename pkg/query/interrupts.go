@@ -3,7 +3,6 @@ package query
 import (
 	"encoding/base64"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -59,25 +58,25 @@ type resumeEntry struct {
 }
 
 // interrupts answers with the runs of the tenant that wait for an answer.
-func (c *call) interrupts() error {
+func (c *call) interrupts() (*answer, error) {
 	q := store.InterruptQuery{Agent: c.Query.Get("agent")}
 	var err error
 	if q.Limit, err = c.number("limit", defaultInterrupts, 1, maxInterrupts); err != nil {
-		return err
+		return nil, err
 	}
 	if text := c.Query.Get("after"); text != "" {
 		raw, err := base64.RawURLEncoding.DecodeString(text)
 		if err != nil || json.Unmarshal(raw, &q.After) != nil {
-			return c.badParam("after", "next of the page before")
+			return nil, c.badParam("after", "next of the page before")
 		}
 	}
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	runs, next, err := c.store.Interrupted(c.R.Context(), c.Tenant, q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a := interruptsAnswer{Runs: make([]waitingRun, len(runs)), IndexedTo: positions(to)}
 	now := time.Now()
@@ -87,11 +86,11 @@ func (c *call) interrupts() error {
 	if next != nil {
 		raw, err := json.Marshal(next)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		a.Next = base64.RawURLEncoding.EncodeToString(raw)
 	}
-	return c.json(http.StatusOK, a)
+	return &answer{body: a}, nil
 }
 
 func newWaitingRun(r store.Run, now time.Time) waitingRun {

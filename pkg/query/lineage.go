@@ -85,61 +85,59 @@ const (
 	maxLanes = 100
 )
 
-func (c *call) lineage() error {
+func (c *call) lineage() (*answer, error) {
 	name, err := oneOf(c, "format", slices.Sorted(maps.Keys(lineageFormats))...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	format := lineageFormats[cmp.Or(name, "json")]
 	width, err := c.number("width", 0, minWidth, 10_000)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	relation, err := c.relation()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := oneOf(c, "words", "true", "false"); err != nil {
-		return err
+		return nil, err
 	}
 	v, err := c.readLineage()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.load.take(int64(len(v.runs)) * nodeBytes); err != nil {
-		return err
+		return nil, err
 	}
 	o := draw.Options{}
 	if o.MaxLanes, err = c.number("lanes", draw.LanesFor(width), 2, maxLanes); err != nil {
-		return err
+		return nil, err
 	}
 	bundle, err := c.runParam("bundle")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	graph := graphOf(v.runs)
 	tips, tip := graph.Tips(), graph.Tip()
 	switch {
 	case bundle != "":
 		if v.runs, err = bundled(graph, v.runs, o, bundle); err != nil {
-			return err
+			return nil, err
 		}
 		graph, o = lineage.NewPart(headsOf(v.runs), tips, tip), draw.Options{MaxLanes: maxLanes, MaxSides: -1}
 	case relation != "":
 		if v.runs, err = relatives(graph, v.runs, relation, c.Query.Get(relation)); err != nil {
-			return err
+			return nil, err
 		}
 		graph = lineage.NewPart(headsOf(v.runs), tips, tip)
 	}
 	picture := draw.New(graph, o)
-	c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
 	if format.render != nil {
-		var b bytes.Buffer
-		if err := format.render(picture, &b, width); err != nil {
-			return fmt.Errorf("%w: %w", errBroken, err)
-		}
-		c.send(v.status, format.contentType, b.Bytes())
-		return nil
+		return &answer{status: v.status, indexedTo: &v.indexedTo, contentType: format.contentType, body: func() ([]byte, error) {
+			var b bytes.Buffer
+			err := format.render(picture, &b, width)
+			return b.Bytes(), err
+		}}, nil
 	}
 	a := lineageAnswer{
 		ThreadID: c.threadID, Runs: make([]lineageRun, len(v.runs)),
@@ -149,14 +147,14 @@ func (c *call) lineage() error {
 	said := map[string]words{}
 	if c.Query.Get("words") == "true" {
 		if said, err = c.wordsOf(v.runs); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for i, r := range v.runs {
 		a.Runs[i] = newLineageRun(r)
 		a.Runs[i].Row, a.Runs[i].words = picture.Row(r.RunID), said[r.RunID]
 	}
-	return c.json(v.status, a)
+	return &answer{status: v.status, indexedTo: &v.indexedTo, body: a}, nil
 }
 
 // relations are the parameters that ask for a part of a thread: the runs that stand in that relation to the run that they name.

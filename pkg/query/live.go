@@ -44,7 +44,7 @@ func (c *call) attach() error {
 		return badRequest(headerLastEventID + ": seq numbers the events of one run; use that run's stream")
 	}
 	if c.R.Method == http.MethodHead {
-		c.send(http.StatusOK, typeSSE, nil)
+		c.Send(http.StatusOK, typeSSE, nil)
 		return nil
 	}
 	return c.live(c.runID, from, false)

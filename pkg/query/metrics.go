@@ -22,14 +22,8 @@ type metrics struct {
 	timelineReads *prometheus.CounterVec
 	timelineBytes prometheus.Gauge
 
-	tenants *usage.Counters
+	tenants *usage.Counters // requests, bytes
 }
-
-// What is counted by tenant, by its place among the counters.
-const (
-	usedRequests = iota
-	usedBytes
-)
 
 // The outcomes of waiting for the index.
 const (

@@ -1,10 +1,19 @@
 package query
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
+
+	"github.com/klauspost/compress/gzhttp"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/quota"
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/schemas"
@@ -18,11 +27,21 @@ func Routes() []front.Route {
 
 // routes is the whole API of the stage; schemas/openapi.json describes it.
 func (s *Service) routes() []front.Route {
-	read := func(pattern string, answer func(*call) error, params ...string) front.Route {
+	// Some reads answer with lines, which they write as they come.
+	lines := func(pattern string, answer func(*call) error, params ...string) front.Route {
 		return front.Route{
 			Method: http.MethodGet, Pattern: pattern, Scope: tenant.ScopeRead, Kind: quota.Reads, Action: "read", Compress: true,
 			Params: append([]string{}, params...), Repeat: search.ParamLabel, Serve: s.serve(answer),
 		}
+	}
+	read := func(pattern string, get func(*call) (*answer, error), params ...string) front.Route {
+		return lines(pattern, func(c *call) error {
+			a, err := get(c)
+			if err != nil {
+				return err
+			}
+			return c.write(a)
+		}, params...)
 	}
 	// Streams are not compressed: each would hold an encoder's memory.
 	stream := func(method, pattern string, answer func(*call) error, params ...string) front.Route {
@@ -47,20 +66,20 @@ func (s *Service) routes() []front.Route {
 		read("/v1/threads/{thread}/checkout", (*call).checkout, "atLeast", "at", "runId"),
 		read("/v1/threads/{thread}/state", (*call).state, "atLeast", "at", "from", "limit"),
 		read("/v1/threads/{thread}/changes", (*call).changes, "atLeast", "path", "message", "from", "limit"),
-		read("/v1/threads/{thread}/events", (*call).replayEvents, "atLeast", "branch", "from", "to", "pace", "types", "all"),
-		read("/v1/threads/{thread}/verify", (*call).verifyThread, "atLeast"),
+		lines("/v1/threads/{thread}/events", (*call).replayEvents, "atLeast", "branch", "from", "to", "pace", "types", "all"),
+		lines("/v1/threads/{thread}/verify", (*call).verifyThread, "atLeast"),
 		read("/v1/threads/{thread}/runs/{run}", (*call).run, "atLeast"),
 		read("/v1/threads/{thread}/runs/{run}/history", (*call).history, "atLeast", "limit", "before"),
 		read("/v1/threads/{thread}/runs/{run}/checkout", (*call).checkout, "atLeast", "at", "runId"),
 		read("/v1/threads/{thread}/runs/{run}/state", (*call).state, "atLeast", "at", "from", "limit"),
 		read("/v1/threads/{thread}/runs/{run}/changes", (*call).changes, "atLeast", "path", "message", "from", "limit"),
-		read("/v1/threads/{thread}/runs/{run}/events", (*call).replayEvents, "atLeast", "from", "to", "pace", "types", "all"),
+		lines("/v1/threads/{thread}/runs/{run}/events", (*call).replayEvents, "atLeast", "from", "to", "pace", "types", "all"),
 		read("/v1/threads/{thread}/runs/{run}/verify", (*call).verify, "atLeast"),
 		export(read("/v1/threads/{thread}/runs/{run}/export", (*call).export, "atLeast", "startedAt", "report")),
 		read("/v1/runs", (*call).searchRuns, search.QueryParams...),
 		read("/v1/statistics", (*call).statistics, search.StatisticsParams...),
 		read("/v1/interrupts", (*call).interrupts, "agent", "limit", "after"),
-		read("/v1/verify", (*call).verifyAll),
+		lines("/v1/verify", (*call).verifyAll),
 		erasure,
 		read("/v1/dead-letters", (*call).deadLetters, "reason", "thread", "since", "limit", "after"),
 		stream(http.MethodGet, "/v1/threads/{thread}/stream", (*call).attach, paramLastEventID),
@@ -85,12 +104,21 @@ func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.
 	}
 }
 
-// serve gives a call what all of the stage's have: a count, memory and, but for streams, a slot.
+// call is one request that is being answered.
+type call struct {
+	*Service
+	*front.Call
+	// threadID and runID are those of the path; runID is empty where it has none.
+	threadID, runID string
+	// load is what the request holds of what tenants share.
+	load *load
+}
+
+// serve gives a call what all of the stage's have, which is memory and, but for streams, a slot; and counts it.
 func (s *Service) serve(answer func(*call) error) func(*front.Call) error {
 	return func(f *front.Call) error {
-		used := s.metrics.tenants.Of(f.Tenant)
-		used.Add(usedRequests, 1)
-		f.Count(func(bytes int) { used.Add(usedBytes, bytes) })
+		s.metrics.tenants.Add(f.Tenant, 1)
+		f.Count(func(bytes int) { s.metrics.tenants.Add(f.Tenant, 0, bytes) })
 		c := &call{Service: s, Call: f, threadID: f.R.PathValue("thread"), runID: f.R.PathValue("run"), load: s.room.load(f.Tenant)}
 		defer c.load.close()
 		if err := c.load.hold(requestBytes + int64(front.HeadBytes(c.R))); err != nil {
@@ -101,5 +129,114 @@ func (s *Service) serve(answer func(*call) error) func(*front.Call) error {
 			return answer(c)
 		}
 		return c.load.inTurn(c.R.Context(), func() error { return answer(c) })
+	}
+}
+
+// headerIndexedTo says how far the index is in answers that have no room for it.
+const headerIndexedTo = "Skein-Indexed-To"
+
+const typeJSON = "application/json"
+
+// answer is what a call returns. write turns it into bytes.
+type answer struct {
+	status      int              // 0: 200
+	indexedTo   *record.Position // in a header, for answers that have no room for it
+	remarks     []string         // in a header: what is not plain truth
+	vary        bool             // by the Accept header
+	tag         string           // identifies the answer, for 304
+	contentType string           // ""; JSON
+	// body is written as JSON, in which numbers and escapes of raw parts stay as they are; or it is a func that returns the bytes. What it holds much
+	// of was counted before, by weigh.
+	body any
+}
+
+// write sends an answer. Its caller may be slow, so the slot is given back before.
+func (c *call) write(a *answer) error {
+	h := c.W.Header()
+	if a.indexedTo != nil {
+		h.Set(headerIndexedTo, a.indexedTo.String())
+	}
+	if len(a.remarks) > 0 {
+		h.Set(headerRemarks, strings.Join(a.remarks, ", "))
+	}
+	if a.vary {
+		h.Add("Vary", "Accept")
+	}
+	if a.tag != "" {
+		h.Set("ETag", a.tag)
+		if has(c.R, a.tag) {
+			h.Set("Cache-Control", "private, no-cache")
+			c.W.WriteHeader(http.StatusNotModified)
+			return nil
+		}
+	}
+	encode, ok := a.body.(func() ([]byte, error))
+	if !ok {
+		encode = func() ([]byte, error) {
+			b, err := marshal(a.body)
+			return append(b, '\n'), err
+		}
+	}
+	body, err := encode()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errBroken, err)
+	}
+	if a.status == http.StatusTooEarly {
+		h.Set("Retry-After", "1")
+	}
+	c.holdEncoder()
+	c.load.rest()
+	c.Send(cmp.Or(a.status, http.StatusOK), cmp.Or(a.contentType, typeJSON), body)
+	return nil
+}
+
+// has reports whether the caller has the answer with a tag already.
+func has(r *http.Request, tag string) bool {
+	for _, have := range strings.Split(strings.Join(r.Header.Values("If-None-Match"), ","), ",") {
+		if have = strings.TrimSpace(have); have == tag || have == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// marshal writes JSON with raw parts as they are.
+func marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encoding answer: %w: %w", errBroken, err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// answerCopies is how many times an answer's text is in memory while it is written.
+const answerCopies = 2
+
+// weigh counts the memory that an answer with these messages and texts takes.
+func (c *call) weigh(messages []agui.Message, texts ...json.RawMessage) error {
+	return c.load.take(answerBytes(messages, texts...))
+}
+
+func answerBytes(messages []agui.Message, texts ...json.RawMessage) int64 {
+	n := 0
+	for _, m := range messages {
+		n += len(m.Raw)
+	}
+	for _, t := range texts {
+		n += len(t)
+	}
+	return int64(answerCopies * n)
+}
+
+// encoderBytes is what compressing an answer takes for as long as it is written.
+const encoderBytes = 1 << 20
+
+// holdEncoder counts what compressing the answer takes. Where the tenant has no memory left, the answer is sent as it is.
+func (c *call) holdEncoder() {
+	takes := c.R.Header.Get("Accept-Encoding")
+	if c.Route.Compress && (strings.Contains(takes, "gzip") || strings.Contains(takes, "zstd")) && c.load.hold(encoderBytes) != nil {
+		c.W.Header().Set(gzhttp.HeaderNoCompression, "no memory")
 	}
 }

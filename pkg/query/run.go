@@ -68,12 +68,12 @@ func badgesOf(r store.Run) badges {
 	}
 }
 
-func (c *call) run() error {
+func (c *call) run() (*answer, error) {
 	v, err := c.readRun()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.json(v.status, newRunAnswer(v.runs[0], v.indexedTo))
+	return &answer{status: v.status, body: newRunAnswer(v.runs[0], v.indexedTo)}, nil
 }
 
 func newRunAnswer(r store.Run, to record.Position) runAnswer {

@@ -76,49 +76,49 @@ func (c *call) refuseSearch(err error) error {
 }
 
 // searchRuns answers with a page of the tenant's runs.
-func (c *call) searchRuns() error {
+func (c *call) searchRuns() (*answer, error) {
 	q, err := search.ParseQuery(c.Query, c.Tenant, time.Now())
 	if err != nil {
-		return c.refuseSearch(err)
+		return nil, c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
 	if err := c.load.work(c.R.Context()); err != nil {
-		return err
+		return nil, err
 	}
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	page, err := c.store.Search(c.R.Context(), c.Tenant, q)
 	if err != nil {
-		return c.refuseSearch(err)
+		return nil, c.refuseSearch(err)
 	}
 	a := runsAnswer{Runs: page.Runs, Searched: searchedOf(q.Filter), Complete: page.Next == nil, IndexedTo: positions(to)}
 	if page.Next != nil {
 		if a.Next, err = q.Cursor(c.Query, c.Tenant, *page.Next); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return c.json(http.StatusOK, a)
+	return &answer{body: a}, nil
 }
 
 // statistics answers with groups of the tenant's runs.
-func (c *call) statistics() error {
+func (c *call) statistics() (*answer, error) {
 	q, err := search.ParseStatistics(c.Query, time.Now())
 	if err != nil {
-		return c.refuseSearch(err)
+		return nil, c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
 	if err := c.load.work(c.R.Context()); err != nil {
-		return err
+		return nil, err
 	}
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	table, err := c.store.Statistics(c.R.Context(), c.Tenant, q)
 	if err != nil {
-		return c.refuseSearch(err)
+		return nil, c.refuseSearch(err)
 	}
 	a := statisticsAnswer{
 		By: q.By, Measures: q.Measures, Groups: make([]statisticsGroup, len(table.Groups)), Searched: searchedOf(q.Filter),
@@ -137,5 +137,5 @@ func (c *call) statistics() error {
 		}
 		a.Groups[i] = out
 	}
-	return c.json(http.StatusOK, a)
+	return &answer{body: a}, nil
 }

@@ -151,8 +151,8 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 		return nil, fmt.Errorf("setting up compression: %w", err)
 	}
 	s := &Service{
-		cfg: cfg, store: index{r}, records: rr, raw: raw, tail: follow, streams: streams, auth: auth, metrics: m,
-		room: room, watch: newWatch(index{r}, cfg.Poll), timelines: newTimelines(cfg.timelineBytes(), m),
+		cfg: cfg, store: r, records: rr, raw: raw, tail: follow, streams: streams, auth: auth, metrics: m,
+		room: room, watch: newWatch(r, cfg.Poll), timelines: newTimelines(cfg.timelineBytes(), m),
 	}
 	s.front = s.newFront(compress)
 	return s, nil

@@ -57,7 +57,7 @@ type stateSteps struct {
 // encode returns the answer as JSON. Messages, state and events are JSON already and most of the answer: encoding/json would check and copy
 // all of them, and drop the white space of events, which callers get byte for byte.
 func (a *stateAnswer) encode() ([]byte, error) {
-	head, err := encoded(a.stateHead)
+	head, err := marshal(a.stateHead)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (a *stateAnswer) encode() ([]byte, error) {
 func (s stateSteps) encode() ([]byte, error) {
 	rest := s
 	rest.Step, rest.Steps = nil, nil
-	tail, err := encoded(rest)
+	tail, err := marshal(rest)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ type stepAnswer struct {
 func (a stepAnswer) append(b []byte) ([]byte, error) {
 	event := a.Event
 	a.Event = nil
-	rest, err := encoded(a)
+	rest, err := marshal(a)
 	if err != nil || event == nil {
 		return append(b, rest...), err
 	}
@@ -159,26 +159,26 @@ func newStepAnswer(s timeline.Step, partition int32, change timeline.Change) ste
 
 // state answers with messages and state after a step of the run in the path (by default the thread's tip) and what the step changed. With from and
 // limit, it answers with messages and state before a step, and with a page of steps from there on.
-func (c *call) state() error {
+func (c *call) state() (*answer, error) {
 	page := c.Query.Get("from") != "" || c.Query.Get("limit") != ""
 	if page && c.Query.Get("at") != "" {
-		return badRequest("at requests one step, from and limit a page of them: use one or the other")
+		return nil, badRequest("at requests one step, from and limit a page of them: use one or the other")
 	}
 	name := "at"
 	limit, err := c.number("limit", defaultSteps, 1, maxSteps)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if page {
 		name = "from"
 	}
 	ref, err := c.stepRef(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v, err := c.readStepped()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	run := cmp.Or(c.runID, graphOf(v.runs).Tip())
 	enough := func(r *timeline.Reader) bool {
@@ -209,14 +209,9 @@ func (c *call) state() error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	body, err := a.encode()
-	if err != nil {
-		return err
-	}
-	c.send(http.StatusOK, typeJSON, body)
-	return nil
+	return &answer{contentType: typeJSON, body: a.encode}, nil
 }
 
 // one fills in the answer for one step.

@@ -60,14 +60,13 @@ func wrongID(err error) bool {
 // fallBack serves a request whose first read has failed, if it can be served without the part that is away: the rest of a run without the
 // lineage store, or a restored thread without Kafka.
 func (s *stream) fallBack(err error) error {
-	if s.out.begun || s.ctx.Err() != nil {
+	if refused := new(front.Problem); s.out.begun || s.ctx.Err() != nil || errors.As(err, &refused) || errors.Is(err, errBroken) || errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if errors.Is(err, errIndex) {
+	if len(s.rows) == 0 { // nothing was read of the store
 		return s.bare(err)
 	}
-	refused := new(front.Problem)
-	if !s.once || len(s.rows) == 0 || errors.As(err, &refused) {
+	if !s.once {
 		return err
 	}
 	run := cmp.Or(s.runID, tip(s.rows).RunID)

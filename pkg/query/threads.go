@@ -3,7 +3,6 @@ package query
 import (
 	"cmp"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -45,7 +44,7 @@ var statuses = []record.Status{
 	record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned,
 }
 
-func (c *call) threads() error {
+func (c *call) threads() (*answer, error) {
 	q := store.ThreadQuery{
 		Prefix: c.Query.Get("prefix"),
 		Agent:  c.Query.Get("agent"),
@@ -53,26 +52,26 @@ func (c *call) threads() error {
 	}
 	var err error
 	if q.Limit, err = c.number("limit", defaultThreads, 1, maxThreads); err != nil {
-		return err
+		return nil, err
 	}
 	if q.Status, err = oneOf(c, "status", statuses...); err != nil {
-		return err
+		return nil, err
 	}
 	if q.Since, err = c.time("since"); err != nil {
-		return err
+		return nil, err
 	}
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a := threadsAnswer{IndexedTo: positions(to)}
 	if a.Threads, a.Next, err = c.store.Threads(c.R.Context(), c.Tenant, q); err != nil {
-		return err
+		return nil, err
 	}
 	if a.Threads == nil {
 		a.Threads = []store.Thread{}
 	}
-	return c.json(http.StatusOK, a)
+	return &answer{body: a}, nil
 }
 
 // positions lists the last indexed event of each partition.
@@ -86,12 +85,12 @@ func positions(to map[int32]int64) []record.Position {
 	return list
 }
 
-func (c *call) thread() error {
+func (c *call) thread() (*answer, error) {
 	v, err := c.readLineage()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.json(v.status, threadAnswer{Thread: summary(v.runs), Running: running(v.runs), IndexedTo: v.indexedTo})
+	return &answer{status: v.status, body: threadAnswer{Thread: summary(v.runs), Running: running(v.runs), IndexedTo: v.indexedTo}}, nil
 }
 
 // running are the runs that have not ended.

@@ -50,35 +50,35 @@ type claim struct {
 }
 
 // verify folds a run's raw events again and compares what comes of it with the run's record.
-func (c *call) verify() error {
+func (c *call) verify() (*answer, error) {
 	v, err := c.readThread()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	i := slices.IndexFunc(v.runs, func(r store.Run) bool { return r.RunID == c.runID })
 	if i < 0 {
-		return store.ErrNotFound
+		return nil, store.ErrNotFound
 	}
 	if err := c.load.work(c.R.Context()); err != nil {
-		return err
+		return nil, err
 	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer raw.close()
 	if row := &v.runs[i]; !c.load.fits(verify.Bytes(&row.Run)) {
-		return &front.Problem{Status: http.StatusUnprocessableEntity, Detail: c.tooLarge(row), Limit: "memory"}
+		return nil, &front.Problem{Status: http.StatusUnprocessableEntity, Detail: c.tooLarge(row), Limit: "memory"}
 	}
 	from := &indexed{call: c, runs: v.runs}
 	answers, err := c.prove(raw, from, v.runs[i:i+1], v.indexedTo)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if from.later != nil && answers[0].Verdict == verify.Unproved {
-		return from.later
+		return nil, from.later
 	}
-	return c.json(v.status, answers[0])
+	return &answer{status: v.status, body: answers[0]}, nil
 }
 
 // The bounds on the runs of a thread that are folded side by side: their number, and about how much memory they take. Those come on top

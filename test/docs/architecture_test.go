@@ -12,13 +12,15 @@ import (
 	"testing"
 )
 
-// The functions that the way of an event names are there, in the files that stand beside them.
+// The functions that the ways of an event and of a read name are there, in the files that stand beside them.
 func TestArchitecture_NamesFunctionsThatAreThere(t *testing.T) {
 	const page = "../../docs/architecture.md"
-	way := section(t, page, "## The way of an event\n") + section(t, page, "## From the topic of runs to the tables\n")
+	way := section(t, page, "## The way of an event\n") + section(t, page, "## From the topic of runs to the tables\n") + section(t, page, "## The way of a read\n")
 	name := regexp.MustCompile("`([a-z]+)\\.([A-Za-z]+(?:\\.[A-Za-z]+)?)`")
-	file := regexp.MustCompile(`\]\(\.\./(pkg/[a-z/]+\.go)\)`)
-	folders := map[string]string{"partition": "compactor/partition", "runstore": "compactor/runstore", "clickhouse": "store/clickhouse"}
+	file := regexp.MustCompile(`\]\(\.\./((?:pkg|internal)/[a-z/]+\.go)\)`)
+	folders := map[string]string{
+		"partition": "pkg/compactor/partition", "runstore": "pkg/compactor/runstore", "clickhouse": "pkg/store/clickhouse", "front": "internal/front",
+	}
 	known := map[string]map[string]string{}
 	n := 0
 	for line := range strings.Lines(way) {
@@ -36,9 +38,9 @@ func TestArchitecture_NamesFunctionsThatAreThere(t *testing.T) {
 			if known[pkg] == nil {
 				folder := folders[pkg]
 				if folder == "" {
-					folder = pkg
+					folder = "pkg/" + pkg
 				}
-				known[pkg] = namesOf(t, "pkg/"+folder)
+				known[pkg] = namesOf(t, folder)
 			}
 			at, ok := known[pkg][function]
 			if !ok {
