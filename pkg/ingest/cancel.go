@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,6 +19,7 @@ import (
 	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/tail"
 )
 
 const (
@@ -110,32 +112,35 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 	return value, nil
 }
 
-// cancelRun writes the request, again where nothing comes of it, and waits for the run's end. With errNotEnded it returns where the
+// cancelRun writes the request, again where nothing comes of it, and waits for the run's end after it. With errNotEnded it returns where the
 // request lies.
 func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
 	request := func() (ack, error) {
 		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
 	}
-	w := s.ends.wait(t)
-	defer s.ends.leave(w)
 	got, err := request()
 	if err != nil {
 		return cancelled{}, err
 	}
-	s.ends.follow(w, got.FirstOffset)
 	begun := time.Now()
 	out := cancelled{ThreadID: t.thread, RunID: t.run, Position: record.Position{Partition: got.Partition, Offset: got.FirstOffset}}
+	follow, err := s.log.Follow(ctx, t.key, t.partition, got.FirstOffset+1)
+	if err != nil {
+		return out, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)
+	}
+	defer follow.Close()
 	for _, until := range append(cancelAgain[:len(cancelAgain):len(cancelAgain)], s.cancelWait) {
-		select {
-		case end := <-w.ended:
+		wait, stop := context.WithDeadline(ctx, begun.Add(min(until, s.cancelWait)))
+		end, err := nextEnd(wait, follow, t.run)
+		stop()
+		switch {
+		case err == nil:
 			out.Status, out.Synthetic, out.End = end.status, end.synthetic, end.at
-			return out, end.err
-		case <-ctx.Done(): // the caller has left
-			return out, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
-		case <-time.After(time.Until(begun.Add(min(until, s.cancelWait)))):
-		}
-		if until >= s.cancelWait {
-			break
+			return out, nil
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded): // the caller has left, or Kafka has failed
+			return out, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)
+		case until >= s.cancelWait:
+			return out, errNotEnded
 		}
 		if _, err := request(); err != nil {
 			return out, err
@@ -144,27 +149,50 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancel
 	return out, errNotEnded
 }
 
+// nextEnd returns the next end of a run of the thread that is followed.
+func nextEnd(ctx context.Context, follow *tail.Reader, run string) (runEnd, error) {
+	for {
+		batch, err := follow.Next(ctx)
+		if err != nil {
+			return runEnd{}, err
+		}
+		for _, m := range batch.Records {
+			if end, err := endOf(m); err != nil || end.status != "" && end.runID == run {
+				return end, err
+			}
+		}
+	}
+}
+
+// runEnd is a terminal event of a run.
+type runEnd struct {
+	runID     string
+	at        record.Position
+	status    record.Status
+	synthetic bool
+}
+
 // endOf returns the terminal event that a record is; without a status where it is none. Its run is the one that the record or the event names. An
 // error says that a newer Skein wrote it: it may be the end.
-func endOf(m *kgo.Record) *runEnd {
+func endOf(m *kgo.Record) (runEnd, error) {
 	if err := kafka.CheckVersion(m); err != nil {
-		return &runEnd{err: fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)}
+		return runEnd{}, err
 	}
-	none := &runEnd{}
+	none := runEnd{}
 	h, err := kafka.ParseHeaders(m.Headers)
 	if err != nil || h.Kind != record.KindEvent {
-		return none
+		return none, nil
 	}
 	ev, err := agui.Decode(m.Value)
 	if err != nil {
-		return none
+		return none, nil
 	}
-	end := &runEnd{runID: cmp.Or(h.RunID, ev.RunID), at: record.Position{Partition: m.Partition, Offset: m.Offset}, synthetic: h.Synthetic}
+	end := runEnd{runID: cmp.Or(h.RunID, ev.RunID), at: record.Position{Partition: m.Partition, Offset: m.Offset}, synthetic: h.Synthetic}
 	switch {
 	case ev.Type == agui.RunError:
 		end.status = record.StatusError
 	case ev.Type != agui.RunFinished:
-		return none
+		return none, nil
 	default:
 		switch ev.OutcomeType() {
 		case "interrupt":
@@ -175,5 +203,57 @@ func endOf(m *kgo.Record) *runEnd {
 			end.status = record.StatusFinished
 		}
 	}
-	return end
+	return end, nil
+}
+
+// heed ends the runs of a proxied stream for which the thread has a request (a record of kind cancel), until ctx ends. What was requested before the
+// process held a run is not about that run. A request that comes while Kafka cannot be read is missed, and written again (cancelAgain).
+func (s *Service) heed(ctx context.Context, t target) {
+	for ctx.Err() == nil {
+		err := s.heedOnce(ctx, t)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, tail.ErrClosed):
+			return
+		case errors.Is(err, record.ErrUnknownVersion):
+			if s.metrics.stops.Add(t.partition, err) {
+				s.logger.Error("a newer version wrote to a thread; its runs cannot be stopped before this process is updated",
+					"thread_id", t.thread, "topic", s.topics.Events, "partition", t.partition, "error", err)
+			}
+			<-ctx.Done()
+			s.metrics.stops.Remove(t.partition)
+			return
+		}
+		s.logger.Warn("reading requests to stop runs", "thread_id", t.thread, "topic", s.topics.Events, "partition", t.partition, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// heedOnce reads requests until they cannot be read.
+func (s *Service) heedOnce(ctx context.Context, t target) error {
+	follow, err := s.log.Follow(ctx, t.key, t.partition, tail.End)
+	if err != nil {
+		return err
+	}
+	defer follow.Close()
+	for {
+		batch, err := follow.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range batch.Records {
+			if err := kafka.CheckVersion(m); err != nil {
+				return err
+			}
+			// The compactor makes a dead letter of a request that is wrong. One that was copied was made to the proxies of another topic set.
+			copied := slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom })
+			if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindCancel || h.RunID == "" || copied {
+				continue
+			} else if s.runs.Cancel(string(m.Key), h.RunID) {
+				s.logger.Info("a run is stopped as it was asked for", "run_id", h.RunID, "topic", m.Topic, "partition", m.Partition, "offset", m.Offset)
+			}
+		}
+	}
 }

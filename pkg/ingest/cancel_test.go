@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/internal/logtest"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
@@ -260,248 +257,53 @@ func (d *stage) endOnRequest(runID, end string) error {
 		say(key, runID, end)).FirstErr()
 }
 
-// A proxy whose reader does not read yet, or stands still, is asked again.
-func TestCancel_IsAskedAgainOfAProxyThatDoesNotReadYet(t *testing.T) {
-	cfg := proxyConfig(t)
-	holder, other := proxies(t, cfg, 1)[0], open(t, cfg)
-	holder.svc.runs.OnPartition(func(p int32, held bool) { // later than it says
-		time.AfterFunc(400*time.Millisecond, func() { holder.svc.requests.hold(p, held) })
-	})
-	holder.begins("r1")
-	a, c := other.in(t, "t1").cancel("r1", "")
-	if a.status != http.StatusOK || c.Status != record.StatusCancelled {
-		t.Fatalf("answer is %d %s", a.status, a.body)
-	}
-}
-
-// Partitions without runs are read on for a while, and then no more.
-func TestCancelReader_ReadsOnlyPartitionsWithRuns(t *testing.T) {
-	t.Parallel()
-	cfg := kafkatest.Start(t, 3)
-	asked := make(chan string, 100)
-	c, err := newCancelReader(cfg, new(kafka.VersionStops), func(key, run string) bool {
-		asked <- key + " " + run
-		return true
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.readOn = 5 * time.Second // longer than a busy machine takes to write a record
-	done := make(chan struct{})
-	t.Cleanup(func() {
-		<-done
-		c.close()
-	})
-	ctx := t.Context()
-	go func() {
-		defer close(done)
-		c.run(ctx)
-	}()
-	ask := func(partition int32, run string, more ...kgo.RecordHeader) {
-		t.Helper()
-		kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Partition: partition, Key: []byte("dev/t"), Value: []byte("{}"),
-			Headers: append(kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: run, Seq: -1}), more...)})
-	}
-	// until asks until it is heard: to begin to read takes a moment. What it asked for earlier, more than once, may be heard behind that.
-	earlier := make(map[string]bool)
-	until := func(partition int32, run string) {
-		t.Helper()
-		defer func() { earlier["dev/t "+run] = true }()
-		for deadline := time.Now().Add(kafkatest.Timeout); ; {
-			ask(partition, run)
-			select {
-			case got := <-asked:
-				if got == "dev/t "+run {
-					return
-				}
-				if !earlier[got] {
-					t.Fatalf("asked for %q, want %q", got, run)
-				}
-			case <-time.After(50 * time.Millisecond):
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("nobody hears of %s", run)
-			}
-		}
-	}
-	ask(0, "before")
-	c.hold(0, true)
-	until(0, "a")
-	ask(1, "on another partition")
-	ask(0, "copied", kgo.RecordHeader{Key: record.HeaderCopiedFrom, Value: []byte("0:0")})
-	ask(0, "")
-	c.hold(1, true)
-	until(1, "b")
-	c.hold(0, false)
-	until(0, "while it is read on")
-	deadline := time.Now().Add(kafkatest.Timeout)
-	for {
-		c.mu.Lock()
-		reads := c.reading[0]
-		c.mu.Unlock()
-		if !reads {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("it is read on for ever")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	ask(0, "no more")
-	until(1, "c")
-	c.hold(0, true)
-	until(0, "d")
-}
-
-// listener is a reader of requests on the only partition of a cluster.
-type listener struct {
-	*cancelReader
-	t     *testing.T
-	cfg   kafka.Config
-	asked chan string
-}
-
-func listen(t *testing.T, cfg kafka.Config) *listener {
-	t.Helper()
-	l := &listener{t: t, cfg: cfg, asked: make(chan string, 1000)}
-	var err error
-	if l.cancelReader, err = newCancelReader(cfg, new(kafka.VersionStops), func(_, run string) bool {
-		l.asked <- run
-		return true
-	}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.run(ctx)
-	}()
-	t.Cleanup(func() {
-		stop()
-		<-done
-		l.close()
-	})
-	l.hold(0, true)
-	return l
-}
-
-// hears asks for a run to be stopped until that is heard.
-func (l *listener) hears(run string) {
-	l.t.Helper()
-	for deadline := time.Now().Add(kafkatest.Timeout); time.Now().Before(deadline); {
-		kafkatest.Produce(l.t, l.cfg, &kgo.Record{Topic: l.cfg.Topics().Events, Key: []byte("dev/t"), Value: []byte("{}"),
-			Headers: kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: run, Seq: -1})})
-		for wait := time.After(50 * time.Millisecond); wait != nil; {
-			select {
-			case got := <-l.asked:
-				if got == run {
-					return
-				}
-			case <-wait:
-				wait = nil
-			}
-		}
-	}
-	l.t.Fatalf("nobody hears of %s", run)
-}
-
-// While a partition has stopped its requests are not guessed at. Once the process has held no run there for a while, it begins again
-// at the end.
-func TestCancelReader_StopsAtARecordOfANewerVersion(t *testing.T) {
-	t.Parallel()
+// While a thread has a record of a newer version, its requests are not guessed at.
+func TestCancel_StopsAtARecordOfANewerVersion(t *testing.T) {
 	var log logtest.Log
-	cfg := kafkatest.Start(t, 1)
-	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
-	l := listen(t, cfg)
-	l.hears("before")
-	for range 2 {
-		kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Key: []byte("dev/t"), Value: []byte("{}"),
-			Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindCancel, RunID: "newer", Seq: -1})})
-	}
-	for deadline := time.Now().Add(kafkatest.Timeout); l.stops.Check() == nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not stop")
+	cfg := proxyConfig(t)
+	cfg.Kafka.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	b := proxies(t, cfg, 1)[0]
+	b.svc.cancelWait = time.Second
+	b.begins("r1")
+	b.begins("r2")
+	partition := record.Partition([]byte("dev/t1"), 3)
+	await := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(kafkatest.Timeout); !is(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("waited long enough until " + what)
+			}
+			kafkatest.Produce(t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Partition: partition, Key: []byte("dev/t1"), Value: []byte("{}"),
+				Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindCancel, RunID: "r1", Seq: -1})})
 		}
 	}
-	if err := l.stops.Check(); !errors.Is(err, record.ErrUnknownVersion) || !strings.Contains(err.Error(), "unknown record version 2, this program knows up to 1") {
+	await("it stops", func() bool { return b.svc.CheckVersions() != nil })
+	if err := b.svc.CheckVersions(); !errors.Is(err, record.ErrUnknownVersion) || !strings.Contains(err.Error(), "unknown record version 2, this program knows up to 1") {
 		t.Errorf("it stops because %v", err)
 	}
-	kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Key: []byte("dev/t"), Value: []byte("{}"),
-		Headers: kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: "behind", Seq: -1})})
-	time.Sleep(300 * time.Millisecond)
-	for len(l.asked) > 0 {
-		if run := <-l.asked; run != "before" {
-			t.Errorf("it heard of %s", run)
-		}
-	}
-	l.hold(0, false)
-	l.follow(time.Now().Add(l.readOn))
-	l.hold(0, true)
-	l.hears("again")
-	if err := l.stops.Check(); err != nil {
-		t.Errorf("it has begun again, and says %v", err)
+	kafkatest.Produce(t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Partition: partition, Key: []byte("dev/t1"), Value: []byte("{}"),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: "r1", Seq: -1})})
+	if a, _ := b.cancel("r1", ""); a.status == http.StatusOK {
+		t.Errorf("the run is stopped: %s", a.body)
 	}
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
 		t.Errorf("%d lines of the log, want 1:\n%s", n, log.String())
 	}
 }
 
-// A topic that was deleted and made again is read from its end as it is then.
-func TestCancelReader_GoesOnWhereTheTopicWasMadeAnew(t *testing.T) {
-	l := listen(t, kafkatest.Start(t, 1))
-	l.hears("before")
-	adm, err := kafka.NewAdmin(l.cfg)
-	if err != nil {
-		t.Fatal(err)
+// A request that was copied from another topic set is not about a run of this one.
+func TestCancel_LeavesOutWhatWasCopied(t *testing.T) {
+	b := proxies(t, testConfig(kafkatest.Start(t, 1)), 1)[0]
+	b.begins("r1")
+	b.begins("r2")
+	say := func(run string, more ...kgo.RecordHeader) {
+		kafkatest.Produce(t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Key: []byte("dev/t1"), Value: []byte("{}"),
+			Headers: append(kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: run, Seq: -1}), more...)})
 	}
-	defer adm.Close()
-	if _, err := adm.DeleteTopic(t.Context(), l.topic); err != nil {
-		t.Fatal(err)
+	say("r1", kgo.RecordHeader{Key: record.HeaderCopiedFrom, Value: []byte("0:0")})
+	if a, _ := b.cancel("r2", ""); a.status != http.StatusOK || !b.svc.Runs().Held("dev/t1", "r1") {
+		t.Errorf("answer is %d %s, and the other run is held: %v", a.status, a.body, b.svc.Runs().Held("dev/t1", "r1"))
 	}
-	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, l.topic); err != nil {
-		t.Fatal(err)
-	}
-	l.topicMadeAnew()
-	l.hears("after")
-}
-
-// Where the log does not have the offset any more that is read next, it is read from its end.
-func TestCancelReader_GoesOnWhereTheLogWasCut(t *testing.T) {
-	c := kafkatest.StartCluster(t, 1)
-	l := listen(t, c.Config)
-	l.hears("before")
-	cut := make(chan struct{})
-	gone := int64(-1)
-	c.Fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		c.Fake.KeepControl()
-		r := req.(*kmsg.FetchRequest)
-		resp := r.ResponseKind().(*kmsg.FetchResponse)
-		if len(r.Topics) == 0 && r.SessionID != 0 { // it goes on with what it has asked for before
-			resp.ErrorCode = kerr.FetchSessionIDNotFound.Code
-			return resp, nil, true
-		}
-		for _, asked := range r.Topics {
-			topic := kmsg.NewFetchResponseTopic()
-			topic.Topic, topic.TopicID = asked.Topic, asked.TopicID
-			for _, p := range asked.Partitions {
-				if gone < 0 {
-					gone = p.FetchOffset
-					close(cut)
-				}
-				if p.FetchOffset > gone {
-					return nil, nil, false
-				}
-				part := kmsg.NewFetchResponseTopicPartition()
-				part.Partition, part.ErrorCode = p.Partition, kerr.OffsetOutOfRange.Code
-				topic.Partitions = append(topic.Partitions, part)
-			}
-			resp.Topics = append(resp.Topics, topic)
-		}
-		return resp, nil, true
-	})
-	<-cut
-	l.hears("after")
 }
 
 func TestCancel_RefusesWhatIsNoRequest(t *testing.T) {

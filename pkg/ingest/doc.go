@@ -10,8 +10,8 @@
 // The proxy (postAgent) stands between callers and agents: what an agent answers goes on as it comes, by a wire, and
 // to Kafka, by a spool, and neither waits for the other.
 //
-// A request to stop a run (postCancel) is a record as well: the process that holds the run reads it (cancelReader), and the one
-// that was called reads on until the run ends.
+// A request to stop a run (postCancel) is a record as well: the process that holds the run reads it (heed), and the one
+// that was called reads on until the run ends. Both follow the run's thread (package tail).
 //
 // The stage keeps no state that outlives a request but the partition count of the topics, and what
 // a proxied run still has to publish. The count is

@@ -124,6 +124,7 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 		return errNoRoom
 	}
 	p.called = true
+	go s.heed(p.ctx, t)
 	p.run(c.R, input, inputHeld)
 	return nil
 }

@@ -13,18 +13,13 @@ import (
 
 // Runs are the runs that a process serves as their proxy: from their input until their last event is acknowledged. The runs
 // of one stream stay until the last event of the last one is acknowledged.
-//
-// The reader of cancel records calls Cancel, and is told by OnPartition of which partitions it has to read.
 type Runs struct {
-	mu   sync.Mutex
-	held map[runKey]*proxied
-	// partitions counts the runs of each.
-	partitions map[int32]int
-	watch      func(partition int32, held bool)
-	closed     bool
-	empty      chan struct{} // closed once closed is set and nothing is held
-	memory     *front.Memory // of which each run takes runKeyBytes
-	used       used
+	mu     sync.Mutex
+	held   map[runKey]*proxied
+	closed bool
+	empty  chan struct{} // closed once closed is set and nothing is held
+	memory *front.Memory // of which each run takes runKeyBytes
+	used   used
 }
 
 // usedFor is how long the id of a run that has ended is refused. Automatic retries come within that time.
@@ -37,7 +32,7 @@ type runKey struct{ thread, run string }
 const runKeyBytes = 4 << 10
 
 func newRuns(memory *front.Memory) *Runs {
-	return &Runs{held: map[runKey]*proxied{}, partitions: map[int32]int{}, empty: make(chan struct{}), memory: memory, used: newUsed()}
+	return &Runs{held: map[runKey]*proxied{}, empty: make(chan struct{}), memory: memory, used: newUsed()}
 }
 
 var (
@@ -63,9 +58,6 @@ func (r *Runs) hold(p *proxied) error {
 		return errTooMany
 	}
 	r.add(p, key)
-	if r.partitions[p.target.partition]++; r.watch != nil && r.partitions[p.target.partition] == 1 {
-		r.watch(p.target.partition, true)
-	}
 	return nil
 }
 
@@ -98,23 +90,9 @@ func (r *Runs) release(p *proxied) {
 		}
 	}
 	p.svc.metrics.held.Set(float64(len(r.held)))
-	if r.partitions[p.target.partition]--; r.partitions[p.target.partition] == 0 {
-		delete(r.partitions, p.target.partition)
-		if r.watch != nil {
-			r.watch(p.target.partition, false)
-		}
-	}
 	if r.closed && len(r.held) == 0 {
 		close(r.empty)
 	}
-}
-
-// OnPartition registers f, which is called when the process gets its first run on a partition of skein.events, and when the
-// last one there ends. Calls come in order; f must not block or call back. Register it before the first request.
-func (r *Runs) OnPartition(f func(partition int32, held bool)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watch = f
 }
 
 // Cancel ends an open run that this process serves: it closes the agent's connection and keeps what was read. If that

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/front"
@@ -16,6 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
+	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -40,10 +41,8 @@ type Service struct {
 	draining *atomic.Bool
 	stopping context.Context
 	stop     context.CancelFunc
-	// requests reads which of the runs are to be stopped; nil where there are no agents.
-	requests *cancelReader
-	// ends reads for the calls that wait for a run's end.
-	ends *endReader
+	// log follows threads: of the runs that may be stopped, and of those whose end a call waits for.
+	log *tail.Tail
 	// cancelWait is the constant of that name, but in tests.
 	cancelWait time.Duration
 	// afterEnd is the constant of that name, but in tests.
@@ -96,7 +95,8 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		callers[name] = agents.NewCaller(a)
 	}
 	stopping, stop := context.WithCancel(context.Background())
-	s := &Service{
+	var s *Service
+	s = &Service{
 		draining: new(atomic.Bool), stopping: stopping, stop: stop,
 		logger: logger, agents: callers, afterEnd: afterEnd,
 		cancelWait: cancelWait,
@@ -104,8 +104,11 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		memory: newMemory(cfg.Memory, m.memory), large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Else it would refuse all that is written to them, for as long as it lives.
-			anew: func() { producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events) },
-			err:  fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
+			anew: func() {
+				producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events)
+				s.log.TopicMadeAnew()
+			},
+			err: fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
 	}
 	s.runs = newRuns(s.memory)
 	s.front = &front.Front{
@@ -119,37 +122,33 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		Explain: func(_ *front.Call, err error) *front.Problem { return problemOf(err) },
 		Done:    func(c *front.Call, p *front.Problem, _ time.Duration) { m.done(c.Route.Action, p) },
 	}
-	if s.ends, err = newEndReader(cfg.Kafka); err != nil {
+	if s.log, err = followLog(cfg.Kafka, logger); err != nil {
 		return nil, errors.Join(err, s.Close())
-	}
-	if len(callers) == 0 {
-		return s, nil
-	}
-	if s.requests, err = newCancelReader(cfg.Kafka, m.stops, s.runs.Cancel); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	s.runs.OnPartition(s.requests.hold)
-	purge := s.pin.anew
-	s.pin.anew = func() {
-		purge()
-		s.requests.topicMadeAnew()
 	}
 	return s, nil
 }
 
-// Run watches the partition counts, and reads which of the runs that the process holds are to be stopped, until ctx ends.
-// Requests are answered with 503 until its first look at the topics, and whenever their counts are not what they were.
-func (s *Service) Run(ctx context.Context) error {
-	if s.requests != nil {
-		var reading sync.WaitGroup
-		reading.Go(func() { s.requests.run(ctx) })
-		defer reading.Wait()
+// followLog returns what follows threads of skein.events from their ends. It holds some 64 MiB at the worst, however many there are
+// (kafka.OneAnswer).
+func followLog(cfg kafka.Config, logger *slog.Logger) (*tail.Tail, error) {
+	limits, err := kafka.OneAnswer()
+	if err != nil {
+		return nil, err
 	}
+	return tail.New(tail.Config{
+		RingBytes: 4 << 20, Linger: 30 * time.Second, CatchUps: 2, Away: 5 * time.Second, Fetch: limits,
+		Kafka: cfg, Logger: logger, Registerer: prometheus.NewRegistry(), // its metrics are those of query's live streams
+	})
+}
+
+// Run watches the partition counts until ctx ends. Requests are answered with 503 until its first look at the topics, and whenever their counts
+// are not what they were.
+func (s *Service) Run(ctx context.Context) error {
 	s.pin.watch(ctx, s.cfg.PartitionCheck)
 	return nil
 }
 
-// CheckVersions returns nil, or why requests to stop runs of a partition are not read: a newer Skein wrote a record there.
+// CheckVersions returns nil, or why requests to stop runs of a thread are not read: a newer Skein wrote a record there.
 func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
 // Ready returns nil while the stage is ready, else the reason why it is not.
@@ -168,11 +167,8 @@ func (s *Service) Close() error {
 	err := s.producer.Flush(ctx)
 	s.producer.Close()
 	s.pin.adm.Close()
-	if s.ends != nil {
-		s.ends.close()
-	}
-	if s.requests != nil {
-		s.requests.close()
+	if s.log != nil {
+		s.log.Close()
 	}
 	for _, a := range s.agents {
 		a.Close()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 )
@@ -24,6 +25,8 @@ type Config struct {
 	// CatchUps bounds how many readers catch up from the log at the same time; further ones wait. Tenants share them (share.Pool): one alone has
 	// half.
 	CatchUps int
+	// Fetch changes how the fetch loop fetches.
+	Fetch []kgo.Opt
 	// Away is how long brokers may be silent before readers get Batch.Away.
 	Away time.Duration
 

@@ -45,6 +45,7 @@ type Tail struct {
 	starting sync.WaitGroup
 	count    atomic.Int32 // number of partitions; 0 before the first request for it
 	answered atomic.Int64 // time of the last answer to a fetch, in Unix nanoseconds
+	anew     atomic.Bool  // the topic was created again
 
 	mu         sync.Mutex
 	partitions map[int32]*partition
@@ -88,8 +89,9 @@ func New(cfg Config) (*Tail, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making tail: %w", err)
 	}
-	t.client, err = kafka.NewDirectReader(cfg.Kafka, t.topic, nil, append(limits, kgo.KeepControlRecords(), kgo.FetchMaxWait(fetchWait),
-		kgo.FetchMaxPartitionBytes(1<<20), kgo.FetchMaxBytes(4<<20), kgo.WithHooks(answers{t}))...)
+	options := append(limits, kgo.KeepControlRecords(), kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(1<<20), kgo.FetchMaxBytes(4<<20),
+		kgo.WithHooks(answers{t}))
+	t.client, err = kafka.NewDirectReader(cfg.Kafka, t.topic, nil, append(options, cfg.Fetch...)...)
 	if err != nil {
 		return nil, fmt.Errorf("making tail: %w", err)
 	}
@@ -116,7 +118,20 @@ func (t *Tail) Close() {
 	})
 }
 
-// Follow returns a reader of the thread with this record key, from an offset on. It returns ErrGone if the offset is beyond the
+// End is where Follow begins with what is written from now on. It may return some records that were written a moment ago.
+const End = -1
+
+// TopicMadeAnew has the tail read the topic that was created again under its name. Its readers end with ErrGone.
+func (t *Tail) TopicMadeAnew() {
+	t.anew.Store(true)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.interrupt != nil {
+		t.interrupt()
+	}
+}
+
+// Follow returns a reader of the thread with this record key, from an offset or End on. It returns ErrGone if the offset is beyond the
 // end of the log; one that the log has deleted is ErrGone from the first Next.
 func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int64) (*Reader, error) {
 	for {
@@ -148,18 +163,25 @@ var errLeft = errors.New("the partition is not read any more")
 
 func (t *Tail) follow(ctx context.Context, p *partition, key string, from int64) (*Reader, error) {
 	// The log may be ahead of what this process has read, and the caller may come from a process that has read more.
-	end, err := t.ask(ctx, t.adm.ListCommittedOffsets, p.id)
-	if err == nil && from > end {
-		err = fmt.Errorf("following from offset %d: %w: it ends at %d", from, ErrGone, end)
-	}
-	if err != nil {
-		return nil, err
+	end := int64(End)
+	if from != End {
+		var err error
+		if end, err = t.ask(ctx, t.adm.ListCommittedOffsets, p.id); err != nil {
+			return nil, err
+		}
+		if from > end {
+			return nil, fmt.Errorf("following from offset %d: %w: it ends at %d", from, ErrGone, end)
+		}
 	}
 	r := &Reader{tail: t, p: p, key: key, next: from, end: end, wake: make(chan struct{}, 1), lastAsked: time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
 		return nil, p.err
+	}
+	if from == End {
+		r.next = max(p.ring.next, p.filled)
+		r.end = r.next
 	}
 	r.thread = p.ring.thread(key)
 	if r.thread.readers == nil {
@@ -261,6 +283,9 @@ func (t *Tail) ask(ctx context.Context, list func(context.Context, ...string) (k
 func (t *Tail) run() {
 	defer close(t.ended)
 	for last := time.Now(); t.ctx.Err() == nil; {
+		if t.anew.Swap(false) {
+			t.forget()
+		}
 		poll := t.arrange()
 		fetches := t.client.PollRecords(poll, pollRecords)
 		fetches.EachPartition(t.take)
@@ -274,6 +299,18 @@ func (t *Tail) run() {
 	t.mu.Unlock()
 	for _, p := range parts {
 		t.give(p, ErrClosed)
+	}
+}
+
+// forget closes all partitions, and has the client ask for the topic again.
+func (t *Tail) forget() {
+	t.mu.Lock()
+	t.opened = nil
+	parts := maps.Clone(t.partitions)
+	t.mu.Unlock()
+	t.client.PurgeTopicsFromConsuming(t.topic)
+	for _, p := range parts {
+		t.give(p, ErrGone)
 	}
 }
 

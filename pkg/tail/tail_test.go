@@ -280,3 +280,31 @@ func waitFor(t *testing.T, is func() bool) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+// A topic that was deleted and made again is followed from its end as it is then.
+func TestTail_FollowsATopicThatWasMadeAnew(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1))
+	s.write(0, 3, "dev/t")
+	r := s.follow("dev/t", End)
+	s.write(3, 2, "dev/t")
+	expect(t, read(t, r, 2), []int64{3, 4})
+	if _, err := s.adm.DeleteTopic(t.Context(), s.topic); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.adm.CreateTopic(t.Context(), 1, 1, nil, s.topic); err != nil {
+		t.Fatal(err)
+	}
+	s.TopicMadeAnew()
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Timeout)
+	defer cancel()
+	for { // a batch may say that the brokers are away
+		if _, err := r.Next(ctx); errors.Is(err, ErrGone) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r = s.follow("dev/t", End)
+	s.write(0, 2, "dev/t")
+	expect(t, read(t, r, 2), []int64{0, 1})
+}
