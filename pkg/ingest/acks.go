@@ -155,7 +155,7 @@ func (a *ackStream) run() {
 		if err == nil {
 			a.beat.Reset(a.pause)
 		} else {
-			a.p.fail(err)
+			a.p.abort(err)
 		}
 		a.p.mu.Lock()
 		told = at.ack

@@ -172,36 +172,31 @@ type runEnd struct {
 	synthetic bool
 }
 
-// endOf returns the terminal event that a record is; without a status where it is none. Its run is the one that the record or the event names. An
-// error says that a newer Skein wrote it: it may be the end.
+// endOf returns the terminal event that a record is; without a status if it is none. Its run is the one that the record or the event names. The error
+// says that a newer Skein wrote the record: it may be the end.
 func endOf(m *kgo.Record) (runEnd, error) {
 	if err := kafka.CheckVersion(m); err != nil {
 		return runEnd{}, err
 	}
-	none := runEnd{}
-	h, err := kafka.ParseHeaders(m.Headers)
-	if err != nil || h.Kind != record.KindEvent {
-		return none, nil
+	h, bad := kafka.ParseHeaders(m.Headers)
+	if bad != nil || h.Kind != record.KindEvent {
+		return runEnd{}, nil
 	}
-	ev, err := agui.Decode(m.Value)
-	if err != nil {
-		return none, nil
+	ev, bad := agui.Decode(m.Value)
+	if bad != nil {
+		return runEnd{}, nil
 	}
 	end := runEnd{runID: cmp.Or(h.RunID, ev.RunID), at: record.Position{Partition: m.Partition, Offset: m.Offset}, synthetic: h.Synthetic}
 	switch {
 	case ev.Type == agui.RunError:
 		end.status = record.StatusError
 	case ev.Type != agui.RunFinished:
-		return none, nil
+	case ev.OutcomeType() == "interrupt":
+		end.status = record.StatusInterrupted
+	case ev.OutcomeType() == "cancelled":
+		end.status = record.StatusCancelled
 	default:
-		switch ev.OutcomeType() {
-		case "interrupt":
-			end.status = record.StatusInterrupted
-		case "cancelled":
-			end.status = record.StatusCancelled
-		default:
-			end.status = record.StatusFinished
-		}
+		end.status = record.StatusFinished
 	}
 	return end, nil
 }

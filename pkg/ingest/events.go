@@ -93,7 +93,7 @@ func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publish
 			}
 			continue
 		}
-		if err := admit(p.waiting, p.quota, len(ev.Value), ev.Line); err != nil {
+		if err := admit(p.waiting, p.target.quota, len(ev.Value), ev.Line); err != nil {
 			return err
 		}
 		p.look(ev, of)

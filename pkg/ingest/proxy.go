@@ -310,7 +310,7 @@ func (p *proxied) next(started []byte) {
 	p.mu.Lock()
 	p.target.run = run
 	p.mu.Unlock()
-	p.spool.begin(run)
+	p.spool.beginRun(run)
 }
 
 func (p *proxied) isEvent(data []byte) bool {

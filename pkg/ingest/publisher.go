@@ -5,22 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/eventstream"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
-
-// recordOverhead is what a record costs in memory beside its value.
-const recordOverhead = 512
 
 // spareBytes is how much of the window a request with events under way takes ahead, so that the window is not asked for each event. With what acknowledged
 // events leave, it has up to twice that.
@@ -43,28 +37,17 @@ type accepted struct {
 	Warnings []warning `json:"warnings,omitempty"`
 }
 
-// publisher writes the records of one request, in order, to one partition. One goroutine calls send
-// and finish; acknowledgements come in on the client's.
+// publisher writes the records of one request. One goroutine calls send and finish.
 //
-// Records are not bound to the request's context. The client fails a whole batch, and all that is
-// buffered for its partition, where the context of the batch's first record has ended: a caller that
-// hangs up would take the events of others with it. They have a context of their own, which ends only
-// when Kafka has already failed this request.
+// Its records have a context of their own, which ends only when Kafka has already failed this request.
 //
 // On a failure Kafka's client fails everything that is buffered for the partition, in order. A record
 // sent in the moment between that and the callback that tells us would leave a gap before it: ending
 // the context in the callback takes it back, unless it has made it to the broker by then, which takes
 // a connection that has just failed. The answer counts what lies before the gap in any case.
 type publisher struct {
-	svc       *Service
-	tenant    string
-	quota     *quota.Tenant
-	topic     string
-	key       []byte
-	partition int32
-	headers   []kgo.RecordHeader // of each record; one with a number has that behind them
-
-	events, bytes prometheus.Counter
+	writer
+	records series
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -73,20 +56,13 @@ type publisher struct {
 	stopWaiting context.CancelCauseFunc
 	failed      func() // called once, on the first failure, while the request is still being served
 
-	// target is where the records go, warnings what they say against it. Only the goroutine that sends uses them.
-	target   target
-	warnings []warning
+	warnings []warning // of the goroutine that sends
 
-	mu       sync.Mutex
-	moved    sync.Cond // outstanding or err has changed
-	out      int       // records under way
-	spare    int       // bytes of the window that are taken and not in use
-	outBytes int
-	progress time.Time // last acknowledgement, or when the first of those under way was sent
-	timer    *time.Timer
-	unhook   func() bool // from the stage's end
-	done     bool
-	acked    ack
+	moved  sync.Cond   // out or err has changed
+	spare  int         // bytes of the window that are taken and not in use
+	unhook func() bool // from the stage's end
+	done   bool
+	acked  ack
 	// ackedLine is the line of the last event that is acknowledged, as all before it are.
 	ackedLine int64
 	err       error
@@ -95,17 +71,12 @@ type publisher struct {
 // newPublisher returns the publisher of a request, whose records name by as their producer. The request's context ends the waiting for
 // quotas, and nothing that was sent.
 func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, by producer, failed func()) *publisher {
-	p := &publisher{
-		svc: s, tenant: t.tenant, quota: t.quota, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
-		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels}),
-		events:  s.metrics.events.WithLabelValues(string(kind)), bytes: s.metrics.bytes.WithLabelValues(string(kind)),
-		failed: failed, target: t,
-		acked: ack{Partition: t.partition, FirstOffset: -1, LastOffset: -1},
-	}
+	p := &publisher{failed: failed, acked: ack{Partition: t.partition, FirstOffset: -1, LastOffset: -1}}
+	p.writer = s.newWriter(t, by, p.fail)
+	p.records = p.series(kind, t.run)
 	p.moved.L = &p.mu
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.waiting, p.stopWaiting = context.WithCancelCause(ctx)
-	p.timer = time.AfterFunc(s.cfg.AckTimeout, p.watch)
 	p.unhook = context.AfterFunc(s.stopping, p.stop)
 	return p
 }
@@ -154,30 +125,19 @@ func (p *publisher) send(ev eventstream.Event) bool {
 	large := int64(0)
 	if len(ev.Value) >= largeEvent {
 		large = min(int64(len(ev.Value)), p.svc.large.Limit()/largeEvents) // an input may have been written anew
-		if !p.waited(func(ctx context.Context) error { return p.svc.large.Wait(ctx, p.tenant, large) }) {
-			p.svc.memory.Release(p.tenant, int64(size))
+		if !p.waited(func(ctx context.Context) error { return p.svc.large.Wait(ctx, p.target.tenant, large) }) {
+			p.svc.memory.Release(p.target.tenant, int64(size))
 			return false
 		}
 	}
-	headers := p.headers
-	if ev.Seq >= 0 {
-		seq := kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, ev.Seq, 10)}
-		headers = append(headers[:len(headers):len(headers)], seq)
-	}
-	now, line := time.Now(), ev.Line
 	p.mu.Lock()
-	if p.out == 0 {
-		p.progress = now
-	}
-	p.out++
-	p.outBytes += size
+	p.begin(ev.Value)
 	p.mu.Unlock()
-	p.svc.metrics.inflight.Add(float64(size))
-	p.svc.producer.Produce(p.ctx, &kgo.Record{
-		Topic: p.topic, Partition: p.partition, Key: p.key, Value: bytes.Clone(ev.Value), Headers: headers,
-	}, func(r *kgo.Record, err error) {
-		p.svc.large.Give(p.tenant, large)
-		p.acknowledged(r, line, size, now, err)
+	line := ev.Line
+	p.give(p.ctx, p.svc.producer.Produce, p.records, p.records.numbered(ev.Seq), bytes.Clone(ev.Value), func(r *kgo.Record, err error) func() {
+		p.svc.large.Give(p.target.tenant, large)
+		p.acknowledged(r, line, size, err)
+		return nil
 	})
 	return true
 }
@@ -187,14 +147,14 @@ func (p *publisher) acquire(need, more int) bool {
 	switch {
 	case need == 0:
 		return true
-	case more > 0 && p.svc.memory.Try(p.tenant, int64(need+more)):
+	case more > 0 && p.svc.memory.Try(p.target.tenant, int64(need+more)):
 		p.mu.Lock()
 		p.spare += more
 		p.mu.Unlock()
 		return true
 	}
-	return p.svc.memory.Try(p.tenant, int64(need)) ||
-		p.waited(func(ctx context.Context) error { return p.svc.memory.Acquire(ctx, p.tenant, int64(need)) })
+	return p.svc.memory.Try(p.target.tenant, int64(need)) ||
+		p.waited(func(ctx context.Context) error { return p.svc.memory.Acquire(ctx, p.target.tenant, int64(need)) })
 }
 
 // waited reports whether what an event waits for is there before the time for its acknowledgement is over, the caller has left, or the stage stops; else the
@@ -206,35 +166,23 @@ func (p *publisher) waited(wait func(context.Context) error) bool {
 	if wait(ctx) == nil {
 		return true
 	}
-	p.fail(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
+	p.abort(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
 	return false
 }
 
-// acknowledged is called by the client in the order of send.
-func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.Time, err error) {
-	m := p.svc.metrics
-	m.inflight.Sub(float64(size))
-	if err == nil {
-		m.produce.Observe(time.Since(sent).Seconds())
-		p.events.Inc()
-		p.bytes.Add(float64(len(r.Value)))
-		m.tenants.Add(p.tenant, 1, len(r.Value))
-	} else {
+// acknowledged is called in the order of send.
+func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, err error) {
+	if err != nil {
 		p.fail(fmt.Errorf("%w: Kafka has not acknowledged: %w", ErrUnavailable, err))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer p.spared(size)
-	if err == nil && p.err == nil {
+	if p.err == nil {
 		if p.acked.Accepted == 0 {
 			p.acked.FirstOffset = r.Offset
 		}
 		p.acked.Accepted++
 		p.acked.LastOffset, p.ackedLine = r.Offset, line
 	}
-	p.out--
-	p.outBytes -= size
-	p.progress = time.Now()
+	p.spared(size)
 	p.moved.Broadcast()
 }
 
@@ -242,15 +190,20 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.
 func (p *publisher) spared(size int) {
 	p.spare += size
 	if p.out == 0 || p.done || p.spare >= spareBytes {
-		p.svc.memory.Release(p.tenant, int64(p.spare))
+		p.svc.memory.Release(p.target.tenant, int64(p.spare))
 		p.spare = 0
 	}
 }
 
-// fail ends the request for the first reason that is given.
-func (p *publisher) fail(err error) {
+// abort is fail without the lock.
+func (p *publisher) abort(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.fail(err)
+}
+
+// fail ends the request for the first reason that is given. p.mu is held.
+func (p *publisher) fail(err error) {
 	if p.err != nil || p.done {
 		return
 	}
@@ -270,26 +223,6 @@ func (p *publisher) stop() {
 	}
 }
 
-// watch ends the request where nothing is acknowledged for too long: a broker that has a record and
-// never answers keeps it from failing by itself.
-func (p *publisher) watch() {
-	p.mu.Lock()
-	if p.done || p.err != nil {
-		p.mu.Unlock()
-		return
-	}
-	wait := p.svc.cfg.AckTimeout
-	if p.out > 0 {
-		if wait -= time.Since(p.progress); wait <= 0 {
-			p.mu.Unlock()
-			p.fail(fmt.Errorf("%w: Kafka has acknowledged nothing for %v", ErrUnavailable, p.svc.cfg.AckTimeout))
-			return
-		}
-	}
-	p.timer.Reset(wait)
-	p.mu.Unlock()
-}
-
 // finish waits until all that was sent is acknowledged, or the request has failed, and returns how
 // far it got.
 func (p *publisher) finish() (ack, error) {
@@ -300,7 +233,7 @@ func (p *publisher) finish() (ack, error) {
 	}
 	p.done = true
 	p.spared(0)
-	p.timer.Stop()
+	p.unwatch()
 	p.unhook()
 	p.stopWaiting(nil)
 	p.cancel(errStopped) // after success there is nothing left that it could end

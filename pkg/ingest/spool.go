@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -35,72 +33,58 @@ const (
 // A record that is sent again can follow a later one only if Kafka accepted the later one while it failed the
 // earlier one, which cannot happen on the client's one connection; see publisher.
 type spool struct {
-	svc       *Service
-	tenant    string
-	key       []byte
-	partition int32
-	by        producer
-	input     []kgo.RecordHeader
-	event     []kgo.RecordHeader // of the current run's
+	writer
+	event series // of the current run
 	// failed is called once, in a goroutine of its own, when Kafka does not take what it is given, or there is no more room.
 	failed func(error)
 	// emptied is called when all that was ever added is acknowledged, or was left out for good, after close.
 	emptied func()
 
-	mu       sync.Mutex
-	queue    []*spooled // not acknowledged, oldest first
-	held     int        // bytes of the queue
-	sent     int        // as many of the queue are with the producer
-	sentSize int
-	seq      int64 // of the next event
-	leftOut  int64 // events behind the queue's last
-	careful  bool  // one record at a time: the last attempt failed
-	waiting  bool  // for the next attempt
-	ended    bool  // nothing is added any more
-	stopped  bool  // nothing is tried any more
-	told     bool  // of a failure
-	progress time.Time
-	retry    *time.Timer
-	watchdog *time.Timer
-	ctx      context.Context // of the records that are with the producer
-	cancel   context.CancelFunc
+	// The lock is the writer's.
+	queue   []*spooled // not acknowledged, oldest first; out of them are with the producer
+	held    int        // bytes of the queue
+	seq     int64      // of the next event
+	leftOut int64      // events behind the queue's last
+	careful bool       // one record at a time: the last attempt failed
+	waiting bool       // for the next attempt
+	ended   bool       // nothing is added any more
+	stopped bool       // nothing is tried any more
+	told    bool       // of a failure
+	retry   *time.Timer
+	ctx     context.Context // of the records that are with the producer
+	cancel  context.CancelFunc
 }
 
 // spooled is a record of a spool.
 type spooled struct {
-	headers   []kgo.RecordHeader // but for those of the one record
+	of        series
 	value     []byte
-	kind      record.Kind
-	seq       int64
+	seq       int64 // -1 of an input
 	synthetic bool
 	leftOut   int64 // events before it, behind the one before
 	counted   int   // bytes of the budget
-	at        time.Time
 }
 
 func (s *Service) newSpool(t target, by producer, failed func(error), emptied func()) *spool {
-	sp := &spool{svc: s, tenant: t.tenant, key: []byte(t.key), partition: t.partition, by: by, failed: failed, emptied: emptied}
-	sp.input, sp.event = sp.headersOf(record.KindInput, t.run), sp.headersOf(record.KindEvent, t.run)
+	sp := &spool{failed: failed, emptied: emptied}
+	sp.writer = s.newWriter(t, by, sp.tell)
+	sp.event = sp.series(record.KindEvent, t.run)
 	sp.ctx, sp.cancel = context.WithCancel(context.Background())
 	return sp
 }
 
-func (sp *spool) headersOf(kind record.Kind, run string) []kgo.RecordHeader {
-	return kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: run, Seq: -1, Agent: sp.by.agent, Labels: sp.by.labels})
-}
-
-// begin says that the events from now on are another run's.
-func (sp *spool) begin(run string) {
+// beginRun says that the events from now on are another run's.
+func (sp *spool) beginRun(run string) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
-	sp.event, sp.seq = sp.headersOf(record.KindEvent, run), 0
+	sp.event, sp.seq = sp.series(record.KindEvent, run), 0
 }
 
 // addInput adds the run's input. It reports whether there was room; where there was none the run must not begin.
 func (sp *spool) addInput(value []byte) bool {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
-	return sp.add(&spooled{headers: sp.input, value: value, kind: record.KindInput, seq: -1}, false)
+	return sp.add(&spooled{of: sp.series(record.KindInput, sp.target.run), value: value, seq: -1}, false)
 }
 
 // addEvent adds an event, whose bytes it copies. One that must be there, such as a run's end, is taken without
@@ -110,7 +94,7 @@ func (sp *spool) addEvent(value []byte, synthetic, must bool) int64 {
 	defer sp.mu.Unlock()
 	seq := sp.seq
 	sp.seq++
-	if sp.add(&spooled{headers: sp.event, value: value, kind: record.KindEvent, seq: seq, synthetic: synthetic}, must) {
+	if sp.add(&spooled{of: sp.event, value: value, seq: seq, synthetic: synthetic}, must) {
 		return seq
 	}
 	sp.leftOut++
@@ -152,7 +136,7 @@ func (sp *spool) add(e *spooled, must bool) bool {
 	default:
 		return false
 	}
-	if e.kind == record.KindEvent {
+	if e.seq >= 0 {
 		e.value = bytes.Clone(e.value)
 	}
 	e.leftOut, sp.leftOut = sp.leftOut, 0
@@ -165,44 +149,29 @@ func (sp *spool) add(e *spooled, must bool) bool {
 // acquire takes n bytes of what the runs of the tenant may hold, or nothing. Nobody waits for it: a run that waited would make its caller
 // wait.
 func (sp *spool) acquire(n int64) error {
-	if !sp.svc.memory.Try(sp.tenant, n) {
+	if !sp.svc.memory.Try(sp.target.tenant, n) {
 		return errNoRoom
 	}
 	return nil
 }
 
-func (sp *spool) release(n int64) { sp.svc.memory.Release(sp.tenant, n) }
+func (sp *spool) release(n int64) { sp.svc.memory.Release(sp.target.tenant, n) }
 
 // pump gives the producer what it may have.
 func (sp *spool) pump() {
-	for !sp.waiting && !sp.stopped && sp.sent < len(sp.queue) {
-		e := sp.queue[sp.sent]
-		size := len(e.value) + recordOverhead
-		if sp.sent > 0 && (sp.careful || sp.sentSize+size > sp.svc.cfg.RequestWindow) {
+	for !sp.waiting && !sp.stopped && sp.out < len(sp.queue) {
+		e := sp.queue[sp.out]
+		if sp.out > 0 && (sp.careful || sp.outBytes+len(e.value)+recordOverhead > sp.svc.cfg.RequestWindow) {
 			return
 		}
-		e.at = time.Now()
-		if sp.sent == 0 {
-			sp.progress = e.at
-		}
-		sp.sent++
-		sp.sentSize += size
-		sp.svc.metrics.inflight.Add(float64(size))
-		if sp.watchdog == nil {
-			sp.watchdog = time.AfterFunc(sp.svc.cfg.AckTimeout, sp.watch)
-		}
+		sp.begin(e.value)
 		// Never Produce: that waits where the client's own buffer is full.
-		sp.svc.producer.TryProduce(sp.ctx, &kgo.Record{
-			Topic: sp.svc.topics.Events, Partition: sp.partition, Key: sp.key, Value: e.value, Headers: sp.headers(e),
-		}, func(_ *kgo.Record, err error) { sp.acknowledged(e, size, err) })
+		sp.give(sp.ctx, sp.svc.producer.TryProduce, e.of, e.headers(), e.value, func(_ *kgo.Record, err error) func() { return sp.acknowledged(e, err) })
 	}
 }
 
-func (sp *spool) headers(e *spooled) []kgo.RecordHeader {
-	if e.kind == record.KindInput {
-		return e.headers
-	}
-	hs := append(e.headers[:len(e.headers):len(e.headers)], kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, e.seq, 10)})
+func (e *spooled) headers() []kgo.RecordHeader {
+	hs := e.of.numbered(e.seq)
 	if e.synthetic {
 		hs = append(hs, kgo.RecordHeader{Key: record.HeaderSynthetic, Value: []byte("true")})
 	}
@@ -212,25 +181,15 @@ func (sp *spool) headers(e *spooled) []kgo.RecordHeader {
 	return hs
 }
 
-// acknowledged is called by the client in the order of pump.
-func (sp *spool) acknowledged(e *spooled, size int, err error) {
-	sp.mu.Lock()
-	m := sp.svc.metrics
-	m.inflight.Sub(float64(size))
-	sp.sent--
-	sp.sentSize -= size
-	sp.progress = time.Now()
+// acknowledged is called in the order of pump. It returns what is to be called without the lock.
+func (sp *spool) acknowledged(e *spooled, err error) func() {
 	switch {
 	case err == nil:
-		m.produce.Observe(time.Since(e.at).Seconds())
-		m.events.WithLabelValues(string(e.kind)).Inc()
-		m.bytes.WithLabelValues(string(e.kind)).Add(float64(len(e.value)))
-		sp.svc.metrics.tenants.Add(sp.tenant, 1, len(e.value))
 		sp.remove(e)
 		sp.careful = sp.careful && sp.waiting
 	case sp.careful && !sp.waiting && refused(err):
 		// It was alone, so it is this record that Kafka does not want.
-		m.leftOut.WithLabelValues(leftOutRefused).Inc()
+		sp.svc.metrics.leftOut.WithLabelValues(leftOutRefused).Inc()
 		sp.drop(e)
 		sp.tell(err)
 	default:
@@ -240,15 +199,14 @@ func (sp *spool) acknowledged(e *spooled, size int, err error) {
 			sp.tell(err)
 		}
 	}
-	if sp.waiting && sp.sent == 0 && !sp.stopped { // all of the attempt has come back
+	if sp.waiting && sp.out == 0 && !sp.stopped { // all of the attempt has come back
 		sp.retry = time.AfterFunc(spoolRetry, sp.again)
 	}
 	sp.pump()
-	done := sp.isEmpty()
-	sp.mu.Unlock()
-	if done {
-		sp.emptied()
+	if sp.isEmpty() {
+		return sp.emptied
 	}
+	return nil
 }
 
 // refused reports whether an error is about the record, and not about the brokers.
@@ -267,23 +225,6 @@ func (sp *spool) again() {
 	sp.ctx, sp.cancel = context.WithCancel(context.Background())
 	sp.waiting = false
 	sp.pump()
-}
-
-// watch tells where nothing is acknowledged for too long: a broker that has a record and never answers keeps it from
-// failing by itself.
-func (sp *spool) watch() {
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	wait := sp.svc.cfg.AckTimeout
-	if sp.sent == 0 {
-		sp.watchdog = nil // the next record starts it again
-		return
-	}
-	if wait -= time.Since(sp.progress); wait <= 0 {
-		sp.tell(fmt.Errorf("%w: Kafka has acknowledged nothing for %v", ErrUnavailable, sp.svc.cfg.AckTimeout))
-		wait = sp.svc.cfg.AckTimeout
-	}
-	sp.watchdog.Reset(wait)
 }
 
 // tell says once that not all can be published at once, or ever.
@@ -358,10 +299,9 @@ func (sp *spool) isEmpty() bool {
 func (sp *spool) halt() {
 	sp.stopped = true
 	sp.cancel()
-	for _, t := range []*time.Timer{sp.retry, sp.watchdog} {
-		if t != nil {
-			t.Stop()
-		}
+	sp.unwatch()
+	if sp.retry != nil {
+		sp.retry.Stop()
 	}
 }
 
