@@ -108,7 +108,8 @@ laws: ## hold 400 random histories, with batches and crashes, of one partition t
 	go test -v -count=1 -timeout 2h ./$(RANDOM_CRASHES) -histories=400 -seed=$(or $(SEED),0)
 
 # Packages of one goroutine. The race detector has nothing to find in them, and they take ten times as long with it.
-SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/timeline pkg/verify
+SEQUENTIAL := internal/steps pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lineage/draw pkg/lint pkg/record \
+	      pkg/timeline pkg/verify
 # One of them takes random histories, batches and crashes: 10 for each law in "make check", 400 in "make laws".
 RANDOM_CRASHES := pkg/compactor/partition
 # Tests of the compactor that run without it, too: they put the same scenario through many faults, or work in child processes and on megabytes.

@@ -33,16 +33,6 @@ func loadCompose(t *testing.T) *types.Project {
 	return project
 }
 
-func TestCompose_HasTheDatastoresAndTheFourStages(t *testing.T) {
-	got := loadCompose(t).ServiceNames()
-	slices.Sort(got)
-	want := slices.Concat(stages, datastores, once)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("services are %q, want %q", got, want)
-	}
-}
-
 // Datastores can be reached by the stages only, the stages from this machine only.
 func TestCompose_PublishesNothingToOtherMachines(t *testing.T) {
 	for name, s := range loadCompose(t).Services {

@@ -184,21 +184,6 @@ func TestChart_RendersWhatKubernetesKnows(t *testing.T) {
 	}
 }
 
-func TestChart_HasTheFourWorkloads(t *testing.T) {
-	objects := mustRender(t)
-	var got []string
-	for key := range objects {
-		if strings.HasPrefix(key, "Deployment ") || strings.HasPrefix(key, "StatefulSet ") {
-			got = append(got, key)
-		}
-	}
-	slices.Sort(got)
-	want := []string{"Deployment prod-skein-indexer", "Deployment prod-skein-ingest", "Deployment prod-skein-query", "StatefulSet prod-skein-compactor"}
-	if !slices.Equal(got, want) {
-		t.Errorf("workloads are %q, want %q", got, want)
-	}
-}
-
 // pods returns the pod templates by the name of their object.
 func pods(t *testing.T, objects map[string]string) map[string]corev1.PodTemplateSpec {
 	t.Helper()
@@ -399,7 +384,6 @@ func TestChart_ReachesEveryFlag(t *testing.T) {
 	}
 }
 
-// An empty setting would be an error of the compactor's.
 // The agents are a file beside the settings, and new ones restart the pods; their secrets come from a Secret.
 func TestChart_StandsBeforeAgents(t *testing.T) {
 	plain, full := mustRender(t), mustRender(t, everything())
@@ -653,16 +637,6 @@ func TestChart_ScalesOnTheStagesOwnLag(t *testing.T) {
 		}
 		if strings.Contains(objects[kind+" prod-skein-"+stage], "\n  replicas:") {
 			t.Errorf("%s names a count that its scaler sets", stage)
-		}
-	}
-}
-
-func TestChart_ServesNoProfilesUnlessAsked(t *testing.T) {
-	without, with := mustRender(t), mustRender(t, values{"pprof": true})
-	for _, stage := range stages {
-		key := "ConfigMap prod-skein-" + stage
-		if strings.Contains(without[key], "pprof") || !strings.Contains(with[key], "\n    pprof: true\n") {
-			t.Errorf("%s has these settings: %s\nand with pprof: %s", stage, without[key], with[key])
 		}
 	}
 }

@@ -173,7 +173,7 @@ func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
 	}
 
 	t.Run("while an indexer writes", func(t *testing.T) {
-		more := runRecords(t, cfg, 120, 480)
+		more := runRecords(t, cfg, 120, 120)
 		written := make(chan struct{})
 		go func() {
 			defer close(written)
@@ -185,16 +185,16 @@ func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
 		}()
 		rebuild(t)
 		<-written
-		awaitValue(t, conn, sealed, "400 of 1000")
-		awaitValue(t, conn, "SELECT toString(count()) FROM v_runs_by_time", "1000")
+		awaitValue(t, conn, sealed, "160 of 400")
+		awaitValue(t, conn, "SELECT toString(count()) FROM v_runs_by_time", "400")
 		const columns = "run_id, thread_id, status, agent, labels, started_at, version"
 		for _, views := range [][2]string{{"v_runs", "v_runs_by_time"}, {"v_runs_by_time", "v_runs"}} {
 			if n := valueOf(t, conn, "SELECT toString(count()) FROM (SELECT "+columns+" FROM "+views[0]+" EXCEPT SELECT "+columns+" FROM "+views[1]+")"); n != "0" {
 				t.Errorf("%s runs are not in %s as %s has them", n, views[1], views[0])
 			}
 		}
-		if n := valueOf(t, conn, "SELECT toString(count()) FROM v_messages"); n != "800" {
-			t.Errorf("%s messages, want 800", n)
+		if n := valueOf(t, conn, "SELECT toString(count()) FROM v_messages"); n != "320" {
+			t.Errorf("%s messages, want 320", n)
 		}
 	})
 	t.Run("not of SQLite", func(t *testing.T) {
@@ -217,7 +217,7 @@ func valueOf(t *testing.T, conn driver.Conn, query string) (v string) {
 func awaitValue(t *testing.T, conn driver.Conn, query, want string) {
 	t.Helper()
 	got := ""
-	for end := time.Now().Add(kafkatest.Timeout); time.Now().Before(end); {
+	for end := time.Now().Add(kafkatest.Timeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if got = valueOf(t, conn, query); got == want {
 			return
 		}

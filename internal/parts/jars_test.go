@@ -36,17 +36,3 @@ func TestJars_RefuseWhatIsNotPinned(t *testing.T) {
 		t.Errorf("a file too many: %v", err)
 	}
 }
-
-func TestJavaMajor(t *testing.T) {
-	for out, want := range map[string]int{
-		`openjdk version "17.0.15" 2025-04-15`:                 17,
-		`java version "1.8.0_401"`:                             1,
-		`openjdk version "21" 2023-09-19`:                      21,
-		"Picked up JAVA_TOOL_OPTIONS: -Xmx1g\njavac 17.0.15\n": 17,
-		`sh: no java`: 0,
-	} {
-		if got := javaMajor([]byte(out)); got != want {
-			t.Errorf("%q is Java %d, want %d", out, got, want)
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 )
@@ -180,45 +179,4 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
-}
-
-var delta = []byte(`{"type":"TEXT_MESSAGE_CONTENT","timestamp":1795250047458,"messageId":"3de282a4-05bd-4d88-b628-fe3ed5cac109","delta":"some words of an answer, and then some more of them ","rawEvent":{"id":"chatcmpl-123","object":"chat.completion.chunk","created":1795250047,"choices":[{"index":0,"delta":{"content":"x"}}]}}`)
-
-func BenchmarkDecode(b *testing.B) { benchmarkDecode(b, delta) }
-
-// What carries a whole conversation.
-func BenchmarkDecode_Snapshot(b *testing.B) {
-	benchmarkDecode(b, fmt.Appendf(nil, `{"type":"MESSAGES_SNAPSHOT","messages":%s}`, conversation(200)))
-}
-
-func BenchmarkDecode_Input(b *testing.B) {
-	benchmarkDecode(b, fmt.Appendf(nil, `{"type":"RUN_STARTED","threadId":"t","runId":"r","input":{"threadId":"t","runId":"r","messages":%s,"state":{"a":[1,2,3]},"tools":[{"name":"look","description":"d","parameters":{"type":"object"}}],"context":[],"forwardedProps":{}}}`, conversation(200)))
-}
-
-func benchmarkDecode(b *testing.B, event []byte) {
-	b.SetBytes(int64(len(event)))
-	b.ReportAllocs()
-	var ev Event
-	for b.Loop() {
-		if err := ev.Decode(event); err != nil {
-			b.Fatal(err)
-		}
-		ev.Input("")
-		ev.Messages()
-	}
-}
-
-// conversation is a list of so many messages: questions, one with a part, and answers that call tools.
-func conversation(messages int) []byte {
-	list := []byte{'['}
-	for i := 0; i < messages; i += 4 {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = fmt.Appendf(list, `{"id":"u-%d","role":"user","content":"what is the weather like in a city whose name is long"},`+
-			`{"id":"v-%d","role":"user","content":[{"type":"text","text":"see"},{"type":"image","source":{"type":"url","value":"https://example.org/i.png"},"metadata":{"filename":"i.png"}}]},`+
-			`{"id":"a-%d","role":"assistant","content":"let me look","toolCalls":[{"id":"c-%d","type":"function","function":{"name":"look","arguments":"{\"city\":\"x\"}"}}]},`+
-			`{"id":"t-%d","role":"tool","toolCallId":"c-%d","content":"{\"degrees\":21}"}`, i, i, i, i, i, i)
-	}
-	return append(list, ']')
 }

@@ -138,24 +138,3 @@ func TestLayout_Laws(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkLayout_Diff(b *testing.B) {
-	for _, n := range []int{100, 10_000} {
-		unique := make([]Message, n)
-		repeated := make([]Message, n)
-		for i := range unique {
-			unique[i] = Message{ID: fmt.Sprint(i), Raw: json.RawMessage(fmt.Sprintf(`{"id":"%d"}`, i))}
-			repeated[i] = Message{ID: "x", Raw: unique[i].Raw}
-		}
-		b.Run(fmt.Sprintf("front removed/%d", n), func(b *testing.B) {
-			for b.Loop() {
-				Diff(unique, unique[1:])
-			}
-		})
-		b.Run(fmt.Sprintf("one id for all/%d", n), func(b *testing.B) {
-			for b.Loop() {
-				Diff(repeated, repeated[1:])
-			}
-		})
-	}
-}

@@ -7,16 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestText_JoinsSurrogateHalves(t *testing.T) {
-	joined := append(TextOf(json.RawMessage(`"a\ud83d"`)), TextOf(json.RawMessage(`"\ude00b"`))...)
-	if got := string(joined.AppendJSON(nil)); got != `"a😀b"` {
-		t.Errorf("got %s", got)
-	}
-	if got := joined.String(); got != "a😀b" {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestText_NormalForm(t *testing.T) {
 	for in, want := range map[string]string{
 		`"plain"`:           `"plain"`,
@@ -32,16 +22,6 @@ func TestText_NormalForm(t *testing.T) {
 		if got := string(TextOf(json.RawMessage(in)).AppendJSON(nil)); got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
-	}
-}
-
-func TestText_LoneSurrogatesStayDifferent(t *testing.T) {
-	a, b := TextOf(json.RawMessage(`"\ud83d"`)).String(), TextOf(json.RawMessage(`"\ud83e"`)).String()
-	if a == b {
-		t.Error("two ids became one")
-	}
-	if got := string(AppendString(nil, a)); got != `"\ud83d"` {
-		t.Errorf("got %s", got)
 	}
 }
 

@@ -77,23 +77,6 @@ func TestUpgrade_RunStartedWithoutThread(t *testing.T) {
 	}
 }
 
-func TestDecodeInput_KeepsWhatIsNotOlder(t *testing.T) {
-	in := `{"threadId":"t","runId":"r","parentRunId":"p","messages":[{"id":"a","role":"user","content":"x","extra":1.0}],"state":{"n":1.50},"tools":[],"forwardedProps":{"x":1}}`
-	got, err := DecodeInput([]byte(" "+in+"\n"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got.Raw) != in {
-		t.Errorf("raw changed: %s", got.Raw)
-	}
-	if got.ThreadID != "t" || got.RunID != "r" || got.ParentRunID != "p" || string(got.State) != `{"n":1.50}` {
-		t.Errorf("got %+v", got)
-	}
-	if len(got.Messages) != 1 || got.Messages[0].ID != "a" || string(got.Messages[0].Raw) != `{"id":"a","role":"user","content":"x","extra":1.0}` {
-		t.Errorf("messages %+v", got.Messages)
-	}
-}
-
 // Messages that come without an id get one of the run's, so that two runs never have the same.
 func TestDecodeInput_NamesMessagesAfterTheirRun(t *testing.T) {
 	const list = `["hi",{"content":"there"},{"id":"a","content":"you"},{"role":"system","content":"x"}]`

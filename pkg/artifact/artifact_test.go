@@ -254,22 +254,6 @@ func compileSchema(tb testing.TB) *jsonschema.Schema {
 	return s
 }
 
-// What the schema can say it says of the files as this package does.
-func TestDecode_AgreesWithTheSchema(t *testing.T) {
-	schema := compileSchema(t)
-	beyond := map[artifact.Rule]bool{artifact.RuleRepeated: true, artifact.RuleUnicode: true, artifact.RuleDuplicateID: true}
-	for _, f := range ruleFiles(t) {
-		if !f.isArtifact() || beyond[f.rule] {
-			continue
-		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(f.text))
-		valid := err == nil && schema.Validate(doc) == nil
-		if err := f.read(f.text); (err == nil) != valid {
-			t.Errorf("%s: schema says valid is %v, Decode says %v", f.name, valid, err)
-		}
-	}
-}
-
 // Times are read as RFC 3339 and the schema have them, which is less than time.Parse takes.
 func TestDecode_TakesNoTimeThatTheSchemaRefuses(t *testing.T) {
 	schema := compileSchema(t)

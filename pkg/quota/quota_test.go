@@ -298,22 +298,6 @@ func TestOpen_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-func BenchmarkTenant_AdmitAndWait(b *testing.B) {
-	q, err := quota.Open(quota.Config{Replicas: 1, Stage: quota.Limits{RequestsPerSecond: 1 << 40, EventsPerSecond: 1 << 40, BytesPerSecond: 1 << 40}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		t := q.Tenant("acme")
-		if err := t.Wait(b.Context(), quota.Events, 1, time.Second); err != nil {
-			b.Fatal(err)
-		}
-		if err := t.Wait(b.Context(), quota.Bytes, 200, time.Second); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // admit is the door of a request as stages have it.
 func admit(q *quota.Quotas, w http.ResponseWriter, tenant string, of ...quota.Kind) (done func(), ok bool) {
 	done, err := q.Tenant(tenant).Admit(w.Header(), of...)

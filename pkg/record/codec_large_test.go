@@ -77,16 +77,3 @@ func normal(t *testing.T, b []byte) *Run {
 	}
 	return r
 }
-
-func BenchmarkDecodeRun_Large(b *testing.B) {
-	text, err := EncodeRun(large(300_000))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		if _, err := DecodeRun(text); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

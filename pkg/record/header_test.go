@@ -136,43 +136,6 @@ func TestParseHeadersLike_SaysTheSameWhateverItIsLike(t *testing.T) {
 	}
 }
 
-func TestParseHeadersLike_MakesNothingAnewForTheNextRecordOfARun(t *testing.T) {
-	says := record.Headers{Kind: record.KindEvent, RunID: "run-1", Seq: 7, Agent: "shop", Labels: []record.Label{{Key: "user", Value: "7"}, {Key: "env", Value: "test"}}}
-	hs := says.Encode()
-	like, err := record.ParseHeaders(hs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	with := testing.AllocsPerRun(100, func() { _, err = record.ParseHeadersLike(hs, like) })
-	says.Agent, says.Labels = "", nil
-	plain := says.Encode()
-	without := testing.AllocsPerRun(100, func() { _, err = record.ParseHeadersLike(plain, like) })
-	if err != nil || with > without {
-		t.Errorf("it makes %v things, %v without agent and labels, %v", with, without, err)
-	}
-}
-
-func TestParseHeaders_ReadsTheAgent(t *testing.T) {
-	long := strings.Repeat("a", 512)
-	for name, c := range map[string]struct {
-		in   []string
-		want string
-	}{
-		"an agent":        {[]string{"agent", "shop 🧶"}, "shop 🧶"},
-		"the last of two": {[]string{"agent", "a", "agent", "b"}, "b"},
-		"512 bytes":       {[]string{"agent", long}, long},
-		"513 bytes":       {[]string{"agent", long + "a"}, ""},
-		"nothing":         {[]string{"agent", ""}, ""},
-		"no text":         {[]string{"agent", "\xff"}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got, err := record.ParseHeaders(headersOf(c.in...)); err != nil || got.Agent != c.want {
-				t.Errorf("agent is %q, %v; want %q", got.Agent, err, c.want)
-			}
-		})
-	}
-}
-
 func TestParseHeaders_ReadsLabels(t *testing.T) {
 	var many []string
 	var first []record.Label

@@ -137,18 +137,6 @@ func TestReader_GivesEachRecordOnceFromAnyOffset(t *testing.T) {
 	})
 }
 
-func TestReader_TellsWhenItHasComeToTheEnd(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1))
-	s.write(0, 10, "acme/a")
-	r := s.follow("acme/b", 0)
-	b, err := r.Next(t.Context())
-	if err != nil || len(b.Records) != 0 || b.Through < 10 || r.End() != 10 {
-		t.Fatalf("%+v, %v, end %d: want no records through 10", b, err, r.End())
-	}
-	s.write(10, 1, "acme/b")
-	expect(t, read(t, r, 1), []int64{10})
-}
-
 func TestReader_ThatDoesNotKeepUpIsTold(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), func(c *Config) { c.RingBytes = 1 << 20 })
 	s.write(0, 1, "acme/a")

@@ -5,12 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
-
-	"pgregory.net/rapid"
-
-	"github.com/skeinhq/skein/pkg/lineage"
-	"github.com/skeinhq/skein/test/conformance"
 )
 
 // livePatch stands for a patch that is drawn once the document is known that it will meet: see write.
@@ -219,23 +213,4 @@ func deepValue(n int) any {
 		}
 	}
 	return v
-}
-
-// Patches that are not spoiled fit the document that they are drawn for, by what Skein makes of them.
-func TestPatches_FitTheDocumentTheyAreDrawnFor(t *testing.T) {
-	fits, all := 0, 0
-	rapid.Check(t, func(rt *rapid.T) {
-		g := gen{t: rt}
-		state := g.state()
-		op, want := g.operationOn(clone(state))
-		run := lineage.History{State: encode(state)}.Fold()
-		apply(rt, run, encode(obj{"type": "STATE_DELTA", "delta": []any{op}}))
-		all++
-		if conformance.DiffJSON("", encode(want), run.State()) == "" {
-			fits++
-		}
-	})
-	if fits < all*9/10 {
-		t.Errorf("%d of %d operations did what they were drawn for", fits, all)
-	}
 }

@@ -143,41 +143,6 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 			t.Errorf("indents %v", order)
 		}
 	})
-	sub("what is copied", func(t *testing.T) {
-		eval[bool](p, `(window.copied = [], navigator.clipboard.writeText = (t) => (window.copied.push(t), Promise.resolve()), true)`)
-		for _, object := range []struct{ at, ready, button string }{
-			{"?", "[data-row]", "Copy as"}, {"?numbers=agent", ".multiples", "Copy as"}, {"?thread=trip-planner&run=no&compare=yes", ".pair", "Copy as"}, {"?thread=trip-planner&run=ask", ".msg", "Copy as"},
-			{"?thread=trip-planner&run=ask", ".msg", "Copy this message as"}, {"?thread=trip-planner&run=ask", ".msg", "Copy this tool call as"}, {"?thread=trip-planner&run=ask", ".msg", "Copy the state as"},
-			{"?thread=trip-planner&run=ask&at=9", ".msg", "Copy the event as"}, {"?thread=trip-planner&run=ask", ".msg", "Copy the branches as"},
-			{"?", "#waits li", "Copy this question as"}, {"?thread=trip-planner&run=ask", ".card.wait", "Copy this question as"}, {"?thread=trip-planner&run=archive", ".card.bad", "Copy this error as"},
-			{"?thread=trip-planner&run=ask&zoom=story", ".list .r", "Copy this tool call as"},
-		} {
-			p.visit(object.at)
-			p.wait(object.ready)
-			for _, form := range []string{"Markdown", "JSON", "curl", "skein command"} {
-				before := eval[int](p, "window.copied.length")
-				p.click("button[aria-haspopup=menu]", object.button)
-				p.click("[role=menuitem]", form)
-				text := eval[[]string](p, fmt.Sprintf("window.copied.slice(%d)", before))
-				if len(text) != 1 || text[0] == "" {
-					t.Fatalf("%s, %s: %s copies %q", object.at, object.button, form, text)
-				}
-				if good := map[string]func() bool{
-					"Markdown": func() bool { return strings.ContainsAny(text[0], "*|#`") }, "curl": func() bool { return strings.HasPrefix(text[0], "curl -s '"+address+"/v1/") },
-					"JSON":          func() bool { return eval[bool](p, "JSON.parse(window.copied.at(-1)) !== null") },
-					"skein command": func() bool { return strings.HasPrefix(text[0], "skein ") },
-				}[form]; !good() {
-					t.Errorf("%s, %s: %s copies %.200s", object.at, object.button, form, text[0])
-				}
-			}
-		}
-	})
-	sub("an export is copied or downloaded", func(*testing.T) {
-		p.visit("?thread=trip-planner&run=ask")
-		p.click(".acts button", "Export")
-		p.click("[role=menuitem]", "Copy")
-		p.until(`fetch("/v1/threads/trip-planner/runs/ask/export").then((r) => r.json()).then((e) => window.copied.at(-1) === JSON.stringify(e, null, 2))`)
-	})
 	sub("on a phone", func(t *testing.T) {
 		p = newBrowser(t).tab(address+"/?thread=trip-planner&run=now", 390, 844, false)
 		p.click("button", "Actions")

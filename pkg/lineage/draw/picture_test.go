@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -460,14 +459,5 @@ func TestPicture_KeepsRunsThatAreAskedFor(t *testing.T) {
 	}
 	if want := []string{"0x1", "1x19", "20x1", "21x18", "39x1"}; !slices.Equal(got, want) {
 		t.Errorf("rows %q, want %q", got, want)
-	}
-}
-
-func BenchmarkPicture(b *testing.B) {
-	runs := generatedTalk(10_000, 0, 0.10, 0.05)
-	for b.Loop() {
-		if err := New(lineage.NewGraph(runs), Options{}).Text(io.Discard, TextOptions{Width: 120}); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
