@@ -12,10 +12,6 @@ import (
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
-func TestIndexer_ReadinessFollowsKafka(t *testing.T) {
-	apptest.KafkaComesAndGoes(t, stage(), "--sqlite", migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite")))
-}
-
 func TestIndexer_WaitsForTheSchema(t *testing.T) {
 	cfg := kafkatest.Start(t, 1)
 	path := filepath.Join(t.TempDir(), "lineage.sqlite")

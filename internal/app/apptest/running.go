@@ -172,6 +172,7 @@ func KafkaComesAndGoes(t *testing.T, s app.Stage, args ...string) {
 // what is Kafka's.
 func CredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
 	t.Helper()
+	t.Parallel() // it waits most of the time
 	c := kafkatest.Secured(t)
 	c.MakeTopics(1)
 	security := c.Config.Security
@@ -280,6 +281,7 @@ func TopicsAreWaitedFor(t *testing.T, s app.Stage, args ...string) {
 // until the transaction has ended. args are the command line beside brokers and prefix.
 func OpenTransactionIsTold(t *testing.T, s app.Stage, topic func(kafka.Topics) string, args ...string) {
 	t.Helper()
+	t.Parallel() // it waits most of the time
 	c := kafkatest.Real(t, 1)
 	c.MakeTopics(1)
 	cfg := c.Config
