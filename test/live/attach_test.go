@@ -20,6 +20,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tail"
+	"github.com/skeinhq/skein/test/site"
 )
 
 const input = `{"threadId":%q,"runId":%q,"state":{},"messages":[{"id":"u1","role":"user","content":"Hello"}],"tools":[],"context":[],"forwardedProps":{}}`
@@ -167,7 +168,7 @@ func TestAttach_AnswersAtOnceWhereNothingHasCome(t *testing.T) {
 }
 
 // numbered publishes events of a run with their numbers.
-func (s *site) numbered(thread, run string, events []string, from, to int) {
+func (s *live) numbered(thread, run string, events []string, from, to int) {
 	s.t.Helper()
 	var lines []string
 	for i := from; i < to; i++ {
@@ -241,7 +242,7 @@ func TestAttach_EndsWhereTheThreadIsErased(t *testing.T) {
 	if last := rest[len(rest)-1]; !strings.Contains(last, `"code":"skein-erased"`) {
 		t.Errorf("the stream ends with %s", last)
 	}
-	s.eventually("the erasure is indexed", func() (string, bool) {
+	site.Eventually(t, "the erasure is indexed", func() (string, bool) {
 		again := s.try(0, runPath("chat", "r")+"/stream", r.lastID)
 		defer again.close()
 		return again.resp.Status, again.resp.StatusCode == http.StatusGone
@@ -524,7 +525,7 @@ func TestAttach_WhereTooManyComeAtOnce(t *testing.T) {
 	}
 	in[0].close()
 	var next *reader
-	s.eventually("the place is free", func() (string, bool) {
+	site.Eventually(t, "the place is free", func() (string, bool) {
 		next = s.try(0, runPath("chat", "r")+"/stream", "")
 		return next.resp.Status, next.resp.StatusCode == http.StatusOK
 	})

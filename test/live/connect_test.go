@@ -22,7 +22,7 @@ import (
 )
 
 // connect calls POST /v1/connect and returns the events of its answer.
-func (s *site) connect(thread, props string) []string {
+func (s *live) connect(thread, props string) []string {
 	s.t.Helper()
 	status, body := s.send(http.MethodPost, s.queries[0]+"/v1/connect", "application/json",
 		fmt.Sprintf(`{"threadId":%q,"runId":"mine","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":%s}`, thread, props))
@@ -138,7 +138,7 @@ func (byHeader) Authenticate(r *http.Request) (tenant.Identity, error) {
 }
 
 // statusOf returns the status of a tenant's GET.
-func (s *site) statusOf(tenant, path string) int {
+func (s *live) statusOf(tenant, path string) int {
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.queries[0]+path, nil)
 	if err != nil {
 		s.t.Fatal(err)
@@ -161,7 +161,7 @@ func heapInUse() int64 {
 }
 
 // publishOnceConnected forwards calls to query, and publishes once one of a thread is answered.
-func (s *site) publishOnceConnected(thread, run string, events ...string) (address string) {
+func (s *live) publishOnceConnected(thread, run string, events ...string) (address string) {
 	to, err := url.Parse(s.queries[0])
 	if err != nil {
 		s.t.Fatal(err)

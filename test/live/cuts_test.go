@@ -61,7 +61,7 @@ func TestAttach_CutAtRandomPoints(t *testing.T) {
 }
 
 // publishSlowly publishes a run piece by piece.
-func (s *site) publishSlowly(thread string, events []string, seed uint64) {
+func (s *live) publishSlowly(thread string, events []string, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for from := 0; from < len(events); {
 		to := min(len(events), from+1+random.IntN(6))
@@ -72,7 +72,7 @@ func (s *site) publishSlowly(thread string, events []string, seed uint64) {
 }
 
 // followCut follows a run over streams that are cut: its own, or the thread's; how "seq" goes on with the numbers of events.
-func (s *site) followCut(thread, how string, events []string, seed uint64, cut *atomic.Int64) {
+func (s *live) followCut(thread, how string, events []string, seed uint64, cut *atomic.Int64) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	path := runPath(thread, "r")
 	if how == "thread" {
@@ -151,7 +151,7 @@ func textOf(data, message string) string {
 
 // readCut reads a stream up to a random point, and reports whether it came to its end. All up to an event with an id belongs
 // together.
-func (s *site) readCut(r *reader, random *rand.Rand, take func(id string, block []string)) (over bool) {
+func (s *live) readCut(r *reader, random *rand.Rand, take func(id string, block []string)) (over bool) {
 	left := 1 + random.IntN(2500) // bytes
 	if random.IntN(8) == 0 {
 		left = 1 << 30

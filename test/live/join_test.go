@@ -53,7 +53,7 @@ func TestAttach_AStockClientJoinsRecordedRuns(t *testing.T) {
 }
 
 // joinEach joins a run behind its events, each time in a thread of its own, and returns behind how many.
-func (s *site) joinEach(client *conformance.Client, thread recordings.Thread, run recordings.Run, recorded bool, random *rand.Rand) int {
+func (s *live) joinEach(client *conformance.Client, thread recordings.Thread, run recordings.Run, recorded bool, random *rand.Rand) int {
 	var events []string
 	for _, line := range run.Lines() {
 		events = append(events, string(line))
@@ -128,7 +128,7 @@ func raw(lines []string) []json.RawMessage {
 }
 
 // masked leaves out ids that each client makes up by itself, of messages that come from older events.
-func (s *site) masked(thread recordings.Thread, c conformance.Conversation) conformance.Conversation {
+func (s *live) masked(thread recordings.Thread, c conformance.Conversation) conformance.Conversation {
 	c, err := conformance.Mask(thread, c)
 	if err != nil {
 		s.t.Fatal(err)

@@ -7,23 +7,16 @@ import (
 	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
-	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/store/clickhouse"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
+	"github.com/skeinhq/skein/test/site"
 )
 
 // partitions of the topics: threads of one name lie on several, as tenants differ.
 const partitions = 3
 
-// lineage is a lineage store with all its sides.
-type lineage interface {
-	store.Writer
-	store.Reader
-	store.Migrator
-}
-
 // fakeEnds are those of "skein dev".
-func fakeEnds(t *testing.T) (kafka.Config, lineage) {
+func fakeEnds(t *testing.T) (kafka.Config, site.Store) {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "lineage.sqlite"))
 	if err != nil {
@@ -33,7 +26,7 @@ func fakeEnds(t *testing.T) (kafka.Config, lineage) {
 }
 
 // realEnds are those of production.
-func realEnds(t *testing.T) (kafka.Config, lineage) {
+func realEnds(t *testing.T) (kafka.Config, site.Store) {
 	t.Helper()
 	cluster, server := kafkatest.Real(t, 1), clickhousetest.Start(t)
 	st, err := clickhouse.New(clickhouse.Options{

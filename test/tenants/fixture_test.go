@@ -19,15 +19,13 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/parts/partstest"
-	"github.com/skeinhq/skein/pkg/compactor"
-	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/test/site"
 )
 
 // Docker's test containers keep one connection for as long as the process lives.
@@ -36,8 +34,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
 }
 
-// site is all four stages in one process, with the tenants of a key file.
-type site struct {
+// tenants is all four stages in one process, with the tenants of a key file.
+type tenants struct {
 	t     *testing.T
 	kafka kafka.Config
 	keys  string
@@ -57,18 +55,9 @@ type stage struct {
 	routes []front.Route
 }
 
-func startSite(t *testing.T, k kafka.Config, st lineage) *site {
+func startSite(t *testing.T, k kafka.Config, st site.Store) *tenants {
 	t.Helper()
-	s := &site{t: t, kafka: k, keys: filepath.Join(t.TempDir(), "keys.yaml"), secrets: map[string]string{}}
-	logger := slog.New(slog.DiscardHandler)
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := st.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := &tenants{t: t, kafka: k, keys: filepath.Join(t.TempDir(), "keys.yaml"), secrets: map[string]string{}}
 	// The keys are there before the stages are; what is read later are those that end (endedKeys).
 	s.key("acme", "acme", tenant.Scopes()...)
 	s.key("umbrella", "umbrella", tenant.Scopes()...)
@@ -82,63 +71,15 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 		}
 		s.key("acme without "+string(without), "acme", rest...)
 	}
-	auth, err := tenant.OpenKeyFile(s.keys, logger, prometheus.NewRegistry())
+	auth, err := tenant.OpenKeyFile(s.keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.run(auth.Run)
-
-	front := ingest.DefaultConfig(s.kafka)
-	front.Agents = s.agent()
-	stage, err := ingest.New(front, auth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	site.Run(t, auth.Run)
+	stage := site.Start(t, k, st, site.Options{Auth: auth, Agents: s.agent(), Checkpoint: 50 * time.Millisecond})
 	s.proxied = stage.Runs()
-	s.run(func(ctx context.Context) error {
-		err := stage.Run(ctx)
-		if closed := stage.Close(); err == nil {
-			err = closed
-		}
-		return err
-	})
-	c := compactor.DefaultConfig()
-	c.Dir, c.InstanceID = t.TempDir(), "one"
-	c.CommitInterval, c.CheckpointInterval, c.CheckpointFactor = 20*time.Millisecond, 50*time.Millisecond, 0
-	folding, err := compactor.New(c, s.kafka, logger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.run(folding.Run)
-	i := indexer.DefaultConfig(s.kafka)
-	i.MaxDelay, i.Logger, i.Registerer = 20*time.Millisecond, logger, prometheus.NewRegistry()
-	indexing, err := indexer.New(i, st)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.run(indexing.Run)
-	q := query.DefaultConfig()
-	q.Logger, q.Registerer = logger, prometheus.NewRegistry()
-	records, raw := query.NewKafkaRecords(s.kafka), query.NewRawLog(s.kafka)
-	t.Cleanup(records.Close)
-	t.Cleanup(raw.Close)
-	tc := tail.DefaultConfig(s.kafka)
-	tc.Logger, tc.Registerer = logger, prometheus.NewRegistry()
-	follow, err := tail.New(tc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(follow.Close)
-	answers, err := query.New(q, st, records, raw, follow, auth)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.serve("ingest", stage.Handler(), ingest.Routes())
-	s.serve("query", answers.Handler(), query.Routes())
-	s.eventually("the stages are ready", func() (string, bool) {
-		err := fmt.Errorf("ingest: %w; compactor: %w; indexer: %w", stage.Ready(), folding.Ready(), indexing.Ready())
-		return err.Error(), stage.Ready() == nil && folding.Ready() == nil && indexing.Ready() == nil
-	})
+	s.serve("query", site.Query(t, k, st, auth, func(*query.Config, *tail.Config) {}).Handler(), query.Routes())
 	return s
 }
 
@@ -147,7 +88,7 @@ const agentName = "helper"
 
 var agentRuns atomic.Int64
 
-func (s *site) agent() agents.Config {
+func (s *tenants) agent() agents.Config {
 	s.t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -161,27 +102,14 @@ func (s *site) agent() agents.Config {
 	return known
 }
 
-// run runs a part until the test ends.
-func (s *site) run(part func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- part(ctx) }()
-	s.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.t.Error(err)
-		}
-	})
-}
-
-func (s *site) serve(name string, h http.Handler, routes []front.Route) {
+func (s *tenants) serve(name string, h http.Handler, routes []front.Route) {
 	server := httptest.NewServer(h)
 	s.t.Cleanup(server.Close)
 	s.stages = append(s.stages, stage{name, server.URL, routes})
 }
 
 // key puts a key of a tenant into the file.
-func (s *site) key(name, tenantID string, scopes ...tenant.Scope) {
+func (s *tenants) key(name, tenantID string, scopes ...tenant.Scope) {
 	s.t.Helper()
 	s.secrets[name] = tenant.NewKey()
 	if err := tenant.AppendKey(s.keys, tenant.Entry(name, tenantID, scopes, s.secrets[name])); err != nil {
@@ -190,7 +118,7 @@ func (s *site) key(name, tenantID string, scopes ...tenant.Scope) {
 }
 
 // endedKeys makes two keys of acme with all scopes that were valid, of which one has expired and one was taken out of the file.
-func (s *site) endedKeys() {
+func (s *tenants) endedKeys() {
 	s.t.Helper()
 	s.secrets["expired"], s.secrets["taken out"] = tenant.NewKey(), tenant.NewKey()
 	expired := tenant.Entry("expired", "acme", tenant.Scopes(), s.secrets["expired"])
@@ -203,7 +131,7 @@ func (s *site) endedKeys() {
 	}
 	answers := func(name string, want int) {
 		s.t.Helper()
-		s.eventually(fmt.Sprintf("the key that is %s is answered with %d", name, want), func() (string, bool) {
+		site.Eventually(s.t, fmt.Sprintf("the key that is %s is answered with %d", name, want), func() (string, bool) {
 			r := s.call(s.stages[1], http.MethodGet, "/v1/threads", s.as(name))
 			return r.String(), r.status == want
 		})
@@ -220,7 +148,7 @@ func (s *site) endedKeys() {
 }
 
 // as is the Authorization header of a key by its name.
-func (s *site) as(name string) http.Header {
+func (s *tenants) as(name string) http.Header {
 	return http.Header{"Authorization": {"Bearer " + s.secrets[name]}}
 }
 
@@ -234,7 +162,7 @@ type reply struct {
 func (r reply) String() string { return fmt.Sprintf("%d %v %s", r.status, r.header, r.body) }
 
 // call makes a request as it stands in a stage's table.
-func (s *site) call(st stage, method, path string, who http.Header) reply {
+func (s *tenants) call(st stage, method, path string, who http.Header) reply {
 	s.t.Helper()
 	var body io.Reader
 	header := who.Clone()
@@ -263,7 +191,7 @@ func (s *site) call(st stage, method, path string, who http.Header) reply {
 	got := s.send(method, st.url+path, header, body)
 	if run := agentRuns.Load(); strings.HasPrefix(path, "/v1/agents/") {
 		// The stream does not wait for Kafka: only then is all of it there.
-		s.eventually("the run is published", func() (string, bool) {
+		site.Eventually(s.t, "the run is published", func() (string, bool) {
 			held := false
 			for _, who := range []string{"acme", "umbrella", "stranger"} {
 				held = held || s.proxied.Held(who+"/w", fmt.Sprintf("run-%d", run))
@@ -277,7 +205,7 @@ func (s *site) call(st stage, method, path string, who http.Header) reply {
 // streamFor is how long a live stream is read, from its first byte on.
 const streamFor = 700 * time.Millisecond
 
-func (s *site) send(method, url string, header http.Header, body io.Reader) reply {
+func (s *tenants) send(method, url string, header http.Header, body io.Reader) reply {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
@@ -308,7 +236,7 @@ func (s *site) send(method, url string, header http.Header, body io.Reader) repl
 }
 
 // publish plays a run through ingest; one without an end stays open.
-func (s *site) publish(who, thread, run, marker string, ended bool) {
+func (s *tenants) publish(who, thread, run, marker string, ended bool) {
 	s.t.Helper()
 	header := s.as(who)
 	header.Set("Content-Type", "application/json")
@@ -334,23 +262,4 @@ func (s *site) publish(who, thread, run, marker string, ended bool) {
 
 func input(marker string) string {
 	return fmt.Sprintf(`{"threadId":"t1","runId":"r1","state":{},"messages":[{"id":"u1","role":"user","content":%q}],"tools":[],"context":[],"forwardedProps":{}}`, marker)
-}
-
-func (s *site) eventually(what string, ask func() (string, bool)) {
-	s.t.Helper()
-	deadline := time.NewTimer(kafkatest.Timeout)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		answer, ok := ask()
-		if ok {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			s.t.Fatalf("waited for this: %s; the last answer: %s", what, answer)
-		}
-	}
 }

@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/test/site"
 )
 
 // streamAsOthers follows what is acme's with keys of other tenants. To them it is not there, so that they wait for it, or are given
 // nothing; and its positions are nobody's.
-func (s *site) streamAsOthers(st stage, r front.Route) {
+func (s *tenants) streamAsOthers(st stage, r front.Route) {
 	t := s.t
 	given := func(what string, got reply) {
 		t.Helper()
@@ -21,7 +22,7 @@ func (s *site) streamAsOthers(st stage, r front.Route) {
 	for _, run := range []string{"r1", "r2"} {
 		path := s.path(r, "t1", run)
 		// A stream is read for a moment, in which a busy machine may send nothing yet.
-		s.eventually("what is acme's is answered as what is nowhere", func() (string, bool) {
+		site.Eventually(s.t, "what is acme's is answered as what is nowhere", func() (string, bool) {
 			got := s.call(st, r.Method, path, s.as("stranger"))
 			quiet(t, "a stranger", got)
 			given("a stranger", got)
@@ -32,7 +33,7 @@ func (s *site) streamAsOthers(st stage, r front.Route) {
 		quiet(t, "umbrella", s.call(st, r.Method, path, s.as("umbrella")))
 
 		var own reply
-		s.eventually("acme itself gets what others do not", func() (string, bool) {
+		site.Eventually(s.t, "acme itself gets what others do not", func() (string, bool) {
 			own = s.call(st, r.Method, path, s.as("acme"))
 			given("acme itself", own)
 			return own.String(), strings.Contains(own.body, secretOfAcme)

@@ -8,13 +8,14 @@ import (
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/test/site"
 )
 
 // secretOfAcme stands in everything that acme has and nobody else may see.
 const secretOfAcme = "only-acme-knows"
 
 // path fills a route's pattern.
-func (s *site) path(r front.Route, thread, run string) string {
+func (s *tenants) path(r front.Route, thread, run string) string {
 	position := s.erasure
 	if thread == "nowhere" {
 		position = "0:1000000"
@@ -72,7 +73,7 @@ func TestTenants_WalkOfEveryRoute(t *testing.T) {
 	})
 }
 
-func walkEveryRoute(t *testing.T, s *site) {
+func walkEveryRoute(t *testing.T, s *tenants) {
 	api := s.stages[1]
 	s.publish("acme", "t1", "r1", secretOfAcme, true)
 	s.publish("acme", "t1", "r2", secretOfAcme, false)
@@ -83,7 +84,7 @@ func walkEveryRoute(t *testing.T, s *site) {
 		"umbrella": {"/v1/threads/t1/runs/r1"},
 	} {
 		for _, p := range paths {
-			s.eventually(who+" finds "+p, func() (string, bool) {
+			site.Eventually(s.t, who+" finds "+p, func() (string, bool) {
 				r := s.call(api, http.MethodGet, p, s.as(who))
 				return r.String(), r.status == http.StatusOK && (strings.HasSuffix(p, "r2") || strings.Contains(r.body, "finished"))
 			})
@@ -93,7 +94,7 @@ func walkEveryRoute(t *testing.T, s *site) {
 	late := s.as("acme")
 	late.Set("Content-Type", "application/x-ndjson")
 	s.send(http.MethodPost, s.stages[0].url+"/v1/threads/"+secretOfAcme+"/runs/r1/events", late, strings.NewReader(`{"type":"RAW","event":"late"}`))
-	s.eventually("acme finds its dead letter", func() (string, bool) {
+	site.Eventually(s.t, "acme finds its dead letter", func() (string, bool) {
 		r := s.call(api, http.MethodGet, "/v1/dead-letters", s.as("acme"))
 		return r.String(), r.status == http.StatusOK && strings.Contains(r.body, secretOfAcme)
 	})
@@ -150,14 +151,14 @@ func walkEveryRoute(t *testing.T, s *site) {
 }
 
 // erase erases a thread, waits until that is done, and returns where it was asked for.
-func (s *site) erase(who, thread string) (position string) {
+func (s *tenants) erase(who, thread string) (position string) {
 	s.t.Helper()
 	r := s.call(s.stages[0], http.MethodDelete, "/v1/threads/"+thread, s.as(who))
 	href := r.header.Get("Location")
 	if r.status != http.StatusAccepted || href == "" {
 		s.t.Fatalf("erasing: %s", r)
 	}
-	s.eventually("the erasure is done", func() (string, bool) {
+	site.Eventually(s.t, "the erasure is done", func() (string, bool) {
 		r := s.call(s.stages[1], http.MethodGet, href, s.as(who))
 		return r.String(), strings.Contains(r.body, `"state":"done"`)
 	})
@@ -165,7 +166,7 @@ func (s *site) erase(who, thread string) (position string) {
 }
 
 // walk tries one route as everybody.
-func (s *site) walk(st stage, r front.Route) {
+func (s *tenants) walk(st stage, r front.Route) {
 	t := s.t
 	methods := []string{r.Method}
 	if reads(r) {
@@ -211,7 +212,7 @@ func (s *site) walk(st stage, r front.Route) {
 }
 
 // readAsOthers reads what is acme's with keys of other tenants.
-func (s *site) readAsOthers(st stage, r front.Route, method, thread, run string) {
+func (s *tenants) readAsOthers(st stage, r front.Route, method, thread, run string) {
 	t := s.t
 	got := s.call(st, method, s.path(r, thread, run), s.as("stranger"))
 	if !strings.Contains(r.Pattern, "{") {
@@ -257,7 +258,7 @@ func (s *site) readAsOthers(st stage, r front.Route, method, thread, run string)
 }
 
 // writeAsOthers writes to a thread id with keys of other tenants: the records are theirs.
-func (s *site) writeAsOthers(st stage, r front.Route) {
+func (s *tenants) writeAsOthers(st stage, r front.Route) {
 	t := s.t
 	count := func() map[string]int {
 		keys := map[string]int{}
