@@ -197,15 +197,7 @@ func landed(records []*kgo.Record) (byKey map[string][]string, agents map[string
 
 // Same key, same partition, same value and headers, in the same order: what a program sends is what ingest writes.
 func TestProducers_LandWhereIngestLands(t *testing.T) {
-	t.Run("kfake", func(t *testing.T) {
-		land(t, kafkatest.Start(t, 0, kafkatest.WithoutTopics()), programs[:2], runs(t, oddThreads(t, 1000))) // the next test has Java there, too
-	})
-	t.Run("real Kafka", func(t *testing.T) {
-		land(t, kafkatest.Real(t, 1).Config, programs, append(runs(t, oddThreads(t, 1000)), largest()))
-	})
-}
-
-func land(t *testing.T, cfg kafka.Config, programs []*program, runs []run) {
+	cfg, runs := kafkatest.Real(t, 1).Config, append(runs(t, oddThreads(t, 1000)), largest())
 	topicsOf := func(t *testing.T, name string) kafka.Config {
 		t.Helper()
 		mine := cfg
