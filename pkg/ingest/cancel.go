@@ -180,11 +180,11 @@ func endOf(m *kgo.Record) (runEnd, error) {
 	}
 	h, bad := kafka.ParseHeaders(m.Headers)
 	if bad != nil || h.Kind != record.KindEvent {
-		return runEnd{}, nil
+		return runEnd{}, nil //nolint:nilerr // bad data ends no run
 	}
 	ev, bad := agui.Decode(m.Value)
 	if bad != nil {
-		return runEnd{}, nil
+		return runEnd{}, nil //nolint:nilerr // bad data ends no run
 	}
 	end := runEnd{runID: cmp.Or(h.RunID, ev.RunID), at: record.Position{Partition: m.Partition, Offset: m.Offset}, synthetic: h.Synthetic}
 	switch {

@@ -113,7 +113,7 @@ func newBlock(ctx context.Context, tx *sql.Tx) (*block, error) {
 		{&b.dropInterrupts, deleteInterrupts},
 		{&b.dropAnswers, deleteAnswers},
 	} {
-		stmt, err := tx.PrepareContext(ctx, p.sql)
+		stmt, err := tx.PrepareContext(ctx, p.sql) //nolint:sqlclosecheck // the end of the transaction closes it
 		if err != nil {
 			return nil, fmt.Errorf("preparing statement: %w", err)
 		}
