@@ -346,24 +346,3 @@ func TestHistory_OfASealedRunHasAnEntityTag(t *testing.T) {
 	}
 	f.get("acme", path, "If-None-Match", slices.Collect(maps.Keys(tags))[0]).problem(t, http.StatusNotFound)
 }
-
-func TestHistory_OfALongChain(t *testing.T) {
-	f := newFixture(t)
-	var entries []store.Entry
-	prev := run("chat", "run-0", 0, msg("m0", "user", "x"))
-	for i := range 2000 {
-		if i > 0 {
-			prev = child(prev, fmt.Sprint("run-", i), int64(i), record.ParentExplicit, msg(fmt.Sprint("m", i), "user", "x"))
-		}
-		prev.Raw.Partition = 3
-		entries = append(entries, store.Entry{Partition: 3, Version: int64(i), Tenant: "acme", ThreadID: "chat", RunID: prev.RunID, Run: prev})
-	}
-	if err := f.store.Write(t.Context(), entries); err != nil {
-		t.Fatal(err)
-	}
-	var h historyBody
-	f.json("/v1/threads/chat/history?limit=2", &h)
-	if h.Total != 2000 || h.ids(t) != "m1998 m1999" {
-		t.Errorf("%d messages, last %q", h.Total, h.ids(t))
-	}
-}

@@ -3,36 +3,15 @@ package query
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// streams are the open live streams of the process.
-type streams struct {
-	metrics *liveMetrics
-	// draining is done when the process starts to stop.
-	draining context.Context
-	drain    context.CancelCauseFunc
-}
-
-func newStreams(cfg Config) (*streams, error) {
-	m, err := newLiveMetrics(cfg.Registerer)
-	if err != nil {
-		return nil, err
-	}
-	s := &streams{metrics: m}
-	s.draining, s.drain = context.WithCancelCause(context.Background())
-	return s, nil
-}
-
 // Drain ends all live streams, each with an id that another process resumes from, and refuses new ones.
-func (s *Service) Drain() { s.streams.drain(errDraining) }
+func (s *Service) Drain() { s.drain(errDraining) }
 
 // attach streams a run, or a thread's runs.
 func (c *call) attach() error {
@@ -52,15 +31,14 @@ func (c *call) attach() error {
 
 // live serves a stream to its end.
 func (c *call) live(runID string, from cursor, once bool) error {
-	streams := c.streams
 	select {
-	case <-streams.draining.Done():
+	case <-c.draining.Done():
 		return later("this process is stopping; try again")
 	default:
 	}
 	ctx, cancel := context.WithCancelCause(c.R.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(streams.draining, func() { cancel(errDraining) })()
+	defer context.AfterFunc(c.draining, func() { cancel(errDraining) })()
 	s, err := c.newStream(ctx, runID, from)
 	if err != nil {
 		return err
@@ -69,10 +47,10 @@ func (c *call) live(runID string, from cursor, once bool) error {
 		return err
 	}
 	s.once, c.load.await = once, s.await
-	streams.metrics.open.Inc()
-	defer streams.metrics.open.Dec()
+	c.metrics.streams.Inc()
+	defer c.metrics.streams.Dec()
 	why, err := s.finish(s.serve())
-	streams.metrics.ended.WithLabelValues(why).Inc()
+	c.metrics.ended.WithLabelValues(why).Inc()
 	return err
 }
 
@@ -116,31 +94,4 @@ func (s *stream) finish(err error) (why string, refused error) {
 		return endLeft, nil //nolint:nilerr // the caller has left
 	}
 	return end.why, nil
-}
-
-// liveMetrics are those of live streams.
-type liveMetrics struct {
-	open   prometheus.Gauge
-	ended  *prometheus.CounterVec
-	events prometheus.Counter
-}
-
-func newLiveMetrics(reg prometheus.Registerer) (*liveMetrics, error) {
-	m := &liveMetrics{
-		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_query_streams_ended_total",
-			Help: "Live streams that ended, by reason: their run ended, nine minutes, a slow reader, a reader that left, an erased thread, a stopping process, no memory left for its tenant, ended credentials, a refusal, a failure.",
-		}, []string{"reason"}),
-		events: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_query_stream_events_total", Help: "Events sent by live streams.",
-		}),
-	}
-	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endRoom, endRevoked, endLeft, endRefused, endFailed} {
-		m.ended.WithLabelValues(why)
-	}
-	if err := errors.Join(reg.Register(m.open), reg.Register(m.ended), reg.Register(m.events)); err != nil {
-		return nil, fmt.Errorf("registering metrics of live streams: %w", err)
-	}
-	return m, nil
 }

@@ -22,6 +22,11 @@ type metrics struct {
 	timelineReads *prometheus.CounterVec
 	timelineBytes prometheus.Gauge
 
+	// Of live streams.
+	streams  prometheus.Gauge
+	ended    *prometheus.CounterVec // reason
+	streamed prometheus.Counter
+
 	tenants *usage.Counters // requests, bytes
 }
 
@@ -65,6 +70,13 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) (*
 			Name: "skein_query_timeline_bytes",
 			Help: "Memory of the runs that were stepped through last.",
 		}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_query_streams_ended_total",
+			Help: "Live streams that ended, by reason: their run ended, nine minutes, a slow reader, a reader that left, an erased thread, " +
+				"a stopping process, no memory left for its tenant, ended credentials, a refusal, a failure.",
+		}, []string{"reason"}),
+		streamed: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_query_stream_events_total", Help: "Events sent by live streams."}),
 	}
 	m.tenants = usage.New(tenants, time.Now,
 		usage.Measure{Name: "skein_query_tenant_requests_total", Help: "Requests with valid credentials, of the largest tenants and of all others."},
@@ -77,12 +89,15 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) (*
 			m.duration.WithLabelValues(r.Pattern)
 		}
 	}
+	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endRoom, endRevoked, endLeft, endRefused, endFailed} {
+		m.ended.WithLabelValues(why)
+	}
 	m.waits.WithLabelValues(waitReached)
 	m.waits.WithLabelValues(waitLate)
 	m.timelineReads.WithLabelValues(readFromCache)
 	m.timelineReads.WithLabelValues(readFromLog)
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.waits, m.restored, m.timelineReads, m.timelineBytes} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.waits, m.restored, m.timelineReads, m.timelineBytes, m.streams, m.ended, m.streamed} {
 		errs = append(errs, reg.Register(c))
 	}
 	if m.tenants != nil {

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -462,56 +461,6 @@ func TestReplay_KeepsThePace(t *testing.T) {
 	}
 }
 
-// Replays as fast as they go would have all processors between them.
-func TestReplay_FoldsOnTheTenantsSlots(t *testing.T) {
-	f := newRawFixture(t)
-	threadOfTwo(f) // the run's third event comes two seconds after its second one
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.URL+chatR+"?pace=5", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Tenant", "acme")
-	tr := &http.Transport{}
-	defer tr.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: tr}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for s := bufio.NewScanner(resp.Body); s.Scan(); {
-			lines <- s.Text() + "\n"
-		}
-	}()
-	if got := <-lines; got != f.lines(0) {
-		t.Fatalf("first came %s", got)
-	}
-	slots, taken := f.service.room.heavy, int64(0)
-	for slots.Take("acme", 1) {
-		taken++
-	}
-	if got := <-lines; got != f.lines(1) {
-		t.Fatalf("then came %s", got)
-	}
-	select {
-	case got := <-lines:
-		t.Errorf("beside others that have all of the tenant's slots came %s", got)
-	case <-time.After(800 * time.Millisecond): // it was due after 400
-	}
-	slots.Give("acme", taken)
-	if got := <-lines; got != f.lines(3) {
-		t.Errorf("at last came %s", got)
-	}
-	if _, more := <-lines; more {
-		t.Error("more came")
-	}
-	if held := f.service.room.heavy.Held(); held != 0 {
-		t.Errorf("%d turns are held behind the replay", held)
-	}
-}
-
 func TestReplay_LeavesGroupsAlone(t *testing.T) {
 	f := newRawFixture(t)
 	threadOfTwo(f)
@@ -559,32 +508,6 @@ func TestReplay_LeavesGroupsAlone(t *testing.T) {
 	}
 	if after := state(); after != before || !strings.Contains(before, "live Stable:") {
 		t.Errorf("groups before: %s\nafter:  %s", before, after)
-	}
-}
-
-// Where a run's events have to be folded to tell which of them count, that is counted before.
-func TestReplay_CountsWhatItFolds(t *testing.T) {
-	f := newFilledFixture(t, 30)
-	steady, other := run("chat", "steady", 0), run("chat", "other", 0)
-	for _, r := range []*record.Run{steady, other} {
-		r.Stats.EventBytes = map[string]int64{"TEXT_MESSAGE_CONTENT": 1 << 40}
-		r.Raw.Ranges = [][2]int64{{r.Raw.First, r.Raw.Next}}
-	}
-	other.Stats.Anomalies = map[string]int64{fold.AnomalyMalformed: 1}
-	f.put(steady)
-	f.put(other)
-	if r := f.get("acme", "/v1/threads/chat/runs/steady/events"); strings.Contains(r.body, `"limit":"memory"`) {
-		t.Errorf("a run of which every event counts: %d %s", r.status, r.body)
-	}
-	r := f.get("acme", "/v1/threads/chat/runs/other/events")
-	if r.problem(t, http.StatusUnprocessableEntity); !strings.Contains(r.body, `"limit":"memory"`) {
-		t.Errorf("the answer is %s", r.body)
-	}
-	if r := f.get("acme", fmt.Sprintf("/v1/threads/chat/events?from=3:%d", other.Raw.Next)); strings.Contains(r.body, `"limit":"memory"`) {
-		t.Errorf("behind both runs: %d %s", r.status, r.body)
-	}
-	if f.server.Close(); f.service.room.held() != nothingHeld {
-		t.Errorf("held are %s", f.service.room.held())
 	}
 }
 

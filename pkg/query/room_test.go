@@ -1,11 +1,8 @@
 package query
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -113,40 +110,6 @@ func TestHandler_HeadersCountAsMemory(t *testing.T) {
 	}
 }
 
-func TestHandler_GivesUpAnswersThatNobodyReads(t *testing.T) {
-	f := newFixture(t)
-	f.service.front.Stall = 100 * time.Millisecond
-	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, strings.Repeat("x", 15<<20))))
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", f.server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }() // nothing of it is read
-	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(conn, "GET /v1/threads/chat/history HTTP/1.1\r\nHost: skein\r\nTenant: acme\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	memory := f.service.room.memory
-	until := func(what string, is func() bool) {
-		t.Helper()
-		deadline := time.NewTimer(time.Minute)
-		defer deadline.Stop()
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for !is() {
-			select {
-			case <-tick.C:
-			case <-deadline.C:
-				t.Fatalf("waited a minute until %s: %s", what, f.service.room.held())
-			}
-		}
-	}
-	until("it is read", func() bool { return memory.Held() > 15<<20 })
-	until("it is given up", func() bool { return memory.Held() == 0 })
-}
-
 func TestPacer_CutsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacer{pace: 1}
@@ -214,68 +177,6 @@ func TestStream_SendsHeartbeatsWhileItWaitsForATurn(t *testing.T) {
 		}
 		s.load.end()
 	})
-}
-
-// Proofs hold no turn while their caller is written to, and take one again behind that, for as long as the caller stays.
-func TestProofWriter_HoldsNoTurnWhileItWrites(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		room := testRoom()
-		takes := make(chan struct{})
-		ctx, leave := context.WithCancelCause(t.Context())
-		c := &call{
-			Service: &Service{room: room}, Call: &front.Call{W: slow{takes: takes}, R: new(http.Request).WithContext(ctx), Tenant: "acme"},
-			load: room.load("acme"),
-		}
-		if err := c.load.work(ctx); err != nil {
-			t.Fatal(err)
-		}
-		out := newProofWriter(c)
-		wrote := make(chan error)
-		write := func() { wrote <- errors.Join(out.line("proved"), out.flush()) }
-		go write()
-		synctest.Wait()
-		if n := room.heavy.HeldBy("acme"); n != 0 {
-			t.Errorf("it holds %d turns while its caller does not read", n)
-		}
-		others := []string{}
-		for i := 0; room.heavy.Held() < room.heavy.Limit(); i++ {
-			others = append(others, fmt.Sprint("other", i))
-			room.heavy.Take(others[i], 1)
-		}
-		takes <- struct{}{}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		for _, other := range others {
-			room.heavy.Give(other, 1)
-		}
-		if err := <-wrote; err != nil || room.heavy.HeldBy("acme") != 1 {
-			t.Errorf("behind it, it holds %d slots: %v", room.heavy.HeldBy("acme"), err)
-		}
-
-		go write()
-		synctest.Wait()
-		for _, other := range others {
-			room.heavy.Take(other, 1)
-		}
-		takes <- struct{}{}
-		synctest.Wait()
-		leave(errLife)
-		if err := <-wrote; !errors.Is(err, errLife) {
-			t.Errorf("where the caller leaves, writing ends with %v", err)
-		}
-		c.load.end()
-	})
-}
-
-// slow takes an answer's bytes when it is told to.
-type slow struct {
-	discard
-	takes chan struct{}
-}
-
-func (s slow) Write(b []byte) (int, error) {
-	<-s.takes
-	return len(b), nil
 }
 
 // Compressing an answer counts for as long as it is written; where there is no memory for it, the answer comes as it is.

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -72,36 +71,6 @@ func TestHandler_KeepsTenantsApart(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestHandler_NeedsCredentials(t *testing.T) {
-	f := newRawFixture(t)
-	f.add("acme", "chat", record.Headers{Kind: record.KindErase, Seq: -1}, "{}") // the erasure that pathOf names
-	f.indexed("run", "", f.event("run", fmt.Sprintf(started, "run")), f.event("run", fmt.Sprintf(finished, "run")))
-	for _, rt := range readRoutes() {
-		path := pathOf(rt.Pattern, "chat", "run")
-		f.get("", path).problem(t, http.StatusUnauthorized)
-		f.get("writer", path).problem(t, http.StatusForbidden)
-		f.get("unknown because of weather", path).problem(t, http.StatusServiceUnavailable)
-		r := f.call(http.MethodPost, "acme", path)
-		r.problem(t, http.StatusMethodNotAllowed)
-		if r.header.Get("Allow") != "GET, HEAD" {
-			t.Errorf("%s allows %q", path, r.header.Get("Allow"))
-		}
-		if r := f.call(http.MethodHead, "acme", path); r.status != http.StatusOK || r.body != "" {
-			t.Errorf("HEAD %s: %d %q", path, r.status, r.body)
-		}
-		f.get("acme", path+"?nonsense=1").problem(t, http.StatusBadRequest)
-		f.get("acme", path+"?%zz").problem(t, http.StatusBadRequest)
-		if len(rt.Params) > 0 {
-			f.get("acme", path+"?"+rt.Params[0]+"=a&"+rt.Params[0]+"=b").problem(t, http.StatusBadRequest)
-		}
-	}
-	f.get("acme", "/v1/nowhere").problem(t, http.StatusNotFound)
-	// The page has no data in it, so it asks for no credentials; what it shows it asks the routes for.
-	if r := f.get("", "/"); r.status != http.StatusOK || !strings.Contains(r.header.Get("Content-Security-Policy"), "default-src 'none'") {
-		t.Errorf("the page: %d %v", r.status, r.header)
 	}
 }
 
@@ -560,21 +529,5 @@ skein_query_tenant_requests_total{tenant="other"} 1
 	problems, err := testutil.GatherAndLint(f.reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
-	}
-}
-
-func TestConfig_Validate(t *testing.T) {
-	for name, change := range map[string]func(*Config){
-		"a negative wait": func(c *Config) { c.Wait = -1 },
-		"no poll":         func(c *Config) { c.Poll = 0 },
-		"no logger":       func(c *Config) { c.Logger = nil },
-		"no registerer":   func(c *Config) { c.Registerer = nil },
-	} {
-		c := DefaultConfig()
-		c.Registerer = prometheus.NewRegistry()
-		change(&c)
-		if _, err := New(c, nil, nil, nil, nil, byHeader{}); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
 	}
 }

@@ -72,31 +72,10 @@ func DefaultConfig() Config {
 // minMemory has room for one raw read beside others.
 const minMemory = 32 << 20
 
-// Validate says what is wrong with the configuration.
+// Validate says what is wrong with what an operator sets.
 func (c Config) Validate() error {
-	switch {
-	case c.Wait < 0:
-		return fmt.Errorf("query: wait is %v; it must not be negative", c.Wait)
-	case c.Poll <= 0:
-		return fmt.Errorf("query: poll is %v; it must be above zero", c.Poll)
-	case c.Memory < minMemory:
+	if c.Memory < minMemory {
 		return fmt.Errorf("query: the memory is %d bytes; it must be at least %d", c.Memory, minMemory)
-	case c.Slots < 1:
-		return fmt.Errorf("query: slots are %d; it must be at least 1", c.Slots)
-	case c.StreamHeartbeat <= 0:
-		return fmt.Errorf("query: stream heartbeat is %v; it must be above zero", c.StreamHeartbeat)
-	case c.StreamRetry < 0:
-		return fmt.Errorf("query: stream retry is %v; it must not be negative", c.StreamRetry)
-	case c.StreamLife <= 0:
-		return fmt.Errorf("query: stream life is %v; it must be above zero", c.StreamLife)
-	case c.Search.Rows < 1, c.Search.Time < time.Second:
-		return fmt.Errorf("query: a search may read %d rows and take %v; it must be at least one row and 1s", c.Search.Rows, c.Search.Time)
-	case c.Quotas == nil:
-		return errors.New("query: quotas are needed; quota.Unlimited() refuse nothing")
-	case c.Logger == nil:
-		return errors.New("query: a logger is needed")
-	case c.Registerer == nil:
-		return errors.New("query: a metrics registerer is needed")
 	}
 	return nil
 }
@@ -121,7 +100,6 @@ type Service struct {
 	records RecordReader
 	raw     *RawLog
 	tail    *tail.Tail
-	streams *streams
 	auth    tenant.Authenticator
 	metrics *metrics
 	front   *front.Front
@@ -129,6 +107,9 @@ type Service struct {
 	room      *room
 	watch     *watch
 	timelines *timelines
+	// draining is done when the process starts to stop.
+	draining context.Context
+	drain    context.CancelCauseFunc
 }
 
 // New returns the stage over a store, the records of runs, the raw events, those that come, and the caller's identity.
@@ -141,20 +122,17 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 		return nil, fmt.Errorf("registering query metrics: %w", err)
 	}
 	room := newRoom(cfg)
-	streams, err := newStreams(cfg)
-	if err != nil {
-		return nil, err
-	}
 	// Answers below a packet gain nothing. zstd first: it is faster and smaller than gzip.
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.EnableZstd(true), gzhttp.PreferZstd(true))
 	if err != nil {
 		return nil, fmt.Errorf("setting up compression: %w", err)
 	}
 	s := &Service{
-		cfg: cfg, store: r, records: rr, raw: raw, tail: follow, streams: streams, auth: auth, metrics: m,
+		cfg: cfg, store: r, records: rr, raw: raw, tail: follow, auth: auth, metrics: m,
 		room: room, watch: newWatch(r, cfg.Poll), timelines: newTimelines(cfg.timelineBytes(), m),
 	}
 	s.front = s.newFront(compress)
+	s.draining, s.drain = context.WithCancelCause(context.Background())
 	return s, nil
 }
 

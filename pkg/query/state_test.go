@@ -17,8 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/skeinhq/skein/internal/front"
-	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -401,39 +399,6 @@ func TestState_KeepsACursorAndCountsIt(t *testing.T) {
 	}
 	if f.state("?from=2&limit=2"); held.cursor == first || held.cursor.N() != 3 {
 		t.Errorf("steps before it leave the cursor %+v", held.cursor)
-	}
-}
-
-func TestState_KeepsNoCursorThatTakesMoreThanItsPartOfTheCache(t *testing.T) {
-	const length = 256 << 10
-	f := newRawFixture(t)
-	f.texts(8, length)
-	cache := newTimelines(timelineParts*(1<<20), f.service.metrics)
-	f.service.timelines = cache
-	for n := range 10 {
-		f.state(fmt.Sprint("?at=", n))
-		held := cache.byRun[timelineKey{"acme", "chat", "r"}]
-		if n < 2 != (held.cursor != nil) || cache.bytes.Held() > 1<<20 || held.size() != cache.bytes.Held() {
-			t.Errorf("step %d leaves the cursor %+v, and %d bytes", n, held.cursor, cache.bytes.Held())
-		}
-	}
-}
-
-func TestState_KeepsNoCursorForWhatIsRefused(t *testing.T) {
-	f := newRawFixture(t)
-	f.texts(4, 256<<10)
-	f.state("?at=1")
-	held := f.service.timelines.byRun[timelineKey{"acme", "chat", "r"}]
-	if held.cursor == nil {
-		t.Fatal("it keeps no cursor")
-	}
-	f.service.room.memory = &front.Memory{Pool: share.NewPool(10 << 20)} // of which the cursor takes 4 MiB, and the answer 2
-	f.get("acme", "/v1/threads/chat/runs/r/state?at=5").problem(t, http.StatusUnprocessableEntity)
-	if held.cursor != nil {
-		t.Errorf("it keeps the cursor behind step %d", held.cursor.N())
-	}
-	if f.server.Close(); f.service.room.held() != nothingHeld {
-		t.Errorf("held are %s", f.service.room.held())
 	}
 }
 

@@ -244,7 +244,7 @@ func (s *stream) give(event []byte, at cursor) {
 	s.out.begin(s.from)
 	s.last = at
 	s.out.event(event, &at)
-	s.streams.metrics.events.Inc()
+	s.metrics.streamed.Inc()
 }
 
 // block sends events that belong together: only the last one has an id, so a reader that is cut within them gets all of them again.
@@ -253,7 +253,7 @@ func (s *stream) block(events []json.RawMessage, at cursor) {
 	for i, ev := range events {
 		if i < len(events)-1 {
 			s.out.event(ev, nil)
-			s.streams.metrics.events.Inc()
+			s.metrics.streamed.Inc()
 		} else {
 			s.give(ev, at)
 		}

@@ -172,7 +172,7 @@ func TestStream_EndsWhereThereIsNoRoom(t *testing.T) {
 	if held := f.service.room.held(); held != nothingHeld {
 		t.Error(held)
 	}
-	if n := testutil.ToFloat64(f.service.streams.metrics.ended.WithLabelValues(endRoom)); n != 1 {
+	if n := testutil.ToFloat64(f.service.metrics.ended.WithLabelValues(endRoom)); n != 1 {
 		t.Errorf("%v streams ended for want of room", n)
 	}
 }
@@ -226,13 +226,13 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprint(conn, "GET /v1/threads/chat/runs/r/stream HTTP/1.1\r\nHost: query\r\nTenant: acme\r\nLast-Event-ID: 3:0\r\nConnection: close\r\n\r\n")
-	ended := f.service.streams.metrics.ended.WithLabelValues(endSlow)
+	ended := f.service.metrics.ended.WithLabelValues(endSlow)
 	for deadline := time.Now().Add(4 * kafkatest.Timeout); testutil.ToFloat64(ended) == 0; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the reader is not ended")
 		}
 	}
-	if n := testutil.ToFloat64(f.service.streams.metrics.open); n != 0 {
+	if n := testutil.ToFloat64(f.service.metrics.streams); n != 0 {
 		t.Errorf("%v streams are open", n)
 	}
 

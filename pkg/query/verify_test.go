@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -338,33 +337,6 @@ func TestRawLog_FailsWhereKafkaIsAway(t *testing.T) {
 	threadOfTwo(f)
 	f.raw.readers = kafka.NewReaders(kafka.Config{Brokers: []string{"127.0.0.1:1"}}, f.raw.cfg.Topics().Events, 1)
 	f.get("acme", chatR).problem(t, http.StatusServiceUnavailable)
-}
-
-// The runs of a thread are read with one client, however many they are.
-func TestVerify_ReadsAThreadWithOneClient(t *testing.T) {
-	clients := func(runs int) (n int) {
-		f := newRawFixture(t)
-		for i := range runs {
-			id := fmt.Sprint("r", i)
-			f.indexed(id, "", talk(f, id)...)
-		}
-		var asked atomic.Int64
-		f.cluster.Fake.ControlKey(int16(kmsg.ApiVersions), func(kmsg.Request) (kmsg.Response, error, bool) {
-			f.cluster.Fake.KeepControl()
-			asked.Add(1) // once a connection
-			return nil, nil, false
-		})
-		r := f.get("acme", "/v1/threads/chat/verify")
-		if got := strings.Count(r.body, `"raw":{"events":7,`); got != runs { // they are placed otherwise, which is said
-			t.Fatalf("%d of %d runs were read: %s", got, runs, r.body)
-		}
-		return int(asked.Load())
-	}
-	few, many := clients(2), clients(12)
-	t.Logf("%d connections for 2 runs, %d for 12", few, many)
-	if few == 0 || many >= 12 {
-		t.Errorf("%d connections for 2 runs, %d for 12", few, many)
-	}
 }
 
 // A read of one event does not wait for all that lies behind it, and gives what it was asked for.

@@ -220,10 +220,5 @@ func (e *ExceededError) Error() string {
 
 func (e *ExceededError) seconds() int64 { return max(1, int64(math.Ceil(e.RetryAfter.Seconds()))) }
 
-// SetHeader sets Retry-After.
-func (e *ExceededError) SetHeader(h http.Header) {
-	h.Set("Retry-After", strconv.FormatInt(e.seconds(), 10))
-}
-
 // ProblemType is the type that draft-ietf-httpapi-ratelimit-headers registers, violated-policies its member.
 const ProblemType = "https://iana.org/assignments/http-problem-types#quota-exceeded"

@@ -1,0 +1,117 @@
+package front
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/pkg/quota"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// byHeader takes the tenant from a header.
+type byHeader struct{}
+
+func (byHeader) Authenticate(r *http.Request) (tenant.Identity, error) {
+	switch name := r.Header.Get("Tenant"); name {
+	case "":
+		return tenant.Identity{}, tenant.ErrUnauthenticated
+	case "unknown":
+		return tenant.Identity{}, errors.New("the key store is away")
+	case "writer":
+		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopePublish}}, nil
+	default:
+		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopeRead}}, nil
+	}
+}
+
+// Each request gets to its route or a problem, has its line in the audit log if a route took it, and is counted.
+func TestFront_AnswersOrSaysWhyNot(t *testing.T) {
+	var out bytes.Buffer
+	log, err := OpenAuditLog("-", "query", &out, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted, draining := 0, false
+	f := &Front{
+		Routes: []Route{
+			{Method: http.MethodGet, Pattern: "/v1/threads/{thread}/runs/{run}", Scope: tenant.ScopeRead, Action: "read", Kind: quota.Reads,
+				Params: []string{"limit", "label"}, Repeat: "label", Serve: func(c *Call) error {
+					switch {
+					case c.Query.Has("limit"):
+						return errors.New("the store is away")
+					case c.R.Method == http.MethodHead || c.R.PathValue("thread") == "a/b" && c.R.PathValue("run") == "..r":
+						c.Send(http.StatusOK, "text/plain", []byte("yes"))
+						return nil
+					}
+					return Refuse(http.StatusConflict, "reason", "no")
+				}},
+			{Method: http.MethodPost, Pattern: "/v1/agents/{agent}", Scope: tenant.ScopePublish, Action: "agent", Serve: func(*Call) error { return nil }},
+			{Method: http.MethodGet, Pattern: "/", Serve: func(c *Call) error { c.W.WriteHeader(http.StatusOK); return nil }},
+		},
+		Auth: byHeader{}, Quotas: quota.Unlimited(),
+		Draining: func() error {
+			if draining {
+				return Refuse(http.StatusServiceUnavailable, "", "stopping")
+			}
+			return nil
+		},
+		Explain: func(_ *Call, err error) *Problem { return Refuse(http.StatusServiceUnavailable, "", "%v", err) },
+		Done:    func(*Call, *Problem, time.Duration) { counted++ },
+	}
+	h := Audited(f, "query", log, nil)
+	const run, line = "/v1/threads/a%2Fb/runs/..r", `"action":"read","route":"GET /v1/threads/{thread}/runs/{run}"`
+	for name, c := range map[string]struct {
+		method, path, tenant string
+		status               int
+		audited, allow       string
+	}{
+		"an answer":                  {"GET", run, "acme", 200, line + `,"tenant":"acme","threadId":"a/b","runId":"..r","from":"192.0.2.1","status":200,"result":"done"`, ""},
+		"an answer's head":           {"HEAD", run, "acme", 200, `"route":"HEAD /v1/threads/{thread}/runs/{run}"`, ""},
+		"a refusal":                  {"GET", "/v1/threads/t/runs/r", "acme", 409, `"status":409,"result":"refused"`, ""},
+		"an error":                   {"GET", run + "?limit=1", "acme", 503, `"status":503,"result":"failed"`, ""},
+		"a parameter that may come":  {"GET", run + "?label=a&label=b", "acme", 200, line, ""},
+		"a parameter twice":          {"GET", run + "?limit=1&limit=1", "acme", 400, line, ""},
+		"an unknown parameter":       {"GET", run + "?nonsense=1", "acme", 400, line, ""},
+		"a query with a bad escape":  {"GET", run + "?%zz", "acme", 400, line, ""},
+		"no credentials":             {"GET", run, "", 401, line + `,"threadId":"a/b","runId":"..r","from":"192.0.2.1","status":401,"result":"denied"`, ""},
+		"the wrong scope":            {"GET", run, "writer", 403, `"tenant":"writer","threadId":"a/b","runId":"..r","from":"192.0.2.1","status":403,"result":"denied"`, ""},
+		"credentials of weather":     {"GET", run, "unknown", 503, line, ""},
+		"another method":             {"POST", run, "acme", 405, "", "GET, HEAD"},
+		"another method of an agent": {"GET", "/v1/agents/x?y=1", "writer", 405, "", "POST"},
+		"a path that is not there":   {"GET", "/v1/threads/t/runs/r/x", "acme", 404, "", ""},
+		"an empty id":                {"GET", "/v1/threads//runs/r", "acme", 400, line, ""},
+		"two dots as an id":          {"GET", "/v1/threads/%2e%2E/runs/r", "acme", 400, line, ""},
+		"a long id":                  {"GET", "/v1/threads/t/runs/" + strings.Repeat("x", 513), "acme", 400, line, ""},
+		"a call that reads no query": {"POST", "/v1/agents/x?y=1", "writer", 200, `"action":"agent"`, ""},
+		"a page":                     {"GET", "/", "", 200, "", ""},
+	} {
+		out.Reset()
+		before := counted
+		r := httptest.NewRequest(c.method, c.path, nil)
+		r.Header.Set("Tenant", c.tenant)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.status || w.Header().Get("Allow") != c.allow || (w.Code == http.StatusUnauthorized) != (w.Header().Get("WWW-Authenticate") != "") {
+			t.Errorf("%s: %d %v %s", name, w.Code, w.Header(), w.Body)
+		}
+		if (counted == before) != (c.status == 404 || c.status == 405) {
+			t.Errorf("%s is counted %d times", name, counted-before)
+		}
+		if !strings.Contains(out.String(), c.audited) || (out.Len() == 0) != (c.audited == "") {
+			t.Errorf("%s: the audit log has %q, want %s", name, out.String(), c.audited)
+		}
+	}
+	draining = true
+	w := httptest.NewRecorder()
+	if f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, run, nil)); w.Code != http.StatusServiceUnavailable || w.Header().Get("Connection") != "close" {
+		t.Errorf("while it drains: %d %v", w.Code, w.Header())
+	}
+}
