@@ -7,7 +7,7 @@ import (
 )
 
 // LineageOf returns what package lineage needs of a run record, without its HistoryKey and Rewrote. The run's start is its first raw
-// record, be it an input or an event; it is sealed where nothing behind the record is the run's (Final).
+// record, be it an input or an event. Final says whether it is sealed.
 func LineageOf(r *record.Run) lineage.Run {
 	out := lineage.Run{
 		ID: r.RunID, ClientID: r.ClientRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
@@ -21,7 +21,7 @@ func LineageOf(r *record.Run) lineage.Run {
 	return out
 }
 
-// RecordLineage is what a record says of where a run stands.
+// RecordLineage returns a run's lineage as its record has it.
 func RecordLineage(r lineage.Run) record.Lineage {
 	return record.Lineage{
 		ParentRunID: r.Parent, ParentBy: record.ParentBy(r.ParentBy), SpawnedBy: agui.String(r.SpawnedBy),
@@ -29,5 +29,6 @@ func RecordLineage(r lineage.Run) record.Lineage {
 	}
 }
 
-// Final reports whether no raw record behind those of a record is its run's: it was sealed by a terminal event, closed, or cut.
+// Final reports whether a record is the last of its run, as a terminal event sealed the run, or it was closed. No later raw record
+// belongs to the run.
 func Final(r *record.Run) bool { return r.Status.Sealed() || r.Closed || r.Truncated }

@@ -11,23 +11,23 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Origin is what the fold of a run that has a record starts from.
+// Origin holds what a run that has a record is folded from again: its parent's history, its base and its input.
 type Origin struct {
 	// Parent is the history that the run starts from, Base the one that its record is encoded relative to; each empty without one.
 	Parent, Base lineage.History
 	// BaseKey is the key of Base; nil if it is not known. With it, a base to which a run only appends is not read again.
 	BaseKey *lineage.Key
-	// Input is the run's input as its record has it. StartRecorded sets it.
+	// Input is the run's input in the form of records. Restart sets it.
 	Input *agui.RunAgentInput
 }
 
-// StartRecorded is Start for a run that has a record: lineage, anomalies of the parent resolution and the families of kept events are
-// taken from the record.
-func StartRecorded(given *record.Run, from *Origin, input *agui.RunAgentInput) *compact.Run {
+// Restart is Start for a run that has a record, from which it takes the lineage, the anomalies of the parent resolution and the families
+// of kept events.
+func Restart(rec *record.Run, from *Origin, input *agui.RunAgentInput) *compact.Run {
 	var started *compact.Run
-	started, from.Input = Start(given.RunID, lineage.ParentBy(given.ParentBy), from.Parent, input, given.Kept)
+	started, from.Input = Start(rec.RunID, lineage.ParentBy(rec.ParentBy), from.Parent, input, rec.Kept)
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone} {
-		if given.Stats.Anomalies[rule] > 0 { // each is found once
+		if rec.Stats.Anomalies[rule] > 0 { // each is found once
 			started.Note(rule)
 		}
 	}
@@ -39,19 +39,20 @@ func StartedAlone(rec *record.Run) bool {
 	return rec.Base == "" && rec.Stats.Anomalies[lineage.AnomalyPlacedAlone] > 0
 }
 
-// StartsBeside reports whether a run starts from a parent that was open then. No record has what that parent had said by then.
+// StartsBeside reports whether a run starts from a parent that was open then. No record has that parent's history at that point.
 func StartsBeside(rec, parent *record.Run) bool {
 	return rec.Base == "" && !StartedAlone(rec) && (parent.Raw.Next > rec.Raw.First || parent.Status == record.StatusRunning)
 }
 
-// Record returns the run record that the run's raw records make, if the given one is right about lineage, and the history at the run's
-// end. From is what StartRecorded was given; first and next are the offset of the run's first raw record and the one after its last.
-func (r *Run) Record(given *record.Run, from Origin, first, next int64) (*record.Run, lineage.History) {
+// Record returns the run record that the run's raw records make, and the history at the run's end. It takes the lineage from old, the
+// record that there is. from is the argument of Restart; first and next are the offset of the run's first raw record and the one after
+// its last.
+func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.Run, lineage.History) {
 	made := &record.Run{
-		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, ClientRunID: given.ClientRunID,
-		Lineage: given.Lineage, Base: given.Base, Kept: given.Kept,
-		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion,
-		RawLost: given.RawLost, Truncated: given.Truncated, Cut: given.Cut, Closed: given.Closed,
+		Tenant: old.Tenant, ThreadID: old.ThreadID, RunID: old.RunID, ClientRunID: old.ClientRunID,
+		Lineage: old.Lineage, Base: old.Base, Kept: old.Kept,
+		SinceSnapshot: old.SinceSnapshot, FoldVersion: old.FoldVersion,
+		RawLost: old.RawLost, Truncated: old.Truncated, Cut: old.Cut, Closed: old.Closed,
 		Agent: r.Producer.Agent, Labels: r.Producer.Labels, Synthetic: r.Synthetic,
 	}
 	var at lineage.History
@@ -65,11 +66,11 @@ func (r *Run) Record(given *record.Run, from Origin, first, next int64) (*record
 		made.InputSHA256 = r.InputSHA256
 	}
 	made.Raw = record.Raw{
-		Partition: given.Raw.Partition, First: first, Next: next, Ranges: given.Raw.Ranges,
+		Partition: old.Raw.Partition, First: first, Next: next, Ranges: old.Raw.Ranges,
 		Events: r.Tally.Events, SHA256: r.Tally.SHA256(), NextSeq: r.Seq.Next,
 	}
-	if given.Status == record.StatusAbandoned && made.Status == record.StatusRunning {
-		made.Status, made.Synthetic, made.Terminal, made.EndedAt = given.Status, true, given.Terminal, given.EndedAt
+	if old.Status == record.StatusAbandoned && made.Status == record.StatusRunning {
+		made.Status, made.Synthetic, made.Terminal, made.EndedAt = old.Status, true, old.Terminal, old.EndedAt
 	}
 	return made, at
 }

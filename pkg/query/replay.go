@@ -105,7 +105,7 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	rp := &rawReplay{key: key, types: types, recorded: fold.NewRecordTable(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
+	rp := &rawReplay{key: key, types: types, recorded: fold.TableOf(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err

@@ -157,7 +157,7 @@ func (s *selection) records(ctx context.Context, cfg kafka.Config, spans map[int
 	if !known {
 		return fmt.Errorf("run %q of thread %q: %w, or no record tells of it yet", s.Run, s.Thread, ErrNoRun)
 	}
-	s.runs = fold.NewRecordTable(slices.Collect(maps.Values(runs)))
+	s.runs = fold.TableOf(slices.Collect(maps.Values(runs)))
 	return nil
 }
 

@@ -16,10 +16,10 @@ import (
 // end of the log, and not only as far as its record.
 type Reader struct {
 	*Timeline
-	loop     *fold.Loop
-	recorded *fold.Recorded
+	loop   *fold.Loop
+	refold *fold.Refold
 	// target is the run; its ancestors that were open when their child started are folded along.
-	target *fold.RecordedRun
+	target *fold.RefoldedRun
 	// history returns the history at the end of a run, from its record.
 	history func(run string) (lineage.History, error)
 	// next is the offset below which all records were taken in.
@@ -47,15 +47,15 @@ func NewReader(records []*record.Run, run string, start, limit int64, history fu
 	if isGone(rec, start) {
 		return nil, &fold.StartError{Reason: "the raw events are gone: they are older than skein.events keeps them; " + gone, Gone: true}
 	}
-	r.recorded = fold.NewRecorded(records, r)
-	r.loop = fold.NewLoop(r.recorded)
-	r.target, r.next = r.recorded.Fold(rec), rec.Raw.First
-	return r, r.recorded.FoldParents(r.target, func(_ *fold.RecordedRun, parent *record.Run) (*fold.RecordedRun, error) {
+	r.refold = fold.NewRefold(records, r)
+	r.loop = fold.NewLoop(r.refold)
+	r.target, r.next = r.refold.Fold(rec), rec.Raw.First
+	return r, r.refold.FoldParents(r.target, func(_ *fold.RefoldedRun, parent *record.Run) (*fold.RefoldedRun, error) {
 		if isGone(parent, start) {
 			return nil, &fold.StartError{Reason: fmt.Sprintf("the raw events of its parent %q, which was open when the run started, are gone; %s", parent.RunID, gone), Gone: true}
 		}
 		r.next = min(r.next, parent.Raw.First)
-		return r.recorded.Fold(parent), nil
+		return r.refold.Fold(parent), nil
 	})
 }
 
@@ -65,7 +65,7 @@ func isGone(rec *record.Run, start int64) bool {
 
 // Update replaces the records of the thread by newer ones.
 func (r *Reader) Update(records []*record.Run) {
-	r.recorded.Update(records)
+	r.refold.Update(records)
 	r.stopped = false
 	for _, rec := range records {
 		for id, at := range r.strangers {
@@ -127,7 +127,7 @@ func (r *Reader) Take(e record.Event) error {
 		return nil
 	}
 	r.next = e.Offset + 1
-	if taken == nil || r.recorded.Current != r.target {
+	if taken == nil || r.refold.Current != r.target {
 		return nil
 	}
 	s := Step{Offset: e.Offset, Time: e.Time.UTC(), Kind: e.Headers.Kind, Seq: e.Headers.Seq, Outcome: outcome}
@@ -170,12 +170,12 @@ func (r *Reader) FoldBytes() int64 {
 // Headers are those of the last record; the next record probably repeats them (record.ParseHeadersLike).
 func (r *Reader) Headers() record.Headers { return r.loop.Decoded().Headers }
 
-// Takes implements fold.Refolder.
-func (r *Reader) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RecordedRun, error) {
+// Takes implements fold.RefoldOwner.
+func (r *Reader) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RefoldedRun, error) {
 	if r.strange(d, m) || m == nil {
 		return nil, nil
 	}
-	p := r.recorded.Folded(m.ID)
+	p := r.refold.Folded(m.ID)
 	switch {
 	case p == nil || d.Offset >= m.Next && m.Sealed:
 	case d.Offset >= m.Next && len(r.strangers) > 0 && d.ClientRunID() == "":
@@ -188,7 +188,7 @@ func (r *Reader) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RecordedRun, er
 }
 
 // hasEnded reports whether a run's terminal event was folded.
-func (r *Reader) hasEnded(p *fold.RecordedRun) bool {
+func (r *Reader) hasEnded(p *fold.RefoldedRun) bool {
 	return p == r.target && r.ended || p.Fold != nil && p.Fold.Ended()
 }
 
@@ -203,7 +203,7 @@ func (r *Reader) strange(d *fold.Decoded, m *fold.Metadata) bool {
 		begins = ev.Type == agui.RunStarted
 	}
 	if m != nil {
-		p := r.recorded.Folded(m.ID)
+		p := r.refold.Folded(m.ID)
 		if ended := m.Sealed && d.Offset >= m.Next || p != nil && r.hasEnded(p); !begins || !ended {
 			return false
 		}
@@ -214,14 +214,14 @@ func (r *Reader) strange(d *fold.Decoded, m *fold.Metadata) bool {
 	return true
 }
 
-// History implements fold.Refolder.
+// History implements fold.RefoldOwner.
 func (r *Reader) History(run string) (lineage.History, *lineage.Key, error) {
 	h, err := r.history(run)
 	return h, nil, err
 }
 
-// Starts implements fold.Refolder.
-func (r *Reader) Starts(p *fold.RecordedRun, _ *fold.Decoded, _ *agui.RunAgentInput, started *compact.Run) error {
+// Starts implements fold.RefoldOwner.
+func (r *Reader) Starts(p *fold.RefoldedRun, _ *fold.Decoded, _ *agui.RunAgentInput, started *compact.Run) error {
 	if p != r.target {
 		return nil
 	}

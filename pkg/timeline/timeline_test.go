@@ -54,7 +54,7 @@ func newThread(t testing.TB) *thread {
 func (o *oracle) Find(*fold.Decoded) (*fold.Run, fold.Outcome, error) { return o.Run, "", nil }
 
 func (o *oracle) Begin(_ *fold.Run, _ *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
-	started := fold.StartRecorded(o.given, &o.from, input)
+	started := fold.Restart(o.given, &o.from, input)
 	o.th.at[o.ID] = []lineage.History{{Messages: started.Messages(), State: started.State()}}
 	return started, nil
 }

@@ -83,7 +83,7 @@ const maxRecent = 8
 type Thread struct {
 	loop       *fold.Loop
 	source     Source
-	recorded   *fold.Recorded
+	refold     *fold.Refold
 	resolution *resolutionCheck
 	// runs are those whose events are read, wanted those to verify, by start.
 	runs   map[string]*threadRun
@@ -105,7 +105,7 @@ type keyedHistory struct {
 
 // threadRun is one run of a Thread. Its rec may lack contents.
 type threadRun struct {
-	*fold.RecordedRun
+	*fold.RefoldedRun
 	// first and next are the offsets of its first raw record, and after the last one that has come.
 	first, next int64
 	// until: the run's records below this offset are read.
@@ -163,8 +163,8 @@ func (c *coverage) whole() bool {
 // give others. If wanted is nil, all runs are verified, and all records of the thread in held have to be taken.
 func NewThread(records []*record.Run, wanted []string, held [2]int64, source Source) (*Thread, error) {
 	t := &Thread{source: source, runs: map[string]*threadRun{}, recent: map[string]keyedHistory{}}
-	t.recorded = fold.NewRecorded(records, t)
-	t.loop = fold.NewLoop(t.recorded)
+	t.refold = fold.NewRefold(records, t)
+	t.loop = fold.NewLoop(t.refold)
 	for _, rec := range records {
 		if wanted == nil || slices.Contains(wanted, rec.RunID) {
 			p := t.add(rec, held)
@@ -177,7 +177,7 @@ func NewThread(records []*record.Run, wanted []string, held [2]int64, source Sou
 	}
 	slices.SortStableFunc(t.wanted, func(a, b *threadRun) int { return compareStart(a.Rec, b.Rec) })
 	for _, p := range t.wanted {
-		err := t.recorded.FoldParents(p.RecordedRun, func(child *fold.RecordedRun, parent *record.Run) (*fold.RecordedRun, error) {
+		err := t.refold.FoldParents(p.RefoldedRun, func(child *fold.RefoldedRun, parent *record.Run) (*fold.RefoldedRun, error) {
 			if parent.Cut != nil && parent.Cut.Next <= child.Rec.Raw.First {
 				return nil, &fold.StartError{Reason: "contents of a parent that was going on when it started had been cut"}
 			}
@@ -186,7 +186,7 @@ func NewThread(records []*record.Run, wanted []string, held [2]int64, source Sou
 			if parent.Status == record.StatusRunning {
 				next.until = max(next.until, child.Rec.Raw.Next)
 			}
-			return next.RecordedRun, nil
+			return next.RefoldedRun, nil
 		})
 		if err != nil {
 			p.Failed = err.Error()
@@ -208,7 +208,7 @@ func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 		return p
 	}
 	p := &threadRun{
-		RecordedRun: t.recorded.Fold(rec), first: rec.Raw.First, next: rec.Raw.First,
+		RefoldedRun: t.refold.Fold(rec), first: rec.Raw.First, next: rec.Raw.First,
 		until: rec.Raw.Next, seen: coverage{ranges: rec.Raw.Ranges, last: -1}, diverges: rec.Raw.First, earliest: -1,
 	}
 	if n := len(rec.Raw.Ranges); n > 0 && (rec.Raw.Ranges[0][0] < held[0] || rec.Raw.Ranges[n-1][1] > held[1]) {
@@ -250,7 +250,7 @@ func (t *Thread) Take(e record.Event) error {
 	if err != nil {
 		return fmt.Errorf("verifying thread at %s: %w", e.Position(), err)
 	}
-	p := t.runs[t.recorded.Current.ID]
+	p := t.runs[t.refold.Current.ID]
 	if p.Failed = reason; reason != "" { // the history that it starts from is not there
 		return t.resolution.hide(p.Rec, stands{open: true, maybe: true})
 	}
@@ -274,8 +274,8 @@ func (t *Thread) Take(e record.Event) error {
 // Headers returns those of the last record, which the next one is likely to repeat (record.ParseHeadersLike).
 func (t *Thread) Headers() record.Headers { return t.loop.Decoded().Headers }
 
-// Takes implements fold.Refolder.
-func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RecordedRun, error) {
+// Takes implements fold.RefoldOwner.
+func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RefoldedRun, error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -298,11 +298,11 @@ func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RecordedRun, er
 		p.seen.see(d.Offset)
 	}
 	p.next = d.Offset + 1
-	return p.RecordedRun, nil
+	return p.RefoldedRun, nil
 }
 
-// Starts implements fold.Refolder: the parent is resolved again.
-func (t *Thread) Starts(r *fold.RecordedRun, first *fold.Decoded, input *agui.RunAgentInput, _ *compact.Run) (err error) {
+// Starts implements fold.RefoldOwner: the parent is resolved again.
+func (t *Thread) Starts(r *fold.RefoldedRun, first *fold.Decoded, input *agui.RunAgentInput, _ *compact.Run) (err error) {
 	p := t.runs[r.ID]
 	p.resolved, p.misplaced, p.certain, err = t.resolution.check(p, fold.StartOf(r.ID, r.ClientID, first.Payload(), input, first.Offset))
 	return err
@@ -325,7 +325,7 @@ func (t *Thread) begun(p *threadRun) error {
 	return t.resolution.hide(parent.Rec, stands{open: true})
 }
 
-// History implements fold.Refolder.
+// History implements fold.RefoldOwner.
 func (t *Thread) History(run string) (lineage.History, *lineage.Key, error) {
 	h, err := t.history(run)
 	return h.History, &h.key, err

@@ -36,7 +36,7 @@ type alone struct {
 func (a *alone) Find(*fold.Decoded) (*fold.Run, fold.Outcome, error) { return a.run, "", nil }
 
 func (a *alone) Begin(_ *fold.Run, _ *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
-	return fold.StartRecorded(a.rec, &a.from, input), nil
+	return fold.Restart(a.rec, &a.from, input), nil
 }
 
 // run has a run of a thread lie there whole, and its record: a root, as its input says.

@@ -11,8 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// NewRecordTable returns a table of runs by their records, of which a run that was sealed, closed or cut is sealed (Final).
-func NewRecordTable(records []*record.Run) *Table[*Metadata] {
+// TableOf returns the table of the runs that have these records. Final says which of them are sealed.
+func TableOf(records []*record.Run) *Table[*Metadata] {
 	t := NewTable[*Metadata]()
 	for _, r := range slices.SortedFunc(slices.Values(records), func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }) {
 		t.Add(&Metadata{Run: LineageOf(r), Next: r.Raw.Next, NextSeq: r.Raw.NextSeq})
@@ -20,62 +20,61 @@ func NewRecordTable(records []*record.Run) *Table[*Metadata] {
 	return &t
 }
 
-// Recorded decides about the raw records of runs that have run records already, in offset order: which of the runs a record is folded into
-// once more, and what a run starts from, both as the run records say. A parent that was open when its child started is folded along, as no
-// record has what it had said by then. It implements Runs.
-type Recorded struct {
+// Refold implements Runs for runs that have records and are folded again: the records say which run a raw record belongs to, and what a run
+// starts from. A parent that was open when its child started is folded along, as no record has its history at that point.
+type Refold struct {
 	*Table[*Metadata]
-	// Current is the run that the last record was folded into; nil if it was not.
-	Current *RecordedRun
-	runs    map[string]*RecordedRun
+	// Current is the run that the last record belongs to; nil if that is not folded.
+	Current *RefoldedRun
+	runs    map[string]*RefoldedRun
 	records map[string]*record.Run
-	owner   Refolder
+	owner   RefoldOwner
 }
 
-// RecordedRun is a run that is folded once more.
-type RecordedRun struct {
+// RefoldedRun is a run that is folded again.
+type RefoldedRun struct {
 	*Run
 	// Rec is its record, which may lack contents.
 	Rec  *record.Run
 	From Origin
 	// Needs is the parent that was open when the run started; nil once the run has begun.
-	Needs *RecordedRun
-	// Failed is why the run cannot be folded; empty if it can. Gone: because its raw events are gone.
+	Needs *RefoldedRun
+	// Failed is why the run cannot be folded; empty if it can. Gone says that raw events of it are gone.
 	Failed string
 	Gone   bool
-	// Late: a raw record of the run came after the end in its record, which was not final.
+	// Late says that a raw record of the run lies after the end in its record, which was not final.
 	Late bool
 }
 
-// Refolder is the owner of a Recorded.
-type Refolder interface {
+// RefoldOwner chooses the runs that a Refold folds, and has their histories.
+type RefoldOwner interface {
 	// Takes returns the run that a record is folded into, or nil. m is the run that the record means, or nil.
-	Takes(m *Metadata, d *Decoded) (*RecordedRun, error)
+	Takes(m *Metadata, d *Decoded) (*RefoldedRun, error)
 	// History returns the history at the end of a run, and its key, or nil if that is not known.
 	History(run string) (lineage.History, *lineage.Key, error)
 	// Starts is called at what may be the first event of a run, with the fold before it.
-	Starts(r *RecordedRun, first *Decoded, input *agui.RunAgentInput, started *compact.Run) error
+	Starts(r *RefoldedRun, first *Decoded, input *agui.RunAgentInput, started *compact.Run) error
 }
 
-// StartError says why a run cannot be folded once more.
+// StartError says why a run cannot be folded again.
 type StartError struct {
 	Reason string
-	// Gone: raw events that it needs were deleted.
+	// Gone says that raw events that it needs were deleted.
 	Gone bool
 }
 
 func (e *StartError) Error() string { return e.Reason }
 
-// NewRecorded returns a Recorded over all runs of a thread, by their records. It folds none of them yet.
-func NewRecorded(records []*record.Run, owner Refolder) *Recorded {
-	f := &Recorded{runs: map[string]*RecordedRun{}, owner: owner}
+// NewRefold returns a Refold of a thread, given the records of all its runs. Fold adds the runs to fold.
+func NewRefold(records []*record.Run, owner RefoldOwner) *Refold {
+	f := &Refold{runs: map[string]*RefoldedRun{}, owner: owner}
 	f.Update(records)
 	return f
 }
 
 // Update replaces the records by newer ones.
-func (f *Recorded) Update(records []*record.Run) {
-	f.Table, f.records = NewRecordTable(records), make(map[string]*record.Run, len(records))
+func (f *Refold) Update(records []*record.Run) {
+	f.Table, f.records = TableOf(records), make(map[string]*record.Run, len(records))
 	for _, rec := range records {
 		f.records[rec.RunID] = rec
 		if r := f.runs[rec.RunID]; r != nil {
@@ -85,20 +84,20 @@ func (f *Recorded) Update(records []*record.Run) {
 }
 
 // Fold adds a run to those that are folded.
-func (f *Recorded) Fold(rec *record.Run) *RecordedRun {
-	r := &RecordedRun{Run: NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID)), Rec: rec}
+func (f *Refold) Fold(rec *record.Run) *RefoldedRun {
+	r := &RefoldedRun{Run: NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID)), Rec: rec}
 	f.runs[rec.RunID] = r
 	return r
 }
 
 // Folded returns the run of an id if it is one of those that are folded, or nil.
-func (f *Recorded) Folded(run string) *RecordedRun { return f.runs[run] }
+func (f *Refold) Folded(run string) *RefoldedRun { return f.runs[run] }
 
 // maxUnsealed bounds the ancestors that are folded along with a run because they were open when their children started.
 const maxUnsealed = 16
 
-// FoldParents adds the ancestors of a run that were open when their children started: add is called with each, and folds it.
-func (f *Recorded) FoldParents(r *RecordedRun, add func(child *RecordedRun, parent *record.Run) (*RecordedRun, error)) (err error) {
+// FoldParents calls add for each ancestor of a run that was open when its child started. add calls Fold with it.
+func (f *Refold) FoldParents(r *RefoldedRun, add func(child *RefoldedRun, parent *record.Run) (*RefoldedRun, error)) (err error) {
 	for n := 0; ; n++ {
 		parent := f.records[r.Rec.ParentRunID]
 		if parent == nil || r.Needs != nil || !StartsBeside(r.Rec, parent) {
@@ -115,12 +114,12 @@ func (f *Recorded) FoldParents(r *RecordedRun, add func(child *RecordedRun, pare
 }
 
 // Find implements Runs.
-func (f *Recorded) Find(d *Decoded) (*Run, Outcome, error) {
+func (f *Refold) Find(d *Decoded) (*Run, Outcome, error) {
 	m := f.Of(d)
 	f.Current = nil
 	if m != nil {
 		r := f.runs[m.ID]
-		if r != nil && r.Rec.RawLost && d.Offset < m.Next && !within(r.Rec.Raw.Ranges, d.Offset) { // passed over when it was folded
+		if r != nil && r.Rec.RawLost && d.Offset < m.Next && !within(r.Rec.Raw.Ranges, d.Offset) { // never folded
 			return nil, "", nil
 		}
 	}
@@ -137,7 +136,7 @@ func within(ranges [][2]int64, offset int64) bool {
 }
 
 // Begin implements Runs.
-func (f *Recorded) Begin(_ *Run, first *Decoded, input *agui.RunAgentInput) (_ *compact.Run, err error) {
+func (f *Refold) Begin(_ *Run, first *Decoded, input *agui.RunAgentInput) (_ *compact.Run, err error) {
 	r := f.Current
 	if r.Rec.Base != "" {
 		if r.From.Base, r.From.BaseKey, err = f.owner.History(r.Rec.Base); err != nil {
@@ -147,12 +146,12 @@ func (f *Recorded) Begin(_ *Run, first *Decoded, input *agui.RunAgentInput) (_ *
 	if r.From.Parent, err = f.parent(r, first.Offset); err != nil {
 		return nil, err
 	}
-	started := StartRecorded(r.Rec, &r.From, input)
+	started := Restart(r.Rec, &r.From, input)
 	return started, f.owner.Starts(r, first, input, started)
 }
 
 // parent is the history that a run starts from: its parent's, as it was at an offset.
-func (f *Recorded) parent(r *RecordedRun, at int64) (lineage.History, error) {
+func (f *Refold) parent(r *RefoldedRun, at int64) (lineage.History, error) {
 	id := r.Rec.ParentRunID
 	if id == "" || r.Rec.Base == id || StartedAlone(r.Rec) {
 		return r.From.Base, nil

@@ -6,8 +6,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-func TestRecorded_Of(t *testing.T) {
-	thread := NewRecordTable([]*record.Run{
+func TestRefold_Of(t *testing.T) {
+	thread := TableOf([]*record.Run{
 		{RunID: "r~2", ClientRunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 40, Next: 50}},
 		{RunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 10, Next: 30}},
 		{RunID: "silent", Status: record.StatusAbandoned, Raw: record.Raw{First: 5, Next: 8}},
@@ -48,7 +48,7 @@ func TestRecorded_Of(t *testing.T) {
 // A run that was abandoned may go on, but not where it was closed or its record was cut.
 func TestNewRecordTable_EndsARunThatWasClosedOrCut(t *testing.T) {
 	for _, is := range [][2]bool{{false, false}, {false, true}, {true, false}} {
-		s := NewRecordTable([]*record.Run{{RunID: "r", Status: record.StatusAbandoned, Truncated: is[0], Closed: is[1]}}).Get("r")
+		s := TableOf([]*record.Run{{RunID: "r", Status: record.StatusAbandoned, Truncated: is[0], Closed: is[1]}}).Get("r")
 		if want := is[0] || is[1]; s.Sealed != want {
 			t.Errorf("cut %t, closed %t: sealed %t", is[0], is[1], s.Sealed)
 		}
