@@ -191,7 +191,7 @@ func (p *pipeline) attack(name string, records []*kgo.Record, kill bool) {
 // Runs that never end and hold more than their record may have.
 func TestCompactor_UnfinishedLargeRuns(t *testing.T) {
 	p := startPipeline(t)
-	runs, parts := threadsOn(Hostile, "large-", size(24, 16), hostilePartitions), size(4, 3)
+	runs, parts := threadsOn(Hostile, "large-", size(24, 8), hostilePartitions), size(4, 3)
 	delta := []byte(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"` + strings.Repeat("x", 14<<20) + `"}`)
 	var records []*kgo.Record
 	for _, run := range runs {

@@ -316,7 +316,7 @@ func searchSeed(t *testing.T) *rand.Rand {
 func searches(t *testing.T, s Store) {
 	r := searchSeed(t)
 	all := searched(t, s, r, 160)
-	for range 40 {
+	for range 20 {
 		q := search.Query{
 			Filter: someFilter(r), Sort: pick(r, search.SortStarted, search.SortDuration, search.SortTokens), Ascending: r.IntN(2) == 0,
 			Limit: pick(r, 15+r.IntN(60), 1000), Bounds: searchBounds,

@@ -21,7 +21,7 @@ func statistics(t *testing.T, s Store) {
 	r := searchSeed(t)
 	all := searched(t, s, r, 160)
 	dimensions := []search.Dimension{search.ByAgent, search.ByModel, search.ByStatus, search.ByTool, search.ByHour, search.ByDay, search.ByWeek, "label:user", "label:a'b\\"}
-	for i := range 40 {
+	for i := range 20 {
 		q := search.Statistics{Filter: someFilter(r), Measures: slices.Clone(search.Measures), Limit: 10_000, Bounds: searchBounds}
 		if i%2 == 0 { // each alone, too
 			q.Measures = []search.Measure{pick(r, search.Measures...)}
