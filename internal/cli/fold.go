@@ -141,7 +141,7 @@ func readChain(out *output, paths []string, stdin io.Reader) ([]chainRun, error)
 	return runs, nil
 }
 
-// readEventFile reads the runs of a file, or of stdin where the path is "-".
+// readEventFile reads the runs of a file, or of stdin for "-".
 func readEventFile(path string, stdin io.Reader) ([]chainRun, error) {
 	if path == "-" {
 		runs, err := readRuns(stdin, "standard input", nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// defaultAdminURL is where a stage serves its administration by default.
+// defaultAdminURL is the default admin address of a stage.
 const defaultAdminURL = "http://127.0.0.1:8421"
 
 func newHealth(out *output) *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// output is where a command writes: results to stdout, all else to stderr.
+// output writes a command's results to stdout and all else to stderr.
 type output struct {
 	stdout io.Writer
 	stderr io.Writer

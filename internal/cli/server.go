@@ -21,7 +21,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// defaultURL is where "skein dev" listens by default.
+// defaultURL is the default address of "skein dev".
 const defaultURL = "http://127.0.0.1:8420"
 
 // server is the HTTP API that a command calls, with the credentials for it.

@@ -13,6 +13,11 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/steps"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/timeline"
 )
 
 func newState(out *output, environ []string) *cobra.Command {
@@ -73,38 +78,21 @@ func foundStep(err error, out *output, at server, thread, run string) error {
 // stateAt is the part of a state answer that the command shows.
 type stateAt struct {
 	conversation
-	Total int  `json:"total"`
-	Step  step `json:"step"`
-}
-
-// step is one step of a run.
-type step struct {
-	N        int       `json:"n"`
-	Position string    `json:"position"`
-	Time     time.Time `json:"time"`
-	Kind     string    `json:"kind"`
-	Type     string    `json:"type"`
-	Outcome  string    `json:"outcome"`
-	Change   struct {
-		Messages []messageChange `json:"messages"`
-		State    []operation     `json:"state"`
-	} `json:"change"`
-}
-
-// messageChange is one change of the list of messages.
-type messageChange struct {
-	Op        string  `json:"op"`
-	MessageID string  `json:"messageId"`
-	Message   message `json:"message"`
-	Path      string  `json:"path"`
-	Text      string  `json:"text"`
+	Total int        `json:"total"`
+	Step  steps.Step `json:"step"`
 }
 
 // printState prints the step, its changes, and the conversation after it.
 func printState(out *output, s stateAt) error {
+	var patch []operation
+	if len(s.Step.Change.State) > 0 {
+		if err := decode(s.Step.Change.State, "patch of the state", &patch); err != nil {
+			return err
+		}
+	}
 	p := differencePrinter{out: out, width: out.width()}
-	p.b.WriteString(out.bold(oneLine(s.Step.title(s.Total), p.width)) + "\n")
-	p.step(s.Step)
+	p.b.WriteString(out.bold(oneLine(stepTitle(s.Step, s.Total), p.width)) + "\n")
+	p.step(s.Step.Change.Messages, patch)
 	p.b.WriteString("\n")
 	if err := out.text(p.b.String()); err != nil {
 		return err
@@ -112,51 +100,52 @@ func printState(out *output, s stateAt) error {
 	return printConversation(out, s.conversation)
 }
 
-// title names a step.
-func (s step) title(total int) string {
-	what := s.Type
+// stepTitle describes a step in a line.
+func stepTitle(s steps.Step, total int) string {
+	what := string(s.Type)
 	switch {
-	case s.Kind == "input" && s.N == 0:
+	case s.Kind == record.KindInput && s.N == 0:
 		what = "the start, by the run's input"
 	case s.N == 0:
 		what = "the start"
-	case s.Kind == "input":
+	case s.Kind == record.KindInput:
 		what = "an input that came too late to count"
-	case s.Outcome != "folded":
-		what = strings.TrimSpace(what + " (" + s.Outcome + ")")
+	case s.Outcome != fold.Folded:
+		what = strings.TrimSpace(what + " (" + string(s.Outcome) + ")")
 	}
 	line := fmt.Sprintf("step %d of %d: %s", s.N, total, what)
-	if s.Position != "" {
-		line += ", at " + s.Position + ", " + s.Time.Format(time.RFC3339Nano)
+	if s.Position != nil && s.Time != nil {
+		line += ", at " + s.Position.String() + ", " + s.Time.Format(time.RFC3339Nano)
 	}
 	return line
 }
 
-// step prints the changes of a step.
-func (p *differencePrinter) step(s step) {
+// step prints the changes of a step: those of messages, and the patch of the state.
+func (p *differencePrinter) step(messages []timeline.MessageChange, patch []operation) {
 	names := toolNames{}
-	for _, c := range s.Change.Messages {
+	for _, c := range messages {
+		m := decodedMessage(c.Message)
 		switch c.Op {
-		case "add":
-			p.message(styleNew, "+", names.who(c.Message), c.Message)
-		case "remove":
-			p.message(styleGone, "-", names.who(c.Message), c.Message)
-		case "append":
+		case timeline.Add:
+			p.message(styleNew, "+", names.who(m), m)
+		case timeline.Remove:
+			p.message(styleGone, "-", names.who(m), m)
+		case timeline.Append:
 			where := ""
 			if c.Path != "/content" {
 				where = ", " + strings.TrimPrefix(c.Path, "/")
 			}
-			p.line(styleChanged, "~ message "+c.MessageID+where)
-			p.block(styleNew, indent(c.Text, "  + ", p.width))
+			p.line(styleChanged, "~ message "+string(c.MessageID)+where)
+			p.block(styleNew, indent(agui.TextOf(c.Text).String(), "  + ", p.width))
 		default:
-			p.message(styleChanged, "~", names.who(c.Message), c.Message)
+			p.message(styleChanged, "~", names.who(m), m)
 		}
 	}
-	if len(s.Change.State) > 0 {
+	if len(patch) > 0 {
 		p.line(styleChanged, "~ state")
-		p.patch("  ", s.Change.State)
+		p.patch("  ", patch)
 	}
-	if len(s.Change.Messages)+len(s.Change.State) == 0 {
+	if len(messages)+len(patch) == 0 {
 		p.b.WriteString("it changed nothing\n")
 	}
 }

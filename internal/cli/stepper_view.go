@@ -22,7 +22,7 @@ import (
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
-// Colours repeat what marks and underlines say, so that nothing is lost without them.
+// Colours add nothing to marks and underlines, so that the stepper is usable without them.
 var (
 	boldStyle    = lipgloss.NewStyle().Bold(true)
 	faintStyle   = lipgloss.NewStyle().Faint(true)
@@ -280,7 +280,7 @@ func visible(s string) (n int) {
 	return n
 }
 
-// stateRows renders a state with marks where a patch changed it, and returns the first changed line; -1 if there is none.
+// stateRows renders a state with marks on the lines that a patch changed, and returns the first of these; -1 if there is none.
 func stateRows(state, patch json.RawMessage, width int) (lines []string, changed int) {
 	var ops []operation
 	if len(patch) > 0 && json.Unmarshal(patch, &ops) != nil {

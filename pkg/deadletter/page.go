@@ -69,13 +69,14 @@ func ReadPage(ctx context.Context, cfg kafka.Config, q Query, after *record.Posi
 func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position) func(yield func(*kgo.Record, error) bool) {
 	return func(yield func(*kgo.Record, error) bool) {
 		topic := cfg.Topics().DeadLetters
-		spans, err := bounds(ctx, cfg, topic, q.Since)
+		spans, since, err := offsets(ctx, cfg, topic, q.Since)
 		if err != nil {
 			yield(nil, fmt.Errorf("reading dead letters: %w", err))
 			return
 		}
 		for _, p := range slices.Sorted(maps.Keys(spans)) {
 			span := spans[p]
+			span.Start = max(span.Start, since[p])
 			switch {
 			case after == nil || p > after.Partition:
 			case p == after.Partition:
@@ -95,28 +96,26 @@ func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position
 	}
 }
 
-// bounds returns the offsets of a topic from a time on; zero is all.
-func bounds(ctx context.Context, cfg kafka.Config, topic string, from time.Time) (map[int32]kafka.Span, error) {
+// offsets returns the offsets of a topic, and those at a time; nil for the zero time. It fails while the topics of the set have
+// different partition counts, on which a thread's partition depends.
+func offsets(
+	ctx context.Context, cfg kafka.Config, topic string, at time.Time,
+) (spans map[int32]kafka.Span, since map[int32]int64, err error) {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer adm.Close()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	spans, err := kafka.Spans(ctx, adm, topic)
-	if err != nil || from.IsZero() {
-		return spans, err
+	if _, err := kafka.PartitionCount(ctx, adm, cfg.Topics()); err != nil {
+		return nil, nil, err
 	}
-	since, err := kafka.OffsetsAt(ctx, adm, topic, from)
-	if err != nil {
-		return nil, err
+	if spans, err = kafka.Spans(ctx, adm, topic); err != nil || at.IsZero() {
+		return spans, nil, err
 	}
-	for p, s := range spans {
-		s.Start = max(s.Start, since[p])
-		spans[p] = s
-	}
-	return spans, nil
+	since, err = kafka.OffsetsAt(ctx, adm, topic, at)
+	return spans, since, err
 }
 
 // askTimeout bounds a group of requests to the brokers.

@@ -145,7 +145,7 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried,
 		return nil
 	}
 	oldest := slices.MinFunc(results, func(a, b Retried) int { return a.At.Compare(b.At) }).At
-	spans, since, err := eventSpans(ctx, cfg, oldest.Add(-clockSkew))
+	spans, since, err := offsets(ctx, cfg, cfg.Topics().Events, oldest.Add(-clockSkew))
 	if err != nil {
 		return err
 	}
@@ -203,26 +203,6 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried,
 		}
 	}
 	return nil
-}
-
-// eventSpans returns the offsets of skein.events, and those at a time.
-func eventSpans(ctx context.Context, cfg kafka.Config, at time.Time) (spans map[int32]kafka.Span, since map[int32]int64, err error) {
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer adm.Close()
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	// This fails while the topics have different partition counts, on which a thread's partition depends.
-	if _, err := kafka.PartitionCount(ctx, adm, cfg.Topics()); err != nil {
-		return nil, nil, err
-	}
-	if spans, err = kafka.Spans(ctx, adm, cfg.Topics().Events); err != nil {
-		return nil, nil, err
-	}
-	since, err = kafka.OffsetsAt(ctx, adm, cfg.Topics().Events, at)
-	return spans, since, err
 }
 
 func retryOf(m *kgo.Record) *record.Position {

@@ -32,7 +32,7 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ClientID(c.clientID(role)),
-		// Names Skein in the brokers' client statistics (KIP-511).
+		// Brokers list clients by software name in their statistics (KIP-511).
 		kgo.SoftwareNameAndVersion("skein", "1"),
 		kgo.DialTimeout(dialTimeout),
 		// Stages stop when a partition is added. The default of 5 min is too long to notice that.
@@ -40,7 +40,7 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 		// After a leader has failed a client waits this long for the new one. The default is 5 s.
 		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.MaxDecompressBatchBytes(maxUnpackBytes),
-		// KIP-714 has brokers collect the clients' metrics. Skein serves its own.
+		// Brokers must not collect the clients' metrics (KIP-714): Skein serves its own.
 		kgo.DisableClientMetrics(),
 	}
 	opts = append(opts, c.Security.options()...)

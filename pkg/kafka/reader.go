@@ -37,7 +37,7 @@ func consuming() []kgo.Opt {
 		// Brokers send a batch above the limit only as the first one of an answer (KIP-74). With this limit no partition has to wait
 		// until it is first.
 		kgo.FetchMaxPartitionBytes(MaxBatchBytes),
-		// Of one answer. The client buffers and unpacks answers; the default of 50 MB would take more memory.
+		// The limit of one answer. The client buffers and unpacks answers; the default of 50 MB would take more memory.
 		kgo.FetchMaxBytes(2 * MaxBatchBytes),
 	}
 }

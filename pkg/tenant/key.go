@@ -106,7 +106,7 @@ func ParseKeys(text []byte) ([]Key, error) {
 	return *file.Keys, nil
 }
 
-// check says what is wrong with an entry. It never repeats sha256: somebody may have put the key there.
+// check returns the first error of an entry. Errors do not contain sha256: its value may be a key by mistake.
 func (k Key) check() error {
 	if k.Name == "" || len(k.Name) > 200 || strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return errors.New("name must be 1 to 200 bytes that can be printed")

@@ -256,7 +256,7 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	limit := min(max(q.Limit, 1), 1000)
 	args := named{
 		"tenant": tenant, "prefix": q.Prefix, "after": q.After, "status": string(q.Status), "agent": q.Agent, "since": since,
-		"limit": limit + 1, // one more tells whether there is a next page
+		"limit": limit + 1, // one more than the page, to see whether there is a next one
 	}
 	threads := []store.Thread{}
 	err := s.each(ctx, selectThreads, args, func(scan scan) error {
@@ -286,7 +286,7 @@ func (s *Store) Interrupted(ctx context.Context, tenant string, q store.Interrup
 	limit := min(max(q.Limit, 1), 1000)
 	args := named{
 		"tenant": tenant, "agent": q.Agent, "at": q.After.At, "thread": q.After.ThreadID, "run": q.After.RunID,
-		"limit": limit + 1, // one more tells whether there is a next page
+		"limit": limit + 1, // one more than the page, to see whether there is a next one
 	}
 	rows, err := s.runs(ctx, selectInterrupted, args)
 	if err != nil {

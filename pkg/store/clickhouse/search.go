@@ -125,7 +125,7 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 	if q.Ascending {
 		view.Direction = "ASC"
 	}
-	args["limit"] = q.Limit + 1 // one more tells whether there is a next page
+	args["limit"] = q.Limit + 1 // one more than the page, to see whether there is a next one
 	if q.After != nil {
 		args["key"], args["after_thread"], args["after_run"] = q.After.Key, q.After.ThreadID, q.After.RunID
 	}
@@ -296,7 +296,7 @@ func statisticsOf(sel selection, q search.Statistics, args named) statistics {
 func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error) {
 	sel, args := selectionOf(tenant, q.Filter)
 	view := statisticsOf(sel, q, args)
-	args["limit"] = q.Limit + 1 // one more tells whether there are more
+	args["limit"] = q.Limit + 1 // one more than asked for, to see whether there are more
 	table := search.Table{Groups: []search.Group{}}
 	err := s.searching(ctx, selectStatistics, view, args, q.Bounds, func(scan scan) error {
 		var g search.Group

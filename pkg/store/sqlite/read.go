@@ -164,7 +164,7 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 		sql.Named("since", since),
 		sql.Named("status", string(q.Status)),
 		sql.Named("agent", q.Agent),
-		sql.Named("limit", limit+1), // one more tells whether there is a next page
+		sql.Named("limit", limit+1), // one more than the page, to see whether there is a next one
 	}
 	threads := []store.Thread{}
 	err := each(ctx, s.read, selectThreads, args, func(scan func(...any) error) error {
@@ -205,7 +205,7 @@ func (s *Store) Interrupted(ctx context.Context, tenant string, q store.Interrup
 			if !open {
 				continue
 			}
-			if len(runs) == limit { // one more tells whether there is a next page
+			if len(runs) == limit { // one more than the page, to see whether there is a next one
 				return runs, next, nil
 			}
 			runs, next = append(runs, r), &store.InterruptCursor{At: after.At, ThreadID: after.ThreadID, RunID: after.RunID}

@@ -242,7 +242,7 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 		return search.Page{}, fmt.Errorf("searching runs: %w", err)
 	}
 	page := search.Page{Runs: runs}
-	if len(runs) > q.Limit { // one more tells whether there is a next page
+	if len(runs) > q.Limit { // one more than the page, to see whether there is a next one
 		page.Runs = slices.Clip(runs[:q.Limit])
 		next := position(&page.Runs[q.Limit-1])
 		page.Next = &next
