@@ -96,8 +96,8 @@ func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position
 	}
 }
 
-// offsets returns the offsets of a topic, and those at a time; nil for the zero time. It fails while the topics of the set have
-// different partition counts, on which a thread's partition depends.
+// offsets returns the offsets of a topic, and those at a time; nil for the zero time. For skein.events it fails while the topics of the
+// set have different partition counts, on which a thread's partition depends.
 func offsets(
 	ctx context.Context, cfg kafka.Config, topic string, at time.Time,
 ) (spans map[int32]kafka.Span, since map[int32]int64, err error) {
@@ -108,8 +108,10 @@ func offsets(
 	defer adm.Close()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if _, err := kafka.PartitionCount(ctx, adm, cfg.Topics()); err != nil {
-		return nil, nil, err
+	if topic == cfg.Topics().Events {
+		if _, err := kafka.PartitionCount(ctx, adm, cfg.Topics()); err != nil {
+			return nil, nil, err
+		}
 	}
 	if spans, err = kafka.Spans(ctx, adm, topic); err != nil || at.IsZero() {
 		return spans, nil, err
