@@ -95,7 +95,15 @@ check-beside:
 	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=10 -seed=$(TEST_SEED)
 	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
 	$(call RERUN,$$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')) -vet=off -p 3 -timeout 15m
+	@$(MAKE) --no-print-directory -j2 -Otarget check-client check-processes SEED=$(TEST_SEED)
+
+# The first computes, the second waits for processes that end and come back.
+.PHONY: check-client
+check-client:
 	cd $(KIT) && go test -vet=off -count=1 -timeout 15m -rapid.seed=$(TEST_SEED)
+
+.PHONY: check-processes
+check-processes:
 	go test -vet=off -v -count=1 -timeout 15m ./test/chaos -chaos.faults=6 -chaos.seed=$(TEST_SEED)
 	go test -vet=off -v -count=1 -timeout 15m ./test/e2e
 
