@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// foldTime is how long all partitions together fold before the main loop looks at the clock, at what is still ours, and at what else has
-	// come. One record is always folded whole.
+	// foldTime is how long all partitions together fold before the main loop looks at the clock, at what is still ours, and at what
+	// else has come. One record is always folded whole.
 	foldTime = 50 * time.Millisecond
 	// foldRecords and foldBytes bound what is folded of a partition between two looks at the clock.
 	foldRecords = 8
@@ -30,8 +30,8 @@ const (
 	// texts are short. A broker is asked again once its answer is taken whole, so that the next one is fetched and
 	// unpacked while this one is folded; the bound is for many brokers, as what is taken is held beside it.
 	pollRecords = 50_000
-	// holdBytes is how much may be left of all partitions while others are polled. Partitions that have more than their share of it left are
-	// not fetched.
+	// holdBytes is how much may be left of all partitions while others are polled. Partitions that have more than their share of it
+	// left are not fetched.
 	holdBytes = 8 << 20
 )
 
@@ -60,8 +60,8 @@ type stretch struct {
 	stop    partition.Stop // why the processor took no more
 }
 
-// fetch polls, and keeps what comes for open partitions. It waits only where nothing is left, or where an answer had no room for a partition
-// that has nothing left. What leaks through of a paused partition is fetched again once it opens.
+// fetch polls, and keeps what comes for open partitions. It waits only where nothing is left, or where an answer had no room for a
+// partition that has nothing left. What leaks through of a paused partition is fetched again once it opens.
 func (b *backlog) fetch(ctx context.Context, members *membership) error {
 	briefly, cancel := context.WithTimeout(ctx, foldTime)
 	defer cancel()

@@ -834,8 +834,8 @@ func TestSession_TakesTurnsWhereTheRoomIsFull(t *testing.T) {
 	equal(t, "what is left", len(s.backlog.stretches), 0)
 }
 
-// An answer of a broker has room for a few large records and for nothing behind them. A partition without any does not wait until those of the
-// others are all processed.
+// An answer of a broker has room for a few large records and for nothing behind them. A partition without any does not wait until those
+// of the others are all processed.
 func TestService_APartitionIsFetchedBesideLargeRecordsOfAnother(t *testing.T) {
 	partstest.SkipShort(t, "time for tests of scale")
 	inWorld(t, 3, func(w *world) {

@@ -410,8 +410,9 @@ func stopsOnOtherPartitionCounts(t *testing.T, k kafka.Config) {
 	}
 }
 
-// The last of the log is the marker of another producer's transaction, as where a dead letter was sent again (committed), a
-// command broke off (aborted), or `skein topics migrate` made the topic: the committed offset at the open run, the processed one behind the marker.
+// The last of the log is the marker of another producer's transaction, as where a dead letter was sent again (committed), a command
+// broke off (aborted), or `skein topics migrate` made the topic: the committed offset at the open run, the processed one behind the
+// marker.
 func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 	for name, end := range map[string]kgo.TransactionEndTry{"committed": kgo.TryCommit, "aborted": kgo.TryAbort, "migrated": kgo.TryCommit} {
 		t.Run(name, func(t *testing.T) {

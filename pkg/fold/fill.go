@@ -12,9 +12,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Start begins the fold of a run from its parent's history (zero without a parent) and its input (nil without one); by says how the parent was
-// found. The fold keeps events of the given families. Start returns the input as it is recorded: a message that equals one of the
-// parent in value is replaced by that one.
+// Start begins the fold of a run from its parent's history (zero without a parent) and its input (nil without one); by says how the
+// parent was found. The fold keeps events of the given families. Start returns the input as it is recorded: a message that equals one
+// of the parent in value is replaced by that one.
 func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run, *agui.RunAgentInput) {
 	if input != nil {
 		in := *input
@@ -31,8 +31,8 @@ func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.
 	return fold, input
 }
 
-// FillInput sets the members of a record about an input that Start returned. The record says how the parent was found; parent is the history
-// given to Start, base that of the record's base, and sum the hash of the input as received.
+// FillInput sets the members of a record about an input that Start returned. The record says how the parent was found; parent is the
+// history given to Start, base that of the record's base, and sum the hash of the input as received.
 func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAgentInput, sum string) {
 	if input == nil {
 		return

@@ -133,8 +133,8 @@ func validID(id string) string {
 	return id
 }
 
-// SyntheticEnd reports whether the record is a terminal event that Skein's proxy wrote in the agent's place. It ends the run like one of the
-// agent, but is neither counted nor hashed, as counts and hash cover what the agent sent.
+// SyntheticEnd reports whether the record is a terminal event that Skein's proxy wrote in the agent's place. It ends the run like one
+// of the agent, but is neither counted nor hashed, as counts and hash cover what the agent sent.
 func (d *Decoded) SyntheticEnd() bool {
 	if !d.Headers.Synthetic {
 		return false

@@ -76,8 +76,8 @@ func (t *Table[M]) lastNamed(clientRunID string, offset int64) (m M, ok bool) {
 	return t.recent, !r.Sealed && r.ClientRunID() == clientRunID && r.Start <= offset
 }
 
-// Of returns the run that a raw record means, or nil: one with a client run id means the latest run of that id which started at or before its
-// offset; an event without one means the current run.
+// Of returns the run that a raw record means, or nil: one with a client run id means the latest run of that id which started at or
+// before its offset; an event without one means the current run.
 func (t *Table[M]) Of(d *Decoded) (found M) {
 	switch id := d.ClientRunID(); {
 	case id != "":

@@ -65,7 +65,8 @@ func (t *Tally) Add(ev *agui.Event, at time.Time) {
 	t.EndedAt = at
 }
 
-// add notes the times of a tool call, of which an event came ms milliseconds after the run's start. Of events and calls with one id the first counts.
+// add notes the times of a tool call, of which an event came ms milliseconds after the run's start. Of events and calls with one id the
+// first counts.
 func (c *callTimes) add(ev *agui.Event, ms int64) {
 	switch ev.Type {
 	case agui.ToolCallStart, agui.ToolCallChunk, agui.ToolCallResult:

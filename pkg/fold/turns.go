@@ -127,8 +127,8 @@ func (s *Turns) end(r *Turn) error {
 	return nil
 }
 
-// Steps returns the runs for compact.Compacted. A run that names no parent gets its parent's name, unless the receiver would resolve the same
-// one, or that id belongs to another run by then: such a run continues the one before it.
+// Steps returns the runs for compact.Compacted. A run that names no parent gets its parent's name, unless the receiver would resolve
+// the same one, or that id belongs to another run by then: such a run continues the one before it.
 func (s *Turns) Steps() []compact.Step {
 	steps := make([]compact.Step, len(s.runs))
 	latest := map[string]*Turn{} // by client run id

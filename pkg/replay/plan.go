@@ -109,7 +109,8 @@ func NewPlan(ctx context.Context, cfg kafka.Config, o Options) (*Plan, error) {
 	return p, p.count(ctx)
 }
 
-// ask asks the brokers for the topics and what they hold; it returns the spans of skein.events and skein.runs that the selection has to do with.
+// ask asks the brokers for the topics and what they hold; it returns the spans of skein.events and skein.runs that the selection has to
+// do with.
 func (p *Plan) ask(ctx context.Context) (events, runs map[int32]kafka.Span, err error) {
 	adm, err := kafka.NewAdmin(p.cfg)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 	inFlight = 4 * kafka.MaxValueBytes
 	// flushWithin is how long a replay that was stopped waits for what it has sent.
 	flushWithin = kafka.DeliveryTimeout + 5*time.Second
-	// erasuresEvery is how often a replay that keeps a pace or follows looks for erasures: what it publishes later than that after its thread was erased
-	// is left out.
+	// erasuresEvery is how often a replay that keeps a pace or follows looks for erasures: what it publishes later than that after its
+	// thread was erased is left out.
 	erasuresEvery = time.Minute
 )
 
@@ -35,9 +35,9 @@ type Done struct {
 	Next []record.Position `json:"next"`
 }
 
-// Run publishes what was planned, without what was erased since, in the order of the partitions, and of times over several. Each record has key and value of its
-// original, the headers that are allowed, the time at which it is published and its original's position (HeaderReplayedFrom); records of one key come
-// to one partition. What Done says holds with an error as well.
+// Run publishes what was planned, without what was erased since, in the order of the partitions, and of times over several. Each record
+// has key and value of its original, the headers that are allowed, the time at which it is published and its original's position
+// (HeaderReplayedFrom); records of one key come to one partition. What Done says holds with an error as well.
 func (p *Plan) Run(ctx context.Context) (Done, error) {
 	if err := p.lookForErasures(ctx); err != nil {
 		return Done{}, err

@@ -111,8 +111,8 @@ func CompareMessage(index int, before, after agui.Message) MessageChange {
 	return c
 }
 
-// appended returns the JSON Pointer of a string in a message and the text that was appended to it, as a JSON string, if the messages differ in
-// nothing else. It looks at the strings that deltas append to: the content and the arguments of tool calls.
+// appended returns the JSON Pointer of a string in a message and the text that was appended to it, as a JSON string, if the messages
+// differ in nothing else. It looks at the strings that deltas append to: the content and the arguments of tool calls.
 func appended(before, after json.RawMessage) (path string, text json.RawMessage) {
 	more := len(after) - len(before)
 	if more <= 0 || !inserted(before, after) {

@@ -12,8 +12,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Reader makes the Timeline of a run from the raw records of its thread. It can continue when there are more of them: an open run is read to the
-// end of the log, and not only as far as its record.
+// Reader makes the Timeline of a run from the raw records of its thread. It can continue when there are more of them: an open run is
+// read to the end of the log, and not only as far as its record.
 type Reader struct {
 	*Timeline
 	loop   *fold.Loop
@@ -24,8 +24,8 @@ type Reader struct {
 	history func(run string) (lineage.History, error)
 	// next is the offset below which all records were taken in.
 	next int64
-	// strangers are the offsets of the first events of runs without a record, by client run id. After such an event, the run of an event without
-	// a run id is not known, and the reader is stopped.
+	// strangers are the offsets of the first events of runs without a record, by client run id. After such an event, the run of an
+	// event without a run id is not known, and the reader is stopped.
 	strangers map[string]int64
 	stopped   bool
 	// ended: the target's terminal event was folded, and the fold was let go of.

@@ -14,8 +14,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Step is one record of a run. Step 0 is the run's start: the change that its input makes to the parent's history. The steps from 1 on are the
-// run's records in the order of the log, except for inputs before the first event.
+// Step is one record of a run. Step 0 is the run's start: the change that its input makes to the parent's history. The steps from 1 on
+// are the run's records in the order of the log, except for inputs before the first event.
 type Step struct {
 	N int
 	// Offset is the record's offset; for step 0 that of the input, -1 if none was sent beside the stream.
@@ -62,8 +62,8 @@ type mark struct {
 	fresh int64
 }
 
-// Timeline holds the steps of a run and its fold after every few hundred of them, so that the cost of going to a step does not depend on the length
-// of the run. One goroutine adds steps; Cursors may be used at the same time.
+// Timeline holds the steps of a run and its fold after every few hundred of them, so that the cost of going to a step does not depend
+// on the length of the run. One goroutine adds steps; Cursors may be used at the same time.
 type Timeline struct {
 	// limit bounds the bytes that it holds.
 	limit  int64
@@ -304,8 +304,8 @@ func (t *Timeline) Reaches(c *Cursor, n int) bool {
 	return c != nil && c.n <= n && c.from.after == t.markAt(n).after
 }
 
-// At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing names; it may be nil if there are
-// none. The run must have begun.
+// At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing names; it may be
+// nil if there are none. The run must have begun.
 func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
 	return t.From(nil, n, values)
 }

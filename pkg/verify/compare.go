@@ -23,8 +23,8 @@ type Difference struct {
 	At agui.String `json:"at,omitempty"`
 }
 
-// Differences returns the members, by name, in which a record differs from the one that its raw records make (fold.Run.Record). The checkpoint of
-// an open run is left out, and so are times of tool calls that the given record lacks.
+// Differences returns the members, by name, in which a record differs from the one that its raw records make (fold.Run.Record). The
+// checkpoint of an open run is left out, and so are times of tool calls that the given record lacks.
 func Differences(given, made *record.Run) ([]Difference, error) {
 	textA, err := encodeClosed(given)
 	if err != nil {

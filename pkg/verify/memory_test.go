@@ -52,8 +52,8 @@ func recordOf(t *testing.T, events []record.Event) *record.Run {
 	return made
 }
 
-// peak returns how much the objects in use grow at most while f runs. The collector counts them each time the heap has grown by a twentieth; what it has yet to
-// collect is not among them: how much that is depends on when it runs.
+// peak returns how much the objects in use grow at most while f runs. The collector counts them each time the heap has grown by a
+// twentieth; what it has yet to collect is not among them: how much that is depends on when it runs.
 func peak(f func()) int64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(5))
 	heap := func() int64 {

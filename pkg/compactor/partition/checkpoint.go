@@ -11,12 +11,11 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// dueRuns returns the runs to write now, and calls notDue for each changed run that is not. If very many are due at the
-// same moment, a transaction takes as many as it has room for, those with the oldest unwritten events first, so that the committed
-// offset moves with each. Requested records are written in any case, as resolutions may depend on that (writeUnsealed): Process
-// stops once these are many (requestCheckpoint).
+// dueRuns returns the runs to write now, and calls notDue for each changed run that is not written now. A transaction takes as many due
+// runs as it has room for, those with the oldest unwritten events first, so that each transaction moves the committed offset. Requested
+// records are always written, as resolutions may depend on them (writeUnsealed): Process stops once there are many (requestCheckpoint).
 func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
-	p.runs.relieve(p.share.runBytes, p.room, now)
+	p.runs.relieve(p.limits.runBytes, p.room, now)
 	var timely []*run
 	for r := range p.runs.changed {
 		switch {
@@ -49,7 +48,7 @@ func (c Config) isDue(r *run, now time.Time) bool {
 	return age >= c.CheckpointMax || grown && (age >= c.CheckpointInterval || r.newBytes >= c.RecordLimit)
 }
 
-// requestCheckpoint requests a record of a run in the next transaction, whatever the checkpoint rule says.
+// requestCheckpoint makes the next transaction write a record of the run, regardless of the checkpoint rule.
 func (r *run) requestCheckpoint() {
 	p := r.thread.p
 	if !r.due {
@@ -58,7 +57,7 @@ func (r *run) requestCheckpoint() {
 	}
 }
 
-// writeUnsealed requests a record of each open run of the thread that has none, or none with its parent resolution: see Processor.
+// writeUnsealed requests a record of each open run of the thread that has no record with its parent resolution: see Processor.
 func (t *thread) writeUnsealed() {
 	for _, h := range t.Unsealed() {
 		if r := h.live; r != nil && (!r.written.exists || r.unwritten != nil) {
@@ -67,10 +66,10 @@ func (t *thread) writeUnsealed() {
 	}
 }
 
-// checkpoint makes the record of an unsealed run. If that is over the limit, it returns none, as a fold cannot resume from a record that
-// was cut; the run holds back the committed offset, and is tried again by the same rule as if it had been written. If its resolution
-// has to be written now, it returns a record of the resolution alone. An expired run is closed instead, so that it does not
-// hold back the committed offset for ever.
+// checkpoint makes the record of an unsealed run. It returns nil if the record is over the limit, as a fold cannot resume from a truncated
+// record: then the run holds back the committed offset, and is tried again by the same rule as if it had been written. If the run's
+// resolution has to be written now, checkpoint returns a record of the resolution alone. An expired run over the limit is closed, so that
+// it does not hold back the committed offset for ever.
 func (r *run) checkpoint(now time.Time) (*Output, error) {
 	p := r.thread.p
 	if r.expired != nil {
@@ -86,7 +85,7 @@ func (r *run) checkpoint(now time.Time) (*Output, error) {
 		return nil, err
 	case out != nil:
 		return out, nil
-	case r.meta.IsExpired(): // the limit was changed
+	case r.meta.IsExpired(): // the limit was lowered
 		return r.close(outputAbandoned)
 	}
 	alone := r.due && r.unwritten != nil
@@ -97,12 +96,12 @@ func (r *run) checkpoint(now time.Time) (*Output, error) {
 	return nil, nil
 }
 
-// lateRoom is by how much the record of an expired run may be over the limit: later events that do not reopen it add ranges and anomalies.
-// Without it, whether the run is closed would depend on what else the transaction holds. It also applies to a run without unwritten
-// events, which has only been marked (markRawLost): nothing holds back the committed offset for it, so a crash would lose the mark.
+// lateRoom is how far the record of an expired run may exceed the limit, as later events that do not reopen the run add ranges and
+// anomalies. Without it, whether the run is closed would depend on what else the transaction contains. It also applies to a run that was
+// only marked (markRawLost): such a run does not hold back the committed offset, so a crash would lose the mark.
 const lateRoom = 8 << 10
 
-// openRecord makes the record of an unsealed run, from which it can resume, and returns its size. If that is over the limit, out is nil.
+// openRecord makes a record from which the unsealed run can resume, and returns its size. out is nil if that is over the limit.
 func (r *run) openRecord(limit int) (out *Output, size int, err error) {
 	p := r.thread.p
 	rec, _, err := r.build()
@@ -127,9 +126,9 @@ func (r *run) openRecord(limit int) (out *Output, size int, err error) {
 	return out, len(value), nil
 }
 
-// resolutionRecord makes a record of a run that has its parent resolution and nothing from its first event on: that is read
-// again. It may be over the limit by what a record holds beside content, for which a batch has room (kafka.MaxBatchBytes); the rest
-// fits (Config.fits).
+// resolutionRecord makes a record of the run's parent resolution alone. The run's events, from the first one on, are read again after a
+// crash. Its contents fit the limit (Config.fits); what it has beside them may exceed it, and a batch has room for that
+// (kafka.MaxBatchBytes).
 func (r *run) resolutionRecord() (*Output, error) {
 	p := r.thread.p
 	resolved, before := r.unwritten, &r.unwritten.Before
@@ -137,7 +136,8 @@ func (r *run) resolutionRecord() (*Output, error) {
 	h.Next, h.LastAt, h.Placed = resolved.next, r.meta.LastAt, true
 	was := newRun(r.thread, r.key, h, fold.NewRun(r.ThreadID, r.ID, r.ClientID), r.touchedAt)
 	was.Seq, was.Producer, was.Input, was.InputSHA256 = before.Seq, before.Producer, before.Input, before.InputSHA256
-	was.Tally.StartedAt, was.rec.RawLost, was.ranges, was.Placed = r.Tally.StartedAt, r.rec.RawLost, record.NewRanges(resolved.ranges), resolved.Resolution
+	was.Tally.StartedAt, was.rec.RawLost = r.Tally.StartedAt, r.rec.RawLost
+	was.ranges, was.Placed = record.NewRanges(resolved.ranges), resolved.Resolution
 	maps.Copy(was.Early, before.Early)
 	for _, rule := range resolved.Anomalies {
 		was.Early[rule]++

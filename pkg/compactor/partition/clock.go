@@ -24,8 +24,8 @@ func (c *streamClock) advance(at, now time.Time) bool {
 	return true
 }
 
-// noteLogEnd notes where the log ends now. Once everything below it is processed, up to next, no record comes that moves stream time, so
-// the wall clock does.
+// noteLogEnd records where the log ends now. If everything below it is processed (next), no record moves stream time, so the wall clock
+// does.
 func (c *streamClock) noteLogEnd(end, next int64, now time.Time) {
 	c.logEnd, c.logEndAt = end, now
 	if next >= end && c.stream.Before(now) {
@@ -33,7 +33,7 @@ func (c *streamClock) noteLogEnd(end, next int64, now time.Time) {
 	}
 }
 
-// recordTime is the time at which a record counts as received: stream time, so that reading old events again expires no run.
+// recordTime returns the time at which a record counts as received. That is stream time, so that reading old events again expires no run.
 func (c *streamClock) recordTime(now time.Time) time.Time {
 	if c.stream.IsZero() { // all record times so far were in the future
 		return now.UTC()
@@ -41,8 +41,8 @@ func (c *streamClock) recordTime(now time.Time) time.Time {
 	return c.stream.UTC()
 }
 
-// isUpToDate reports whether everything is processed, up to next, that the log held at most so long ago. While the partition lags, no
-// run is closed: unread events may belong to it. Record times do not tell the lag: one fast producer clock would mislead.
+// isUpToDate reports whether everything is processed that the log held less than ago before now. While the partition lags, no run is
+// closed, as unread events may belong to it. Record times do not show the lag: one fast producer clock would mislead.
 func (c *streamClock) isUpToDate(next int64, now time.Time, ago time.Duration) bool {
 	return !c.logEndAt.IsZero() && next >= c.logEnd && now.Sub(c.logEndAt) < ago
 }

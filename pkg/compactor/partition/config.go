@@ -26,31 +26,31 @@ type Config struct {
 	SnapshotBelow int
 	// RecordLimit is the largest value in bytes that is written to a derived topic.
 	RecordLimit int
-	// KeepEvents are the event families that runs which begin from now on keep in their records.
+	// KeepEvents are the event families that new runs keep in their records.
 	KeepEvents agui.Families
-	// OpenRunBytes is about how much memory open runs may hold in this process. Above it, the least recently
-	// used ones are checkpointed and evicted. Where those that cannot be evicted hold more, as they have a record within the last second or
-	// are over the record limit, the largest run of the tenant that holds most is cut.
+	// OpenRunBytes is about how much memory open runs may take in this process. Above it, the least recently used ones are
+	// checkpointed and evicted. If those that cannot be evicted (used within the last second, or over the record limit) take
+	// more, the largest run of the tenant that takes most is cut.
 	OpenRunBytes int
-	// CacheBytes bounds the histories of ended runs that this process keeps in memory for the next turn. Its partitions
-	// share it evenly; each keeps the conversation that it used last, whatever its size.
+	// CacheBytes bounds the histories of ended runs that this process keeps in memory for the next turn. Each partition has an
+	// equal part, and keeps the conversation that it used last even if that is larger.
 	CacheBytes int
 
-	// Quota returns what a tenant's open runs may take; nil, or a quota of 0, is no limit. It is called for each run that begins.
+	// Quota returns the limits of a tenant's open runs; nil is no limit. It is called for each run that begins.
 	Quota func(tenant string) Quota
 
-	maxThreadRunsInMemory int // that threads hold; tests set less
+	maxThreadRunsInMemory int // tests set less
 }
 
-// Quota is what open runs of one tenant may take, over all partitions together. Each partition allows an equal part of it. 0 is no limit.
+// Quota limits the open runs of one tenant, over all partitions together. Each partition allows an equal part of it. 0 is no limit.
 type Quota struct {
-	// OpenRuns is how many runs may be open or expired, so that events may still come for them. Beyond it the one that was silent longest ends.
+	// OpenRuns is how many runs may be open or expired. Above it, the run that was idle longest ends.
 	OpenRuns int64
-	// OpenRunBytes is the memory of open runs that cannot leave it. Beyond it the largest one is cut.
+	// OpenRunBytes is the memory that open runs which cannot be evicted may take. Above it, the largest one is cut.
 	OpenRunBytes int64
 }
 
-// DefaultOpenRuns is how many open and expired runs a tenant may have where no quota says otherwise. One takes some 300 bytes of memory.
+// DefaultOpenRuns is how many open and expired runs a tenant without a quota may have. One takes some 300 bytes of memory.
 const DefaultOpenRuns = 100_000
 
 // quota returns a tenant's quota.
@@ -77,23 +77,23 @@ func DefaultConfig() Config {
 	}
 }
 
-// share is the part of what a process may hold that one of its partitions has.
-type share struct {
+// limits are one partition's part of the limits of its process.
+type limits struct {
 	// runBytes is for open runs, cacheBytes for histories.
 	runBytes, cacheBytes int
-	// threadRuns is how many runs its threads may have in memory; unloadReads how many reads evictThreads may do at once.
+	// threadRuns is how many runs threads may have in memory; unloadReads how many reads evictThreads may do at once.
 	threadRuns, unloadReads int
 }
 
-// share returns the share of each of so many partitions.
-func (c Config) share(partitions int) share {
-	return share{
+// limits returns those of a partition in a process that has so many.
+func (c Config) limits(partitions int) limits {
+	return limits{
 		runBytes: c.OpenRunBytes / partitions, cacheBytes: c.CacheBytes / partitions,
 		threadRuns: c.maxThreadRunsInMemory / partitions, unloadReads: unloadReads / partitions,
 	}
 }
 
-// Room returns by how much open runs that hold so many bytes may grow before some have to leave memory: a record at least.
+// Room returns by how many bytes open runs may grow before some have to leave memory, given what they take: a record at least.
 func (c Config) Room(held int) int { return max(c.OpenRunBytes-held, c.OpenRunBytes/16) }
 
 // Validate reports every setting that cannot work, all at once.
@@ -106,11 +106,12 @@ func (c Config) Validate() error {
 	}
 	bad(c.CheckpointInterval <= 0, "compactor: checkpoint interval %s must be positive", c.CheckpointInterval)
 	bad(c.CheckpointFactor < 0, "compactor: checkpoint factor %d must not be negative", c.CheckpointFactor)
-	bad(c.CheckpointMax < c.CheckpointInterval, "compactor: longest checkpoint interval %s must be at least the interval %s", c.CheckpointMax, c.CheckpointInterval)
+	bad(c.CheckpointMax < c.CheckpointInterval, "compactor: longest checkpoint interval %s must be at least the interval %s",
+		c.CheckpointMax, c.CheckpointInterval)
 	bad(c.IdleLimit <= 0, "compactor: idle limit %s must be positive", c.IdleLimit)
 	bad(c.SnapshotBelow < 0, "compactor: snapshot threshold %d must not be negative", c.SnapshotBelow)
 	bad(c.RecordLimit < 64<<10, "compactor: record limit %d must be at least 65536", c.RecordLimit)
-	// Topics and producers are made for values up to this.
+	// Topics and producers allow values up to this.
 	bad(c.RecordLimit > kafka.MaxValueBytes, "compactor: record limit %d must be at most %d", c.RecordLimit, kafka.MaxValueBytes)
 	bad(c.OpenRunBytes < 1<<20, "compactor: memory of open runs %d must be at least 1048576 bytes", c.OpenRunBytes)
 	bad(c.CacheBytes < 0, "compactor: cache size %d must not be negative", c.CacheBytes)

@@ -76,7 +76,7 @@ func (r *run) canBeCut() bool {
 	return r.size() >= r.thread.p.cfg.leastCut() && (r.Fold != nil || r.overLimit) && r.rec.Cut == nil && !r.meta.IsExpired()
 }
 
-// limitOf returns how much a tenant's open runs may hold in a process with so many of the topic's partitions; 0 is no limit.
+// limitOf returns how many bytes a tenant's open runs may take in a process with so many of the topic's partitions; 0 is no limit.
 func (p *Processor) limitOf(tenant string, partitions int) int {
 	quota := p.cfg.quota(tenant).OpenRunBytes
 	if quota == 0 {
@@ -157,5 +157,6 @@ func (r *run) cut(now time.Time) error {
 
 // cutEvent ends a run that had nothing but its input.
 func (c Config) cutEvent() json.RawMessage {
-	return runError(fmt.Sprintf("The run was ended before its first event: its input is over the record limit of %d bytes, and open runs held too much memory.", c.RecordLimit), codeOutgrown)
+	return runError(fmt.Sprintf("The run was ended before its first event: its input is over the record limit of %d bytes, "+
+		"and open runs held too much memory.", c.RecordLimit), codeOutgrown)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// deadLetter writes a record unchanged to dead letters; below the processed offset that was done before.
+// deadLetter writes a record unchanged to dead letters. It does nothing below the processed offset, as it was done before.
 func (l *ledger) deadLetter(m *message, reason, detail string) (fold.Outcome, error) {
 	if m.rebuilds {
 		return outcomeDeadLetter, nil
@@ -26,7 +26,7 @@ func (l *ledger) deadLetter(m *message, reason, detail string) (fold.Outcome, er
 		size += len(h.Key) + len(h.Value)
 		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: h.Key, Value: bytes.Clone(h.Value)})
 	}
-	// A batch within the limit may compress a record far over it; then the dead letter only names the record.
+	// A compressed batch within the limit may contain a record far over it. The dead letter of such a record only names it.
 	if size > kafka.MaxBatchBytes-deadLetterRoom {
 		dead.Key, dead.Headers = nil, nil
 		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), record.SHA256(m.Value))
@@ -42,10 +42,10 @@ func (l *ledger) deadLetter(m *message, reason, detail string) (fold.Outcome, er
 	return outcomeDeadLetter, nil
 }
 
-// deadLetterRoom is kept free for the headers that a dead letter gets and the batch's frame.
+// deadLetterRoom is what the headers of a dead letter and the batch's frame take.
 const deadLetterRoom = 4 << 10
 
-// shorten keeps a detail small enough for a header; it may quote what the agent sent.
+// shorten cuts a detail to the size of a header, as it may quote what the agent sent.
 func shorten(s string) string {
 	const most = 512
 	if len(s) <= most {

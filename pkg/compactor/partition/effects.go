@@ -15,7 +15,7 @@ import (
 type Output struct {
 	Record *kgo.Record
 	Kind   string // for the metric; empty for a dead letter
-	// entry is what the local store applies after the commit, without the broker's offset and time; empty if it applies nothing.
+	// entry is what the local store applies after the commit, without the broker's offset and time; empty for nothing.
 	entry runstore.Entry
 	// run is set for the record of an unsealed run.
 	run *run
@@ -44,10 +44,13 @@ const (
 
 // OutputKinds returns the kinds of output, for the metric.
 func OutputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputOverQuota}
+	return []string{
+		outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone,
+		outputErasure, outputOverQuota,
+	}
 }
 
-// IsFinal reports whether this is the final record of a run. That of an abandoned one is, where it was closed at once.
+// IsFinal reports whether this is the final record of a run. The record of an abandoned run is final if the run was closed at once.
 func (o Output) IsFinal() bool {
 	return o.Kind == outputAbandoned && o.run == nil || o.Kind == outputSealed || o.Kind == outputClosed || o.Kind == outputOverQuota
 }
@@ -61,11 +64,11 @@ type Effects struct {
 	Counts   Counts
 	// Cut are the runs whose contents were cut.
 	Cut []Cut
-	// Changed says that there is a reason for a transaction.
+	// Changed says whether there is a reason for a transaction.
 	Changed bool
 }
 
-// collect returns what the next transaction holds. Nothing may be processed until its outcome is known.
+// collect returns what the next transaction writes. Nothing may be processed until its outcome is known.
 func (p *Processor) collect(now time.Time) (Effects, error) {
 	if err := p.expire(now); err != nil {
 		return Effects{}, err
@@ -97,7 +100,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 			held(r)
 			continue
 		}
-		if out.entry.Metadata.Placed { // a resolution record has none of its events
+		if out.entry.Metadata.Placed { // a resolution record covers none of its events
 			held(r)
 		}
 		b.Outputs = append(b.Outputs, *out)
@@ -117,7 +120,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	return b, nil
 }
 
-// Committed takes in that the effects are durable: only now it writes the store and drops what memory no longer needs.
+// Committed updates the store and memory after the transaction with these effects was committed.
 func (p *Processor) Committed(b Effects, now time.Time) error {
 	entries := make([]runstore.Entry, 0, len(b.Outputs))
 	for _, o := range b.Outputs {
@@ -147,5 +150,5 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 	return p.evict(now)
 }
 
-// Unload drops what memory no longer needs if there was nothing to commit.
+// Unload evicts runs and threads. Call it if there was nothing to commit.
 func (p *Processor) Unload(now time.Time) error { return p.evict(now) }

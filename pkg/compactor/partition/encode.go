@@ -9,8 +9,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// build makes the record of a run as it stands and returns it with the history of its base. It also updates the history in the
-// run's metadata. The record of an unsealed run has no Open, and so cannot be resumed from, if it is over the limit without it.
+// build makes the run's record as of now, and returns it with the history of its base. It also updates the history key in the run's
+// metadata. If the record of an unsealed run is over the limit, it has no Open, so no fold can resume from it.
 func (r *run) build() (*record.Run, lineage.History, error) {
 	p := r.thread.p
 	rec, folded, err := r.describe()
@@ -35,7 +35,7 @@ func (r *run) build() (*record.Run, lineage.History, error) {
 func (r *run) describe() (*record.Run, *compact.Run, error) {
 	p := r.thread.p
 	folded, rec, base := r.Fold, r.rec, r.base
-	if folded == nil { // pending: with a preliminary resolution, as if the first event came now, or its final one
+	if folded == nil { // pending: with its final resolution, or a preliminary one as if the first event came now
 		at, err := r.thread.Resolve(&r.meta.Metadata, r.Run, nil, r.Input, p.next)
 		if err != nil {
 			return nil, nil, err
@@ -80,11 +80,14 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 	if err != nil {
 		return err
 	}
-	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, MissingSeqs: r.Seq.Missing, LastAt: r.meta.LastAt, Pending: r.meta.Pending, Placed: r.meta.Placed}
+	rec.Open = &record.Open{
+		Fold: checkpoint, Hash: hash, MissingSeqs: r.Seq.Missing,
+		LastAt: r.meta.LastAt, Pending: r.meta.Pending, Placed: r.meta.Placed,
+	}
 	return nil
 }
 
-// historyKey is the key of the history at the run's end. If the run only appended to its base, it costs what was appended.
+// historyKey returns the key of the history at the run's end. If the run only appended to its base, it reads what was appended only.
 func (t *thread) historyKey(rec *record.Run, folded *compact.Run) lineage.Key {
 	if h := t.Get(rec.Base); h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)

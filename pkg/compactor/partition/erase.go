@@ -16,12 +16,12 @@ import (
 
 // erase deletes the runs and snapshots of a thread. Later records begin the thread as if it were new.
 //
-// All tombstones and, behind them, an erasure record are in one transaction with the processed offset. The erasure record is written
-// even if the thread has no runs: there may be dead letters of it, and the list of dead letters leaves out what the record
-// covers. If an open run of another thread holds the committed offset below the erasure, the events between the committed and the
-// processed offset are read again after a crash. The erasure record then says which of them are erased, and route drops them.
+// One transaction contains all tombstones, then an erasure record, and the processed offset. The erasure record is written even if the
+// thread has no runs, as dead letters of it may exist, and the list of dead letters leaves out what the record covers. If an open run of
+// another thread holds back the committed offset, events below the erasure are read again after a crash: route drops those that the
+// erasure record covers.
 func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
-	// Below the processed offset it was done, and what the thread has came later.
+	// Below the processed offset it was done before, and what the thread has came later.
 	if m.rebuilds {
 		return outcomeErasure, nil
 	}
@@ -65,7 +65,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 	return outcomeErasure, nil
 }
 
-// withdraw removes a thread's outputs from the next transaction: they are not written yet, and must not be.
+// withdraw removes a thread's outputs from the next transaction.
 func (p *Processor) withdraw(t *thread) {
 	prefix := t.key + "/"
 	p.outputs = slices.DeleteFunc(p.outputs, func(o Output) bool {

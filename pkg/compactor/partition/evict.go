@@ -10,12 +10,12 @@ import (
 // evictAfter is how long a run without unwritten events stays in memory.
 const evictAfter = 30 * time.Second
 
-// busyFor is how long after its last record a run stays in memory in any case: loading it again for its next event would cost more than
-// it holds.
+// busyFor is how long a run stays in memory after its last record, even if memory is short. Loading it again for its next event would cost
+// more than it takes.
 const busyFor = time.Second
 
-// evict drops runs that can be loaded again from committed records: after evictAfter, or sooner if open runs hold more memory than
-// they may. Runs with unwritten events stay, and so do busy ones, even over the limit.
+// evict drops runs that can be loaded again from committed records: after evictAfter, or sooner if open runs exceed their memory. Runs with
+// unwritten events and busy runs always stay.
 func (p *Processor) evict(now time.Time) error {
 	if now.Sub(p.runs.lookedAt) < time.Second {
 		if p.unloading {
@@ -25,11 +25,11 @@ func (p *Processor) evict(now time.Time) error {
 	}
 	for _, r := range p.runs.look(now) {
 		silence := now.Sub(r.touchedAt)
-		if silence < busyFor || silence < evictAfter && p.runs.lookedBytes <= p.share.runBytes {
+		if silence < busyFor || silence < evictAfter && p.runs.lookedBytes <= p.limits.runBytes {
 			break
 		}
 		if r.meta.Resolved() {
-			// The record that was committed says the same of the history as the fold.
+			// The committed record has the same history as the fold.
 			if err := r.thread.Lineage.Add(r.meta.Run); err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func (p *Processor) evictThreads(now time.Time) error {
 	for _, t := range p.threads {
 		held += t.size()
 	}
-	if held <= p.share.threadRuns {
+	if held <= p.limits.threadRuns {
 		return nil
 	}
 	busy := map[*thread]bool{}
@@ -73,7 +73,7 @@ func (p *Processor) evictThreads(now time.Time) error {
 	}
 	var candidates []candidate
 	for _, t := range slices.SortedFunc(maps.Values(p.threads), func(a, b *thread) int { return a.usedAt.Compare(b.usedAt) }) {
-		if held <= p.share.threadRuns/2 {
+		if held <= p.limits.threadRuns/2 {
 			return nil
 		}
 		stays := t.mustStay()
@@ -88,10 +88,10 @@ func (p *Processor) evictThreads(now time.Time) error {
 	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(b.frees, a.frees) })
 	reads := 0
 	for _, t := range candidates {
-		if held <= p.share.threadRuns/2 {
+		if held <= p.limits.threadRuns/2 {
 			return nil
 		}
-		if reads >= p.share.unloadReads && reads > 0 {
+		if reads >= p.limits.unloadReads && reads > 0 {
 			p.unloading = true
 			return nil
 		}
@@ -105,8 +105,9 @@ func (p *Processor) evictThreads(now time.Time) error {
 	return nil
 }
 
-// mustStay is about what a busy thread keeps in any case, in runs: its open runs, their parents, and the run that ended last. Below the
-// processed offset also the runs that ended at or behind the next record; then it is doubled, as unloading less than half does not pay.
+// mustStay returns about how many runs a busy thread always keeps: its open runs, their parents, and the run that ended last. Below the
+// processed offset it also keeps the runs that ended at or after the next record; then the number is doubled, as unloading less than half
+// of a thread is not worth its reads.
 func (t *thread) mustStay() int {
 	p := t.p
 	stays := threadOverhead + 2*len(t.Unsealed()) + 1

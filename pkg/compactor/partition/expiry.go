@@ -10,29 +10,28 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// A run that gets no record for the idle limit expires: its record has the status abandoned, until a real event reopens it. Expiry is
-// decided in stream time, at and above the processed offset. The runs of a thread expire before the thread's next record is
-// processed, as its outcome may depend on that (expireIdleOf). For other threads the moment makes no difference: their runs expire with
-// the next transactions, as far as each has room (expire).
+// A run without a record for the idle limit expires: its record has the status abandoned, until a real event reopens it. Expiry is decided
+// in stream time, at and above the processed offset. The runs of a thread expire before its next record is processed, as the outcome of
+// that record may depend on it (expireIdleOf). Runs of other threads expire with the next transactions, as far as each has room (expire).
 //
-// A run that expired a week ago is closed: its end is final, and later events are treated as after any terminal event. That is
-// decided by wall-clock time since the record was written to skein.runs, not by event times, which may be long past and are read
-// again. It is decided once, by a record in the same transaction as the processed offset: all earlier events of the run lie below its
-// Next, and runs whose parent was resolved beside it have their resolution in a record (writeUnsealed).
+// A run that expired a week ago is closed: its end is final, and later events count as after any terminal event. That is decided by the
+// wall-clock time since its record was written to skein.runs, not by event times, which may be long past. A record in the same transaction
+// as the processed offset makes the decision final: all earlier events of the run lie below the record's Next, and runs whose parent was
+// resolved while it was open have their resolution in a record (writeUnsealed).
 
-// closeAfter is how many idle limits after its expiry a run is closed: a week by default. Agents that wait for a person may continue
-// after days. But an expired run costs the partition memory, and its thread a record for each later run.
+// closeAfter is how many idle limits after its expiry a run is closed: a week by default. An agent that waits for a person may continue
+// after days. But an expired run takes memory, and costs its thread a record for each later run.
 const closeAfter = 168
 
-// retirement ends runs that no event ends: by the idle limit, by the clock, and by the quota of a tenant.
+// retirement ends runs that no event ends: by the idle limit, the clock, and the quota of a tenant.
 type retirement struct {
 	p *Processor
-	// expiring holds every open run by the stream time of its last record; closing every expired run by the wall-clock time of
-	// its last record on skein.runs.
+	// expiring has every open run by the stream time of its last record, closing every expired run by the wall-clock time of its
+	// last record on skein.runs.
 	expiring, closing *expiryQueue
 }
 
-// nextExpiry is when the next run expires, or is closed.
+// nextExpiry returns when the next run expires or is closed; zero if there is none.
 func (e *retirement) nextExpiry() (at time.Time) {
 	if w := e.expiring.oldest(); w != nil {
 		at = w.since.Add(e.p.cfg.IdleLimit)
@@ -57,8 +56,8 @@ func (e *retirement) isIdle(at time.Time) bool {
 	return w != nil && !w.since.Add(e.p.cfg.IdleLimit).After(at)
 }
 
-// expire expires and closes runs as far as the transaction has room, at least one of each; in a gap it marks runs instead. Below the
-// processed offset it does nothing: all of that was decided before.
+// expire expires and closes runs while the transaction has room, at least one of each. In a gap it marks runs instead. Below the processed
+// offset it does nothing, as all of that was decided before.
 func (e *retirement) expire(now time.Time) error {
 	hasRoom := e.p.room.forExpiries()
 	switch {
@@ -84,7 +83,7 @@ func (e *retirement) expire(now time.Time) error {
 	return nil
 }
 
-// expireIdleOf expires all idle runs of a thread and notes when to check again.
+// expireIdleOf expires all idle runs of a thread and records when to check again.
 func (e *retirement) expireIdleOf(t *thread, now time.Time) error {
 	t.noExpiryBefore = e.p.clock.stream.Add(e.p.cfg.IdleLimit) // for runs that begin or get records from now on
 	var expiring []*expiryEntry

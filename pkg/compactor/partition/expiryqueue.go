@@ -18,12 +18,12 @@ type expiryEntry struct {
 	element *list.Element
 }
 
-// expiryQueue is a heap of runs by the time of their last record. That time changes with each record (since); an entry moves in the heap only
-// when it reaches the front (sorted).
+// expiryQueue is a heap of runs by the time of their last record. Each record changes that time (since); the entry moves in the heap only
+// once it reaches the front (sorted).
 type expiryQueue struct {
 	byKey map[string]*expiryEntry
 	heap  expiryHeap
-	// tenants has the entries of each tenant, in the order in which their last records came.
+	// tenants has each tenant's entries by their last records, oldest first.
 	tenants map[string]*list.List
 }
 
@@ -44,7 +44,7 @@ func (w *expiryQueue) add(key string, since time.Time) *expiryEntry {
 	return one
 }
 
-// refresh notes when the last record of a run came. The time goes back only where stream time does.
+// refresh sets the time of a run's last record. It goes back only if stream time does.
 func (w *expiryQueue) refresh(one *expiryEntry, since time.Time) {
 	one.of.MoveToBack(one.element)
 	if one.since = since; since.Before(one.sorted) {

@@ -8,16 +8,16 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// gap is a range of raw events that are gone. It is not known which runs had events there, so each unsealed run whose record does not reach
-// past the gap is marked rawLost, as many a transaction as it has room for. Until all are marked nothing is read and the group's offset
-// stays: after a crash the next process marks the rest. A run may also have begun in the gap: see mayHaveBegunInGap.
+// gap is a range of raw events that are gone. It is not known which runs had events there, so each unsealed run whose record ends
+// before the end of the gap is marked rawLost, as many in a transaction as it has room for. Until all are marked, nothing is read and
+// the group's offset stays: after a crash the next process marks the rest. A run may also have begun in the gap: see mayHaveBegunInGap.
 type gap struct {
 	to    int64    // the next record after the gap
 	marks []string // record keys of the runs to mark
 	lost  int64    // offsets that were never read, for the metric
 }
 
-// openGap makes a partition that was just opened resume at an offset above the next one. It counts lost offsets once it resumes.
+// openGap makes a partition that was just opened resume at a higher offset. lost is counted once it resumes.
 func (p *Processor) openGap(offset, lost int64) error {
 	p.gap = &gap{to: offset, lost: lost}
 	return p.store.EachUnsealed(func(key string, _ time.Time, h *fold.Metadata) {
@@ -48,16 +48,16 @@ func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
 	return nil
 }
 
-// closeGap sets, at the first record after a gap that moves stream time, until when a run that shows up may have begun in it: for
-// one idle limit, after which such a run would have expired.
+// closeGap sets until when a new run may have begun in the gap: for one idle limit, after which such a run would have expired. It is called
+// at the first record after the gap that moves stream time.
 func (l *ledger) closeGap() {
 	if l.progress.Gap.End > 0 && l.progress.Gap.Until == 0 {
 		l.progress.Gap.Until = l.clock.stream.Add(l.cfg.IdleLimit).UnixMilli()
 	}
 }
 
-// mayHaveBegunInGap reports whether a run whose first known event is this one may have begun in a gap, as it is not a RUN_STARTED. It depends on
-// the committed progress only, so it comes out the same when the event is read again.
+// mayHaveBegunInGap reports whether a run with this first event may have begun in a gap, as the event is not a RUN_STARTED. It depends
+// on the committed progress only, so the result is the same when the event is read again.
 func (l *ledger) mayHaveBegunInGap(first *agui.Event, now time.Time) bool {
 	gap := l.progress.Gap
 	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || l.clock.recordTime(now).UnixMilli() < gap.Until)

@@ -10,11 +10,10 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// histories keeps the histories of a partition's recently ended runs, so that the next turn of a conversation does not
-// read its whole chain. The histories of one conversation share their list of messages, which counts once and leaves with
-// all of them; lists that differ count in full, whatever messages they have in common. The least recently used list goes
-// first once they exceed the limit. The one that was used last stays in any case, however large: a conversation over the
-// limit would else be read from its beginning at each turn.
+// histories caches the histories of a partition's recently ended runs, so that the next turn of a conversation does not read its whole
+// chain. The histories of one conversation share their list of messages, which counts once and is evicted with all of them. Different
+// lists count in full, even if they have messages in common. Above the limit, the least recently used list is evicted. The most
+// recently used one always stays: otherwise a conversation over the limit would be read from its beginning at each turn.
 type histories struct {
 	limit, size int
 	order       *list.List // of *messageList, most recently used first
@@ -47,7 +46,7 @@ func (h *histories) get(run string) (lineage.History, bool) {
 	return e.Value.(*messageList).runs[run], true
 }
 
-// put takes in a history that is shared (lineage.History.Share).
+// put adds a history that is shared (lineage.History.Share).
 func (h *histories) put(run string, history lineage.History) {
 	h.drop(run)
 	id, held := history.List()
@@ -100,8 +99,8 @@ func (h *histories) grow(l *messageList, held, own int) {
 
 func historySize(run string, h lineage.History) int { return historyOverhead + len(run) + len(h.State) }
 
-// History implements fold.Directory: of a live run it returns the history as it stands, of any other the one of its record and the chain
-// of bases below.
+// History implements fold.Directory. It returns the current history of a run in memory, else that of the run's record and its chain of
+// bases.
 func (t *thread) History(runID string) (lineage.History, error) {
 	p := t.p
 	key, err := record.RunKey(t.tenant, t.id, runID)
@@ -151,7 +150,7 @@ func (t *thread) History(runID string) (lineage.History, error) {
 	return at, nil
 }
 
-// recordOf returns a run's latest record, committed or about to be, and the size of a committed one.
+// recordOf returns a run's latest record, committed or part of the next transaction, and the size of a committed one.
 func (p *Processor) recordOf(key string) (*record.Run, int, error) {
 	if value := p.unsaved.records[key]; value != nil {
 		rec, err := record.DecodeRun(value)

@@ -35,8 +35,8 @@ func rounds() int {
 	}
 }
 
-// untilShown yields 0, 1, 2, …: as many as were asked for, and more of them, up to twenty times as many, until shown says that they have come
-// to what the law is about. A law that few histories come to would otherwise fail, or hold for nothing, by the seed.
+// untilShown yields 0, 1, 2, …: as many as were asked for, and more of them, up to twenty times as many, until shown says that they
+// have come to what the law is about. A law that few histories come to would otherwise fail, or hold for nothing, by the seed.
 func untilShown(shown func() bool) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := 0; i < rounds() || i < 20*rounds() && !shown(); i++ {

@@ -8,7 +8,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// ledger holds what the next transaction writes for a partition, and how far the partition is read, processed and committed.
+// ledger has what the next transaction writes for a partition, and how far the partition is read, processed and committed.
 type ledger struct {
 	id     int32
 	cfg    Config
@@ -49,7 +49,7 @@ func (l *ledger) runOutput(key string, rec *record.Run, value []byte, kind strin
 	}, nil
 }
 
-// tombstone is the record that deletes the one of the same key.
+// tombstone returns the output that deletes the record of a key.
 func (l *ledger) tombstone(topic string, kind record.Kind, key string) Output {
 	o := Output{Kind: outputTombstone, Record: &kgo.Record{
 		Topic: topic, Partition: l.id, Key: []byte(key),
@@ -61,7 +61,7 @@ func (l *ledger) tombstone(topic string, kind record.Kind, key string) Output {
 	return o
 }
 
-// countAnomalies counts anomalies for the metric; below the processed offset that was done before.
+// countAnomalies counts anomalies for the metric. It does nothing below the processed offset, where they were counted before.
 func (l *ledger) countAnomalies(m *message, rules []string) {
 	if m.rebuilds {
 		return

@@ -11,8 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The life of a run. Only methods of fold.Metadata and threadRun.close move a run from one state to the next, and each has one caller
-// beside noteEvent:
+// The life of a run. Only methods of fold.Metadata and threadRun.close change its state, and each has one caller beside noteEvent:
 //
 //	state    begins with                                  until
 //	pending  an input (thread.New)                        its first event, which resolves its parent for good (decide)
@@ -22,7 +21,7 @@ import (
 //	                                                      limit (close)
 //	sealed   any of these ends (seal, close)              an erasure: its record never changes
 //
-// A run that expired before its first event is still pending in what its record says of its parent.
+// A run that expired before its first event is still pending: its record has a preliminary parent resolution.
 
 // seal ends a run whose terminal event was folded: it makes its final record, and snapshots of its branch if they are due. Later runs
 // build on that record, read back, not on the fold in memory: so they get the same history before and after a restart.
@@ -65,8 +64,8 @@ func (r *run) seal() error {
 	return p.snapshot(r.thread, h, at)
 }
 
-// reactivate opens an expired run again, as a record of it came. It is checkpointed at once: until a record shows it as open, it
-// holds back the progress record (addProgressRecord).
+// reactivate reopens an expired run, as a record of it came. It requests a checkpoint, as the run holds back the progress record until a
+// record shows it as open (addProgressRecord).
 func (r *run) reactivate() error {
 	p := r.thread.p
 	if !r.meta.IsExpired() {
@@ -79,7 +78,7 @@ func (r *run) reactivate() error {
 	return r.show()
 }
 
-// finish makes the final record of a run and drops the run from memory.
+// finish makes the final record of a run and evicts the run.
 func (r *run) finish(rec *record.Run, kind string) (*Output, error) {
 	p := r.thread.p
 	rec.Truncated = rec.Cut != nil
@@ -98,8 +97,8 @@ func (r *run) finish(rec *record.Run, kind string) (*Output, error) {
 	return p.runOutput(r.key, rec, value, kind)
 }
 
-// expireRun expires a run and makes its record. If that is over the limit, the run is closed at once, so that it does not hold back the
-// committed offset for ever, and so that the result does not depend on what else the transaction holds.
+// expireRun expires a run and makes its record. If that is over the limit, it closes the run at once, so that the run does not hold back
+// the committed offset for ever, and the result does not depend on what else the transaction contains.
 func (e *retirement) expireRun(key string, now time.Time) error {
 	r, err := e.p.loadByKey(key, now)
 	if err != nil {
@@ -114,7 +113,7 @@ func (e *retirement) expireRun(key string, now time.Time) error {
 	return r.writeClosed(outputAbandoned)
 }
 
-// endEarly ends a run for the sake of a limit, which the terminal event names. A run that has expired already keeps the event of that.
+// endEarly ends a run because of a limit that the terminal event names. A run that has expired keeps its expiry event.
 func (r *run) endEarly(terminal json.RawMessage, kind string, now time.Time) error {
 	if !r.meta.IsExpired() {
 		r.ending = terminal
@@ -172,7 +171,7 @@ func (r *run) writeClosed(kind string) error {
 	return nil
 }
 
-// markExpired makes a record say that Skein ended the run, with this event.
+// markExpired sets in a record that Skein ended the run, with this event.
 func (r *run) markExpired(rec *record.Run, terminal json.RawMessage) {
 	lastAt := r.meta.LastAt
 	rec.Status, rec.Synthetic, rec.EndedAt, rec.Terminal = record.StatusAbandoned, true, &lastAt, terminal

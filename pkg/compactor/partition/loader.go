@@ -6,12 +6,12 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// loader loads sealed runs of a thread from the local store as they are needed (lineage.Loader). The open ones came with
-// the thread, and so did the sealed ones that ended last: see Processor.thread.
+// loader loads sealed runs of a thread from the local store as they are needed (lineage.Loader). A new thread already has the open runs and
+// those that ended last: see Processor.thread.
 type loader struct {
 	*thread
 	store runstore.Thread
-	// requested holds the ids and branches that were loaded before: what came since is in memory.
+	// requested has the ids and branches that were loaded; later runs are in memory.
 	requested map[loaderKey]struct{}
 }
 

@@ -12,12 +12,12 @@ import (
 type message struct {
 	*kgo.Record
 	headers record.Headers
-	// rebuilds: the record lies below the processed offset, so it only rebuilds runs.
+	// rebuilds says that the record lies below the processed offset, so it only rebuilds runs.
 	rebuilds bool
 	now      time.Time
 }
 
-// event is the record as those who fold take it.
+// event returns the record in the form that package fold takes.
 func (m *message) event() record.Event {
 	return record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: m.headers, Value: m.Value}
 }

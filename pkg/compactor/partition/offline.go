@@ -17,7 +17,7 @@ import (
 type Source struct {
 	Headers record.Headers
 	Value   []byte
-	// At stands for the Kafka record's time. It counts where an event has no timestamp.
+	// At is the Kafka record's time. It counts if an event has no timestamp.
 	At time.Time
 }
 
@@ -68,7 +68,7 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 	return sortOffline(b.Outputs, topics)
 }
 
-// sortOffline tells run records and dead letters from what else the stage would write.
+// sortOffline returns the run records and the dead letters among the outputs.
 func sortOffline(outputs []Output, topics kafka.Topics) (runs []*record.Run, refused []Refusal, err error) {
 	last := map[string]int{} // by record key, in runs
 	for _, o := range outputs {
@@ -82,7 +82,7 @@ func sortOffline(outputs []Output, topics kafka.Topics) (runs []*record.Run, ref
 			if err != nil {
 				return nil, nil, fmt.Errorf("folding offline: %w", err)
 			}
-			if i, ok := last[key]; ok { // abandoned, and then a sign of life
+			if i, ok := last[key]; ok { // abandoned, then reopened
 				runs[i] = r
 				continue
 			}

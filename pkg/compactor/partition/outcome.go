@@ -31,14 +31,14 @@ const (
 	outcomeInput                   = fold.Input
 	outcomeDropped    fold.Outcome = "dropped"
 	outcomeDeadLetter fold.Outcome = "dead-letter"
-	// outcomeErasure: a thread was erased. outcomeErased: a record of a thread that was erased since.
+	// outcomeErasure is a request that erased a thread, outcomeErased a record that an erasure deleted.
 	outcomeErasure fold.Outcome = "erasure"
 	outcomeErased  fold.Outcome = "erased"
-	// outcomeCancel: a run was to be stopped, which is not the compactor's to do.
+	// outcomeCancel is a request to stop a run, which the compactor ignores.
 	outcomeCancel fold.Outcome = "cancel"
 )
 
-// Outcomes returns what may become of a record of skein.events, for the metric: Counts.Outcomes has their numbers.
+// Outcomes returns the outcomes of records of skein.events, for the metric; Counts.Outcomes counts them.
 func Outcomes() []string {
 	return []string{
 		string(outcomeFolded), string(outcomeInput), string(outcomeDropped), string(outcomeDeadLetter), string(fold.SecondTerminal),
@@ -49,7 +49,7 @@ func Outcomes() []string {
 // codeAbandoned is the code of the synthetic RUN_ERROR of an expired run.
 const codeAbandoned = "skein-abandoned"
 
-// codeOutgrown is the code of the RUN_ERROR that ends a run which has only an input, over the record limit.
+// codeOutgrown is the code of the RUN_ERROR that ends a run of which only an input has come, which is over the record limit.
 const codeOutgrown = "skein-outgrown"
 
 // codeOverQuota is the code of the RUN_ERROR that ends a run because its tenant has too many open ones.
@@ -67,5 +67,7 @@ type Counts struct {
 }
 
 func newCounts() Counts {
-	return Counts{Outcomes: map[fold.Outcome]int{}, DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{}}
+	return Counts{
+		Outcomes: map[fold.Outcome]int{}, DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{},
+	}
 }

@@ -19,12 +19,11 @@ import (
 // time. Records and times come in as values. After a transaction of unknown outcome it is thrown away, and the next one
 // is opened from what was committed.
 //
-// Decisions must come out the same when the events between the committed and the processed offset are read again. Two rules
-// ensure that. Whatever depends on time or order is decided by offset ("had not ended before"). And where a run's parent is
-// resolved while another run of its thread is open, the next transaction writes both, and every run of the thread whose
-// resolution is in no record (writeUnsealed). So a run whose resolution is in no record had only sealed neighbours, which
-// never change: read again, it gets the same parent. If the run's record would be over the limit, a record of the
-// resolution alone is written (resolutionRecord).
+// When the events between the committed and the processed offset are read again, decisions must be the same. Two rules ensure that.
+// Decisions that depend on time or order compare offsets ("had not ended before"). And if a run's parent is resolved while another run of
+// its thread is open, the next transaction writes both, and every run of the thread whose resolution is in no record (writeUnsealed). So a
+// run whose resolution is in no record had only sealed neighbours, which never change: read again, it gets the same parent. If the run's
+// record would be over the limit, a record of the resolution alone is written (resolutionRecord).
 type Processor struct {
 	ledger
 	retirement
@@ -33,8 +32,8 @@ type Processor struct {
 	threads   map[string]*thread
 	runs      runTable
 	histories *histories
-	share     share // of the process's memory
-	unloading bool  // the next commit continues to unload threads
+	limits    limits // of the process's memory
+	unloading bool   // the next commit continues to unload threads
 
 	loop    fold.Loop
 	message message // the record that is being processed; it is used again for the next
@@ -44,9 +43,9 @@ type Processor struct {
 type OpenReport struct {
 	// Progress is where the processor resumes.
 	Progress Progress
-	// FromRecord: the group's offsets are gone or were set back, so that Progress is from the progress record.
+	// FromRecord says that Progress is from the progress record, as the group's offsets are gone or were set back.
 	FromRecord bool
-	// SetHigher are offsets that are never read: the group's offset was set higher than what was committed.
+	// SetHigher are offsets that are never read, as the group's offset was set higher than what was committed.
 	SetHigher OffsetRange
 	// Gone are offsets that skein.events lost before they were read.
 	Gone OffsetRange
@@ -55,9 +54,11 @@ type OpenReport struct {
 // OffsetRange is a range of offsets, without its end. The zero value is none.
 type OffsetRange struct{ From, Until int64 }
 
-// Open returns the processor of a partition, on a store that has every committed record. group is what the group has
-// committed, and logStart the first offset that skein.events still has.
-func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, group Progress, logStart int64) (*Processor, OpenReport, error) {
+// Open returns the processor of a partition, given a store that has every committed record. group is what the group has committed, logStart
+// the first offset that skein.events still has.
+func Open(
+	id int32, cfg Config, topics kafka.Topics, store *runstore.Store, group Progress, logStart int64,
+) (*Processor, OpenReport, error) {
 	last := store.Followed().Progress
 	resumed, err := group.reconcile(last)
 	if err != nil {
@@ -80,7 +81,7 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, grou
 		return p, report, nil
 	}
 	lost := int64(0)
-	if resumed.Processed > 0 { // else nothing was ever committed, and the log begins later
+	if resumed.Processed > 0 { // otherwise nothing was ever committed, and the log begins later
 		lost = until - from
 		if logStart > resumed.Committed {
 			report.Gone = OffsetRange{resumed.Committed, logStart}
@@ -89,14 +90,15 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, grou
 	return p, report, p.openGap(until, lost)
 }
 
-// newProcessor returns the processor of a partition, on a store that has every committed record.
+// newProcessor returns the processor of a partition, given a store that has every committed record.
 func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, pos Progress) (*Processor, error) {
 	p := &Processor{
 		ledger: ledger{
 			id: id, cfg: cfg, topics: topics, store: store, progress: pos, committed: pos, next: pos.Committed,
 			unsaved: newUnsaved(), room: NewRoom(1), counts: newCounts(),
 		},
-		count: pos.Partitions, threads: map[string]*thread{}, runs: newRunTable(), histories: newHistories(cfg.CacheBytes), share: cfg.share(1),
+		count: pos.Partitions, threads: map[string]*thread{}, runs: newRunTable(), histories: newHistories(cfg.CacheBytes),
+		limits: cfg.limits(1),
 	}
 	p.retirement = retirement{p: p, expiring: newExpiryQueue(), closing: newExpiryQueue()}
 	if pos.StreamTime != 0 {
@@ -122,21 +124,20 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Sto
 	return p, err
 }
 
-// Stop says why Process took no more records.
+// Stop is the reason for which Process took no more records.
 type Stop int
 
 const (
-	// StopEnd: there are no more.
+	// StopEnd: there are no more records.
 	StopEnd Stop = iota
 	// StopFull: the room of the transaction is full.
 	StopFull
-	// StopVersion: a newer Skein wrote the next record (kafka.CheckVersion says which). The partition must stop there.
+	// StopVersion: a newer Skein wrote the next record (kafka.CheckVersion returns its version). The partition must stop there.
 	StopVersion
 )
 
-// Process folds records in offset order and returns how many it took. It keeps none of their bytes: the caller may use
-// them again. It stops early, between two records, when room is full, or before a record of a newer Skein. An error is never about
-// the data: it says that the partition cannot go on.
+// Process folds records in offset order and returns how many it took. It keeps none of their bytes, so the caller may use them again. It
+// stops early if room is full, or before a record of a newer Skein. An error is never about the data: the partition cannot continue.
 func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (taken int, stop Stop, err error) {
 	p.enter(room)
 	for taken, m := range records {
@@ -158,16 +159,16 @@ func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (t
 // isNewer reports whether a newer Skein wrote a record.
 func isNewer(m *kgo.Record) bool { return kafka.CheckVersion(m) != nil }
 
-// Cycle is what Collect needs to know of the transaction and of the log.
+// Cycle describes the transaction and the log for Collect.
 type Cycle struct {
 	Now time.Time
-	// LogEnd is the end offset of skein.events, -1 if it is not known. Once everything below it is processed, runs expire
-	// by the clock, as no record comes that moves stream time.
+	// LogEnd is the end offset of skein.events; -1 if it is not known. Once everything below it is processed, runs expire by the
+	// clock, as no record moves stream time.
 	LogEnd int64
 	Room   *Room
 }
 
-// Collect returns what the next transaction holds. Nothing may be processed until its outcome is known.
+// Collect returns what the next transaction writes. Nothing may be processed until its outcome is known.
 func (p *Processor) Collect(c Cycle) (Effects, error) {
 	p.enter(c.Room)
 	if c.LogEnd >= 0 {
@@ -176,16 +177,16 @@ func (p *Processor) Collect(c Cycle) (Effects, error) {
 	return p.collect(c.Now)
 }
 
-// Stats is what the session needs to know of a processor.
+// Stats are figures of a processor, for its session.
 type Stats struct {
 	// Next is the next record to read, Processed the processed offset.
 	Next, Processed int64
-	// Paused: open runs are being marked for a gap in skein.events. Until that is done nothing may be processed, and Next is
-	// not known.
+	// Paused says that open runs are being marked for a gap in skein.events. Until that is done, nothing may be processed, and Next
+	// is not known.
 	Paused bool
-	// OpenRuns is the number of open runs; OpenRunBytes is what runs hold in memory.
+	// OpenRuns is the number of open runs, OpenRunBytes the memory of runs.
 	OpenRuns, OpenRunBytes int
-	// NextExpiry is when a run expires, if no record of it comes; zero if none can expire.
+	// NextExpiry is when the next run expires or is closed; zero if there is none.
 	NextExpiry time.Time
 	// Misplaced are the records on the wrong partition that the next transaction sends to dead letters.
 	Misplaced int
@@ -200,7 +201,7 @@ func (p *Processor) Stats() Stats {
 	}
 }
 
-// OpenRuns adds what each tenant has to these: open and expired runs, and the memory that runs hold.
+// OpenRuns adds each tenant's open and expired runs, and the memory of its runs, to the two maps.
 func (p *Processor) OpenRuns(runs, bytes map[string]float64) error {
 	for _, queue := range []*expiryQueue{p.expiring, p.closing} {
 		for escaped, of := range queue.tenants {
@@ -217,14 +218,14 @@ func (p *Processor) OpenRuns(runs, bytes map[string]float64) error {
 	return nil
 }
 
-// enter makes the processor use the room of the next transaction.
+// enter sets the room of the next transaction.
 func (p *Processor) enter(room *Room) {
 	if p.room == room {
 		return
 	}
 	if p.room.partitions != room.partitions {
-		p.share = p.cfg.share(room.partitions)
-		p.histories.limit = p.share.cacheBytes
+		p.limits = p.cfg.limits(room.partitions)
+		p.histories.limit = p.limits.cacheBytes
 	}
 	p.room = room
 	if p.runs.overMemory {
@@ -232,16 +233,15 @@ func (p *Processor) enter(room *Room) {
 	}
 }
 
-// process takes the next record of skein.events and keeps none of its bytes. An error is never about the data: the partition
-// cannot go on.
+// process folds one record of skein.events and keeps none of its bytes. An error is never about the data: the partition cannot continue.
 func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	if m.Offset < p.next { // fetched again
 		return nil
 	}
 	p.next = m.Offset + 1
 	if m.Attrs.IsControl() {
-		// A transaction marker counts as processed, so that the committed offset reaches the log's end. If it stayed below, an expired
-		// marker would look like lost events.
+		// A transaction marker counts as processed, so that the committed offset reaches the log's end. Otherwise an expired marker
+		// would look like lost events.
 		p.progress.Processed = max(p.progress.Processed, p.next)
 		return nil
 	}
@@ -295,7 +295,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	case err != nil:
 		return p.deadLetter(m, reasonBadHeaders, err.Error())
 	}
-	if m.headers.Kind == record.KindCancel { // says nothing of the run: it neither keeps it open nor begins one
+	if m.headers.Kind == record.KindCancel { // neither keeps a run open nor begins one
 		return outcomeCancel, nil
 	}
 	if t == nil {
@@ -322,7 +322,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	}
 }
 
-// fold gives an event or an input to the loop, and updates the run by the outcome.
+// fold passes an event or an input to the loop, and updates the run by the outcome.
 func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error) {
 	p.loop.Runs = t
 	taken, outcome, err := p.loop.Next(m.event())
@@ -358,7 +358,7 @@ func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error
 	return outcome, err
 }
 
-// leaveOut decides about a record that is folded into no run.
+// leaveOut returns the outcome of a record that is folded into no run, and writes its dead letter if it becomes one.
 func (p *Processor) leaveOut(t *thread, m *message, outcome fold.Outcome) (fold.Outcome, error) {
 	switch outcome {
 	case fold.Covered, fold.Repeat:

@@ -8,10 +8,10 @@ import (
 // maxEndedAtOnce is how many runs of a tenant end for one that begins: two, so that a quota that was lowered is met before long.
 const maxEndedAtOnce = 2
 
-// endOverQuota ends runs of a tenant that has more than its quota, after a record that began one. An open or expired run takes memory for as long
-// as events may come for it, which is a week after it expired: a tenant that begins runs and ends none would fill any memory. First to go are
-// expired runs, the one that expired first, then the open one that was silent longest. Its record says so; later events are treated as after any
-// terminal event.
+// endOverQuota ends runs of a tenant that has more than its quota, after a record that began one. An open or expired run takes memory
+// until it is closed, a week after it expired, so a tenant that begins runs and ends none would fill any memory. It closes the run that
+// expired first or, if there is none, ends the open run that was idle longest, with a terminal event that names the quota. Later events
+// count as after any terminal event.
 //
 // Like closing by the clock, it is decided once, by a record in the same transaction as the processed offset.
 func (e *retirement) endOverQuota(began *run, m *message) error {
@@ -35,20 +35,21 @@ func (e *retirement) endOverQuota(began *run, m *message) error {
 // partOf is what each partition allows of a quota of open runs.
 func partOf(quota int64, partitions int) int64 { return max(1, quota/int64(max(1, partitions))) }
 
-// leastPart is how many open runs a partition must allow that nobody has to be told of it.
+// leastPart is the smallest part of a quota, in open runs, that needs no remark.
 const leastPart = 10
 
-// Remark says what is surprising about a quota where the topics have so many partitions; it is empty where nothing is. All runs of a thread are
-// on one partition, and threads do not spread evenly.
+// Remark returns a warning if each partition's part of the quota is small, else "". All runs of a thread are on one partition, and
+// threads do not spread evenly.
 func (q Quota) Remark(partitions int) string {
 	part := partOf(q.OpenRuns, partitions)
 	if q.OpenRuns == 0 || part >= leastPart {
 		return ""
 	}
-	return fmt.Sprintf("open_runs is %d, of which each of the %d partitions allows %d: runs end long before the tenant has as many; allow %d or more", q.OpenRuns, partitions, part, leastPart*partitions)
+	return fmt.Sprintf("open_runs is %d, of which each of the %d partitions allows %d: "+
+		"runs end long before the tenant has as many; allow %d or more", q.OpenRuns, partitions, part, leastPart*partitions)
 }
 
-// endForQuota closes one run of a tenant of which the partition allows a part of its quota.
+// endForQuota ends one run of a tenant over its quota. part is what the partition allows of it.
 func (e *retirement) endForQuota(key string, part, quota int64, now time.Time) error {
 	r, err := e.p.loadByKey(key, now)
 	if err != nil {

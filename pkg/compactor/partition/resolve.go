@@ -9,30 +9,31 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// resolution is a run's parent resolution, and the run as it was before its first event, which made it final: see resolutionRecord.
+// resolution is the final parent resolution of a run, with what a record of it alone needs (resolutionRecord): the run's ranges and next
+// offset before its first event.
 type resolution struct {
 	*fold.Resolution
 	ranges [][2]int64
 	next   int64
-	// first is that event's offset, at the stream time then.
+	// first is the offset of the first event, at the stream time then.
 	first int64
 	at    time.Time
 }
 
-// resolvedAt returns the resolution of a run whose first event, at an offset, was folded and is not noted in the run yet.
+// resolvedAt returns the resolution of a run whose first event was folded. Call it before noteEvent.
 func (r *run) resolvedAt(resolved *fold.Resolution, offset int64, at time.Time) *resolution {
 	return &resolution{Resolution: resolved, ranges: r.ranges.List(), next: max(r.meta.Next, r.meta.Start), first: offset, at: at}
 }
 
-// fits reports whether a record has room for a history and an input, by their size as a record encodes them: so it makes no difference
-// whether they come from one.
+// fits reports whether a record has room for a history and an input. It compares their size as a record encodes them, so the result is the
+// same whether or not they were read from a record.
 func (c Config) fits(at lineage.History, input *agui.RunAgentInput) bool {
 	room := c.RecordLimit * 7 / 8
 	bytes := at.Bytes() + len(at.State)
 	if input != nil {
 		bytes += len(input.Raw)
 	}
-	if bytes <= room { // a record does not make them larger
+	if bytes <= room { // encoding does not make them larger
 		return true
 	}
 	bytes = compactedBytes(at.Messages) + len(record.Compacted(at.State))
@@ -49,7 +50,7 @@ func compactedBytes(messages []agui.Message) (n int) {
 	return n
 }
 
-// decide makes a resolution the run's own.
+// decide sets the run's parent resolution for good.
 func (r *run) decide(resolved *resolution) error {
 	p := r.thread.p
 	h := r.meta
@@ -57,7 +58,7 @@ func (r *run) decide(resolved *resolution) error {
 	resolved.Describe(&r.rec, r.InputSHA256)
 	r.Early, r.Input, r.base = nil, nil, resolved.Base
 	r.rec.Kept = p.cfg.KeepEvents
-	if r.Placed != nil { // a committed record has it
+	if r.Placed != nil { // a committed record has the resolution
 		r.Placed = nil
 	} else {
 		resolved.Fold, resolved.Input = nil, nil
@@ -66,6 +67,6 @@ func (r *run) decide(resolved *resolution) error {
 	if resolved.Concurrent || r.thread.hasOtherUnsealed(h) {
 		r.thread.writeUnsealed()
 	}
-	r.isBasedOn(resolved.Parent)
+	r.setBase(resolved.Parent)
 	return r.show()
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// run is one run in memory. Once its record is committed it leaves memory: at once if it is sealed, else after it was idle for a while
-// (evict), to be loaded from its record when its next event comes.
+// run is one run in memory. After its record is committed, it is evicted: a sealed run at once, others once they were idle for a while
+// (evict). Its next event loads an unsealed run from its record.
 type run struct {
 	key    string // of its record
 	thread *thread
 	meta   *threadRun // shared with the thread
 
-	// Run is the run as the loop folds it. Its Input is set until its first event only: from then on rec has it.
+	// Run is the run in the loop. Its Input is set until its first event; then rec has it.
 	*fold.Run
-	// rec holds what does not change after the first event: ids, lineage, input.
+	// rec has what does not change after the first event: ids, lineage, input.
 	rec record.Run
-	// base is the history that rec is encoded relative to; empty without a base. The fold holds its messages
-	// anyway, and restoring it for each record could mean reading a long chain.
+	// base is the history that rec is encoded relative to; empty without a base. The fold has its messages anyway, and restoring it
+	// for each record could mean reading a long chain.
 	base lineage.History
 
 	ranges record.Ranges
@@ -33,14 +33,14 @@ type run struct {
 	written     written
 	// unwritten is the run's parent resolution, from its first event on until a committed record has it.
 	unwritten *resolution
-	// due requests a record in the next transaction, whatever the checkpoint rule says.
+	// due requests a record in the next transaction, regardless of the checkpoint rule.
 	due bool
 	// overLimit says that its last record was over the limit and was not written.
 	overLimit bool
-	// ending is the terminal event of a run that Skein ends early, for the sake of a limit; nil of all others.
+	// ending is the terminal event of a run that Skein ends because of a limit; nil for others.
 	ending     json.RawMessage
-	newBytes   int   // raw bytes since
-	baseBytes  int   // bytes of the history that it goes on from
+	newBytes   int   // raw bytes since the last record
+	baseBytes  int   // bytes of the history that it starts from
 	eventBytes int64 // raw bytes of all folded events
 	touchedAt  time.Time
 	counted    int // by runTable
@@ -49,12 +49,12 @@ type run struct {
 	expired *Output
 }
 
-// written is what readers find in the latest committed record of a run.
+// written describes the latest committed record of a run.
 type written struct {
 	exists bool
-	// open: it shows the run as open, so that readers know that there may be more.
+	// open says that it shows the run as open, so readers know that there may be more.
 	open bool
-	// at is when the last record was made, be it written or over the limit, or when the run came into memory; bytes is its size.
+	// at is when the last record was made, written or over the limit, or when the run was loaded; bytes is that record's size.
 	at    time.Time
 	bytes int
 }
@@ -68,7 +68,7 @@ func newRun(t *thread, key string, h *threadRun, folded *fold.Run, now time.Time
 	return r
 }
 
-// take adds a record of skein.events to the run's raw range, whatever its outcome is.
+// take adds a record of skein.events to the run's raw ranges, whatever its outcome.
 func (r *run) take(offset int64, at, now time.Time, size int) {
 	r.ranges.Add(offset)
 	r.meta.Next, r.meta.NextSeq = offset+1, r.Seq.Next
@@ -80,7 +80,7 @@ func (r *run) take(offset int64, at, now time.Time, size int) {
 	r.touchedAt, r.expired = now, nil
 }
 
-// noteEvent adds a record of skein.events to its run, whatever its outcome is.
+// noteEvent adds a record of skein.events to its run, whatever its outcome.
 func (r *run) noteEvent(m *message) error {
 	p := r.thread.p
 	if r.changedFrom < 0 {
@@ -94,12 +94,12 @@ func (r *run) noteEvent(m *message) error {
 		return nil
 	}
 	p.closing.refresh(r.expiry, m.now)
-	r.meta.Expire() // again: it ends with its last record, as a process that reads the record will say
+	r.meta.Expire() // again: it ends at its last record, as for a process that loads it
 	return r.show()
 }
 
-// recordCommitted notes that a record of the run, of so many bytes, was committed, and reports whether it has all of the run. A record of the
-// resolution alone (resolutionRecord) has no event.
+// recordCommitted updates the run after a record of it, of so many bytes, was committed, and reports whether that covers all of the run. A
+// record of the resolution alone (resolutionRecord) covers no event.
 func (r *run) recordCommitted(resolutionAlone bool, bytes int, now time.Time) (all bool) {
 	r.written.exists, r.written.open = true, r.meta.Open()
 	resolved := r.unwritten
@@ -109,21 +109,20 @@ func (r *run) recordCommitted(resolutionAlone bool, bytes int, now time.Time) (a
 	}
 	r.changedFrom, r.due, r.overLimit, r.expired = -1, false, false, nil
 	r.written.at, r.written.bytes, r.newBytes = now, bytes, 0
-	if r.rec.Base == "" { // the record has all that it goes on from
+	if r.rec.Base == "" { // the record has the whole history
 		r.baseBytes = 0
 	}
 	return true
 }
 
-// runOverhead is what a run without events holds in memory, with its thread:
-// TestRun_HoldsAboutWhatItIsCountedFor.
+// runOverhead is the memory of a run without events, with its thread: TestRun_HoldsAboutWhatItIsCountedFor.
 const runOverhead = 10 << 10
 
-// size is about what the run holds in memory: as much as its last record and what came since, the history that it goes on
-// from, which runs of one thread may share, and what every run does.
+// size returns about how much memory the run takes: runOverhead, its last record, the raw bytes since, and the history that it starts from,
+// which runs of one thread may share.
 func (r *run) size() int {
 	size := runOverhead + r.written.bytes + r.baseBytes
-	if r.rec.Cut == nil { // else nothing of what comes is held
+	if r.rec.Cut == nil { // a cut run keeps nothing of later events
 		size += r.newBytes
 	}
 	if r.Fold != nil {
@@ -132,8 +131,8 @@ func (r *run) size() int {
 	return size
 }
 
-// isBasedOn notes the size of the history that the run starts from.
-func (r *run) isBasedOn(at lineage.History) { r.baseBytes = at.Bytes() + len(at.State) }
+// setBase records the size of the history that the run starts from.
+func (r *run) setBase(at lineage.History) { r.baseBytes = at.Bytes() + len(at.State) }
 
-// show gives lineage the run as it stands, once its parent is resolved for good.
+// show passes the current run to package lineage, once its parent is resolved for good.
 func (r *run) show() error { return r.thread.Show(&r.meta.Metadata, r.Run) }

@@ -22,8 +22,8 @@ func (r *run) register() {
 	}
 }
 
-// loadByKey loads a run by its record key, for the next transaction, and counts it towards the room for expiries. One that was
-// not in memory leaves with that transaction.
+// loadByKey loads a run by its record key, for the next transaction, and counts it in the room for expiries. A run that was not in
+// memory is evicted after that transaction.
 func (p *Processor) loadByKey(key string, now time.Time) (*run, error) {
 	parts, err := record.SplitKey(key)
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 			return nil, err
 		}
 	}
-	if rec.ParentRunID != "" && !h.Pending { // its end needs the parent: see sinceSnapshot, historyKey
+	if rec.ParentRunID != "" && !h.Pending { // for sinceSnapshot and historyKey
 		if err := t.Load(rec.ParentRunID, h.Start); err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 	return r, nil
 }
 
-// resume sets what the record of an unsealed run says of it, beside its fold.
+// resume sets all but the fold of an unsealed run from its record.
 func (r *run) resume(rec *record.Run, size int, base lineage.History) {
 	r.written.exists, r.written.open, r.written.bytes = true, rec.Status == record.StatusRunning, size
 	r.ranges = record.NewRanges(rec.Raw.Ranges)
@@ -104,13 +104,13 @@ func (r *run) resume(rec *record.Run, size int, base lineage.History) {
 			r.rec.FoldVersion = rec.FoldVersion // the rules that counted them
 		}
 		if r.Placed != nil {
-			r.isBasedOn(r.Placed.Parent)
+			r.setBase(r.Placed.Parent)
 		}
 		return
 	}
 	r.base = base
 	if rec.Base != "" {
-		r.isBasedOn(base)
+		r.setBase(base)
 	}
 	r.rec.FoldVersion = rec.FoldVersion // the rules under which it began
 	r.rec.Kept = rec.Kept

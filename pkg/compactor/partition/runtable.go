@@ -11,10 +11,10 @@ type runTable struct {
 	byKey map[string]*run // by record key
 	// changed are those with unwritten events or with a requested record.
 	changed map[*run]struct{}
-	// bytes is what they hold, lookedBytes what they held at lookedAt, less what was evicted since.
+	// bytes is the memory of all, lookedBytes what it was at lookedAt, less what was evicted since.
 	bytes, lookedBytes int
 	lookedAt           time.Time
-	// overMemory: they hold more than twice their limit, and the transaction had no room to write enough of them.
+	// overMemory says that they take more than twice their limit, and that the transaction had no room to write enough of them.
 	overMemory bool
 }
 
@@ -28,14 +28,14 @@ func (t *runTable) keep(r *run) {
 	t.recount(r)
 }
 
-// recount takes in what a run in memory holds by now.
+// recount updates the memory of a run.
 func (t *runTable) recount(r *run) {
 	size := r.size()
 	t.bytes += size - r.counted
 	r.counted = size
 }
 
-// drop drops a run from memory.
+// drop evicts a run.
 func (t *runTable) drop(r *run) {
 	if r.meta.live == r {
 		t.bytes -= r.counted
@@ -49,13 +49,13 @@ func (t *runTable) drop(r *run) {
 // change marks a run for the next transaction to consider.
 func (t *runTable) change(r *run) { t.changed[r] = struct{}{} }
 
-// isWritten reports whether a committed record has all of a run, so that it can leave memory.
+// isWritten reports whether a committed record has all of a run, so that the run can be evicted.
 func (t *runTable) isWritten(r *run) bool {
 	_, changed := t.changed[r]
 	return !changed && r.written.exists
 }
 
-// look returns the runs that can leave memory, least recently used first.
+// look returns the runs that can be evicted, least recently used first.
 func (t *runTable) look(now time.Time) (written []*run) {
 	t.lookedAt, t.lookedBytes = now, 0
 	for _, r := range t.byKey {
@@ -69,10 +69,9 @@ func (t *runTable) look(now time.Time) (written []*run) {
 	return written
 }
 
-// relieve marks the least recently used open runs for checkpointing where runs hold more than the limit: once
-// their records are committed, the runs can leave (evict). It stops at half of the transaction's room for checkpoints, so
-// that other runs which are due have some, and marks one run at least. If that leaves far too much in memory, nothing is
-// processed before the next transaction (overMemory).
+// relieve requests checkpoints of the least recently used open runs if runs take more than limit; evict drops them after the commit. It
+// uses half of the transaction's room for checkpoints, so that other due runs have some, and requests one at least. If far too much
+// stays in memory, nothing is processed before the next transaction (overMemory).
 func (t *runTable) relieve(limit int, room *Room, now time.Time) {
 	t.overMemory = false
 	if t.lookedBytes <= limit {
@@ -83,7 +82,7 @@ func (t *runTable) relieve(limit int, room *Room, now time.Time) {
 	for _, r := range t.byKey {
 		switch {
 		case t.isWritten(r), r.due:
-			over -= r.size() // it can leave as it is, or is written anyway
+			over -= r.size() // it can be evicted now, or is written anyway
 		case !r.overLimit && now.Sub(r.touchedAt) >= busyFor:
 			idle = append(idle, r)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// sinceSnapshot is how many bytes the run's branch has added since it was last written whole. A
-// branch's first run counts with all of its conversation.
+// sinceSnapshot returns how many bytes the run's branch has added since it was last written whole. A branch's first run counts with all of
+// its conversation.
 func (r *run) sinceSnapshot(rec *record.Run, at lineage.History) int64 {
 	parent := r.thread.Get(r.meta.Parent)
 	if parent == nil || parent.Branch != r.meta.Branch || rec.Base != parent.ID {
@@ -21,8 +21,8 @@ func (r *run) sinceSnapshot(rec *record.Run, at lineage.History) int64 {
 	return parent.SinceSnapshot + int64(conversationBytes(rec.Messages))
 }
 
-// wantsSnapshot reports whether the branch is written whole at this run's end: while it is small,
-// else once half of it is new, so that what is written stays in proportion to what was added.
+// wantsSnapshot reports whether the branch is written whole at this run's end: while it is small, else once half of it is new, so that the
+// bytes written stay in proportion to the bytes added.
 func (r *run) wantsSnapshot(at lineage.History) (bool, error) {
 	p := r.thread.p
 	tip, err := r.thread.tip(r.meta.Branch)
@@ -30,13 +30,13 @@ func (r *run) wantsSnapshot(at lineage.History) (bool, error) {
 		return false, err
 	}
 	if tip > r.meta.Depth {
-		return false, nil // a descendant ended first: the branch's tip is further already
+		return false, nil // a descendant ended first and is the branch's tip
 	}
 	size := int64(at.Bytes())
 	return size < int64(p.cfg.SnapshotBelow) || 2*r.meta.SinceSnapshot >= size, nil
 }
 
-// snapshot writes the whole conversation of a run's branch at the run's end, as two events that any AG-UI client can apply.
+// snapshot writes the whole conversation of a run's branch at the run's end, as two events that an AG-UI client can apply.
 func (l *ledger) snapshot(t *thread, h *threadRun, at lineage.History) error {
 	messages := append(make([]byte, 0, at.Bytes()+len(at.Messages)+64), `{"type":"MESSAGES_SNAPSHOT","messages":[`...)
 	for i, m := range at.Messages {

@@ -27,8 +27,8 @@ func threadTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// No record takes a partition for longer than maxStep, whatever its sender puts into it within the declared limits: other partitions of the process
-// wait for as long.
+// No record takes a partition for longer than maxStep, whatever its sender puts into it within the declared limits: other partitions of
+// the process wait for as long.
 func TestPartition_NoRecordTakesLong(t *testing.T) {
 	partstest.SkipShort(t, "time for tests of scale")
 	const size = 14 << 20

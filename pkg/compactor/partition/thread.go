@@ -16,12 +16,12 @@ type thread struct {
 	*fold.Thread[*threadRun]
 	p               *Processor
 	key, tenant, id string
-	// loader loads the runs that are not in memory; nil where all are.
+	// loader loads the runs that are not in memory; nil if all are.
 	loader *loader
 
-	// tips holds the depth of the deepest sealed run of each branch, of those that are in memory.
+	// tips has the depth of each branch's deepest sealed run in memory.
 	tips map[string]int
-	// erased: events of the thread below this offset were erased; 0 where none were.
+	// erased is the offset below which events of the thread were erased; 0 if none were.
 	erased int64
 	usedAt time.Time // for eviction: when the thread's last record came
 	// noExpiryBefore is a stream time before which none of its runs expires; zero if it is not known.
@@ -32,13 +32,13 @@ type thread struct {
 	taken *run
 }
 
-// newThread returns the thread of these runs.
+// newThread returns a thread with these runs.
 func (p *Processor) newThread(key, tenant, id string, runs []*threadRun) (*thread, error) {
 	t := &thread{p: p, key: key, tenant: tenant, id: id}
 	return t, t.reset(runs)
 }
 
-// reset makes the thread one of these runs, which are all that it has.
+// reset replaces all runs of the thread.
 func (t *thread) reset(runs []*threadRun) (err error) {
 	t.loader, t.tips = nil, map[string]int{}
 	for _, h := range runs {
@@ -57,7 +57,7 @@ func (t *thread) noteTip(h *threadRun) {
 	}
 }
 
-// seal takes in that a run is sealed.
+// seal updates the thread after a run was sealed.
 func (t *thread) seal(h *threadRun) error {
 	t.Seal(h)
 	t.noteTip(h)
@@ -97,7 +97,7 @@ func (t *thread) Resume(h *threadRun) (_ *fold.Run, err error) {
 	return t.taken.Run, nil
 }
 
-// Record implements fold.Directory: it returns the latest record of a run, committed or about to be.
+// Record implements fold.Directory: it returns the latest record of a run, committed or part of the next transaction.
 func (t *thread) Record(h *threadRun) (*record.Run, error) {
 	key, err := record.RunKey(t.tenant, t.id, h.ID)
 	if err != nil {
@@ -107,8 +107,8 @@ func (t *thread) Record(h *threadRun) (*record.Run, error) {
 	return rec, err
 }
 
-// Any implements lineage.Known: it tells which messages the thread has, of its runs that are not live. Own messages are enough: what
-// else stands in a run's history is an own message of a run below it.
+// Any implements lineage.Known: it reports whether a run that is not live has one of these messages. Own messages are enough, as all others
+// in a run's history are own messages of an ancestor.
 func (t *thread) Any(ids []string, offset int64) (bool, error) {
 	if known, err := t.p.unsaved.said[t.key].Any(ids, offset); known || err != nil {
 		return known, err
@@ -128,7 +128,7 @@ func (t *thread) Any(ids []string, offset int64) (bool, error) {
 			if now := t.Get(h.ID); now != nil {
 				h = now
 			}
-			// What a run that ended behind the offset said at the offset is not known; no resolution there depends on it (writeUnsealed).
+			// The history at the offset of a run that ended after it is not known; no resolution there depends on it (writeUnsealed).
 			if looked[h.ID] || h.live != nil || h.Start < t.erased || !h.Resolved() || h.End >= offset {
 				continue
 			}
@@ -146,7 +146,7 @@ func (t *thread) Any(ids []string, offset int64) (bool, error) {
 	return found, err
 }
 
-// tip returns the depth of the deepest sealed run of a branch; 0 where there is none.
+// tip returns the depth of the deepest sealed run of a branch; 0 if there is none.
 func (t *thread) tip(branch string) (int, error) {
 	if t.loader != nil {
 		if err := t.loader.tip(branch); err != nil {
@@ -156,8 +156,8 @@ func (t *thread) tip(branch string) (int, error) {
 	return t.tips[branch], nil
 }
 
-// hasOtherUnsealed reports whether a run other than h is unsealed: then decisions for h may depend on a state that no committed record
-// has later.
+// hasOtherUnsealed reports whether a run other than h is unsealed. If so, decisions for h may depend on a state that no committed
+// record will have.
 func (t *thread) hasOtherUnsealed(h *threadRun) bool {
 	open := t.Unsealed()
 	return len(open) > 1 || len(open) == 1 && open[0] != h
@@ -186,8 +186,8 @@ func (p *Processor) thread(key, tenant, id string) (*thread, error) {
 	return t, nil
 }
 
-// loadEnded loads the sealed runs that a thread starts with: those that ended at or behind the record that is being processed, which
-// is read again then, and the one that ended last before it, which is the parent of most new runs.
+// loadEnded loads the sealed runs that a thread starts with: those that ended at or after the record being processed, and the one that
+// ended last before it, which is the parent of most new runs.
 func (t *thread) loadEnded() error {
 	stored := t.p.store.Thread(t.key)
 	last, all, err := stored.EndedAt(t.p.next - 1)
@@ -221,7 +221,7 @@ func (t *thread) unload() error {
 		if r == nil || r.Fold == nil {
 			continue
 		}
-		if h.Parent != "" { // what its end rests on
+		if h.Parent != "" { // its end needs the parent
 			if err := t.Load(h.Parent, h.Start); err != nil {
 				return err
 			}
@@ -233,5 +233,5 @@ func (t *thread) unload() error {
 	return nil
 }
 
-// size is about what the thread holds in memory, in runs.
+// size returns about how much memory the thread takes, in runs.
 func (t *thread) size() int { return threadOverhead + len(t.Runs()) }

@@ -5,7 +5,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// threadRun is a run as its thread knows it: its metadata, and the run itself while it is in memory.
+// threadRun is a run in its thread: its metadata, and the run itself while it is in memory.
 type threadRun struct {
 	fold.Metadata
 	live *run
@@ -20,8 +20,8 @@ func threadRunsOf(runs []*fold.Metadata) []*threadRun {
 	return out
 }
 
-// close seals an expired run as a process that reads its last record will see it. Where the run has only an input, the record's preliminary
-// resolution becomes final.
+// close seals an expired run with the metadata of its last record, as for a process that loads it. If only an input has come, the record's
+// preliminary resolution becomes final.
 func (h *threadRun) close(last *record.Run) error {
 	m, err := fold.MetadataOf(last)
 	if err == nil {

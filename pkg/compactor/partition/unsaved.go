@@ -5,7 +5,7 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// unsaved holds the last records of runs until they are committed.
+// unsaved has the final records of runs until they are committed.
 type unsaved struct {
 	records map[string][]byte       // encoded, by record key
 	said    map[string]lineage.Said // the ids of their own messages, by thread
@@ -15,7 +15,7 @@ func newUnsaved() unsaved {
 	return unsaved{records: map[string][]byte{}, said: map[string]lineage.Said{}}
 }
 
-// put adds the record of a run of a thread that ended at an offset.
+// put adds the record of a thread's run, which ended at the offset end and has these own messages.
 func (u *unsaved) put(thread, key string, value []byte, end int64, own []agui.Message) {
 	u.records[key] = value
 	if u.said[thread] == nil {

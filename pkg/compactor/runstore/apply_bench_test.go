@@ -76,8 +76,8 @@ func BenchmarkStore_ApplyManyRuns(b *testing.B) {
 	}
 }
 
-// BenchmarkThread_NotThere reads what a thread that is new begins with, where some tables of the store, not yet merged, have a record of the
-// size each.
+// BenchmarkThread_NotThere reads what a thread that is new begins with, where some tables of the store, not yet merged, have a record
+// of the size each.
 func BenchmarkThread_NotThere(b *testing.B) {
 	for _, size := range []int{1 << 10, 1 << 20, 14 << 20} {
 		b.Run(fmt.Sprintf("records=%dKiB", size>>10), func(b *testing.B) {

@@ -20,7 +20,8 @@ import (
 //
 //	"p" thread key "/" offset:    that what was deleted of a thread is to leave the files; without a key, all that was deleted
 //
-// and beside them "meta" and "purged". The parts of record keys are escaped, so a thread's keys are exactly those that begin with its key and "/".
+// and beside them "meta" and "purged". The parts of record keys are escaped, so a thread's keys are exactly those that begin with its
+// key and "/".
 //
 // Sealed runs do not change any more. Further keys lead to the run's id, so that a thread of any size is read with a few short reads.
 // All begin with the thread's key and "/", and end with a number of eight bytes by which they are in order:

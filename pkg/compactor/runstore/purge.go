@@ -10,8 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// What is deleted stays in Pebble's files until they are rewritten, which may be never. So record.ErasedLocallyAfter behind an erasure, the store
-// has those rewritten that had something of the thread. A mark in purgeTable says that this is due, so that a restart does not forget it.
+// What is deleted stays in Pebble's files until they are rewritten, which may be never. So record.ErasedLocallyAfter behind an erasure,
+// the store has those rewritten that had something of the thread. A mark in purgeTable says that this is due, so that a restart does
+// not forget it.
 
 const (
 	// maxPurged is how many threads are purged each by itself; of more, all of the store is rewritten.

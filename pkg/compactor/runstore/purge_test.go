@@ -56,7 +56,8 @@ func (p *purged) erase(thread string) {
 	p.next++
 }
 
-// files returns the files in the folder that have a part of a text: where tables are compressed, something of it may stand for what came before.
+// files returns the files in the folder that have a part of a text: where tables are compressed, something of it may stand for what
+// came before.
 func (p *purged) files(text string) (names []string) {
 	p.t.Helper()
 	p.do(filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
@@ -99,8 +100,8 @@ func secret() string {
 	return hex.EncodeToString(b)
 }
 
-// What was erased is in no file any more a while later, whether in a table, in the log that is written or in one that is kept to be written over, and
-// wherever the process ends before that. Other threads have what they had.
+// What was erased is in no file any more a while later, whether in a table, in the log that is written or in one that is kept to be
+// written over, and wherever the process ends before that. Other threads have what they had.
 func TestStore_RemovesWhatIsErasedFromItsFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		flushes int // before the erasure

@@ -31,8 +31,8 @@ type lockedStore struct {
 // for its store; the others wait with nothing, or with the one answer that came when they gave their slot back.
 const MaxCatchUps = 4
 
-// cacheBytes are for blocks of all stores of a process. Pebble takes memtables from it, up to two of 4 MiB for each partition that writes much:
-// with less, a burst of writes leaves nothing for blocks, and each read unpacks its blocks again.
+// cacheBytes are for blocks of all stores of a process. Pebble takes memtables from it, up to two of 4 MiB for each partition that
+// writes much: with less, a burst of writes leaves nothing for blocks, and each read unpacks its blocks again.
 const cacheBytes = 96 << 20
 
 // NewSet returns the stores of a process, in sub-folders of a folder. Nothing is opened yet.
