@@ -123,7 +123,7 @@ RANDOM_CRASHES := pkg/compactor/partition
 # Tests of the compactor that run without it, too: they put the same scenario through many faults, or work in child processes and on megabytes.
 HEAVY := AFaultAtEachRequest|EndsWhereItsDiskIsFull|APartitionIsFetchedBesideLargeRecords
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
-DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page|tenants)|cmd/[^/]*|examples/[^/]*|internal/(cli|parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?|pkg/store/(clickhouse|sqlite))$$
+DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page|parts|tenants)|cmd/[^/]*|examples/[^/]*|internal/(cli|clickhousetest)|pkg/kafka/kafkatest(/apache)?|pkg/store/(clickhouse|sqlite))$$
 # The stores are databases, which the detector cannot see into and slows down; what of them is ours and goes on at the same time has it.
 CONCURRENT := TestStore_FulfilsTheContract/(readers_see|a_meter|large_records|many_runs|any_batches|lineage_is)|TestMigrate_FromNothing|TestStore_LogsIn
 

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/logtest"
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/pkg/client"
+	"github.com/skeinhq/skein/test/parts/partstest"
 	commands "github.com/skeinhq/skein/test/process"
 )
 

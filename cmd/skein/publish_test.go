@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // startPublishing runs "skein publish" as a process whose stdin stays open and quiet.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/parts"
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/test/parts"
+	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // The example's file, sent twice as after a lost connection: each run is there once, its conversation is as when it came over HTTP.

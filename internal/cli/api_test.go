@@ -12,9 +12,9 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/artifact"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // against gives the flag that sends a command to a server, and what runs a command there that has to succeed and

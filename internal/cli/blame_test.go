@@ -10,7 +10,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 func TestBlame_SaysWhoChangedWhat(t *testing.T) {

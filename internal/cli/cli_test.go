@@ -16,7 +16,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/apptest"
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 func TestHelp_IsAsInTheGoldenFile(t *testing.T) {

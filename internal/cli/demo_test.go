@@ -12,8 +12,8 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/demo"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // ports lets the system choose.

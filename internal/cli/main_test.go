@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // Docker's test containers keep one connection for as long as the process lives.

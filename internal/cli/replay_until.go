@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/skeinhq/skein/internal/app"
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/steps"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
 )

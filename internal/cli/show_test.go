@@ -14,7 +14,7 @@ import (
 	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // Why a run failed, what it waits for and what was odd about it stands in show and history, as text and as JSON.

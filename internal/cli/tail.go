@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // tailMessages is how many of the existing messages a tail shows.

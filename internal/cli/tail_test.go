@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // growing is what a command writes while it goes on.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 const steering = "{\"text\":\"é ☕ \u009b2J \x7f \u202e txt\u2066 \u0085\"}\n"

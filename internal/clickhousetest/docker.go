@@ -8,7 +8,7 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/wait"
 
-	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/test/parts"
 )
 
 // Image is the container that is started where Docker is at hand.

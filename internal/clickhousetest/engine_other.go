@@ -5,7 +5,7 @@ package clickhousetest
 import (
 	"testing"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // fromEngine: the engine is published for other platforms in other shapes, and not for linux/arm64.

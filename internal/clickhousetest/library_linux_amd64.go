@@ -17,7 +17,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/test/parts"
 )
 
 // The engine's package, and the hash of it as package managers write it; libraryVersion is beside Version.

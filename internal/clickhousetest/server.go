@@ -12,7 +12,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // Timeout bounds what this package does on a server beside starting it.

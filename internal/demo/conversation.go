@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // Conversation is a thread to play.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // workers is how many conversations are played concurrently. The runs of one conversation are played in order.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // An index that never gets there ends the demo with a sentence, and does not hang it.

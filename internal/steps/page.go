@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"

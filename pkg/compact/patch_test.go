@@ -14,8 +14,8 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"pgregory.net/rapid"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 func noOthers() int { return 0 }

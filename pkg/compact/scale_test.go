@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // cpu returns the processor time that this process has used, which other processes of a busy machine do not affect.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 var chainFlag = flag.Int("chain", 5_000, "runs of the longest chain")

@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 var everyEvent = flag.Bool("timeline.every-event", false, "compare at every event of every recording, and not at some")

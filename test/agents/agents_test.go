@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
-	"github.com/skeinhq/skein/internal/parts"
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/test/parts"
+	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
 )
 

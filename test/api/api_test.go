@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
-	"github.com/skeinhq/skein/internal/parts"
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/test/parts"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 //go:embed requirements.txt

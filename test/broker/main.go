@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skeinhq/skein/internal/parts"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
+	"github.com/skeinhq/skein/test/parts"
 )
 
 func main() {

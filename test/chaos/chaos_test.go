@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
 )
 

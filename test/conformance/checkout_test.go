@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/test/conformance"
 )
 

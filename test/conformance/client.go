@@ -17,7 +17,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // minNode is the oldest Node release line that the client's packages run on.

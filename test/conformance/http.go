@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // indexPatience is how long the index may take to get to the last event that was published, on a

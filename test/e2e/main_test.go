@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
 )
 

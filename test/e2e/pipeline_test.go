@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/test/process"
 )
 

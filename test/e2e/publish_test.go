@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/record"
 )
 

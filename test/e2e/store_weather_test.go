@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/clickhousetest"
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/test/conformance"
 	"github.com/skeinhq/skein/test/process"

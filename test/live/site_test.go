@@ -14,7 +14,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -23,6 +22,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/site"
 )
 

@@ -22,9 +22,9 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/demo"
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/pkg/client"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // patience is how long a view may take on a machine that does much else; what is measured has its own bounds.

@@ -18,13 +18,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/skeinhq/skein/internal/front"
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/site"
 )
 

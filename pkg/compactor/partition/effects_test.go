@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // openMany feeds the partition the beginnings of so many runs that have said so much, each in a thread of its own.

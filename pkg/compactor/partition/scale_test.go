@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // What a turn without input asks for does not depend on the conversation that it goes on from. (A turn at which

@@ -10,8 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // maxStep is how long one record may take on a machine that is busy. docs/security.md says what they take.

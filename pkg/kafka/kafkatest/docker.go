@@ -20,8 +20,8 @@ import (
 	tcnetwork "github.com/testcontainers/testcontainers-go/network"
 	"github.com/testcontainers/testcontainers-go/wait"
 
-	"github.com/skeinhq/skein/internal/parts"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
+	"github.com/skeinhq/skein/test/parts"
 )
 
 // image is the broker that containers run, docker-compose.yml's with them. docs/proven.md says whether

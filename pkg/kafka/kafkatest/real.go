@@ -13,10 +13,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/skeinhq/skein/internal/parts"
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
+	"github.com/skeinhq/skein/test/parts"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // BrokersVariable names brokers to test against, HOST:PORT separated by commas. Tests make topics of

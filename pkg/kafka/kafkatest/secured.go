@@ -12,10 +12,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/skeinhq/skein/internal/parts"
-	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
+	"github.com/skeinhq/skein/test/parts"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // SecuredCluster is a real Kafka of one node, the test's own, whose clients must say who they are. Its

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/test/parts"
 )
 
 // ClusterID is any UUID in base64; clusters do not meet.

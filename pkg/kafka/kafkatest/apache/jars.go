@@ -4,7 +4,7 @@ import (
 	"context"
 	_ "embed"
 
-	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/test/parts"
 )
 
 // Version is the version of Apache Kafka that is run.

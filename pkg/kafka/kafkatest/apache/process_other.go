@@ -7,7 +7,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/test/parts"
 )
 
 func supported() error {

@@ -8,8 +8,8 @@ import (
 	"net/url"
 )
 
-// Copy writes the answer to one call of the query stage, in the media type that is asked for, to w as
-// it comes. An answer that is broken off is an error.
+// Copy writes the answer to one call of the query stage, in the given media type, to w as it arrives. A truncated
+// answer is an error.
 func (c *Client) Copy(ctx context.Context, path string, query url.Values, mediaType string, w io.Writer) error {
 	address := c.base + path
 	if len(query) > 0 {
@@ -39,7 +39,7 @@ func (c *Client) Copy(ctx context.Context, path string, query url.Values, mediaT
 	return nil
 }
 
-// sink tells an error of writing from one of reading.
+// sink distinguishes an error of writing from one of reading.
 type sink struct {
 	w   io.Writer
 	err error

@@ -9,21 +9,20 @@ import (
 	"strings"
 )
 
-// ErrUnreachable says that no answer came: wrong address, or the server is not running.
+// ErrUnreachable is returned if no answer came: the address is wrong, or the server is not running.
 var ErrUnreachable = errors.New("unreachable")
 
-// Error is an answer that is not a success: a problem document (RFC 9457), or what stood in its
-// place.
+// Error is an unsuccessful answer: a problem document (RFC 9457), or another body in its place.
 type Error struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
-	// Ack is how far the events of a publish came before the error; Accepted is -1 where the
-	// answer does not say.
+	// Ack counts the events of a publish that were accepted before the error; Accepted is -1 if the answer does not have
+	// it.
 	Ack
-	// Line is the line of the body that was refused, from 1; 0 where the answer names none.
+	// Line is the line of the body that was refused, from 1; 0 if the answer names none.
 	Line int64 `json:"line"`
-	// Body is the answer's body as it came: 425 gives what there is so far.
+	// Body is the answer's body; that of a 425 is the answer so far.
 	Body []byte `json:"-"`
 	// Method is the method of the request that was refused.
 	Method string `json:"-"`
@@ -44,13 +43,13 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (HTTP %d)", text, e.Status)
 }
 
-// IsNotFound reports whether err is the server's answer that there is no such thing.
+// IsNotFound reports whether err is an answer with status 404.
 func IsNotFound(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// maxProblemBytes bounds what is read of an error's body.
+// maxProblemBytes bounds how much of an error's body is read.
 const maxProblemBytes = 64 << 10
 
 func readError(method string, resp *http.Response) error {
@@ -65,8 +64,7 @@ func readError(method string, resp *http.Response) error {
 		return fmt.Errorf("reading answer (HTTP %d): %w", resp.StatusCode, err)
 	}
 	if json.Unmarshal(body, e) != nil {
-		// Not a problem document: something in between answered, such as a proxy. Its first
-		// line is the best there is.
+		// Not a problem document: something in between answered, such as a proxy. Its first line has to do.
 		line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
 		*e = Error{Detail: line}
 		e.Accepted = -1

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/internal/parts/partstest"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // wheel makes a package named odd with one module, and returns its folder.

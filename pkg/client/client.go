@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// The media types that ingest takes.
+// The media types of events that ingest accepts.
 const (
 	TypeNDJSON = "application/x-ndjson"
 	TypeSSE    = "text/event-stream"
-	// TypeSequenced wraps each event as {"seq": n, "event": …}, so that a repeat is dropped.
+	// TypeSequenced wraps each event as {"seq": n, "event": …}, so that ingest's readers can drop a repeat.
 	TypeSequenced = "application/vnd.skein.events+ndjson"
 	typeJSON      = "application/json"
 )
 
-// maxAnswerBytes bounds an answer that is read whole: several histories of the largest run records.
+// maxAnswerBytes bounds an answer that is read into memory: several histories of the largest run records.
 const maxAnswerBytes = 256 << 20
 
 // Client calls one Skein server. It is safe for concurrent use.
@@ -33,28 +33,28 @@ type Client struct {
 	producer Producer
 }
 
-// Producer is what inputs and events say of who produced their run.
+// Producer describes the producer of a run's inputs and events.
 type Producer struct {
-	// Agent is its name; "" names none.
+	// Agent is the producer's name, or "".
 	Agent string
-	// Labels are of the run, by key. The server has keys in lower case.
+	// Labels are those of the run, by key. The server lowers keys.
 	Labels map[string]string
 }
 
-// As returns a client whose calls name a producer, which the server heeds of inputs and events. It shares the connections of c.
+// As returns a client whose inputs and events name a producer. It shares the connections of c.
 func (c *Client) As(p Producer) *Client {
 	as := *c
 	as.producer = p
 	return &as
 }
 
-// Option changes how a client calls.
+// Option configures a Client.
 type Option func(*Client)
 
-// WithAPIKey presents an API key with every call; an empty one presents none.
+// WithAPIKey sends an API key with every call; an empty one is not sent.
 func WithAPIKey(key string) Option { return func(c *Client) { c.key = key } }
 
-// WithTLS speaks TLS in this way with an https:// server; nil is the system's way.
+// WithTLS sets the TLS configuration for an https:// server; nil is Go's default.
 func WithTLS(config *tls.Config) Option {
 	return func(c *Client) {
 		if config != nil {
@@ -69,7 +69,7 @@ func New(base string, options ...Option) (*Client, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("reading url %q: want http://HOST:PORT", base)
 	}
-	// An own transport: its idle connections can be closed without touching anybody else's.
+	// A transport of its own, so that Close closes no idle connections of others.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	watchConns(transport)
 	c := &Client{base: strings.TrimRight(base, "/"), http: &http.Client{Transport: transport}}
@@ -79,31 +79,31 @@ func New(base string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// URL is the server's address.
+// URL returns the server's address.
 func (c *Client) URL() string { return c.base }
 
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Ack is what ingest says once Kafka has acknowledged.
+// Ack is ingest's answer after Kafka acknowledged all events.
 type Ack struct {
 	Accepted    int64 `json:"accepted"`
 	Partition   int32 `json:"partition"`
 	FirstOffset int64 `json:"firstOffset"`
 	LastOffset  int64 `json:"lastOffset"`
-	// Warnings name what was accepted and will be counted as an anomaly of the run.
+	// Warnings are about events that were accepted and will count as anomalies of the run.
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 
 // Warning is an id in an event or input that contradicts the path that it was sent to.
 type Warning struct {
-	// Line is where in the body the event begins; 0 for an input.
+	// Line is the line of the body on which the event begins, from 1; 0 for an input.
 	Line    int64  `json:"line,omitempty"`
 	Anomaly string `json:"anomaly"`
 	Detail  string `json:"detail"`
 }
 
-// InputAck says where an input lies, "partition:offset".
+// InputAck is ingest's answer to an input. Position is the input's, "partition:offset".
 type InputAck struct {
 	Position string
 	Warnings []Warning
@@ -126,11 +126,11 @@ func (c *Client) PutInput(ctx context.Context, thread, run string, input []byte)
 	return InputAck{strconv.Itoa(int(at.Partition)) + ":" + strconv.FormatInt(at.Offset, 10), at.Warnings}, nil
 }
 
-// PostEvents streams events of one of the Type… forms to ingest. Where ingest refused one of
-// them, the error is an *Error that says how many came before it.
+// PostEvents streams events in one of the Type… forms to ingest. If ingest refuses one of them, the error is an *Error
+// with the number of events accepted before it.
 //
-// Events that are an io.Closer are closed when ctx ends, when the connection does, or when the request
-// is over, also while they are read; that Read has to return then.
+// If events is an io.Closer, it is closed when ctx ends, the connection closes or the request is over, even during a
+// Read, which must then return.
 func (c *Client) PostEvents(ctx context.Context, thread, run, mediaType string, events io.Reader) (Ack, error) {
 	body, err := c.call(ctx, http.MethodPost, runPath(thread, run)+"/events", nil, mediaType, events)
 	if err != nil {
@@ -143,14 +143,14 @@ func (c *Client) PostEvents(ctx context.Context, thread, run, mediaType string, 
 	return ack, nil
 }
 
-// Receipt says where an erasure lies, and on which path of the query stage one can follow it.
+// Receipt is the position of an erasure, and the path of the query stage that has its progress.
 type Receipt struct {
 	ThreadID string `json:"threadId"`
 	Position string `json:"position"`
 	Href     string `json:"href"`
 }
 
-// EraseThread asks for the erasure of all that a thread has up to now.
+// EraseThread requests the erasure of all that a thread has so far.
 func (c *Client) EraseThread(ctx context.Context, thread string) (Receipt, error) {
 	body, err := c.call(ctx, http.MethodDelete, ThreadPath(thread), nil, "", nil)
 	if err != nil {
@@ -163,15 +163,15 @@ func (c *Client) EraseThread(ctx context.Context, thread string) (Receipt, error
 	return r, nil
 }
 
-// Cancelled says how a run has ended that was to be stopped.
+// Cancelled is how a run ended that CancelRun requested to stop.
 type Cancelled struct {
 	ThreadID string `json:"threadId"`
 	RunID    string `json:"runId"`
-	// Position is that of the request in skein.events, End that of the run's terminal event.
+	// Position is the position of the request in skein.events, End that of the run's terminal event.
 	Position string `json:"position"`
 	End      string `json:"end"`
 	Status   string `json:"status"`
-	// Synthetic: a proxy ended the run in the agent's place.
+	// Synthetic is true if a proxy ended the run in the agent's place.
 	Synthetic bool `json:"synthetic,omitempty"`
 }
 
@@ -181,7 +181,7 @@ func (c *Client) CancelRun(ctx context.Context, thread, run, reason string) (Can
 	said, err := json.Marshal(struct {
 		Reason string `json:"reason,omitempty"`
 	}{reason})
-	if err != nil { // a string only: cannot be
+	if err != nil { // impossible: it is one string
 		return Cancelled{}, fmt.Errorf("encoding reason: %w", err)
 	}
 	body, err := c.call(ctx, http.MethodPost, runPath(thread, run)+"/cancel", nil, typeJSON, bytes.NewReader(said))
@@ -195,16 +195,16 @@ func (c *Client) CancelRun(ctx context.Context, thread, run, reason string) (Can
 	return out, nil
 }
 
-// Get returns the JSON (or text) of one call of the query stage. Path starts with "/v1/" and is
-// escaped already: see ThreadPath and RunPath.
+// Get returns the JSON (or text) of one call of the query stage. path starts with "/v1/" and is escaped: see ThreadPath
+// and RunPath.
 func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {
 	return c.call(ctx, http.MethodGet, path, query, "", nil)
 }
 
-// ThreadPath is the path of a thread; any id is one segment of it.
+// ThreadPath returns the escaped path of a thread; any id becomes one segment.
 func ThreadPath(thread string) string { return "/v1/threads/" + url.PathEscape(thread) }
 
-// RunPath is the path of a run.
+// RunPath returns the escaped path of a run.
 func RunPath(thread, run string) string { return runPath(thread, run) }
 
 func runPath(thread, run string) string {
@@ -249,10 +249,10 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return out, nil
 }
 
-// do sends a request with the key and returns an answer that is a success. Close its body.
+// do sends a request with the key and returns a successful answer, whose body the caller closes.
 func (c *Client) do(ctx context.Context, req *http.Request) (*http.Response, error) {
 	if c.key != "" {
-		// net/http does not take it along to another host where it is sent there.
+		// net/http drops it when it follows a redirect to another host.
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
 	resp, err := c.http.Do(req)

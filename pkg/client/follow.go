@@ -14,21 +14,21 @@ import (
 	"github.com/skeinhq/skein/pkg/eventstream"
 )
 
-// LiveEvent is an event of a live stream.
+// LiveEvent is one event of a live stream.
 type LiveEvent struct {
-	// Position is the event's place in the log. It is empty for the events with which a stream describes what came before a reader joined.
+	// Position is the event's position, or "" for the events with which a stream begins for a reader that joins late.
 	Position string
 	// Data is the AG-UI event, on one line.
 	Data []byte
 }
 
-// The pauses between two requests for a live stream, which double from the first to the last while no event comes.
+// The pauses between two requests for a live stream double from the first to the last while no event comes.
 const (
 	followPause    = 500 * time.Millisecond
 	maxFollowPause = 10 * time.Second
 )
 
-// FollowNotes are called with what happens to a live stream beside its events. Each may be nil.
+// FollowNotes are called with what a live stream reports besides its events. Each may be nil.
 type FollowNotes struct {
 	// Away is called with the reason when a stream breaks off or cannot be opened, once until an event comes again.
 	Away func(error)
@@ -36,9 +36,10 @@ type FollowNotes struct {
 	Comment func(string)
 }
 
-// Follow calls f with the events of a live stream of the query stage, in order and each once: first with those that exist, then with new ones. It
-// resumes after the last event when a stream ends or breaks off, and when the server is away for a while. It returns nil when no further event can
-// come, else f's error, the context's error or the server's refusal.
+// Follow calls f with the events of a live stream of the query stage, in order and each once: existing events first,
+// then new ones. It resumes after the last event when a stream ends or breaks, and while the server is unreachable for
+// some time. It returns nil when no further event can come, else f's error, the context's error or the server's
+// refusal.
 func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) error, notes FollowNotes) error {
 	s := &following{client: c, path: path, f: f, comment: notes.Comment}
 	pause, told := followPause, false
@@ -52,7 +53,7 @@ func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) erro
 			return s.failed
 		case errors.Is(err, errNothingMore):
 			return nil
-		case errors.Is(err, ErrUnreachable) && !s.answered: // it may never have been there
+		case errors.Is(err, ErrUnreachable) && !s.answered: // the address may be wrong
 			return err
 		case errors.As(err, &refused) && refused.Status != http.StatusServiceUnavailable && refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusBadGateway && refused.Status != http.StatusGatewayTimeout:
 			return err
@@ -75,7 +76,7 @@ func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) erro
 // errNothingMore is the server's answer to an id after which no event can come.
 var errNothingMore = errors.New("there is nothing more")
 
-// following is a live stream that is read in one connection after another.
+// following reads a live stream over consecutive connections.
 type following struct {
 	client  *Client
 	path    string
@@ -83,13 +84,13 @@ type following struct {
 	comment func(string)
 	// last is the id after which the next connection resumes; "" is none.
 	last string
-	// answered: the server answered at least once.
+	// answered is true once the server has answered.
 	answered bool
 	// failed is f's error.
 	failed error
 }
 
-// read reads one connection to its end, and reports whether an event came.
+// read reads one connection to its end and reports whether an event came.
 func (s *following) read(ctx context.Context) (came bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.client.base+s.path, nil)
 	if err != nil {
@@ -149,9 +150,9 @@ func (s *following) read(ctx context.Context) (came bool, err error) {
 	}
 }
 
-// ended is called at the end of a connection, with the events that have no id.
+// ended handles the end of a connection, given the events that have no id.
 func (s *following) ended(before []LiveEvent, came bool) (bool, error) {
-	// The event that says that the thread was erased has no id, since a stream cannot resume after it.
+	// The event of an erasure has no id, since a stream cannot resume after it.
 	if n := len(before); n > 0 && isErased(before[n-1].Data) {
 		if s.failed = s.f(before[n-1]); s.failed == nil {
 			return true, errNothingMore
@@ -163,7 +164,7 @@ func (s *following) ended(before []LiveEvent, came bool) (bool, error) {
 // maxComment bounds a comment in bytes; the rest of a longer one is left out.
 const maxComment = 500
 
-// note calls the caller with a comment of the server.
+// note reports a comment of the server to the caller.
 func (s *following) note(text string) {
 	if text = strings.TrimSpace(text[:min(len(text), maxComment)]); text != "" && s.comment != nil {
 		s.comment(text)

@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// A body that comes slowly has to end with its connection. net/http notices at once that a connection is
-// dead, but then waits for the Read of the body that is under way, which may take hours. So the body is
-// closed as soon as the connection is.
+// A body that arrives slowly must end with its connection. net/http notices at once that a connection is closed, but
+// then waits for the current Read of the body, which may take hours. So the body is closed as soon as the connection
+// is.
 
-// watched is a connection that says when it is closed.
+// watched is a connection that reports its Close.
 type watched struct {
 	net.Conn
 	once   sync.Once
@@ -39,8 +39,7 @@ func watchConns(t *http.Transport) {
 	}
 }
 
-// closeWith closes a body when ctx ends, or a connection that the request was given. What it returns
-// stops that.
+// closeWith closes a body when ctx ends, or when the request's connection does. The returned function stops that.
 func closeWith(ctx context.Context, body io.Closer) (context.Context, func()) {
 	over := make(chan struct{})
 	shut := sync.OnceFunc(func() { _ = body.Close() }) // it only ends reads
