@@ -31,9 +31,10 @@ INSERT INTO runs (tenant, thread_id, run_id, version, parent_run_id, parent_by, 
     events, event_bytes, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, asked, head, record)
 `
 
-// selectRuns makes runs, so many a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part. In so many of a
-// hundred threads each run has a sibling (of a version from 1,000,000,000 on), a branch of its own that asks the same again or, one in three, something
-// else. Ids and hashes are random, as those of agents are, so that they do not compress. Parts are ranges of time, as those of a server are.
+// selectRuns makes runs, so many a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part. In so
+// many of a hundred threads each run has a sibling (of a version from 1,000,000,000 on), a branch of its own that asks the same again or,
+// one in three, something else. Ids and hashes are random, as those of agents are, so that they do not compress. Parts are ranges of time,
+// as those of a server are.
 const selectRuns = `
 WITH
     -- Runs come in the order of time. The turns of a thread, ten as a rule, are a twelfth of all time apart, so that they lie in ten parts.
@@ -117,7 +118,8 @@ func generated(b *testing.B, total, parts, turns, siblings int) (server clickhou
 // openStore migrates a server's database, and opens it as the store and as a plain connection.
 func openStore(b *testing.B, server clickhousetest.Server) (s *clickhouse.Store, c driver.Conn) {
 	b.Helper()
-	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username, Password: server.Password})
+	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username,
+		Password: server.Password})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -186,7 +188,8 @@ func analyticsOf(b *testing.B, total, parts int) {
 		}
 		b.Run("question "+name, func(b *testing.B) {
 			measure(b, c, func(ctx context.Context) error {
-				q := url.Values{"database": {server.Database}, "param_tenant": {"tenant-1"}, "param_from": {"2026-10-01 00:00:00"}, "param_to": {"2026-10-31 00:00:00"}}
+				q := url.Values{"database": {server.Database}, "param_tenant": {"tenant-1"}, "param_from": {"2026-10-01 00:00:00"},
+					"param_to": {"2026-10-31 00:00:00"}}
 				return askOver(ctx, server.Addr+"/?"+q.Encode(), string(text))
 			})
 		})

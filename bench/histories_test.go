@@ -18,9 +18,9 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// BenchmarkHistories measures requests to the query stage over many threads of twenty runs, at 12 and at 40 parts that are not merged: histories,
-// lineages, runs, searches, a mix of them, and the ancestors of a run at depth 1,000. Milliseconds of processors are those of the server, the
-// stage and its caller together.
+// BenchmarkHistories measures requests to the query stage over many threads of twenty runs, at 12 and at 40 parts that are not merged:
+// histories, lineages, runs, searches, a mix of them, and the ancestors of a run at depth 1,000. Milliseconds of processors are those of
+// the server, the stage and its caller together.
 //
 //	SKEIN_BENCH_RUNS=500000 go test ./bench -run '^$' -bench Histories -benchtime 200x -v -timeout 60m
 func BenchmarkHistories(b *testing.B) {
@@ -45,7 +45,8 @@ func historiesOf(b *testing.B, total, parts int) {
 		execute(b, c, generateMessages+within+oneBlock(2*(to-from))+", materialize_skip_indexes_on_insert = 0") //nolint:misspell // the server's spelling
 		execute(b, c, generateStates+within+oneBlock(to-from))
 		from, to = deep*p/parts, deep*(p+1)/parts
-		execute(b, c, insertRuns+strings.Replace(fmt.Sprintf(selectRuns, from, to-from, 1, deep, 0), "\n    t, th, r,", "\n    'deep', 'deep', r,", 1))
+		execute(b, c, insertRuns+strings.Replace(fmt.Sprintf(selectRuns, from, to-from, 1, deep, 0), "\n    t, th, r,",
+			"\n    'deep', 'deep', r,", 1))
 	}
 	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id, argMax(run_id, depth) FROM runs WHERE thread_id IN (SELECT thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0) AND tenant != 'deep' "+
 		"GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")

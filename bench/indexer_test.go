@@ -52,7 +52,8 @@ func indexed(tb testing.TB, cfg kafka.Config, partition int32, thread, run strin
 	r := &record.Run{
 		Tenant: "acme", ThreadID: thread, RunID: run, Status: record.StatusFinished,
 		Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: run, RootRunID: run}, MessageCount: own + input,
-		Raw:       record.Raw{Partition: partition, First: int64(n) * 100, Next: int64(n)*100 + 60, Events: 60, Ranges: [][2]int64{{int64(n) * 100, int64(n)*100 + 60}}},
+		Raw: record.Raw{Partition: partition, First: int64(n) * 100, Next: int64(n)*100 + 60, Events: 60,
+			Ranges: [][2]int64{{int64(n) * 100, int64(n)*100 + 60}}},
 		StartedAt: at, EndedAt: &ended, State: json.RawMessage(`{"seen":[` + fmt.Sprint(n) + `],"plan":"look for towns, then ask for the weather in each of them"}`),
 		Terminal: json.RawMessage(fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run)),
 		Stats: record.Stats{
@@ -125,7 +126,8 @@ func startIndexer(tb testing.TB, cfg kafka.Config, at clickhousetest.Server) *pr
 	if at.Password != "" {
 		args = append(args, "--clickhouse-password-file", password)
 	}
-	if out, err := exec.CommandContext(tb.Context(), command(tb, "skein", dir), append([]string{"migrate"}, args...)...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(tb.Context(), command(tb, "skein", dir),
+		append([]string{"migrate"}, args...)...).CombinedOutput(); err != nil {
 		tb.Fatalf("skein migrate: %v\n%s", err, out)
 	}
 	return start(tb, dir, command(tb, "indexer", dir), cfg, args...)
@@ -195,8 +197,9 @@ func serverCPU(b *testing.B, c driver.Conn) float64 {
 	return us / 1e6
 }
 
-// insertBare inserts the rows of a database into one with the same tables, indexes and views, as the indexer's inserts do it: with their settings, so that
-// merges make the indexes, and runs_by_time is filled by its view. It returns how many rows there were and how long the inserts took.
+// insertBare inserts the rows of a database into one with the same tables, indexes and views, as the indexer's inserts do it: with their
+// settings, so that merges make the indexes, and runs_by_time is filled by its view. It returns how many rows there were and how long the
+// inserts took.
 func insertBare(b *testing.B, from clickhousetest.Server) (rows int, took time.Duration) {
 	b.Helper()
 	to := clickhousetest.Start(b)
@@ -244,8 +247,8 @@ func bareConn(b *testing.B, s clickhousetest.Server) driver.Conn {
 	return c
 }
 
-// copyTable reads a table by parts, and inserts each. Only the inserts are timed. Types of columns are asked for once, as by the indexer, and a block
-// has a token, so that the server makes no hash of it.
+// copyTable reads a table by parts, and inserts each. Only the inserts are timed. Types of columns are asked for once, as by the indexer,
+// and a block has a token, so that the server makes no hash of it.
 func copyTable(b *testing.B, from, to driver.Conn, table string) (rows int, took time.Duration) {
 	b.Helper()
 	const block = 50_000
@@ -261,7 +264,8 @@ func copyTable(b *testing.B, from, to driver.Conn, table string) (rows int, took
 	}
 	var held [][]any
 	send := func() {
-		ctx := ch.Context(b.Context(), ch.WithColumnNamesAndTypes(known), ch.WithSettings(ch.Settings{"insert_deduplication_token": fmt.Sprintf("%s/%d", table, rows)}))
+		ctx := ch.Context(b.Context(), ch.WithColumnNamesAndTypes(known),
+			ch.WithSettings(ch.Settings{"insert_deduplication_token": fmt.Sprintf("%s/%d", table, rows)}))
 		start := time.Now()
 		batch, err := to.PrepareBatch(ctx, "INSERT INTO "+table+" ("+strings.Join(names, ", ")+")")
 		if err != nil {
@@ -352,8 +356,10 @@ func BenchmarkIndexerDelay(b *testing.B) {
 		slices.Sort(took)
 		m := p.metrics(b)
 		b.Logf("%d records of %d KiB in %.1f s, %.0f blocks that took %.2f s each, %.0f MiB resident at most; %d small runs are visible after %v (p50), %v (p95), %v (most)",
-			large, one>>10, whole.Seconds(), m["skein_indexer_block_bytes_count"], m["skein_indexer_write_duration_seconds_sum"]/m["skein_indexer_write_duration_seconds_count"],
-			p.resident(b, "VmHWM")/(1<<20), len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)*95/100].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+			large, one>>10, whole.Seconds(), m["skein_indexer_block_bytes_count"],
+			m["skein_indexer_write_duration_seconds_sum"]/m["skein_indexer_write_duration_seconds_count"],
+			p.resident(b, "VmHWM")/(1<<20), len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)*95/100].Round(time.Millisecond),
+			took[len(took)-1].Round(time.Millisecond))
 		b.ReportMetric(took[len(took)/2].Seconds(), "s/p50")
 		b.ReportMetric(took[len(took)-1].Seconds(), "s/most")
 	}

@@ -128,7 +128,8 @@ func bareHandler(tb testing.TB, cfg kafka.Config) string {
 		value, err := io.ReadAll(r.Body)
 		if err == nil {
 			key := []byte("acme/" + strings.Split(r.URL.Path, "/")[3])
-			err = producer.ProduceSync(r.Context(), &kgo.Record{Topic: topic, Key: key, Partition: record.Partition(key, int32(*width)), Value: value}).FirstErr()
+			err = producer.ProduceSync(r.Context(), &kgo.Record{Topic: topic, Key: key, Partition: record.Partition(key, int32(*width)),
+				Value: value}).FirstErr()
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -55,7 +55,8 @@ func BenchmarkLatency(b *testing.B) {
 		}
 		slices.Sort(took)
 		at := func(share float64) time.Duration { return took[min(len(took)-1, int(share*float64(len(took))))] }
-		b.Logf("%d events at %.0f a second, %s; a transaction takes %.0f ms", l.records(), float64(l.records())/sent.Seconds(), cluster.Version, transaction*1000)
+		b.Logf("%d events at %.0f a second, %s; a transaction takes %.0f ms", l.records(), float64(l.records())/sent.Seconds(), cluster.Version,
+			transaction*1000)
 		b.Logf("from a run's last event to its record: median %s, p99 %s, longest %s", at(.5), at(.99), took[len(took)-1])
 		b.ReportMetric(float64(l.records())/sent.Seconds(), "events/s")
 		b.ReportMetric(at(.5).Seconds()*1000, "ms-median")

@@ -53,7 +53,8 @@ func folded(b *testing.B, threads []recordings.Thread) (entries []store.Entry, b
 	for _, thread := range threads {
 		var sources []partition.Source
 		add := func(kind record.Kind, run string, value []byte) {
-			sources = append(sources, partition.Source{Headers: record.Headers{Kind: kind, RunID: run, Seq: -1, Agent: thread.Framework}, Value: value, At: at})
+			sources = append(sources, partition.Source{Headers: record.Headers{Kind: kind, RunID: run, Seq: -1, Agent: thread.Framework},
+				Value: value, At: at})
 			at = at.Add(137 * time.Millisecond)
 			bytes += len(value)
 		}
@@ -68,7 +69,8 @@ func folded(b *testing.B, threads []recordings.Thread) (entries []store.Entry, b
 			b.Fatalf("%s: %v", thread, err)
 		}
 		for _, r := range records {
-			entries = append(entries, store.Entry{Version: int64(len(entries)), Tenant: "recorded", ThreadID: r.ThreadID, RunID: r.RunID, Run: r, At: at})
+			entries = append(entries, store.Entry{Version: int64(len(entries)), Tenant: "recorded", ThreadID: r.ThreadID, RunID: r.RunID, Run: r,
+				At: at})
 		}
 	}
 	return entries, bytes

@@ -62,8 +62,9 @@ func BenchmarkStreams(b *testing.B) {
 	}
 }
 
-// streamServer is "idle", "ingest BROKERS PREFIX" or "query FOLDER BROKERS PREFIX": it says its address and serves until its input ends. For each line
-// it returns unused memory to the system and, if the line is not empty, writes a heap profile to the file that the line names; then it answers.
+// streamServer is "idle", "ingest BROKERS PREFIX" or "query FOLDER BROKERS PREFIX": it says its address and serves until its input ends.
+// For each line it returns unused memory to the system and, if the line is not empty, writes a heap profile to the file that the line
+// names; then it answers.
 func streamServer(args []string) error {
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -79,7 +80,8 @@ func streamServer(args []string) error {
 		if len(args) > 2 {
 			prefix = args[2]
 		}
-		stage, err := ingest.New(ingest.DefaultConfig(kafka.Config{Brokers: []string{args[1]}, TopicPrefix: prefix, ClientID: "bench"}), tenant.Fixed("acme"))
+		stage, err := ingest.New(ingest.DefaultConfig(kafka.Config{Brokers: []string{args[1]}, TopicPrefix: prefix, ClientID: "bench"}),
+			tenant.Fixed("acme"))
 		if err != nil {
 			return err
 		}

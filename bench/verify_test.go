@@ -154,7 +154,8 @@ func startStages(tb testing.TB, cfg kafka.Config) *stages {
 		if err := os.WriteFile(password, []byte(at.Password), 0o600); err != nil {
 			tb.Fatal(err)
 		}
-		s.store = []string{"--clickhouse", at.Addr, "--clickhouse-database", at.Database, "--clickhouse-user", at.Username, "--clickhouse-password-file", password}
+		s.store = []string{"--clickhouse", at.Addr, "--clickhouse-database", at.Database, "--clickhouse-user", at.Username,
+			"--clickhouse-password-file", password}
 	}
 	if out, err := exec.CommandContext(tb.Context(), s.skein, append([]string{"migrate"}, s.store...)...).CombinedOutput(); err != nil {
 		tb.Fatalf("skein migrate: %v\n%s", err, out)
@@ -281,7 +282,8 @@ func (s *stages) compareOne(b *testing.B, l busy) {
 	}
 	wall := func(t, _ taken) float64 { return t.wall * 1000 }
 	b.Logf("one run of %d records in %d ranges over %d offsets: plain read %.0f ms, request %.0f ms, skein verify %.0f ms (medians of %d)",
-		of.Raw.Events, len(of.Raw.Ranges), of.Raw.Next-of.Raw.First, middle(reads, reads, wall), middle(requests, requests, wall), middle(verifies, verifies, wall), times)
+		of.Raw.Events, len(of.Raw.Ranges), of.Raw.Next-of.Raw.First, middle(reads, reads, wall), middle(requests, requests, wall),
+		middle(verifies, verifies, wall), times)
 	b.ReportMetric(middle(requests, reads, func(v, r taken) float64 { return v.wall / r.wall }), "one/read")
 }
 

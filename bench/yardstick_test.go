@@ -81,8 +81,10 @@ func consume(ctx context.Context, brokers []string, topic string, n int) (began 
 }
 
 func echo(ctx context.Context, brokers []string, from, to string, n int) (began time.Time, took time.Duration, err error) {
-	s, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(from), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.ConsumerGroup(to), kgo.TransactionalID(to), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ProducerBatchCompression(kgo.ZstdCompression()))
+	s, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(from),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumerGroup(to), kgo.TransactionalID(to), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ProducerBatchCompression(kgo.ZstdCompression()))
 	if err != nil {
 		return began, 0, err
 	}

@@ -133,7 +133,8 @@ func TestCompose_StagesAreLockedDownAndChecked(t *testing.T) {
 	project := loadCompose(t)
 	for _, name := range stages {
 		s := project.Services[name]
-		if !s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") || s.User == "root" || s.Privileged {
+		if !s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") || s.User == "root" ||
+			s.Privileged {
 			t.Errorf("%s is not locked down", name)
 		}
 		want := []string{"CMD", "/usr/local/bin/skein", "health", "http://127.0.0.1:8421"}
@@ -195,7 +196,8 @@ func TestDockerfile_IsStaticAndRunsAsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(b)
-	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "\nUSER 65532:65532\n", "\nFROM scratch\n", "/etc/ssl/certs/ca-certificates.crt"} {
+	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "\nUSER 65532:65532\n", "\nFROM scratch\n",
+		"/etc/ssl/certs/ca-certificates.crt"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the Dockerfile has no %q", want)
 		}

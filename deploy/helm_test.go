@@ -53,7 +53,8 @@ func everything() values {
 		"adminToken": values{"existingSecret": "admin"},
 		"auditLog":   true, "accessLog": true,
 		"kafka": values{"topicPrefix": "acme.", "existingSecret": "kafka",
-			"tls":  values{"enabled": true, "serverName": "kafka", "authorityKey": "ca.crt", "certificateKey": "tls.crt", "privateKeyKey": "tls.key"},
+			"tls": values{"enabled": true, "serverName": "kafka", "authorityKey": "ca.crt", "certificateKey": "tls.crt",
+				"privateKeyKey": "tls.key"},
 			"sasl": values{"mechanism": "SCRAM-SHA-512", "user": "skein"}},
 		"image":       values{"pullSecrets": []any{values{"name": "pull"}}},
 		"ingest":      scale(values{"enabled": true}),
@@ -70,7 +71,8 @@ func everything() values {
 	}
 	v["indexer"].(values)["retain"] = []any{"acme=90", "test=7"}
 	v["query"].(values)["pageLinks"] = []any{"traces=https://traces.example/{label.trace}", "user=https://crm.example/{label.user}"}
-	v["ingest"].(values)["agents"] = []any{values{"name": "helper", "url": "https://helper.example/run", "credential_file": "/etc/skein/agents/helper"}}
+	v["ingest"].(values)["agents"] = []any{values{"name": "helper", "url": "https://helper.example/run",
+		"credential_file": "/etc/skein/agents/helper"}}
 	v["ingest"].(values)["agentsExistingSecret"] = "agents"
 	v["compactor"].(values)["storage"] = values{"className": "fast"}
 	return v
@@ -206,10 +208,12 @@ func pods(t *testing.T, objects map[string]string) map[string]corev1.PodTemplate
 func TestChart_PodsAreRestricted(t *testing.T) {
 	for name, p := range pods(t, mustRender(t, everything())) {
 		s := p.Spec.SecurityContext
-		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 ||
+			s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: the pod is not restricted", name)
 		}
-		if p.Spec.HostNetwork || p.Spec.HostPID || p.Spec.HostIPC || p.Spec.AutomountServiceAccountToken == nil || *p.Spec.AutomountServiceAccountToken {
+		if p.Spec.HostNetwork || p.Spec.HostPID || p.Spec.HostIPC || p.Spec.AutomountServiceAccountToken == nil ||
+			*p.Spec.AutomountServiceAccountToken {
 			t.Errorf("%s: the pod has something of the host's or a token", name)
 		}
 		for _, v := range p.Spec.Volumes {
@@ -219,7 +223,8 @@ func TestChart_PodsAreRestricted(t *testing.T) {
 		}
 		for _, c := range p.Spec.Containers {
 			cs := c.SecurityContext
-			if cs == nil || *cs.AllowPrivilegeEscalation || !*cs.ReadOnlyRootFilesystem || !slices.Equal(cs.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			if cs == nil || *cs.AllowPrivilegeEscalation || !*cs.ReadOnlyRootFilesystem ||
+				!slices.Equal(cs.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 				t.Errorf("%s: container %s is not restricted", name, c.Name)
 			}
 			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Limits.Memory().IsZero() {
@@ -299,7 +304,8 @@ func TestChart_SelectorsFindTheirPodsAndNoOthers(t *testing.T) {
 func TestChart_TakesSecretsFromSecrets(t *testing.T) {
 	all := pods(t, mustRender(t, everything()))
 	for stage, want := range map[string][]string{
-		"ingest": {"kafka", "keys", "web", "admin", "agents"}, "indexer": {"kafka", "db", "web", "admin"}, "query": {"kafka", "db", "keys", "web", "admin"}, "compactor": {"kafka", "web", "admin"}, "topics": {"kafka"}, "migrate": {"db"},
+		"ingest": {"kafka", "keys", "web", "admin", "agents"}, "indexer": {"kafka", "db", "web", "admin"},
+		"query": {"kafka", "db", "keys", "web", "admin"}, "compactor": {"kafka", "web", "admin"}, "topics": {"kafka"}, "migrate": {"db"},
 	} {
 		var got []string
 		for _, v := range all["prod-skein-"+stage].Spec.Volumes {
@@ -395,7 +401,8 @@ func TestChart_StandsBeforeAgents(t *testing.T) {
 	if !strings.Contains(m.Data["skein.yaml"], "agents: /etc/skein/config/agents.yaml") {
 		t.Errorf("the settings are %s", m.Data["skein.yaml"])
 	}
-	if m := strict[corev1.ConfigMap](t, "ingest", plain["ConfigMap prod-skein-ingest"]); m.Data["agents.yaml"] != "" || strings.Contains(m.Data["skein.yaml"], "agents") {
+	if m := strict[corev1.ConfigMap](t, "ingest", plain["ConfigMap prod-skein-ingest"]); m.Data["agents.yaml"] != "" ||
+		strings.Contains(m.Data["skein.yaml"], "agents") {
 		t.Errorf("without agents the settings are %v", m.Data)
 	}
 	other := everything()
@@ -408,7 +415,8 @@ func TestChart_StandsBeforeAgents(t *testing.T) {
 		t.Error("another agent restarts nothing")
 	}
 	d := strict[appsv1.Deployment](t, "ingest", full["Deployment prod-skein-ingest"])
-	if !slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "agents" }) {
+	if !slices.ContainsFunc(d.Spec.Template.Spec.Volumes,
+		func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "agents" }) {
 		t.Errorf("the volumes are %v", d.Spec.Template.Spec.Volumes)
 	}
 }
@@ -499,7 +507,8 @@ func TestChart_RefusesTimesThatTheCommandsRefuse(t *testing.T) {
 		stage, value, flag string
 		refused, taken     []string
 	}{
-		{"ingest", "ackTimeout", "ack-timeout", []string{"0s", "0ms", "26s", "25.5s", "30000ms", "1m", "1h"}, []string{"500ms", "1s", "12.5s", "24.9s", "25s"}},
+		{"ingest", "ackTimeout", "ack-timeout", []string{"0s", "0ms", "26s", "25.5s", "30000ms", "1m", "1h"},
+			[]string{"500ms", "1s", "12.5s", "24.9s", "25s"}},
 		{"compactor", "checkpointInterval", "checkpoint-interval", []string{"0s", "0m0s"}, []string{"100ms", "1m30s", "10s"}},
 		{"compactor", "idleLimit", "idle-limit", []string{"0s", "0h0m"}, []string{"1h", "1.5h"}},
 		{"indexer", "maxDelay", "max-delay", []string{"0s", "31s", "30.1s", "1m", "999ms", "0.5s"}, []string{"1000ms", "1s", "1.5s", "30s"}},
@@ -510,9 +519,11 @@ func TestChart_RefusesTimesThatTheCommandsRefuse(t *testing.T) {
 				t.Errorf("the chart takes %s.%s of %s", c.stage, c.value, value)
 			}
 			args := map[string][]string{
-				"ingest": {"--tenant", "t"}, "compactor": {"--dir", t.TempDir(), "--instance-id", "one"}, "indexer": {"--clickhouse", "http://127.0.0.1:1"},
+				"ingest": {"--tenant", "t"}, "compactor": {"--dir", t.TempDir(), "--instance-id", "one"},
+				"indexer": {"--clickhouse", "http://127.0.0.1:1"},
 			}[c.stage]
-			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, c.stage), append(args, "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0", "--"+c.flag, value)...)
+			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, c.stage),
+				append(args, "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0", "--"+c.flag, value)...)
 			const usage = 2
 			if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != usage {
 				t.Errorf("%s --%s %s ends with %d and says\n%s", c.stage, c.flag, value, cmd.ProcessState.ExitCode(), out)
@@ -571,11 +582,13 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 		}
 	}
 	open := mustRender(t, values{
-		"jwt":           values{"jwks": "https://id.example/keys", "issuer": "i", "audience": "a"},
-		"ingest":        values{"agents": []any{values{"name": "helper", "url": "http://helper.agents:8000/run"}, values{"name": "other", "url": "https://other.example/"}}},
+		"jwt": values{"jwks": "https://id.example/keys", "issuer": "i", "audience": "a"},
+		"ingest": values{"agents": []any{values{"name": "helper", "url": "http://helper.agents:8000/run"},
+			values{"name": "other", "url": "https://other.example/"}}},
 		"networkPolicy": values{"egressPorts": []any{9095}},
 	})
-	reaches := map[string]string{"ingest": "53 53 9092 443 8000 9095", "query": "53 53 9092 8123 443 9095", "indexer": "53 53 9092 8123 9095", "compactor": "53 53 9092 9095"}
+	reaches := map[string]string{"ingest": "53 53 9092 443 8000 9095", "query": "53 53 9092 8123 443 9095", "indexer": "53 53 9092 8123 9095",
+		"compactor": "53 53 9092 9095"}
 	closed := mustRender(t, everything())
 	all := pods(t, open)
 	for _, stage := range stages {
@@ -647,7 +660,8 @@ func TestChart_TakesTokensWithoutKeys(t *testing.T) {
 	for _, stage := range []string{"ingest", "query"} {
 		key := "ConfigMap prod-skein-" + stage
 		tokens := strict[corev1.ConfigMap](t, key, mustRender(t, values{"jwt": jwt})[key]).Data["skein.yaml"]
-		both := strict[corev1.ConfigMap](t, key, mustRender(t, values{"jwt": jwt, "apiKeys": values{"existingSecret": "keys"}})[key]).Data["skein.yaml"]
+		both := strict[corev1.ConfigMap](t, key,
+			mustRender(t, values{"jwt": jwt, "apiKeys": values{"existingSecret": "keys"}})[key]).Data["skein.yaml"]
 		if strings.Contains(tokens, "api_keys:") || !strings.Contains(both, "api_keys:") {
 			t.Errorf("%s takes keys where there are none, or none where there are", stage)
 		}

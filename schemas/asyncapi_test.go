@@ -182,7 +182,8 @@ func TestAsyncAPI_HasEveryKindAndHeader(t *testing.T) {
 			t.Errorf("header %s is not described", name)
 		}
 	}
-	if got, want := dead["skein-reason"].Enum, deadletter.AllReasons(); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+	if got, want := dead["skein-reason"].Enum,
+		deadletter.AllReasons(); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("reasons are %q, want %q", got, want)
 	}
 }

@@ -42,7 +42,8 @@ func ParseLinks(pairs []string) ([]Link, error) {
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 			return bad("it is not an https URL without credentials")
 		}
-		if host, _, _ := strings.Cut(strings.TrimPrefix(text, "https://"), "/"); !strings.HasPrefix(text, "https://") || strings.Contains(host, "{") {
+		if host, _, _ := strings.Cut(strings.TrimPrefix(text, "https://"), "/"); !strings.HasPrefix(text, "https://") ||
+			strings.Contains(host, "{") {
 			return bad("its host must be fixed")
 		}
 		links = append(links, Link{name, text})

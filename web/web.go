@@ -59,7 +59,8 @@ func Handler(links []Link) http.Handler {
 
 // types are those of the files; what the machine's own list says does not count.
 var types = map[string]string{
-	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".json": "application/json",
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+	".json": "application/json",
 }
 
 type handler map[string]Static

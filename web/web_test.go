@@ -28,11 +28,13 @@ func get(path string, header ...string) *httptest.ResponseRecorder {
 
 func TestHandler_ServesThePageAndWhatItLoads(t *testing.T) {
 	index := get(web.Index)
-	if index.Code != http.StatusOK || index.Header().Get("Cache-Control") != "no-cache" || index.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+	if index.Code != http.StatusOK || index.Header().Get("Cache-Control") != "no-cache" ||
+		index.Header().Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("index: %d %v", index.Code, index.Header())
 	}
 	policy := index.Header().Get("Content-Security-Policy")
-	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") || strings.Contains(policy, "*") {
+	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") ||
+		strings.Contains(policy, "*") {
 		t.Errorf("the policy is %q", policy)
 	}
 	if again := get(web.Index, "If-None-Match", index.Header().Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
@@ -117,12 +119,14 @@ func TestLockFile_NamesNoRegistry(t *testing.T) {
 }
 
 func TestParseLinks_TakesHTTPSWithAFixedHost(t *testing.T) {
-	links, err := web.ParseLinks([]string{"traces=https://traces.example/t/{label.trace-id}?run={run}", " user =https://crm.example/{label.user}#{thread}"})
+	links, err := web.ParseLinks([]string{"traces=https://traces.example/t/{label.trace-id}?run={run}",
+		" user =https://crm.example/{label.user}#{thread}"})
 	if err != nil || len(links) != 2 || links[1].Name != "user" || links[0].URL != "https://traces.example/t/{label.trace-id}?run={run}" {
 		t.Errorf("got %v, %v", links, err)
 	}
 	for _, bad := range []string{
-		"", "x", "x=", "=https://a.example/", "x=http://a.example/", "x=javascript:alert(1)", "x=https:///{run}", "x=https://{label.host}/", "x=https://a.example:{run}/",
+		"", "x", "x=", "=https://a.example/", "x=http://a.example/", "x=javascript:alert(1)", "x=https:///{run}", "x=https://{label.host}/",
+		"x=https://a.example:{run}/",
 		"x=https://a.example/{user}", "x=https://a.example/{label.}", "x=https://u:p@a.example/", "x=HTTPS:{run}",
 	} {
 		if links, err := web.ParseLinks([]string{bad}); err == nil {
@@ -159,7 +163,8 @@ func TestStatic_IsCompressedForWhoTakesIt(t *testing.T) {
 			}
 		}
 		text, err := io.ReadAll(body)
-		if err != nil || w.Header().Get("Content-Encoding") != want || w.Header().Get("Vary") != "Accept-Encoding" || string(text) != strings.Repeat("text ", 1000) {
+		if err != nil || w.Header().Get("Content-Encoding") != want || w.Header().Get("Vary") != "Accept-Encoding" ||
+			string(text) != strings.Repeat("text ", 1000) {
 			t.Errorf("%q is answered %v %.20q (%v)", takes, w.Header(), text, err)
 		}
 	}

@@ -65,7 +65,8 @@ func TestCompactor_EndsWithOneLineWhereItsDiskRefusesWrites(t *testing.T) {
 
 	var said bytes.Buffer
 	dir := t.TempDir()
-	cmd := exec.Command(os.Args[0], "--brokers", k.Brokers[0], "--topic-prefix", k.TopicPrefix, "--dir", dir, "--instance-id", "one", "--admin-listen", "127.0.0.1:0")
+	cmd := exec.Command(os.Args[0], "--brokers", k.Brokers[0], "--topic-prefix", k.TopicPrefix, "--dir", dir, "--instance-id", "one",
+		"--admin-listen", "127.0.0.1:0")
 	cmd.Env, cmd.Stderr = append(os.Environ(), "COMPACTOR_LIMITED=1"), &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -83,7 +84,8 @@ func TestCompactor_EndsWithOneLineWhereItsDiskRefusesWrites(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 	last := lines[len(lines)-1]
-	for _, want := range []string{"compactor: running compactor: compacting: " + runstore.ErrFailed.Error() + ", in " + dir + " (", syscall.EFBIG.Error(), "Make room"} {
+	for _, want := range []string{"compactor: running compactor: compacting: " + runstore.ErrFailed.Error() + ", in " + dir + " (",
+		syscall.EFBIG.Error(), "Make room"} {
 		if !strings.Contains(last, want) {
 			t.Errorf("the last line does not say %q", want)
 		}

@@ -16,5 +16,6 @@ func TestCompactor_GoesOnOnceItsCredentialsAreMended(t *testing.T) {
 }
 
 func TestCompactor_TellsOfAnOpenTransaction(t *testing.T) {
-	apptest.OpenTransactionIsTold(t, stage(), func(all kafka.Topics) string { return all.Events }, "--dir", t.TempDir(), "--instance-id", "one")
+	apptest.OpenTransactionIsTold(t, stage(), func(all kafka.Topics) string { return all.Events }, "--dir", t.TempDir(), "--instance-id",
+		"one")
 }

@@ -32,7 +32,8 @@ func TestIndexer_EndsWhereTheSchemaIsNewer(t *testing.T) {
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	_, stderr, code := apptest.Run(t, stage(), "--brokers", cfg.Brokers[0], "--sqlite", path, "--admin-listen", "127.0.0.1:0", "--log-level", "error")
+	_, stderr, code := apptest.Run(t, stage(), "--brokers", cfg.Brokers[0], "--sqlite", path, "--admin-listen", "127.0.0.1:0", "--log-level",
+		"error")
 	if code != 1 || !strings.Contains(stderr, "it is newer (number 99") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, %s", code, stderr)
 	}

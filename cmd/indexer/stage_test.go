@@ -18,7 +18,8 @@ func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
 	apptest.Refuses(t, stage(), "unknown flag: --broker; see indexer --help", "--broker", "127.0.0.1:1")
 	apptest.Refuses(t, stage(), "unexpected argument", "please")
 	for _, delay := range []string{"0s", "31s"} {
-		apptest.Refuses(t, stage(), "indexer: a block's delay of "+delay, "--brokers", "127.0.0.1:1", "--sqlite", "x", "--max-delay", delay, "--admin-listen", "127.0.0.1:0")
+		apptest.Refuses(t, stage(), "indexer: a block's delay of "+delay, "--brokers", "127.0.0.1:1", "--sqlite", "x", "--max-delay", delay,
+			"--admin-listen", "127.0.0.1:0")
 	}
 	apptest.Refuses(t, stage(), "--max-delay must be at least 1s with ClickHouse, which merges the parts of each block, not 999ms",
 		"--brokers", "127.0.0.1:1", "--clickhouse", "http://127.0.0.1:1", "--max-delay", "999ms", "--admin-listen", "127.0.0.1:0")

@@ -75,7 +75,8 @@ func TestQuery_SaysWhatIsWrongWithKafka(t *testing.T) {
 }
 
 func TestQuery_IsNotReadyWhileTheStoreDoesNotAnswer(t *testing.T) {
-	r := apptest.Start(t, stage(), "--brokers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--tenant", "t", "--clickhouse", "http://127.0.0.1:1")
+	r := apptest.Start(t, stage(), "--brokers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--tenant", "t", "--clickhouse",
+		"http://127.0.0.1:1")
 	r.NotReady(`"store":"asking ClickHouse`)
 }
 
@@ -86,9 +87,11 @@ func TestQuery_IsReadyOnceClickHouseHasItsSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := apptest.Start(t, stage(), "--brokers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--tenant", "t",
-		"--clickhouse", server.Addr, "--clickhouse-database", server.Database, "--clickhouse-user", server.Username, "--clickhouse-password-file", password)
+		"--clickhouse", server.Addr, "--clickhouse-database", server.Database, "--clickhouse-user", server.Username, "--clickhouse-password-file",
+		password)
 	r.NotReady("the ClickHouse schema does not fit this binary: where it is older, run `skein migrate`")
-	st, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username, Password: server.Password})
+	st, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username,
+		Password: server.Password})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,8 @@ func TestDev_AFolderInUseIsOneClearLine(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	err = cmd.Run()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "another skein process has it") || strings.Count(stderr.String(), "\n") != 1 {
+	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "another skein process has it") ||
+		strings.Count(stderr.String(), "\n") != 1 {
 		t.Errorf("%v: %s", err, stderr.String())
 	}
 	if _, err := p.client.Get(t.Context(), "/v1/threads", nil); err != nil {
@@ -164,7 +165,8 @@ func TestDev_KillNineInTheMiddleOfRuns(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	data := t.TempDir()
-	threads := []string{"pydantic-ai/multiturn", "ag-ui-langgraph/text-multiturn", "ag-ui-adk/text-multiturn", "llama-index/" + first(t, "llama-index")}
+	threads := []string{"pydantic-ai/multiturn", "ag-ui-langgraph/text-multiturn", "ag-ui-adk/text-multiturn",
+		"llama-index/" + first(t, "llama-index")}
 	p := start(t, data)
 	kills := 0
 	for _, name := range threads {

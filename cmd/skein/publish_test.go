@@ -56,7 +56,8 @@ func TestDev_SaysWhatItWaitsForAndASecondCtrlCQuits(t *testing.T) {
 	}
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.stderr.String(), "waiting for 1 request; Ctrl-C again quits now\n"); <-poll.C {
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.stderr.String(),
+		"waiting for 1 request; Ctrl-C again quits now\n"); <-poll.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("it does not say what it waits for: %s", p.stderr)
 		}

@@ -27,7 +27,8 @@ var alphabets = []string{
 // words are what looks like something else in a key, a path or a query.
 var words = []string{
 	"/", "//", "%", "%2F", "%2f", "%252F", "%00", "...", "/..", "../", "./.", " ", "  ", "+", "%20", "a/b", "a%2Fb", "a b", "~2", "?q=1#f",
-	strings.Repeat("/", record.MaxIDBytes), strings.Repeat("%", record.MaxIDBytes), strings.Repeat("🧶", record.MaxIDBytes/4), strings.Repeat(" ", record.MaxIDBytes),
+	strings.Repeat("/", record.MaxIDBytes), strings.Repeat("%", record.MaxIDBytes), strings.Repeat("🧶", record.MaxIDBytes/4),
+	strings.Repeat(" ", record.MaxIDBytes),
 }
 
 // oddThreads returns n threads, always the same: those of the key vectors, and of generated ids.

@@ -44,16 +44,19 @@ func TestConfigure_FlagsVariablesAndFileSayTheSame(t *testing.T) {
 		args, environ []string
 		want          string
 	}{
-		"nothing given":             {nil, nil, "default"},
-		"file":                      {[]string{"--config", path}, nil, "from-file"},
-		"file named by variable":    {nil, []string{"SKEIN_CONFIG=" + path}, "from-file"},
-		"variable over file":        {[]string{"--config", path}, []string{"SKEIN_KAFKA_LISTEN=from-env"}, "from-env"},
-		"flag over both":            {[]string{"--config", path, "--kafka-listen", "from-flag"}, []string{"SKEIN_KAFKA_LISTEN=from-env"}, "from-flag"},
-		"variables of Kubernetes":   {nil, []string{"SKEIN_PORT=tcp://10.0.0.1:80", "SKEIN_SERVICE_HOST=10.0.0.1", "SKEIN_QUERY_PORT_8420_TCP_ADDR=10.0.0.1"}, "default"},
-		"variables of tests":        {nil, []string{"SKEIN_TEST_BROKERS=127.0.0.1:9092", "SKEIN_CACHE=/tmp"}, "default"},
-		"an API key":                {nil, []string{"SKEIN_API_KEY=sk_x"}, "default"},
-		"variables of other stages": {nil, []string{"SKEIN_IDLE_LIMIT=1h", "SKEIN_CLICKHOUSE_USER=skein", "SKEIN_DRAIN_TIMEOUT=1s", "SKEIN_REPLICATION=3"}, "default"},
-		"foreign variables":         {nil, []string{"KAFKA_LISTEN=x", "SKEINX=1"}, "default"},
+		"nothing given":          {nil, nil, "default"},
+		"file":                   {[]string{"--config", path}, nil, "from-file"},
+		"file named by variable": {nil, []string{"SKEIN_CONFIG=" + path}, "from-file"},
+		"variable over file":     {[]string{"--config", path}, []string{"SKEIN_KAFKA_LISTEN=from-env"}, "from-env"},
+		"flag over both": {[]string{"--config", path, "--kafka-listen", "from-flag"}, []string{"SKEIN_KAFKA_LISTEN=from-env"},
+			"from-flag"},
+		"variables of Kubernetes": {nil, []string{"SKEIN_PORT=tcp://10.0.0.1:80", "SKEIN_SERVICE_HOST=10.0.0.1",
+			"SKEIN_QUERY_PORT_8420_TCP_ADDR=10.0.0.1"}, "default"},
+		"variables of tests": {nil, []string{"SKEIN_TEST_BROKERS=127.0.0.1:9092", "SKEIN_CACHE=/tmp"}, "default"},
+		"an API key":         {nil, []string{"SKEIN_API_KEY=sk_x"}, "default"},
+		"variables of other stages": {nil, []string{"SKEIN_IDLE_LIMIT=1h", "SKEIN_CLICKHOUSE_USER=skein", "SKEIN_DRAIN_TIMEOUT=1s",
+			"SKEIN_REPLICATION=3"}, "default"},
+		"foreign variables": {nil, []string{"KAFKA_LISTEN=x", "SKEINX=1"}, "default"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := configured(t, c.args, c.environ)

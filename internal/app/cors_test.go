@@ -47,7 +47,8 @@ func TestCORS_LetsThePagesInThatItIsTold(t *testing.T) {
 			w := httptest.NewRecorder()
 			c.cors.Handler(inner).ServeHTTP(w, r)
 			h := w.Header()
-			if w.Code != c.status || h.Get("Access-Control-Allow-Origin") != c.allowed || h.Get("Vary") != c.vary || h.Get("Access-Control-Allow-Credentials") != "" {
+			if w.Code != c.status || h.Get("Access-Control-Allow-Origin") != c.allowed || h.Get("Vary") != c.vary ||
+				h.Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("answer is %d with %v", w.Code, h)
 			}
 			allowed := ", " + h.Get("Access-Control-Allow-Headers") + ","
@@ -69,7 +70,8 @@ func TestCORS_SaysHowAnOriginIsWritten(t *testing.T) {
 			t.Errorf("%s: %v", origin, err)
 		}
 	}
-	for _, origin := range []string{"", "null", "app.example", "https://app.example/", "https://app.example/x", "ftp://x", "https://u@x", "HTTPS://APP.example", "https://"} {
+	for _, origin := range []string{"", "null", "app.example", "https://app.example/", "https://app.example/x", "ftp://x", "https://u@x",
+		"HTTPS://APP.example", "https://"} {
 		if err := (CORS{Origins: []string{origin}}).Check(); err == nil || !strings.Contains(err.Error(), "such as https://app.example") {
 			t.Errorf("%q gives %v", origin, err)
 		}

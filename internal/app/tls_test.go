@@ -47,8 +47,9 @@ func (a *authority) sign(name string, ca bool, life time.Duration) (*x509.Certif
 	}
 	a.n++
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(a.n), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
-		IsCA: ca, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(a.n), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(life),
+		IsCA:     ca, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	parent, signer := a.cert, a.key
@@ -122,7 +123,10 @@ func startSecured(t *testing.T, args ...string) *secured {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- ServeHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.Proto, " ", r.TLS != nil) }), slog.New(slog.DiscardHandler))
+		done <- ServeHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprint(w, r.Proto, " ",
+				r.TLS != nil)
+		}), slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -135,7 +139,8 @@ func startSecured(t *testing.T, args ...string) *secured {
 
 // get returns the common name of the server's certificate.
 func (s *secured) get(roots *x509.CertPool, own ...tls.Certificate) (string, error) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: own}}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: own}}}
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://"+s.addr, nil)
 	if err != nil {
 		s.t.Fatal(err)

@@ -48,7 +48,8 @@ func TestCommands_OverHTTP(t *testing.T) {
 			if err := json.Unmarshal([]byte(ok0("publish", path, "--input", input, "--json")), &p); err != nil {
 				t.Fatal(err)
 			}
-			if p.RunID != thread.Runs[i].RunID || p.ThreadID != thread.ThreadID || int(p.Accepted) != len(thread.Runs[i].Lines()) || p.InputPosition == "" {
+			if p.RunID != thread.Runs[i].RunID || p.ThreadID != thread.ThreadID || int(p.Accepted) != len(thread.Runs[i].Lines()) ||
+				p.InputPosition == "" {
 				t.Errorf("published %+v", p)
 			}
 		}
@@ -56,7 +57,8 @@ func TestCommands_OverHTTP(t *testing.T) {
 			ThreadID string
 			Runs     int
 		}
-		if err := json.Unmarshal([]byte(ok0("threads", "--json")), &listed); err != nil || listed.ThreadID != thread.ThreadID || listed.Runs != len(thread.Runs) {
+		if err := json.Unmarshal([]byte(ok0("threads", "--json")), &listed); err != nil || listed.ThreadID != thread.ThreadID ||
+			listed.Runs != len(thread.Runs) {
 			t.Errorf("threads --json: %+v, %v", listed, err)
 		}
 		if text := ok0("threads"); !strings.Contains(text, thread.ThreadID) || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, thread.ThreadID+"\t") {
@@ -65,14 +67,16 @@ func TestCommands_OverHTTP(t *testing.T) {
 		if text := ok0("runs"); strings.Count(text, "\n") != len(thread.Runs) || !strings.Contains(text, thread.ThreadID+"\t"+thread.Runs[0].RunID+"\t") {
 			t.Errorf("runs: %s", text)
 		}
-		if text := ok0("runs", "-o", "name", "--order", "asc", "--limit", "0"); !strings.HasPrefix(text, thread.ThreadID+"\t"+thread.Runs[0].RunID+"\n") {
+		if text := ok0("runs", "-o", "name", "--order", "asc", "--limit", "0"); !strings.HasPrefix(text,
+			thread.ThreadID+"\t"+thread.Runs[0].RunID+"\n") {
 			t.Errorf("runs -o name: %s", text)
 		}
 		var array []struct{ RunID string }
 		if text := ok0("runs", "-o", "json"); json.Unmarshal([]byte(text), &array) != nil || len(array) != len(thread.Runs) {
 			t.Errorf("runs -o json: %s", text)
 		}
-		if stdout, stderr, code := skein(t, "", "runs", "--limit", "1", "--order", "asc", "--json", at); code != 0 || strings.Count(stdout, "\n") != 1 ||
+		if stdout, stderr, code := skein(t, "", "runs", "--limit", "1", "--order", "asc", "--json", at); code != 0 ||
+			strings.Count(stdout, "\n") != 1 ||
 			!strings.Contains(stdout, `"runId":"`+thread.Runs[0].RunID+`"`) || !strings.Contains(stderr, "there are more runs") {
 			t.Errorf("runs --json: exit %d, %s %s", code, stdout, stderr)
 		}
@@ -86,7 +90,8 @@ func TestCommands_OverHTTP(t *testing.T) {
 			t.Errorf("stats --json: %s", text)
 		}
 		for format, want := range map[string]string{"text": "◄ tip", "wide": "◄ tip", "json": `"branches"`, "mermaid": "gitGraph"} {
-			if text := ok0("lineage", thread.ThreadID, "-o", format); !strings.Contains(text, want) || !strings.Contains(text, thread.Runs[0].RunID) {
+			if text := ok0("lineage", thread.ThreadID, "-o", format); !strings.Contains(text, want) ||
+				!strings.Contains(text, thread.Runs[0].RunID) {
 				t.Errorf("lineage -o %s: %s", format, text)
 			}
 		}
@@ -165,7 +170,8 @@ func TestCommands_OverHTTP(t *testing.T) {
 		if ofRun := exported("export", thread.ThreadID, last0, began, at); !reflect.DeepEqual(ofRun, ofTip) || ofRun.RunIDRef != last0 {
 			t.Errorf("of the run %+v, of the tip %+v", ofRun, ofTip)
 		}
-		if ofFiles := exported(append([]string{"fold", "--export", began}, files(t, thread, true)...)...); !reflect.DeepEqual(ofFiles, ofTip) || ofFiles.ParentRunIDRef != first0 {
+		if ofFiles := exported(append([]string{"fold", "--export", began}, files(t, thread, true)...)...); !reflect.DeepEqual(ofFiles, ofTip) ||
+			ofFiles.ParentRunIDRef != first0 {
 			t.Errorf("of the files %+v, of the server %+v", ofFiles, ofTip)
 		}
 

@@ -70,13 +70,15 @@ func TestCancel_StopsARun(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(body, &run)
 		}
-		if err != nil || run.Status != record.StatusCancelled || !run.Synthetic || run.Agent != "helper" || run.Raw.Events != 4 { // with the end of the message
+		// with the end of the message
+		if err != nil || run.Status != record.StatusCancelled || !run.Synthetic || run.Agent != "helper" || run.Raw.Events != 4 {
 			t.Errorf("the run is %s, %v", body, err)
 		}
 		if stdout, stderr, code := skein(t, "", "verify", "t", "r", at); code != app.ExitDone {
 			t.Errorf("verify: exit %d: %s%s", code, stdout, stderr)
 		}
-		if stdout, _, code := skein(t, "", "replay", "t", "r", at); code != app.ExitDone || strings.Contains(stdout, "RUN_FINISHED") || !strings.Contains(stdout, "half a") {
+		if stdout, _, code := skein(t, "", "replay", "t", "r", at); code != app.ExitDone || strings.Contains(stdout, "RUN_FINISHED") ||
+			!strings.Contains(stdout, "half a") {
 			t.Errorf("replay: exit %d: %s", code, stdout)
 		}
 		if stdout, _, code := skein(t, "", "history", "t", at); code != app.ExitDone || !strings.Contains(stdout, "half a") {
@@ -89,13 +91,15 @@ func TestCancel_StopsARun(t *testing.T) {
 			t.Errorf("threads of another agent: %s", stdout)
 		}
 
-		if _, stderr, code := skein(t, "", "cancel", "t", "r", at); code != app.ExitFailed || !strings.Contains(stderr, "it had already ended: cancelled") {
+		if _, stderr, code := skein(t, "", "cancel", "t", "r", at); code != app.ExitFailed ||
+			!strings.Contains(stderr, "it had already ended: cancelled") {
 			t.Errorf("again: exit %d: %s", code, stderr)
 		}
 		if _, stderr, code := skein(t, strings.ReplaceAll(eventStart, `"r"`, `"open"`), "publish", at); code != app.ExitDone {
 			t.Fatal(stderr)
 		}
-		if _, stderr, code := skein(t, "", "cancel", "t", "open", at); code != app.ExitFailed || !strings.Contains(stderr, "it goes on: no proxy") {
+		if _, stderr, code := skein(t, "", "cancel", "t", "open", at); code != app.ExitFailed ||
+			!strings.Contains(stderr, "it goes on: no proxy") {
 			t.Errorf("a run that no proxy holds: exit %d: %s", code, stderr)
 		}
 	}, func(cfg *dev.Config) {

@@ -14,8 +14,8 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// Whatever has --json has -o as well, but for commands whose -o is a range of events, and those that print JSON anyway. A form that a command does
-// not have is wrong usage.
+// Whatever has --json has -o as well, but for commands whose -o is a range of events, and those that print JSON anyway. A form that a
+// command does not have is wrong usage.
 func TestOutput_IsChosenTheSameWayEverywhere(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	var with, without []string

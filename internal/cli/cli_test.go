@@ -21,7 +21,10 @@ import (
 
 func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 	var all strings.Builder
-	for _, command := range []string{"", "dev", "demo", "threads", "show", "runs", "stats", "lineage", "history", "tail", "diff", "checkout", "replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "context", "context set", "version"} {
+	for _, command := range []string{"", "dev", "demo", "threads", "show", "runs", "stats", "lineage", "history", "tail", "diff", "checkout",
+		"replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter",
+		"dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "context", "context set",
+		"version"} {
 		args := append(strings.Fields(command), "--help")
 		stdout, stderr, code := skein(t, "", args...)
 		if code != 0 || stderr != "" {
@@ -53,15 +56,16 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"host name":              {[]string{"dev", "--listen", "example.org:8420"}, app.ExitUsage, "use 127.0.0.1"},
 		"nobody answers":         {[]string{"threads", "--url", "http://127.0.0.1:1"}, app.ExitFailed, "is skein dev running?"},
 		"file that is not there": {[]string{"fold", "nowhere.jsonl"}, app.ExitUsage, "no such file"},
-		"unknown scope":          {[]string{"keys", "new", "--tenant", "t", "--scope", "read,write", "--file", "f"}, app.ExitUsage, "publish, read, erase"},
-		"replay of what":         {[]string{"replay"}, app.ExitUsage, "name THREAD, or pass --to TOPIC"},
-		"until of a thread":      {[]string{"replay", "t", "--until", "true"}, app.ExitUsage, "name RUN"},
-		"follow for machines":    {[]string{"history", "t", "--follow", "--json"}, app.ExitUsage, "skein tail -o jsonl"},
-		"a topic set's":          {[]string{"replay", "t", "--to", "v2.skein.runs", "--yes"}, app.ExitUsage, "belongs to a topic set"},
-		"replay nowhere":         {[]string{"replay", "t", "--to", "x", "--yes", "--tenant", "a"}, app.ExitUsage, "--brokers"},
-		"verify nothing":         {[]string{"verify"}, app.ExitUsage, "THREAD, or pass --all"},
-		"letters of anybody":     {[]string{"dead-letters", "list", "--brokers", "127.0.0.1:1"}, app.ExitUsage, "--any-tenant"},
-		"picture":                {[]string{"lineage", "t", "-o", "png"}, app.ExitUsage, "jsonl or mermaid"},
+		"unknown scope": {[]string{"keys", "new", "--tenant", "t", "--scope", "read,write", "--file", "f"}, app.ExitUsage,
+			"publish, read, erase"},
+		"replay of what":      {[]string{"replay"}, app.ExitUsage, "name THREAD, or pass --to TOPIC"},
+		"until of a thread":   {[]string{"replay", "t", "--until", "true"}, app.ExitUsage, "name RUN"},
+		"follow for machines": {[]string{"history", "t", "--follow", "--json"}, app.ExitUsage, "skein tail -o jsonl"},
+		"a topic set's":       {[]string{"replay", "t", "--to", "v2.skein.runs", "--yes"}, app.ExitUsage, "belongs to a topic set"},
+		"replay nowhere":      {[]string{"replay", "t", "--to", "x", "--yes", "--tenant", "a"}, app.ExitUsage, "--brokers"},
+		"verify nothing":      {[]string{"verify"}, app.ExitUsage, "THREAD, or pass --all"},
+		"letters of anybody":  {[]string{"dead-letters", "list", "--brokers", "127.0.0.1:1"}, app.ExitUsage, "--any-tenant"},
+		"picture":             {[]string{"lineage", "t", "-o", "png"}, app.ExitUsage, "jsonl or mermaid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, code := skein(t, "", c.args...)
@@ -97,7 +101,9 @@ func TestDev_SaysWhatToDoWhenAPortIsInUse(t *testing.T) {
 		}
 		stdout, stderr, code := skein(t, "", args...)
 		if code != app.ExitFailed || !strings.Contains(stderr, "another process uses this port") ||
-			!strings.Contains(stderr, "--"+flag+" 127.0.0.1:0") || !strings.Contains(stderr, "SKEIN_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))) || strings.Count(stderr, "\n") != 1 || stdout != "" {
+			!strings.Contains(stderr, "--"+flag+" 127.0.0.1:0") ||
+			!strings.Contains(stderr, "SKEIN_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))) || strings.Count(stderr, "\n") != 1 ||
+			stdout != "" {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q", flag, code, stdout, stderr)
 		}
 	}

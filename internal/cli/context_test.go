@@ -46,7 +46,8 @@ func TestContext_NamesAServerAndItsKey(t *testing.T) {
 	}
 	call(0, "context", "set", "keyed", "--url", keyed.URL, "--api-key-file", writeFile(t, "key", key+"\n"))
 	call(0, "context", "set", "open", "--url", open.URL)
-	if got := call(0, "context"); !strings.HasPrefix(got, "*\tkeyed\t"+keyed.URL+"\t/") || !strings.Contains(got, "\n\topen\t"+open.URL+"\t\n") {
+	if got := call(0, "context"); !strings.HasPrefix(got, "*\tkeyed\t"+keyed.URL+"\t/") ||
+		!strings.Contains(got, "\n\topen\t"+open.URL+"\t\n") {
 		t.Errorf("contexts: %q", got)
 	}
 	call(0, "threads")

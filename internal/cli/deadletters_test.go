@@ -34,7 +34,8 @@ func produceEvent(t *testing.T, s *dev.Server, value string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kafkatest.Produce(t, s.Kafka(), &kgo.Record{Topic: s.Kafka().Topics().Events, Key: []byte(key), Partition: record.Partition([]byte(key), count), Value: []byte(value)})
+	kafkatest.Produce(t, s.Kafka(), &kgo.Record{Topic: s.Kafka().Topics().Events, Key: []byte(key),
+		Partition: record.Partition([]byte(key), count), Value: []byte(value)})
 }
 
 // An agent that writes to Kafka itself and does not say the run: its event comes before the run does,
@@ -74,7 +75,8 @@ func TestDeadLetters_ListAndRetryThroughTheWholePipeline(t *testing.T) {
 			return out
 		}
 		overHTTP, direct := list("--url", s.URL()), list("--brokers", s.Broker(), "--tenant", dev.Tenant)
-		if len(overHTTP) != 1 || len(direct) != 1 || overHTTP[0].Reason != deadletter.NoRun || overHTTP[0].ID != direct[0].ID || overHTTP[0].ThreadID != "t" || overHTTP[0].Chance != deadletter.ChanceNow {
+		if len(overHTTP) != 1 || len(direct) != 1 || overHTTP[0].Reason != deadletter.NoRun || overHTTP[0].ID != direct[0].ID ||
+			overHTTP[0].ThreadID != "t" || overHTTP[0].Chance != deadletter.ChanceNow {
 			t.Fatalf("over HTTP %+v, from Kafka %+v", overHTTP, direct)
 		}
 		if got := list("--brokers", s.Broker(), "--tenant", "another"); len(got) != 0 {
@@ -85,7 +87,8 @@ func TestDeadLetters_ListAndRetryThroughTheWholePipeline(t *testing.T) {
 		}
 		retry := func(args ...string) (string, int) {
 			t.Helper()
-			stdout, stderr, code := skein(t, "", append([]string{"dead-letters", "retry", "--brokers", s.Broker(), "--tenant", dev.Tenant}, args...)...)
+			stdout, stderr, code := skein(t, "", append([]string{"dead-letters", "retry", "--brokers", s.Broker(), "--tenant", dev.Tenant},
+				args...)...)
 			return stdout + stderr, code
 		}
 		if text, code := retry("--all"); code != app.ExitDone || !strings.Contains(text, ": published (") {
@@ -116,7 +119,8 @@ func TestDeadLetters_ListAndRetryThroughTheWholePipeline(t *testing.T) {
 				t.Errorf("-o %s: exit %d, %s%s, want %s", form, code, stdout, stderr, want)
 			}
 		}
-		if stdout, _, code := skein(t, "", "dead-letters", "list", "-o", "json", "--reason", deadletter.Malformed, "--url", s.URL()); code != 0 || stdout != "[]\n" {
+		if stdout, _, code := skein(t, "", "dead-letters", "list", "-o", "json", "--reason", deadletter.Malformed, "--url", s.URL()); code != 0 ||
+			stdout != "[]\n" {
 			t.Errorf("exit %d, no dead letters as JSON are %s", code, stdout)
 		}
 		if _, stderr, code := skein(t, "", "erase", "t", "--yes", "--url", s.URL()); code != app.ExitDone {

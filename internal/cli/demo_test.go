@@ -50,7 +50,8 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	if !strings.Contains(stderr, "HTTP API on http://127.0.0.1:") {
 		t.Errorf("it does not say where the API listens: %s", stderr)
 	}
-	if picture := strings.Index(first, demo.Branched+": "); picture < 0 || strings.Contains(first[picture:], "THREAD") || strings.HasSuffix(first, "state\n  {}\n") {
+	if picture := strings.Index(first, demo.Branched+": "); picture < 0 || strings.Contains(first[picture:], "THREAD") ||
+		strings.HasSuffix(first, "state\n  {}\n") {
 		t.Errorf("the picture is not what is printed last:\n%s", first)
 	}
 
@@ -62,7 +63,8 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	if app.ExitCode(err) != app.ExitDone || second.String() != first {
 		t.Errorf("%v; the second demo prints\n%s\n%s", err, second.String(), log.all.String())
 	}
-	if text := log.all.String(); !strings.Contains(text, " already there\n") || strings.Contains(text, "through the HTTP API") || !strings.Contains(text, log.text) {
+	if text := log.all.String(); !strings.Contains(text, " already there\n") || strings.Contains(text, "through the HTTP API") ||
+		!strings.Contains(text, log.text) {
 		t.Errorf("the second demo says: %s", text)
 	}
 }

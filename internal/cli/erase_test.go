@@ -64,7 +64,8 @@ func TestErase_LeavesNothingToAnyCommand(t *testing.T) {
 
 		for _, again := range []string{"t", "never there"} {
 			text := done("", "erase", again, "--yes")
-			for _, says := range []string{"thread " + again + " is erased", "gone from the compactor's local store by 2", "gone from Kafka: run records and snapshots by 2", "no run of it was known"} {
+			for _, says := range []string{"thread " + again + " is erased", "gone from the compactor's local store by 2",
+				"gone from Kafka: run records and snapshots by 2", "no run of it was known"} {
 				if !strings.Contains(text, says) {
 					t.Errorf("a thread without runs: %s, want %s", text, says)
 				}
@@ -89,7 +90,8 @@ func TestErase_AllThreads(t *testing.T) {
 		if stdout, _, code := skein(t, "", "history", "v w", at); code != app.ExitDone || stdout == "" {
 			t.Fatalf("history: exit %d", code)
 		}
-		for _, args := range [][]string{{"erase"}, {"erase", "t", "--all-threads", "--yes"}, {"erase", "--all-threads"}, {"erase", "--all-threads", "--yes", "--no-wait"}} {
+		for _, args := range [][]string{{"erase"}, {"erase", "t", "--all-threads", "--yes"}, {"erase", "--all-threads"},
+			{"erase", "--all-threads", "--yes", "--no-wait"}} {
 			if _, stderr, code := skein(t, "y\n", append(args, at)...); code != app.ExitUsage {
 				t.Errorf("skein %v: exit %d: %s", args, code, stderr)
 			}
@@ -105,7 +107,8 @@ func TestErase_AllThreads(t *testing.T) {
 		if stdout, _, code := skein(t, "", "history", "v w", at); code != app.ExitNotFound {
 			t.Errorf("a history behind it: exit %d: %s", code, stdout)
 		}
-		if stdout, _, code := skein(t, "", "erase", "--all-threads", "--yes", at); code != app.ExitDone || stdout != "the index has no threads\n" {
+		if stdout, _, code := skein(t, "", "erase", "--all-threads", "--yes", at); code != app.ExitDone ||
+			stdout != "the index has no threads\n" {
 			t.Errorf("once more: exit %d: %s", code, stdout)
 		}
 	})
@@ -134,7 +137,8 @@ func TestErase_AllThreadsWaitsAndTellsWhatIsLeft(t *testing.T) {
 	}))
 	defer server.Close()
 	stdout, stderr, code := skein(t, "", "erase", "--all-threads", "--yes", "--url="+server.URL)
-	if code != app.ExitFailed || deletes.Load() != 2 || !strings.HasPrefix(stdout, "2 threads are erased") || !strings.Contains(stderr, "2 threads are left") {
+	if code != app.ExitFailed || deletes.Load() != 2 || !strings.HasPrefix(stdout, "2 threads are erased") ||
+		!strings.Contains(stderr, "2 threads are left") {
 		t.Errorf("exit %d after %d requests: %s%s", code, deletes.Load(), stdout, stderr)
 	}
 }
@@ -156,7 +160,8 @@ func TestErase_AsksBeforeItActs(t *testing.T) {
 	defer api.Close()
 	for answer, meant := range map[string]bool{"y\n": true, " YES \n": true, "": false, "\n": false, "n\n": false, "yes, please\n": false} {
 		var stderr strings.Builder
-		err := confirmErasure(t.Context(), newOutput(io.Discard, &stderr, nil), "t\x1b", indexedRuns(t.Context(), api, "t\x1b"), strings.NewReader(answer))
+		err := confirmErasure(t.Context(), newOutput(io.Discard, &stderr, nil), "t\x1b", indexedRuns(t.Context(), api, "t\x1b"),
+			strings.NewReader(answer))
 		if (err == nil) != meant {
 			t.Errorf("%q: %v", answer, err)
 		}

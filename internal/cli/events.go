@@ -19,8 +19,8 @@ func newEventReader(r io.Reader) eventReader {
 	return eventReader{eventstream.New(r, eventstream.Any, math.MaxInt/4, 64<<10, eventstream.Memory{})}
 }
 
-// next returns the next event's JSON text on one line, or io.EOF. What is there in place of an event is returned too, as is one that the end
-// of the stream cuts off: whether it is whole shows when it is decoded.
+// next returns the next event's JSON text on one line, or io.EOF. What is there in place of an event is returned too, as is one that the
+// end of the stream cuts off: whether it is whole shows when it is decoded.
 func (e eventReader) next() ([]byte, error) {
 	event, err := e.Next()
 	var bad *eventstream.Error

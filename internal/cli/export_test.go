@@ -82,10 +82,12 @@ func TestExport_PrintsNothingThatIsNoArtifact(t *testing.T) {
 // A fold leaves out what is no event, as the compactor does; a capture with such a line is no evidence.
 func TestExport_OfACaptureRefusesWhatAFoldLeavesOut(t *testing.T) {
 	path := writeFile(t, "broken.jsonl", strings.Replace(envelope, `{"type":"MESSAGES`, `{"type":"TEXT_MESSAGE_CONTENT"}`+"\n"+`{"type":"MESSAGES`, 1))
-	if stdout, stderr, code := skein(t, "", "fold", "--export", path); code != app.ExitDone || !strings.Contains(stderr, "broken.jsonl:3: left out: ") {
+	if stdout, stderr, code := skein(t, "", "fold", "--export", path); code != app.ExitDone ||
+		!strings.Contains(stderr, "broken.jsonl:3: left out: ") {
 		t.Errorf("fold: exit %d, %s %s", code, stdout, stderr)
 	}
-	if stdout, stderr, code := skein(t, "", "export", "--capture", path); code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "malformed-event") {
+	if stdout, stderr, code := skein(t, "", "export", "--capture", path); code != app.ExitFailed || stdout != "" ||
+		!strings.Contains(stderr, "malformed-event") {
 		t.Errorf("capture: exit %d, %s %s", code, stdout, stderr)
 	}
 }
@@ -97,7 +99,8 @@ func TestExport_CheckGoesThroughAllFiles(t *testing.T) {
 	if code != app.ExitFailed || !strings.Contains(stderr, "malformed: 1, not read: 1 of 3 files") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
-	for _, want := range []string{"no-such-file: not read: open no-such-file: no such file", "-: malformed: missing-field: ", path + ": an artifact of run "} {
+	for _, want := range []string{"no-such-file: not read: open no-such-file: no such file", "-: malformed: missing-field: ",
+		path + ": an artifact of run "} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q is not in %s", want, stdout)
 		}

@@ -39,13 +39,16 @@ func TestKeys_NewPrintsTheKeyOnceAndKeepsItsHash(t *testing.T) {
 		t.Errorf("the key is %+v's, %v", id, err)
 	}
 	stdout, stderr, code = skein(t, "", "keys", "list", "--file", file)
-	if code != 0 || strings.Count(stdout, "\n") != 3 || !strings.Contains(stdout, "agents  ") || !strings.Contains(stdout, "publish,read") || strings.Contains(stdout, key) {
+	if code != 0 || strings.Count(stdout, "\n") != 3 || !strings.Contains(stdout, "agents  ") || !strings.Contains(stdout, "publish,read") ||
+		strings.Contains(stdout, key) {
 		t.Errorf("exit %d, %s%s", code, stdout, stderr)
 	}
-	if _, stderr, code := skein(t, "", "keys", "new", "--tenant", "acme", "--scope", "read", "--expires", "2099-01-02T03:04:05+01:00", "--file", file); code != 0 {
+	if _, stderr, code := skein(t, "", "keys", "new", "--tenant", "acme", "--scope", "read", "--expires", "2099-01-02T03:04:05+01:00",
+		"--file", file); code != 0 {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
-	if stdout, _, _ := skein(t, "", "keys", "list", "--file", file); strings.Count(stdout, "never\n") != 2 || !strings.Contains(stdout, "2099-01-02T02:04:05Z\n") {
+	if stdout, _, _ := skein(t, "", "keys", "list", "--file", file); strings.Count(stdout, "never\n") != 2 ||
+		!strings.Contains(stdout, "2099-01-02T02:04:05Z\n") {
 		t.Errorf("the list does not say when keys end: %s", stdout)
 	}
 	for _, when := range []string{"soon", "2001-01-01T00:00:00Z", "-1h"} {

@@ -38,7 +38,8 @@ func TestLint_SaysWhereAndWhat(t *testing.T) {
 		}
 		want := path + c.where + `: error: text-content-not-open: TEXT_MESSAGE_CONTENT for message "m1", which is not open` + "\n" + path + ": 1 error in 3 events; the client ends the run at "
 		stdout, stderr, code := skein(t, "", "lint", path)
-		if code != app.ExitDiffers || !strings.HasPrefix(stdout, want) || !strings.Contains(stdout, "TEXT_MESSAGE_START first, with the same id.") || strings.Count(stderr, "\n") != 1 {
+		if code != app.ExitDiffers || !strings.HasPrefix(stdout, want) ||
+			!strings.Contains(stdout, "TEXT_MESSAGE_START first, with the same id.") || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q, want %q", name, code, stdout, stderr, want)
 		}
 	}
@@ -101,7 +102,8 @@ func TestLint_AsksAnAgentOnce(t *testing.T) {
 	if code != 0 || stdout != address+": no findings\n" || stderr != "" || asked() != 1 {
 		t.Errorf("exit %d, %s%s, asked %d times", code, stdout, stderr, asked())
 	}
-	if header.Get("Accept") != "text/event-stream" || header.Get("Content-Type") != "application/json" || header.Get("Authorization") != "Bearer secret" {
+	if header.Get("Accept") != "text/event-stream" || header.Get("Content-Type") != "application/json" ||
+		header.Get("Authorization") != "Bearer secret" {
 		t.Errorf("asked with %v", header)
 	}
 	// What is sent has to be an input that the client could send.
@@ -109,7 +111,8 @@ func TestLint_AsksAnAgentOnce(t *testing.T) {
 		ThreadID, RunID string
 		Messages        []struct{ Role, Content string }
 	}
-	if err := json.Unmarshal(body, &input); err != nil || input.ThreadID == "" || input.RunID == "" || len(input.Messages) != 1 || input.Messages[0].Role != "user" {
+	if err := json.Unmarshal(body, &input); err != nil || input.ThreadID == "" || input.RunID == "" || len(input.Messages) != 1 ||
+		input.Messages[0].Role != "user" {
 		t.Errorf("asked with %s: %v", body, err)
 	}
 	path := filepath.Join(t.TempDir(), "input.json")

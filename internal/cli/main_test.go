@@ -16,7 +16,8 @@ import (
 
 // Docker's test containers keep one connection for as long as the process lives.
 func TestMain(m *testing.M) {
-	// A reader of bubbletea's terminal may be about to hand on a key when the program ends, and then waits for ever: the stepper's process ends there.
+	// A reader of bubbletea's terminal may be about to hand on a key when the program ends, and then waits for ever: the stepper's process
+	// ends there.
 	goleak.VerifyTestMain(tests{m}, goleak.IgnoreAnyFunction("github.com/charmbracelet/ultraviolet.(*TerminalReader).sendEvents"),
 		goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
 }

@@ -27,18 +27,20 @@ func (b *rebuildBed) erase(t *testing.T, i int) {
 		if err != nil {
 			t.Error(err)
 		}
-		records = append(records, &kgo.Record{Topic: b.cfg.Topics().Runs, Partition: int32(i % 4), Key: []byte(key), Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1})})
+		records = append(records, &kgo.Record{Topic: b.cfg.Topics().Runs, Partition: int32(i % 4), Key: []byte(key),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1})})
 	}
 	key, err := record.ThreadKey("acme", thread)
 	if err != nil {
 		t.Error(err)
 	}
-	records = append(records, &kgo.Record{Topic: b.cfg.Topics().Runs, Partition: int32(i % 4), Key: []byte(key), Value: record.EncodeErased(int64(i)*10 + 4), Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1})})
+	records = append(records, &kgo.Record{Topic: b.cfg.Topics().Runs, Partition: int32(i % 4), Key: []byte(key),
+		Value: record.EncodeErased(int64(i)*10 + 4), Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1})})
 	kafkatest.Produce(t, b.cfg, records...)
 }
 
-// What was erased while a rebuild went on is erased when its tables become the live ones, before it has read skein.runs once more: also of what the
-// indexer erased between two exchanges.
+// What was erased while a rebuild went on is erased when its tables become the live ones, before it has read skein.runs once more: also of
+// what the indexer erased between two exchanges.
 func TestMigrate_RebuildBringsNothingErasedBack(t *testing.T) {
 	b := newRebuildBed(t)
 	kafkatest.Produce(t, b.cfg, runRecords(t, b.cfg, 0, 40)...)
@@ -122,7 +124,8 @@ func TestMigrate_RebuildEndsAnExchangeThatItBegan(t *testing.T) {
 		return clickhousetest.ErrLost
 	})
 	stdout, stderr, code := b.rebuild(ctx, addr)
-	if code != app.ExitDone || !strings.HasPrefix(stdout, "rebuilt from ") || stderr != "exchanging tables: it ends when the live ones are complete\n" {
+	if code != app.ExitDone || !strings.HasPrefix(stdout, "rebuilt from ") ||
+		stderr != "exchanging tables: it ends when the live ones are complete\n" {
 		t.Fatalf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	if len(order) < 5 || order[0] != "positions" {
@@ -178,7 +181,8 @@ func TestMigrate_RebuildSaysWhatAnExchangeLeaves(t *testing.T) {
 		return nil
 	})
 	stdout, stderr, code := b.rebuild(t.Context(), addr)
-	if code == app.ExitDone || stdout != "" || !strings.Contains(stderr, "THE LIVE TABLES ARE INCOMPLETE") || !strings.Contains(stderr, b.server.Database+"_rebuild") || !strings.Contains(stderr, "Run the same command again") {
+	if code == app.ExitDone || stdout != "" || !strings.Contains(stderr, "THE LIVE TABLES ARE INCOMPLETE") ||
+		!strings.Contains(stderr, b.server.Database+"_rebuild") || !strings.Contains(stderr, "Run the same command again") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	if err := b.store.Ping(t.Context()); err == nil {

@@ -26,8 +26,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store/clickhouse"
 )
 
-// runRecords are records of skein.runs for threads from number first on: of each thread a run that was running and is sealed, one that is open,
-// and for every third thread a tombstone behind that.
+// runRecords are records of skein.runs for threads from number first on: of each thread a run that was running and is sealed, one that is
+// open, and for every third thread a tombstone behind that.
 func runRecords(t *testing.T, cfg kafka.Config, first, threads int) (records []*kgo.Record) {
 	t.Helper()
 	for i := first; i < first+threads; i++ {
@@ -37,11 +37,13 @@ func runRecords(t *testing.T, cfg kafka.Config, first, threads int) (records []*
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := &kgo.Record{Topic: cfg.Topics().Runs, Partition: int32(i % 4), Key: []byte(key), Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1})}
+			m := &kgo.Record{Topic: cfg.Topics().Runs, Partition: int32(i % 4), Key: []byte(key),
+				Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1})}
 			if r != nil {
 				r.Tenant, r.ThreadID, r.RunID, r.BranchID, r.RootRunID, r.ParentBy = "acme", thread, run, "one", "one", record.ParentNone
 				r.StartedAt = time.Date(2026, 9, 1, 0, i, 0, 0, time.UTC)
-				r.Raw = record.Raw{Partition: m.Partition, First: int64(i) * 10, Next: int64(i)*10 + 4, Events: 4, Ranges: [][2]int64{{int64(i) * 10, int64(i)*10 + 4}}}
+				r.Raw = record.Raw{Partition: m.Partition, First: int64(i) * 10, Next: int64(i)*10 + 4, Events: 4,
+					Ranges: [][2]int64{{int64(i) * 10, int64(i)*10 + 4}}}
 				if m.Value, err = record.EncodeRun(r); err != nil {
 					t.Fatal(err)
 				}
@@ -77,7 +79,8 @@ type rebuildBed struct {
 func newRebuildBed(t *testing.T) *rebuildBed {
 	t.Helper()
 	b := &rebuildBed{server: clickhousetest.Start(t), cfg: kafkatest.Start(t, 4)}
-	b.flags = []string{"--brokers", strings.Join(b.cfg.Brokers, ","), "--topic-prefix", b.cfg.TopicPrefix, "--clickhouse-database", b.server.Database, "--clickhouse-user", b.server.Username}
+	b.flags = []string{"--brokers", strings.Join(b.cfg.Brokers, ","), "--topic-prefix", b.cfg.TopicPrefix, "--clickhouse-database",
+		b.server.Database, "--clickhouse-user", b.server.Username}
 	if b.server.Password != "" {
 		password := filepath.Join(t.TempDir(), "password")
 		if err := os.WriteFile(password, []byte(b.server.Password), 0o600); err != nil {
@@ -86,7 +89,8 @@ func newRebuildBed(t *testing.T) *rebuildBed {
 		b.flags = append(b.flags, "--clickhouse-password-file", password)
 	}
 	var err error
-	b.store, err = clickhouse.New(clickhouse.Options{Addrs: []string{b.server.Addr}, Database: b.server.Database, Username: b.server.Username, Password: b.server.Password})
+	b.store, err = clickhouse.New(clickhouse.Options{Addrs: []string{b.server.Addr}, Database: b.server.Database, Username: b.server.Username,
+		Password: b.server.Password})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +103,8 @@ func newRebuildBed(t *testing.T) *rebuildBed {
 		t.Fatal(err)
 	}
 	index := indexer.DefaultConfig(b.cfg)
-	index.MaxDelay, index.Logger, index.Registerer = 50*time.Millisecond, slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry()
+	index.MaxDelay, index.Logger, index.Registerer = 50*time.Millisecond, slog.New(slog.NewTextHandler(t.Output(), nil)),
+		prometheus.NewRegistry()
 	service, err := indexer.New(index, b.store)
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +194,8 @@ func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
 		awaitValue(t, conn, "SELECT toString(count()) FROM v_runs_by_time", "400")
 		const columns = "run_id, thread_id, status, agent, labels, started_at, version"
 		for _, views := range [][2]string{{"v_runs", "v_runs_by_time"}, {"v_runs_by_time", "v_runs"}} {
-			if n := valueOf(t, conn, "SELECT toString(count()) FROM (SELECT "+columns+" FROM "+views[0]+" EXCEPT SELECT "+columns+" FROM "+views[1]+")"); n != "0" {
+			if n := valueOf(t, conn, "SELECT toString(count()) FROM (SELECT "+columns+" FROM "+views[0]+" EXCEPT SELECT "+columns+" FROM "+views[1]+
+				")"); n != "0" {
 				t.Errorf("%s runs are not in %s as %s has them", n, views[1], views[0])
 			}
 		}
@@ -198,7 +204,8 @@ func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
 		}
 	})
 	t.Run("not of SQLite", func(t *testing.T) {
-		stdout, stderr, code := skein(t, "", "migrate", "--rebuild", "--brokers", cfg.Brokers[0], "--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite"))
+		stdout, stderr, code := skein(t, "", "migrate", "--rebuild", "--brokers", cfg.Brokers[0], "--sqlite",
+			filepath.Join(t.TempDir(), "lineage.sqlite"))
 		if code != app.ExitUsage || stdout != "" || !strings.Contains(stderr, "delete the file") {
 			t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 		}

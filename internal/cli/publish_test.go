@@ -84,7 +84,8 @@ func TestPublish_CtrlCEndsItAndSaysWhatIsThere(t *testing.T) {
 		awaitEvents(t, s, before+2)
 		l.ctrlC()
 		stderr, code := l.result()
-		if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: 2 events accepted") || !strings.Contains(stderr, "--from 2") || strings.Count(stderr, "\n") != 1 {
+		if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: 2 events accepted") || !strings.Contains(stderr, "--from 2") ||
+			strings.Count(stderr, "\n") != 1 {
 			t.Errorf("exit %d, %s", code, stderr)
 		}
 		l = publishLive(t, s.URL())
@@ -163,7 +164,8 @@ func TestPublish_NoticesADeadServerWhileStdinIsQuiet(t *testing.T) {
 	l := publishLive(t, ingestServer(t, func(c net.Conn) { _ = c.Close() })) // as a process that is killed does
 	l.write(eventStart)
 	stderr, code := l.result()
-	if code != app.ExitFailed || !strings.Contains(stderr, "no answer from http://127.0.0.1:") || !strings.Contains(stderr, "repeat the same command") || strings.Count(stderr, "\n") != 1 {
+	if code != app.ExitFailed || !strings.Contains(stderr, "no answer from http://127.0.0.1:") ||
+		!strings.Contains(stderr, "repeat the same command") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }
@@ -181,7 +183,8 @@ func TestPublish_CtrlCEndsItWhereTheServerHangs(t *testing.T) {
 	<-reached
 	l.ctrlC()
 	stderr, code := l.result()
-	if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: how much was accepted is not known") || !strings.Contains(stderr, "repeat the same command") {
+	if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: how much was accepted is not known") ||
+		!strings.Contains(stderr, "repeat the same command") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }
@@ -190,7 +193,8 @@ func TestPublish_NamesAgentAndLabels(t *testing.T) {
 	onShared(t, func(s *dev.Server, _ *client.Client) {
 		at := "--url=" + s.URL()
 		events := in("labelled", strings.Join([]string{eventStart, eventText, eventEnd}, "\n"))
-		if stdout, stderr, code := skein(t, events, "publish", at, "--agent", "support", "--label", "User=ann", "--label", "team=a=b"); code != 0 {
+		if stdout, stderr, code := skein(t, events, "publish", at, "--agent", "support", "--label", "User=ann", "--label",
+			"team=a=b"); code != 0 {
 			t.Fatalf("exit %d, %s%s", code, stdout, stderr)
 		}
 		stdout, stderr, code := skein(t, "", "runs", at, "--agent", "support", "--label", "user=ann", "--label", "team=a=b", "-o", "json")
@@ -203,7 +207,8 @@ func TestPublish_NamesAgentAndLabels(t *testing.T) {
 			t.Errorf("label %q: exit %d, %s%s", label, code, stdout, stderr)
 		}
 	}
-	if _, stderr, code := skein(t, eventStart, "publish", "--label", "user=ann", "--label", "User=ben"); code != app.ExitUsage || !strings.Contains(stderr, "another one") {
+	if _, stderr, code := skein(t, eventStart, "publish", "--label", "user=ann", "--label", "User=ben"); code != app.ExitUsage ||
+		!strings.Contains(stderr, "another one") {
 		t.Errorf("a key twice: exit %d, %s", code, stderr)
 	}
 }

@@ -62,13 +62,16 @@ func TestReplay_LeavesRepeatsOut(t *testing.T) {
 		if code != 0 || strings.Count(stdout, "\n") != 10 || strings.Count(stdout, `"outcome":"repeat"`) != 2 || strings.Count(stdout, `"outcome":"late"`) != 3 {
 			t.Errorf("exit %d, %s", code, stdout)
 		}
-		if stdout, stderr, code := skein(t, "", "verify", thread, "--url", s.URL()); code != 0 || stdout != "2 runs: 2 proved, 0 differ, 0 not proved\n" {
+		if stdout, stderr, code := skein(t, "", "verify", thread, "--url", s.URL()); code != 0 ||
+			stdout != "2 runs: 2 proved, 0 differ, 0 not proved\n" {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
-		if stdout, stderr, code := skein(t, "", "verify", thread, "r", "--url", s.URL()); code != 0 || !strings.Contains(stdout, "proved\n  3 events, sha256 ") {
+		if stdout, stderr, code := skein(t, "", "verify", thread, "r", "--url", s.URL()); code != 0 ||
+			!strings.Contains(stdout, "proved\n  3 events, sha256 ") {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
-		for _, args := range [][]string{{"replay", thread, "nobody"}, {"replay", "nowhere"}, {"verify", thread, "nobody"}, {"verify", "nowhere"}} {
+		for _, args := range [][]string{{"replay", thread, "nobody"}, {"replay", "nowhere"}, {"verify", thread, "nobody"},
+			{"verify", "nowhere"}} {
 			if _, stderr, code := skein(t, "", append(args, "--url", s.URL())...); code != app.ExitNotFound || strings.Count(stderr, "\n") != 1 {
 				t.Errorf("%v: exit %d, %s", args, code, stderr)
 			}

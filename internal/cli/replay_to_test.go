@@ -47,7 +47,8 @@ func TestReplay_PublishesToAnotherTopic(t *testing.T) {
 			return skein(t, "", append([]string{"replay", "--to", "tests", "--brokers", s.Broker()}, args...)...)
 		}
 		stdout, stderr, code := to("--tenant", dev.Tenant, "--dry-run")
-		if code != 0 || !strings.HasPrefix(stdout, "to publish to tests (2 partitions): 6 records, ") || !strings.Contains(stdout, "types: CUSTOM 2, RUN_FINISHED 2, RUN_STARTED 2") || there() != 0 {
+		if code != 0 || !strings.HasPrefix(stdout, "to publish to tests (2 partitions): 6 records, ") ||
+			!strings.Contains(stdout, "types: CUSTOM 2, RUN_FINISHED 2, RUN_STARTED 2") || there() != 0 {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
 		if _, stderr, code := to("--tenant", dev.Tenant); code != app.ExitUsage || !strings.Contains(stderr, "stdin is not a terminal, so there is no confirmation: pass --yes") || there() != 0 {
@@ -59,7 +60,8 @@ func TestReplay_PublishesToAnotherTopic(t *testing.T) {
 			Published int
 			Next      []string
 		}
-		if err := json.Unmarshal([]byte(stdout), &said); err != nil || code != 0 || said.Records != 2 || said.Published != 2 || len(said.Next) != 1 || there() != 2 {
+		if err := json.Unmarshal([]byte(stdout), &said); err != nil || code != 0 || said.Records != 2 || said.Published != 2 ||
+			len(said.Next) != 1 || there() != 2 {
 			t.Errorf("exit %d, %s%s (%v)", code, stdout, stderr, err)
 		}
 		stdout, stderr, code = to("--tenant", dev.Tenant, "u", "r", "--yes", "-o", position(t, s, "u", 0)+":end")

@@ -53,7 +53,8 @@ func TestReplay_StopsWhereAConditionIsTrue(t *testing.T) {
 				t.Errorf("%v: exit %d, %s%swant %s", args, code, stdout, stderr, want)
 			}
 		}
-		if _, stderr, code := skein(t, "", "replay", "until", "nobody", "--url", s.URL(), "--until", "true"); code != app.ExitNotFound || !strings.Contains(stderr, "there is no run nobody") {
+		if _, stderr, code := skein(t, "", "replay", "until", "nobody", "--url", s.URL(), "--until", "true"); code != app.ExitNotFound ||
+			!strings.Contains(stderr, "there is no run nobody") {
 			t.Errorf("exit %d, %s", code, stderr)
 		}
 	})

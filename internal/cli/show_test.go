@@ -34,7 +34,8 @@ func TestShow_SaysWhyARunEndedAndWhatItWaitsFor(t *testing.T) {
 		const failure, question = "the model is overloaded (529)", "interrupt i-1: tool_call: Refund 40 EUR? (tool call call-1)"
 		for _, c := range []struct{ args, want []string }{
 			{[]string{"show", "t", "failed"}, []string{
-				"run failed in thread t: error\nerror       " + failure + "\n", "step-end-not-open 1\n", "events      3: ", "raw         skein.events ", "sha256 ",
+				"run failed in thread t: error\nerror       " + failure + "\n", "step-end-not-open 1\n", "events      3: ", "raw         skein.events ",
+				"sha256 ",
 			}},
 			{[]string{"show", "t"}, []string{"run waits in thread t: interrupted\nwaits for   " + question + "\n"}},
 			{[]string{"history", "t", "failed"}, []string{"error: " + failure + "\n"}},
@@ -67,7 +68,8 @@ func TestShow_SaysWhyARunEndedAndWhatItWaitsFor(t *testing.T) {
 func completes(t *testing.T, url string) {
 	for line, want := range map[string]string{
 		"show ": "t", "show x": "", "show t ": "failed waits", "lineage t --ancestors ": "failed waits", "erase ": "t", "erase t ": "",
-		"lineage t -o ": "text wide name json jsonl mermaid", "threads -o ": "table wide name json jsonl", "threads --sort ": "updated started id",
+		"lineage t -o ": "text wide name json jsonl mermaid", "threads -o ": "table wide name json jsonl",
+		"threads --sort ": "updated started id",
 	} {
 		words := strings.Split(line, " ")
 		stdout, _, code := skein(t, "", append([]string{"__completeNoDesc", words[0], "--url", url}, words[1:]...)...)
@@ -108,7 +110,8 @@ func TestHealth_FindsSkeinDev(t *testing.T) {
 	defer server.Close()
 	var stdout strings.Builder
 	out := newOutput(&stdout, io.Discard, nil)
-	if err := firstHealth(context.Background(), out, []string{"http://127.0.0.1:1", server.URL}, "/readyz", false); err != nil || stdout.String() != "ok\n" {
+	if err := firstHealth(context.Background(), out, []string{"http://127.0.0.1:1", server.URL}, "/readyz", false); err != nil ||
+		stdout.String() != "ok\n" {
 		t.Errorf("%v, %q", err, stdout.String())
 	}
 	err := firstHealth(context.Background(), out, []string{"http://127.0.0.1:1", "http://127.0.0.1:1"}, "/readyz", false)

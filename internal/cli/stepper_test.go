@@ -129,7 +129,8 @@ func TestConversationLines_MarkWhatChanged(t *testing.T) {
 		"appended": {[]agui.Message{text}, []timeline.MessageChange{{Op: timeline.Append, Path: "/content", Text: []byte(`"ee four five six"`)}}, []string{"~ assistant", "~   one two thr<ee four>", "~   <five six>"}, 2},
 		"arguments": {[]agui.Message{text, calls}, []timeline.MessageChange{{Op: timeline.Append, Index: 1, Path: "/toolCalls/0/function/arguments", Text: []byte(`":1}"`)}},
 			[]string{"  assistant", "    one two three four", "    five six", "", "~ assistant", `~   → f({"a"<:1}>)`, "~   → g({})"}, 6},
-		"added behind one that went": {[]agui.Message{text}, []timeline.MessageChange{{Op: timeline.Remove, Message: calls}, {Op: timeline.Add, Message: text}},
+		"added behind one that went": {[]agui.Message{text},
+			[]timeline.MessageChange{{Op: timeline.Remove, Message: calls}, {Op: timeline.Add, Message: text}},
 			[]string{"- assistant b", "+ assistant", "+   one two three four", "+   five six"}, 3},
 	} {
 		lines, at := conversationLines(c.messages, c.changes, 22)
@@ -164,7 +165,8 @@ func TestStateRows_MarkWhatChanged(t *testing.T) {
 			lines[i] = ansi.Strip(lines[i])
 		}
 		if !slices.Equal(lines, c.want) || at != c.at {
-			t.Errorf("%s by %s: line %d of\n%s\nwant line %d of\n%s", c.state, c.patch, at, strings.Join(lines, "\n"), c.at, strings.Join(c.want, "\n"))
+			t.Errorf("%s by %s: line %d of\n%s\nwant line %d of\n%s", c.state, c.patch, at, strings.Join(lines, "\n"), c.at,
+				strings.Join(c.want, "\n"))
 		}
 	}
 }
@@ -172,7 +174,8 @@ func TestStateRows_MarkWhatChanged(t *testing.T) {
 // A person walks a run in a terminal, and leaves with the line that says at which step.
 func TestStepper_InATerminal(t *testing.T) {
 	onShared(t, func(s *dev.Server, c *client.Client) {
-		if _, err := c.PostEvents(t.Context(), "stepped", "r", client.TypeNDJSON, strings.NewReader(in("stepped", eventStart+"\n"+eventText+"\n"+eventEnd))); err != nil {
+		if _, err := c.PostEvents(t.Context(), "stepped", "r", client.TypeNDJSON,
+			strings.NewReader(in("stepped", eventStart+"\n"+eventText+"\n"+eventEnd))); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Settle(t.Context()); err != nil {

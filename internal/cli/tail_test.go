@@ -117,7 +117,8 @@ func TestTail_ShowsAThreadAsItComes(t *testing.T) {
 			t.Fatal(err)
 		}
 		stdout, stderr, code := skein(t, "", "tail", "tailed", "r", "--events", "--url", s.URL())
-		if code != 0 || !strings.HasPrefix(stdout, begin("r")+"\n") || !strings.HasSuffix(stdout, "{\"type\":\"RUN_ERROR\",\"message\":\"out of tokens\"}\n") {
+		if code != 0 || !strings.HasPrefix(stdout, begin("r")+"\n") ||
+			!strings.HasSuffix(stdout, "{\"type\":\"RUN_ERROR\",\"message\":\"out of tokens\"}\n") {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
 		stdout, _, code = skein(t, "", "tail", "tailed", "s", "--json", "--url", s.URL())
@@ -126,7 +127,8 @@ func TestTail_ShowsAThreadAsItComes(t *testing.T) {
 			Position string
 			Event    struct{ Type string }
 		}
-		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || code != 0 || last.Event.Type != "RUN_FINISHED" || last.Position != position(t, s, "tailed", 12) {
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || code != 0 || last.Event.Type != "RUN_FINISHED" ||
+			last.Position != position(t, s, "tailed", 12) {
 			t.Errorf("exit %d, %s (%v)", code, stdout, err)
 		}
 	})

@@ -37,7 +37,8 @@ func threadsServer(t *testing.T) *httptest.Server {
 
 func TestThreads_InAPipeAreTabSeparatedNewestFirst(t *testing.T) {
 	url := threadsServer(t).URL
-	const a, b, c = "a-order\t2026-01-02T00:00:00Z\tfinished\t1\t1\t2\n", "b\uFFFDmail\t2026-01-04T00:00:00Z\tfinished\t1\t1\t2\n", "c-order\t2026-01-03T00:00:00Z\tfinished\t1\t1\t2\n"
+	const a, b, c = "a-order\t2026-01-02T00:00:00Z\tfinished\t1\t1\t2\n", "b\uFFFDmail\t2026-01-04T00:00:00Z\tfinished\t1\t1\t2\n",
+		"c-order\t2026-01-03T00:00:00Z\tfinished\t1\t1\t2\n"
 	for args, want := range map[string]string{
 		"":                                  b + c + a,
 		"--sort id":                         a + b + c,
@@ -64,7 +65,8 @@ func TestThreads_InAPipeAreTabSeparatedNewestFirst(t *testing.T) {
 				t.Errorf("threads %s: %q has no %s in its place", args, stdout, id)
 			}
 		}
-		if code != 0 || strings.HasPrefix(stdout, "[") != (args == "-o json") || args == "-o json" && lines != 1 || args == "--json" && lines != 3 {
+		if code != 0 || strings.HasPrefix(stdout, "[") != (args == "-o json") || args == "-o json" && lines != 1 ||
+			args == "--json" && lines != 3 {
 			t.Errorf("threads %s: exit %d, %q", args, code, stdout)
 		}
 	}
@@ -147,7 +149,8 @@ func TestWatch_OutlivesAServerThatIsAway(t *testing.T) {
 		}
 	})
 	away := errors.New("nobody answers")
-	if err := newOutput(io.Discard, io.Discard, nil).watch(t.Context(), func(context.Context, *output) error { return away }); !errors.Is(err, away) {
+	if err := newOutput(io.Discard, io.Discard, nil).watch(t.Context(), func(context.Context, *output) error { return away }); !errors.Is(err,
+		away) {
 		t.Errorf("the first one fails, and it says %v", err)
 	}
 }

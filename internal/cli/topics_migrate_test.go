@@ -292,7 +292,8 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 		t.Errorf("the order of runs was\n%v\nand is\n%v", a, b)
 	}
 	for key, r := range old {
-		if c := copied[key]; c == nil || c.ParentRunID != r.ParentRunID || c.BranchID != r.BranchID || !reflect.DeepEqual(c.Messages, r.Messages) || string(c.State) != string(r.State) {
+		if c := copied[key]; c == nil || c.ParentRunID != r.ParentRunID || c.BranchID != r.BranchID ||
+			!reflect.DeepEqual(c.Messages, r.Messages) || string(c.State) != string(r.State) {
 			t.Errorf("%s was\n%+v\nand is\n%+v", key, r, c)
 		}
 	}
@@ -335,7 +336,8 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 		t.Errorf("refold says %s%s; want %s", stdout, stderr, want)
 	}
 	letters := lettersOf(t, after.cfg)
-	if want := []string{deadletter.Malformed, deadletter.NoRun, deadletter.WrongPartition}; !slices.Equal(letters, want) || killed.Proof.Retried != 1 {
+	if want := []string{deadletter.Malformed, deadletter.NoRun, deadletter.WrongPartition}; !slices.Equal(letters, want) ||
+		killed.Proof.Retried != 1 {
 		t.Errorf("dead letters are %v, want %v", letters, want)
 	}
 
@@ -369,7 +371,8 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 	if again := lettersOf(t, after.cfg); !slices.Equal(again, letters) {
 		t.Errorf("dead letters were %v and are %v", letters, again)
 	}
-	if stdout, _, code := skein(t, "", "refold", "--all", "--brokers", strings.Join(k.Brokers, ","), "--topic-prefix", after.cfg.TopicPrefix); code != 0 ||
+	if stdout, _, code := skein(t, "", "refold", "--all", "--brokers", strings.Join(k.Brokers, ","), "--topic-prefix",
+		after.cfg.TopicPrefix); code != 0 ||
 		!strings.Contains(stdout, ": 10 as they are, 0 would change; left: 12 ") {
 		t.Errorf("in the end refold says %s", stdout)
 	}

@@ -48,7 +48,8 @@ skein.dead-letters 5 1 ≥ 1 30d ok
 	if len(lines) != 4 || first.Topic != prefix+"skein.events" || first.Partitions != 5 || first.Differences == nil {
 		t.Errorf("--json says %s", out)
 	}
-	if out, _ := run(app.ExitDiffers, "check", "--events-retention", "24h"); !strings.Contains(out, prefix+"skein.events: retention.ms is 2592000000, want 86400000\n") {
+	if out, _ := run(app.ExitDiffers, "check", "--events-retention", "24h"); !strings.Contains(out,
+		prefix+"skein.events: retention.ms is 2592000000, want 86400000\n") {
 		t.Errorf("retention differs, and it says %q", out)
 	}
 	run(app.ExitDone, "alter", "--events-retention", "24h")

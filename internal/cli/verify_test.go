@@ -32,17 +32,20 @@ func TestVerify_AllIsOneCall(t *testing.T) {
 	}))
 	defer server.Close()
 	stdout, stderr, code := skein(t, "", "verify", "--all", "--url", server.URL)
-	if code != app.ExitDiffers || !strings.HasPrefix(stdout, "thread b, run r: differs at 0:1 or behind, in state\n") || !strings.HasSuffix(stdout, "\n2 runs: 1 proved, 1 differ, 0 not proved\n") || strings.Count(stderr, "\n") != 1 {
+	if code != app.ExitDiffers || !strings.HasPrefix(stdout, "thread b, run r: differs at 0:1 or behind, in state\n") ||
+		!strings.HasSuffix(stdout, "\n2 runs: 1 proved, 1 differ, 0 not proved\n") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
-	if stdout, _, code := skein(t, "", "verify", "--all", "--json", "--url", server.URL); code != app.ExitDiffers || stdout != proved+"\n"+differs+"\n" {
+	if stdout, _, code := skein(t, "", "verify", "--all", "--json", "--url", server.URL); code != app.ExitDiffers ||
+		stdout != proved+"\n"+differs+"\n" {
 		t.Errorf("as JSON: exit %d, %q", code, stdout)
 	}
 	if stdout, _, code := skein(t, "", "verify", "gone", "--url", server.URL); code != app.ExitNotFound || stdout != "" {
 		t.Errorf("of one that was named: exit %d, %q", code, stdout)
 	}
 	broken = true
-	if stdout, stderr, code := skein(t, "", "verify", "--all", "--url", server.URL); code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "broken off") {
+	if stdout, stderr, code := skein(t, "", "verify", "--all", "--url", server.URL); code != app.ExitFailed || stdout != "" ||
+		!strings.Contains(stderr, "broken off") {
 		t.Errorf("where the answer is broken off: exit %d, %q, %q", code, stdout, stderr)
 	}
 }

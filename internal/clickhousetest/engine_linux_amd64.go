@@ -93,8 +93,8 @@ func fromEngine() (Server, error) {
 	return Server{Addr: "http://" + addr, Username: "default", Part: "chDB " + libraryVersion}, nil
 }
 
-// startEngine starts the child that all tests of this process share, and returns its address. No goroutine waits for it: tests that look for
-// leaked goroutines would find it.
+// startEngine starts the child that all tests of this process share, and returns its address. No goroutine waits for it: tests that look
+// for leaked goroutines would find it.
 func startEngine(library string) (string, error) {
 	dir, err := os.MkdirTemp("", "skein-clickhouse-")
 	if err != nil {

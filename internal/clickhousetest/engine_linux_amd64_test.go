@@ -18,8 +18,8 @@ func TestVerify_RefusesAnotherPackage(t *testing.T) {
 	}
 }
 
-// The library's INSERT ... VALUES makes descriptor 0 non-blocking, reads from it, and makes it what it was. Of two that do so at once, one may
-// read when the other has just made it block: from a pipe that nobody writes to, it would wait for ever.
+// The library's INSERT ... VALUES makes descriptor 0 non-blocking, reads from it, and makes it what it was. Of two that do so at once, one
+// may read when the other has just made it block: from a pipe that nobody writes to, it would wait for ever.
 func TestStartChild_HasNothingToWaitForOnStandardInput(t *testing.T) {
 	r := StartRestartable(t)
 	if at, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", r.child.cmd.Process.Pid)); err != nil || at != os.DevNull {

@@ -32,7 +32,8 @@ func TestStart_GivesEachTestADatabaseOfItsOwn(t *testing.T) {
 	if err := c.QueryRow(t.Context(), "SELECT count() FROM system.tables WHERE database = currentDatabase()").Scan(&tables); err != nil || tables != 0 {
 		t.Errorf("%d tables in a new database, %v", tables, err)
 	}
-	if err := c.QueryRow(t.Context(), "SELECT count() FROM system.databases WHERE name = ?", first).Scan(&databases); err != nil || databases != 0 {
+	if err := c.QueryRow(t.Context(), "SELECT count() FROM system.databases WHERE name = ?", first).Scan(&databases); err != nil ||
+		databases != 0 {
 		t.Errorf("the first test's database is still there, %v", err)
 	}
 }

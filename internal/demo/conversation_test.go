@@ -33,7 +33,8 @@ func TestConversations_AreConsistent(t *testing.T) {
 				if ev.ThreadID != "" && (ev.ThreadID != c.ThreadID || ev.RunID != r.ID) {
 					t.Errorf("%s %s: event is of %s %s", c.ThreadID, r.ID, ev.ThreadID, ev.RunID)
 				}
-				if ends := ev.Type == agui.RunFinished || ev.Type == agui.RunError; ends != (i == len(r.Events)-1) || (ev.Type == agui.RunStarted) != (i == 0) {
+				if ends := ev.Type == agui.RunFinished || ev.Type == agui.RunError; ends != (i == len(r.Events)-1) ||
+					(ev.Type == agui.RunStarted) != (i == 0) {
 					t.Errorf("%s %s: event %d is %s", c.ThreadID, r.ID, i, ev.Type)
 				}
 				var at struct{ Timestamp int64 }

@@ -186,7 +186,8 @@ func lineOf(ctx context.Context) *line {
 // ErrNotWritten says that something was not done because the audit log does not take its line.
 var ErrNotWritten = errors.New("the audit log cannot be written, and nothing is erased without a line there")
 
-// Announce writes the call's entry before it is carried out, for what must not happen without a line. The line that says how it ended follows.
+// Announce writes the call's entry before it is carried out, for what must not happen without a line. The line that says how it ended
+// follows.
 func (c *Call) Announce() error {
 	if c.line.log == nil {
 		return nil
@@ -199,7 +200,8 @@ func (c *Call) Announce() error {
 	return nil
 }
 
-// Audited answers requests by next and writes a line for each whose route has an action: to log, and to access as "request". Either may be nil.
+// Audited answers requests by next and writes a line for each whose route has an action: to log, and to access as "request". Either may be
+// nil.
 func Audited(next http.Handler, stage string, log *AuditLog, access *slog.Logger) http.Handler {
 	if log == nil && access == nil {
 		return next

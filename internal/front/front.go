@@ -24,7 +24,8 @@ type Route struct {
 	Kind quota.Kind
 	// Action names the call in the audit log; empty: it has no line there.
 	Action string
-	// Params are the query parameters that the call takes, Repeat the one of them that may be there more than once. Nil: the query is not read.
+	// Params are the query parameters that the call takes, Repeat the one of them that may be there more than once. Nil: the query is not
+	// read.
 	Params []string
 	Repeat string
 	// Compress has the answer compressed if the caller takes that.
@@ -33,8 +34,8 @@ type Route struct {
 	Serve func(*Call) error
 }
 
-// Match reports whether a path, as it was sent, is one of the route's. Neither http.ServeMux nor path.Clean will do: %2F is a part of an id, and "."
-// and ".." must not lead to another thread.
+// Match reports whether a path, as it was sent, is one of the route's. Neither http.ServeMux nor path.Clean will do: %2F is a part of an
+// id, and "." and ".." must not lead to another thread.
 func (r *Route) Match(path string) bool {
 	pattern, more := r.Pattern, true
 	for more {
@@ -57,8 +58,8 @@ func (r *Route) Methods() []string {
 	return []string{r.Method}
 }
 
-// Front is the HTTP handler of a stage: it finds a request's route, checks credentials, scope, quotas and parameters, calls the route and answers
-// errors. Give it paths as they were sent: put no mux that cleans paths before it.
+// Front is the HTTP handler of a stage: it finds a request's route, checks credentials, scope, quotas and parameters, calls the route and
+// answers errors. Give it paths as they were sent: put no mux that cleans paths before it.
 type Front struct {
 	Routes []Route
 	Auth   tenant.Authenticator
@@ -171,7 +172,8 @@ func (c *Call) serve() error {
 	defer done()
 	// Neither a body that comes slowly nor an answer that is read slowly outlasts its credentials.
 	r, stop := tenant.Guard(c.W, c.R, f.Auth, id, c.Route.Scope)
-	unhook := tenant.OnRevoked(r.Context(), func() { _ = c.out.SetWriteDeadline(time.Now().Add(revokedGrace)) }) // only writers without a connection refuse it (tests)
+	// only writers without a connection refuse it (tests)
+	unhook := tenant.OnRevoked(r.Context(), func() { _ = c.out.SetWriteDeadline(time.Now().Add(revokedGrace)) })
 	c.R, c.release = r, func() {
 		unhook()
 		stop()
@@ -244,8 +246,8 @@ func (c *Call) refuse(err error) *Problem {
 	return p
 }
 
-// endEarly makes it possible to answer while the body is still coming. Without it net/http reads on before it sends the answer, for as long as the
-// caller keeps the body open. Afterwards the connection is of no use.
+// endEarly makes it possible to answer while the body is still coming. Without it net/http reads on before it sends the answer, for as long
+// as the caller keeps the body open. Afterwards the connection is of no use.
 func endEarly(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -254,8 +256,8 @@ func endEarly(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	rc := http.NewResponseController(w)
-	// Both are refused only by writers that are no connection (tests), and then not needed. The rest of the body is read and dropped for a moment, so
-	// that a caller in the middle of a write sees the answer and not a reset connection.
+	// Both are refused only by writers that are no connection (tests), and then not needed. The rest of the body is read and dropped for a
+	// moment, so that a caller in the middle of a write sees the answer and not a reset connection.
 	_ = rc.EnableFullDuplex()
 	_ = rc.SetReadDeadline(time.Now().Add(RestGrace))
 }

@@ -53,7 +53,8 @@ func TestFront_AnswersOrSaysWhyNot(t *testing.T) {
 					}
 					return Refuse(http.StatusConflict, "reason", "no")
 				}},
-			{Method: http.MethodPost, Pattern: "/v1/agents/{agent}", Scope: tenant.ScopePublish, Action: "agent", Serve: func(*Call) error { return nil }},
+			{Method: http.MethodPost, Pattern: "/v1/agents/{agent}", Scope: tenant.ScopePublish, Action: "agent",
+				Serve: func(*Call) error { return nil }},
 			{Method: http.MethodGet, Pattern: "/", Serve: func(c *Call) error { c.W.WriteHeader(http.StatusOK); return nil }},
 		},
 		Auth: byHeader{}, Quotas: quota.Unlimited(),
@@ -111,7 +112,8 @@ func TestFront_AnswersOrSaysWhyNot(t *testing.T) {
 	}
 	draining = true
 	w := httptest.NewRecorder()
-	if f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, run, nil)); w.Code != http.StatusServiceUnavailable || w.Header().Get("Connection") != "close" {
+	if f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, run, nil)); w.Code != http.StatusServiceUnavailable ||
+		w.Header().Get("Connection") != "close" {
 		t.Errorf("while it drains: %d %v", w.Code, w.Header())
 	}
 }

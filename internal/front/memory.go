@@ -66,8 +66,8 @@ func (m *Memory) refuse(held, n int64) *Problem {
 	return p
 }
 
-// Claim returns what a request of a tenant holds of the memory. It takes step bytes at a time, at least, so that the pool's lock is not asked for each
-// of many small parts.
+// Claim returns what a request of a tenant holds of the memory. It takes step bytes at a time, at least, so that the pool's lock is not
+// asked for each of many small parts.
 func (m *Memory) Claim(tenant string, step int64) *Claim {
 	return &Claim{memory: m, tenant: tenant, step: step}
 }

@@ -15,8 +15,8 @@ const (
 	// idleTimeout is longer than that of common load balancers (60 s), so that the load balancer closes idle connections, and no request
 	// arrives on one that is being closed.
 	idleTimeout = 2 * time.Minute
-	// headerBytes is the most that a request's line and headers may have, to which net/http adds 4 KiB. A path has two ids of up to 1.5 KiB each,
-	// of which escapes make three times as much.
+	// headerBytes is the most that a request's line and headers may have, to which net/http adds 4 KiB. A path has two ids of up to 1.5 KiB
+	// each, of which escapes make three times as much.
 	headerBytes = 16 << 10
 	// maxStreams bounds the requests at a time on one connection of HTTP/2, and streamBuffer what each may have sent ahead of its handler. A
 	// connection may buffer as much as all of them, so that a request whose handler waits holds up no other.
@@ -27,8 +27,8 @@ const (
 	StallTimeout = 30 * time.Second
 )
 
-// NewServer returns a server of HTTP/1.1 and, on listeners with TLS that offer it, HTTP/2. Bodies and answers may last for ever: handlers bound
-// them by progress (NewWriter).
+// NewServer returns a server of HTTP/1.1 and, on listeners with TLS that offer it, HTTP/2. Bodies and answers may last for ever: handlers
+// bound them by progress (NewWriter).
 func NewServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           bounded(handler),
@@ -44,8 +44,8 @@ func NewServer(handler http.Handler) *http.Server {
 	}
 }
 
-// bounded gives a caller RestGrace to end a body that its handler has not read, and StallTimeout to take what is left of its answer once the
-// handler has returned: net/http would wait for both without an end.
+// bounded gives a caller RestGrace to end a body that its handler has not read, and StallTimeout to take what is left of its answer once
+// the handler has returned: net/http would wait for both without an end.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -90,8 +90,8 @@ const (
 	fieldBytes = 100
 )
 
-// HeadBytes is what the line and the headers of a request take for as long as it goes on, as far as that is more than any request may: bytes to be
-// counted for its tenant.
+// HeadBytes is what the line and the headers of a request take for as long as it goes on, as far as that is more than any request may:
+// bytes to be counted for its tenant.
 func HeadBytes(r *http.Request) int {
 	n := len(r.RequestURI) + len(r.Host) - usualHead
 	for name, values := range r.Header {
@@ -102,8 +102,8 @@ func HeadBytes(r *http.Request) int {
 	return max(n, 0)
 }
 
-// Writer cuts off an answer whose caller reads nothing of it for a time, and remembers its status. Between two writes there is no deadline: HTTP/2
-// would end a stream that has nothing to say.
+// Writer cuts off an answer whose caller reads nothing of it for a time, and remembers its status. Between two writes there is no deadline:
+// HTTP/2 would end a stream that has nothing to say.
 type Writer struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
@@ -148,8 +148,8 @@ func (w *Writer) deadline(until time.Time) {
 	}
 }
 
-// SetWriteDeadline serves http.ResponseController: all that the handler writes has to be written by then, however fast it is read. Another goroutine
-// may call it.
+// SetWriteDeadline serves http.ResponseController: all that the handler writes has to be written by then, however fast it is read. Another
+// goroutine may call it.
 func (w *Writer) SetWriteDeadline(until time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

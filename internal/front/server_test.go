@@ -107,7 +107,8 @@ func TestServer_WaitsForNoBodyThatNobodyReads(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusUnauthorized)
 	})
-	for _, head := range []string{"POST / HTTP/1.1\r\nContent-Length: 10\r\n", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", "GET / HTTP/1.1\r\nContent-Length: 10\r\n"} {
+	for _, head := range []string{"POST / HTTP/1.1\r\nContent-Length: 10\r\n", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n",
+		"GET / HTTP/1.1\r\nContent-Length: 10\r\n"} {
 		c := raw(t, s, head+"Host: x\r\n\r\n")
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%q holds its connection", head)
@@ -118,7 +119,8 @@ func TestServer_WaitsForNoBodyThatNobodyReads(t *testing.T) {
 func TestServer_RefusesLongHeaders(t *testing.T) {
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) {})
 	for n, want := range map[int]int{headerBytes - 100: http.StatusOK, headerBytes + 8<<10: http.StatusRequestHeaderFieldsTooLarge} {
-		resp, err := http.ReadResponse(bufio.NewReader(raw(t, s, fmt.Sprintf("GET / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", n)))), nil)
+		resp, err := http.ReadResponse(bufio.NewReader(raw(t, s,
+			fmt.Sprintf("GET / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", n)))), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// New returns a seed and logs it: another one at each call, or where SKEIN_TEST_SEED is set, the same at each run of a test of that name. "make check" sets it,
-// so that a test that has failed has the same histories when it is run again.
+// New returns a seed and logs it: another one at each call, or where SKEIN_TEST_SEED is set, the same at each run of a test of that name.
+// "make check" sets it, so that a test that has failed has the same histories when it is run again.
 func New(tb testing.TB) uint64 {
 	tb.Helper()
 	set := os.Getenv("SKEIN_TEST_SEED")

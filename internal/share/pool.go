@@ -12,7 +12,8 @@ import (
 // other a third each, and so on. So there is always room for a tenant that comes, without a number of tenants to be set. One unit is
 // for everybody, as long as there is one.
 //
-// A Pool is safe for concurrent use. What a call costs grows with the number of tenants, and with that of waiters only where it serves them.
+// A Pool is safe for concurrent use. What a call costs grows with the number of tenants, and with that of waiters only where it serves
+// them.
 type Pool struct {
 	limit int64
 	times int64 // a tenant may hold so many times what is left free
@@ -102,9 +103,9 @@ func (p *Pool) fits(tenant string, n int64) bool {
 	return free >= 0 && p.tenants[tenant]+n <= max(1, p.times*free)
 }
 
-// Wait is Take that waits until the share allows it. A tenant's waiters are served in the order in which they came. Those of other tenants, and
-// Take, overtake the first of them only if their tenant holds less, with what it asks for, than the waiter's would: so many small requests
-// cannot keep a large one out. Where several can be served, the tenant comes first that was served longest ago.
+// Wait is Take that waits until the share allows it. A tenant's waiters are served in the order in which they came. Those of other tenants,
+// and Take, overtake the first of them only if their tenant holds less, with what it asks for, than the waiter's would: so many small
+// requests cannot keep a large one out. Where several can be served, the tenant comes first that was served longest ago.
 func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	p.mu.Lock()
 	if p.take(tenant, n) {

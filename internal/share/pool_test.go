@@ -218,8 +218,8 @@ func TestPool_ServesTenantsInTurn(t *testing.T) {
 	})
 }
 
-// Waiters come, leave and are served at a cost that does not grow with their number: some milliseconds for all of these. One walk over those that wait
-// for each of them would take half a minute.
+// Waiters come, leave and are served at a cost that does not grow with their number: some milliseconds for all of these. One walk over
+// those that wait for each of them would take half a minute.
 func TestPool_ServesManyWaiters(t *testing.T) {
 	const waiters = 30_000
 	p := NewPool(2)

@@ -111,7 +111,8 @@ func (g *Gauge) Set(values map[string]float64) {
 	if g == nil {
 		return
 	}
-	tenants := slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b)) })
+	tenants := slices.SortedFunc(maps.Keys(values),
+		func(a, b string) int { return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b)) })
 	shown := map[string]float64{Other: values[Other]}
 	for _, tenant := range tenants {
 		switch {

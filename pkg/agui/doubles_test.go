@@ -9,7 +9,8 @@ import (
 // What no double can hold is null in what is read of an event, and what one can hold stays as it is written.
 func TestDecode_NumbersBeyondDoublesAreNull(t *testing.T) {
 	nines := strings.Repeat("9", 400)
-	for _, n := range []string{"1e309", "-1e309", "1E+400", "1.7976931348623159e308", "-" + nines, nines + ".5e1", "0.001e400", "1e" + nines, strings.Repeat("9", 300) + "e9", strings.Repeat("9", 211) + "e98", nines + "e-50", "1e0309"} {
+	for _, n := range []string{"1e309", "-1e309", "1E+400", "1.7976931348623159e308", "-" + nines, nines + ".5e1", "0.001e400", "1e" + nines,
+		strings.Repeat("9", 300) + "e9", strings.Repeat("9", 211) + "e98", nines + "e-50", "1e0309"} {
 		in := ` {"type": "CUSTOM", "name":"1e400 \"","value":[ ` + n + ` ,{"1e400":"` + n + `","n":` + n + `}], "zeta":` + n + `} `
 		ev, err := Decode([]byte(in))
 		if err != nil {
@@ -32,7 +33,8 @@ func TestDecode_NumbersBeyondDoublesAreNull(t *testing.T) {
 			t.Errorf("%.40s: got %.200s", n, got)
 		}
 	}
-	for _, n := range []string{"1e308", "-1.7976931348623157e308", "1e-400", "0e400", "1" + strings.Repeat("0", 308), "0." + nines, "-0." + nines + "e308", nines + "e-100", strings.Repeat("9", 200) + "e99", "12345678901234567890"} {
+	for _, n := range []string{"1e308", "-1.7976931348623157e308", "1e-400", "0e400", "1" + strings.Repeat("0", 308), "0." + nines,
+		"-0." + nines + "e308", nines + "e-100", strings.Repeat("9", 200) + "e99", "12345678901234567890"} {
 		in := []byte(`{"type":"STATE_SNAPSHOT","snapshot":[` + n + `]}`)
 		ev, err := Decode(in)
 		if err != nil {

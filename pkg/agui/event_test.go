@@ -46,7 +46,8 @@ func TestDecode_TheLastOfADoubleMemberCounts(t *testing.T) {
 }
 
 func TestDecode_TimestampsAreMilliseconds(t *testing.T) {
-	for in, want := range map[string]int64{"1795250047458": 1795250047458, "1795250047": 1795250047000, "1.795250047e9": 1795250047000, "0": 0, "-1": -1000} {
+	for in, want := range map[string]int64{"1795250047458": 1795250047458, "1795250047": 1795250047000, "1.795250047e9": 1795250047000, "0": 0,
+		"-1": -1000} {
 		ev, err := Decode([]byte(`{"type":"TEXT_MESSAGE_END","messageId":"m","timestamp":` + in + `}`))
 		if err != nil || !ev.HasTimestamp || ev.Timestamp != want {
 			t.Errorf("%s: got %+v, %v", in, ev.Timestamp, err)

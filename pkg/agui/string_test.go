@@ -90,7 +90,8 @@ func TestString_TakesNothingElse(t *testing.T) {
 		t.Errorf("null reads as %+v, %v", all, err)
 	}
 	// encoding/json takes what is not UTF-8.
-	if err := json.Unmarshal([]byte("{\"one\":\"a\xffb\",\"map\":{\"\xed\xa0\x80\":\"\"}}"), &all); err != nil || all.One != "a\ufffdb" || !reflect.DeepEqual(all.Map, StringMap[String]{"\ufffd": ""}) {
+	if err := json.Unmarshal([]byte("{\"one\":\"a\xffb\",\"map\":{\"\xed\xa0\x80\":\"\"}}"), &all); err != nil || all.One != "a\ufffdb" ||
+		!reflect.DeepEqual(all.Map, StringMap[String]{"\ufffd": ""}) {
 		t.Errorf("other bytes read as %+v, %v", all, err)
 	}
 }

@@ -107,8 +107,9 @@ func TestDecode_HoldsEachFieldToTheSchema(t *testing.T) {
 		message := map[string]any{"id": "m1", "role": "user", "content": "Hello", "name": "Ann"}
 		root := map[string]any{
 			"schema": artifact.Schema, "framework": artifact.Framework, "surface": artifact.Surface,
-			"thread_id_ref": "t", "run_id_ref": "r", "parent_run_id_ref": "p", "started_at": "2026-04-14T19:00:00Z", "finished_at": "2026-04-14T19:00:02Z",
-			"messages": []any{message}, "terminal_event": "RUN_ERROR", "error_message": "no answer", "error_code": "timeout",
+			"thread_id_ref": "t", "run_id_ref": "r", "parent_run_id_ref": "p", "started_at": "2026-04-14T19:00:00Z",
+			"finished_at": "2026-04-14T19:00:02Z",
+			"messages":    []any{message}, "terminal_event": "RUN_ERROR", "error_message": "no answer", "error_code": "timeout",
 		}
 		edit(root, message)
 		b := []byte(jsonOf(t, root))

@@ -55,7 +55,8 @@ func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) erro
 			return nil
 		case errors.Is(err, ErrUnreachable) && !s.answered: // the address may be wrong
 			return err
-		case errors.As(err, &refused) && refused.Status != http.StatusServiceUnavailable && refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusBadGateway && refused.Status != http.StatusGatewayTimeout:
+		case errors.As(err, &refused) && refused.Status != http.StatusServiceUnavailable && refused.Status != http.StatusTooManyRequests &&
+			refused.Status != http.StatusBadGateway && refused.Status != http.StatusGatewayTimeout:
 			return err
 		case came:
 			pause, told = followPause, false

@@ -53,11 +53,13 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 			[]string{" a", "3:1 b", "3:2 : c"}, []string{"", "3:2"}, "", 0, nil,
 		},
 		"cut in what belongs together": {
-			[]func(http.ResponseWriter){says(join + "data: a\n\ndata: b"), says(join + "data: a\n\ndata: b\nid: 3:1\n\n"), says("id: 3:1\n\nid: 3:2\ndata: c\n\nid: 3:3\ndata: d"), says("id: 3:2\n\nid: 3:3\ndata: d\n\n"), status(204)},
+			[]func(http.ResponseWriter){says(join + "data: a\n\ndata: b"), says(join + "data: a\n\ndata: b\nid: 3:1\n\n"),
+				says("id: 3:1\n\nid: 3:2\ndata: c\n\nid: 3:3\ndata: d"), says("id: 3:2\n\nid: 3:3\ndata: d\n\n"), status(204)},
 			[]string{" a", "3:1 b", "3:2 c", "3:3 d"}, []string{"", "join", "3:1", "3:2", "3:3"}, "", 0, nil,
 		},
 		"away for a time": {
-			[]func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n"), status(503), status(502), says("id: 3:2\ndata: b\n\n"), status(503), status(204)},
+			[]func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n"), status(503), status(502), says("id: 3:2\ndata: b\n\n"), status(503),
+				status(204)},
 			[]string{"3:1 a", "3:2 b"}, []string{"", "3:1", "3:1", "3:1", "3:2", "3:2"}, "", 2, nil,
 		},
 		"refused": {
@@ -69,7 +71,8 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 			[]string{"3:1 a", ` {"type":"RUN_ERROR","message":"gone","code":"skein-erased"}`}, []string{""}, "", 0, []string{"the thread was erased"},
 		},
 		"Kafka away": {
-			[]func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n: Kafka does not answer\n\n: \n\n:" + strings.Repeat("x", 1000) + "\n\nid: 3:2\ndata: b\n\n"), status(204)},
+			[]func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n: Kafka does not answer\n\n: \n\n:" + strings.Repeat("x", 1000) +
+				"\n\nid: 3:2\ndata: b\n\n"), status(204)},
 			[]string{"3:1 a", "3:2 b"}, []string{"", "3:2"}, "", 0, []string{"Kafka does not answer", strings.Repeat("x", maxComment)},
 		},
 		"never there": {nil, nil, []string{""}, "is skein dev running?", 0, nil},
@@ -109,7 +112,8 @@ func TestFollow_EndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		client := &Client{base: "http://x", http: &http.Client{Transport: &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n")}}}}
-		if err := client.Follow(ctx, "/", func(LiveEvent) error { return nil }, FollowNotes{Away: func(error) { stop() }}); !errors.Is(err, context.Canceled) {
+		if err := client.Follow(ctx, "/", func(LiveEvent) error { return nil }, FollowNotes{Away: func(error) { stop() }}); !errors.Is(err,
+			context.Canceled) {
 			t.Errorf("it ends with %v", err)
 		}
 	})

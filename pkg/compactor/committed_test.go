@@ -60,7 +60,8 @@ func TestService_CountsByTenant(t *testing.T) {
 		w.script.Send("t", "last", finished("last"))
 		w.publish()
 		w.decided()
-		equal(t, "records", testutil.ToFloat64(m.metrics.records.WithLabelValues("over-quota")), 35.0) // 34, and one for the run that ends by itself
+		// 34, and one for the run that ends by itself
+		equal(t, "records", testutil.ToFloat64(m.metrics.records.WithLabelValues("over-quota")), 35.0)
 		for c, want := range map[prometheus.Collector]string{
 			m.metrics.tenants: `# HELP skein_compactor_tenant_dead_letters_total Records sent to dead letters whose key names a tenant, of the largest tenants and of all others.
 # TYPE skein_compactor_tenant_dead_letters_total counter

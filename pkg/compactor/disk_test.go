@@ -64,7 +64,8 @@ func TestService_EndsWhereItsDiskIsFull(t *testing.T) {
 			p := startProcess(t, k, dir, "a", "COMPACTOR_DISK="+disk)
 			waitEnded(t, p)
 			log := p.log.String()
-			for _, want := range []string{runstore.ErrFailed.Error() + ", in " + dir + " (", "no space left on device", "the folder can be deleted"} {
+			for _, want := range []string{runstore.ErrFailed.Error() + ", in " + dir + " (", "no space left on device",
+				"the folder can be deleted"} {
 				if !strings.Contains(log, want) {
 					t.Errorf("its log does not say %q", want)
 				}
@@ -123,7 +124,8 @@ func TestService_MakesAStoreAnewThatContradictsItself(t *testing.T) {
 	produce(t, k, 1, s.Events[before:]...)
 	p := startProcess(t, k, cfg.Dir, cfg.InstanceID)
 	waitEnded(t, p)
-	if log := p.log.String(); !strings.Contains(log, "it is damaged; the next start rebuilds it") || !strings.Contains(log, "reading \\\"acme/t/r1\\\": "+runstore.ErrMissing.Error()) {
+	if log := p.log.String(); !strings.Contains(log, "it is damaged; the next start rebuilds it") ||
+		!strings.Contains(log, "reading \\\"acme/t/r1\\\": "+runstore.ErrMissing.Error()) {
 		t.Errorf("its log is %s", log)
 	}
 	service, _ := runService(t, k, cfg)

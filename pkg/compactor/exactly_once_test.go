@@ -174,7 +174,8 @@ func (w *world) holdRuns(partition int32) (release func()) {
 	if err := cl.BeginTransaction(); err != nil {
 		w.Fatal(err)
 	}
-	fence := &kgo.Record{Topic: w.kafka.Topics().Runs, Partition: partition, Key: []byte(record.FenceKey), Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindFence, Seq: -1})}
+	fence := &kgo.Record{Topic: w.kafka.Topics().Runs, Partition: partition, Key: []byte(record.FenceKey),
+		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindFence, Seq: -1})}
 	if err := cl.ProduceSync(ctx, fence).FirstErr(); err != nil {
 		w.Fatal(err)
 	}

@@ -19,10 +19,11 @@ const kindFence = "fence"
 // metrics are the stage's metrics. Counters of events and runs are raised once per event or run
 // by the process that committed it; after a crash between commit and count one may be missing.
 type metrics struct {
-	events        *prometheus.CounterVec // outcome
-	deadLetters   *prometheus.CounterVec // reason
-	runs          *prometheus.CounterVec // status
-	records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, over-quota
+	events      *prometheus.CounterVec // outcome
+	deadLetters *prometheus.CounterVec // reason
+	runs        *prometheus.CounterVec // status
+	// kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, over-quota
+	records       *prometheus.CounterVec
 	recordBytes   prometheus.Counter
 	eventBytes    prometheus.Counter
 	transactions  *prometheus.CounterVec // outcome
@@ -102,7 +103,8 @@ func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 		reg.MustRegister(h)
 		return h
 	}
-	parts := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: "partitions", Help: "Assigned partitions by state."}, []string{"state"})
+	parts := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: "partitions",
+		Help: "Assigned partitions by state."}, []string{"state"})
 	reg.MustRegister(parts)
 	parts.WithLabelValues("open")
 	parts.WithLabelValues("opening")
@@ -114,15 +116,18 @@ func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 		Help: "Age of the oldest event that was read and is not committed, or is on a stalled partition; for a partition that is being opened, the time since its assignment; 0 if there is none. The scaling signal.",
 	}, lag.Seconds))
 	m := &metrics{
-		events:             vec("events_total", "Records of skein.events by outcome.", "outcome", partition.Outcomes()...),
-		deadLetters:        vec("dead_letters_total", "Records sent to dead letters by reason.", "reason", deadletter.Reasons()...),
-		runs:               vec("runs_total", "Runs that ended by status.", "status", "finished", "error", "interrupted", "cancelled", "abandoned"),
-		records:            vec("records_total", "Committed records of derived topics by kind.", "kind", append(partition.OutputKinds(), kindFence)...),
-		recordBytes:        counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
-		eventBytes:         counter("event_bytes_total", "Bytes of skein.events read, before compression."),
-		transactions:       vec("transactions_total", "Transactions by outcome: committed; aborted, because a record was not acknowledged; unknown, if a rebalance or a broker aborted it or the client does not know; error, after which a new session starts. All but committed ones are repeated.", "outcome", string(cycleCommitted), string(cycleAborted), string(cycleUnknown), string(cycleFailed)),
-		commitSeconds:      seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
-		openSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
+		events:      vec("events_total", "Records of skein.events by outcome.", "outcome", partition.Outcomes()...),
+		deadLetters: vec("dead_letters_total", "Records sent to dead letters by reason.", "reason", deadletter.Reasons()...),
+		runs: vec("runs_total", "Runs that ended by status.", "status", "finished", "error", "interrupted", "cancelled",
+			"abandoned"),
+		records: vec("records_total", "Committed records of derived topics by kind.", "kind",
+			append(partition.OutputKinds(), kindFence)...),
+		recordBytes:   counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
+		eventBytes:    counter("event_bytes_total", "Bytes of skein.events read, before compression."),
+		transactions:  vec("transactions_total", "Transactions by outcome: committed; aborted, because a record was not acknowledged; unknown, if a rebalance or a broker aborted it or the client does not know; error, after which a new session starts. All but committed ones are repeated.", "outcome", string(cycleCommitted), string(cycleAborted), string(cycleUnknown), string(cycleFailed)),
+		commitSeconds: seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
+		openSeconds: seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5,
+			1, 2.5, 5, 10, 30, 60, 300),
 		openRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
 		openRunBytes:       gauge("open_run_bytes", "Memory of open runs: about the size of their last records and the events since, plus 10 KiB per run and 0.5 KiB per message."),
 		cutRuns:            counter("cut_runs_total", "Open runs whose largest contents were replaced by references: the run, or open runs together, exceeded a limit."),
@@ -134,11 +139,12 @@ func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 		catchUpLeft:        gauge("catch_up_remaining_offsets", "Offsets of skein.runs that opening local stores still have to read."),
 		catchUpLeftSeconds: gauge("catch_up_remaining_seconds", "Estimated time until the last partition that is catching up is open, at the pace so far."),
 		lostOffsets:        counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
-		rebuilds:           vec("store_rebuilds_total", "Local stores that were discarded and rebuilt, by reason.", "reason", runstore.RebuildReasons()...),
-		storeReads:         vec("store_reads_total", "Reads of local stores: the start of a thread that was not in memory, a run's metadata or its location, or the record of one run.", "what", runstore.ReadKinds()...),
-		storeReadBytes:     vec("store_read_bytes_total", "Bytes read from local stores.", "what", runstore.ReadKinds()...),
-		sessions:           counter("sessions_total", "Group sessions started."),
-		anomalies:          vec("anomalies_total", "Irregular events by rule, except those that the fold counts.", "rule", partition.AnomalyRules()...),
+		rebuilds: vec("store_rebuilds_total", "Local stores that were discarded and rebuilt, by reason.", "reason",
+			runstore.RebuildReasons()...),
+		storeReads:     vec("store_reads_total", "Reads of local stores: the start of a thread that was not in memory, a run's metadata or its location, or the record of one run.", "what", runstore.ReadKinds()...),
+		storeReadBytes: vec("store_read_bytes_total", "Bytes read from local stores.", "what", runstore.ReadKinds()...),
+		sessions:       counter("sessions_total", "Group sessions started."),
+		anomalies:      vec("anomalies_total", "Irregular events by rule, except those that the fold counts.", "rule", partition.AnomalyRules()...),
 	}
 	if tenants > 0 {
 		m.nameTenants(reg, tenants)

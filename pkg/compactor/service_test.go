@@ -122,7 +122,8 @@ func produce(t *testing.T, k kafka.Config, partitions int32, events ...*kgo.Reco
 	t.Helper()
 	out := make([]*kgo.Record, len(events))
 	for i, m := range events {
-		out[i] = &kgo.Record{Topic: k.Topics().Events, Partition: record.Partition(m.Key, partitions), Key: m.Key, Value: m.Value, Headers: m.Headers}
+		out[i] = &kgo.Record{Topic: k.Topics().Events, Partition: record.Partition(m.Key, partitions), Key: m.Key, Value: m.Value,
+			Headers: m.Headers}
 	}
 	kafkatest.Produce(t, k, out...)
 }

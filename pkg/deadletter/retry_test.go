@@ -44,7 +44,8 @@ func (s *topics) letter(tenant, thread, reason, value string, wrong bool, more .
 	if wrong {
 		p = (p + 1) % partitions
 	}
-	m := &kgo.Record{Topic: s.cfg.Topics().Events, Partition: p, Key: key, Value: []byte(value), Headers: append([]kgo.RecordHeader{{Key: "of-the-agent", Value: []byte("yes")}}, more...)}
+	m := &kgo.Record{Topic: s.cfg.Topics().Events, Partition: p, Key: key, Value: []byte(value),
+		Headers: append([]kgo.RecordHeader{{Key: "of-the-agent", Value: []byte("yes")}}, more...)}
 	kafkatest.Produce(s.t, s.cfg, m)
 	return s.dead(m, reason)
 }
@@ -53,8 +54,10 @@ func (s *topics) letter(tenant, thread, reason, value string, wrong bool, more .
 func (s *topics) dead(m *kgo.Record, reason string) record.Position {
 	s.t.Helper()
 	at := record.Position{Partition: m.Partition, Offset: m.Offset}
-	dead := &kgo.Record{Topic: s.cfg.Topics().DeadLetters, Partition: m.Partition, Key: m.Key, Value: m.Value, Headers: append(m.Headers[:len(m.Headers):len(m.Headers)],
-		kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(reason)}, kgo.RecordHeader{Key: record.HeaderPosition, Value: []byte(at.String())})}
+	dead := &kgo.Record{Topic: s.cfg.Topics().DeadLetters, Partition: m.Partition, Key: m.Key, Value: m.Value,
+		Headers: append(m.Headers[:len(m.Headers):len(m.Headers)],
+			kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(reason)},
+			kgo.RecordHeader{Key: record.HeaderPosition, Value: []byte(at.String())})}
 	kafkatest.Produce(s.t, s.cfg, dead)
 	return record.Position{Partition: dead.Partition, Offset: dead.Offset}
 }
@@ -130,8 +133,10 @@ func publishesWhatHasAChance(t *testing.T, cfg kafka.Config) {
 	other := s.letter("umbrella", "a", NoRun, event, false)
 	// Of an event that was copied, skein-retry-of names a dead letter of another topic set.
 	kafkatest.Produce(t, cfg, &kgo.Record{
-		Topic: cfg.Topics().Events, Key: keyOf(t, "acme", "a"), Partition: record.Partition(keyOf(t, "acme", "a"), partitions), Value: []byte(event),
-		Headers: []kgo.RecordHeader{{Key: record.HeaderRetryOf, Value: []byte(noRun.String())}, {Key: record.HeaderCopiedFrom, Value: []byte("0:7")}},
+		Topic: cfg.Topics().Events, Key: keyOf(t, "acme", "a"), Partition: record.Partition(keyOf(t, "acme", "a"), partitions),
+		Value: []byte(event),
+		Headers: []kgo.RecordHeader{{Key: record.HeaderRetryOf, Value: []byte(noRun.String())},
+			{Key: record.HeaderCopiedFrom, Value: []byte("0:7")}},
 	})
 	all := Retry{Query: Query{Tenant: "acme"}}
 
@@ -156,8 +161,10 @@ func publishesWhatHasAChance(t *testing.T, cfg kafka.Config) {
 			t.Errorf("a retry is %+v", m)
 		}
 	}
-	s.want("a named reason", s.retry(Retry{Query: Query{Tenant: "acme", Reason: Malformed}}), map[record.Position]Outcome{odd: Published, notJSON: Hopeless})
-	s.want("a named id, and a stranger's", s.retry(Retry{Query: Query{Tenant: "acme", IDs: []record.Position{late, other}}}), map[record.Position]Outcome{late: Hopeless})
+	s.want("a named reason", s.retry(Retry{Query: Query{Tenant: "acme", Reason: Malformed}}),
+		map[record.Position]Outcome{odd: Published, notJSON: Hopeless})
+	s.want("a named id, and a stranger's", s.retry(Retry{Query: Query{Tenant: "acme", IDs: []record.Position{late, other}}}),
+		map[record.Position]Outcome{late: Hopeless})
 
 	// A retry that fails again.
 	failed := s.dead(retries[0], NoRun)
@@ -211,7 +218,8 @@ func TestReadPage_GivesEachLetterOnceAndNobodyElses(t *testing.T) {
 		want[s.letter("acme", fmt.Sprint("t", i), NoRun, event, false)] = true
 		s.letter("umbrella", fmt.Sprint("t", i), NoRun, event, false)
 	}
-	kafkatest.Produce(t, s.cfg, &kgo.Record{Topic: s.cfg.Topics().DeadLetters, Key: []byte("no key"), Headers: []kgo.RecordHeader{{Key: record.HeaderReason, Value: []byte(BadKey)}}})
+	kafkatest.Produce(t, s.cfg, &kgo.Record{Topic: s.cfg.Topics().DeadLetters, Key: []byte("no key"),
+		Headers: []kgo.RecordHeader{{Key: record.HeaderReason, Value: []byte(BadKey)}}})
 	var after *record.Position
 	for pages := 0; ; pages++ {
 		page, err := ReadPage(t.Context(), s.cfg, Query{Tenant: "acme"}, after, 2)
@@ -219,7 +227,8 @@ func TestReadPage_GivesEachLetterOnceAndNobodyElses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range page.Records {
-			if !want[l.ID] || l.Tenant != "acme" || !strings.HasPrefix(l.ThreadID, "t") || l.Position == nil || l.Chance != ChanceNow || l.Bytes != len(event) {
+			if !want[l.ID] || l.Tenant != "acme" || !strings.HasPrefix(l.ThreadID, "t") || l.Position == nil || l.Chance != ChanceNow ||
+				l.Bytes != len(event) {
 				t.Errorf("not expected (any more): %+v", l)
 			}
 			delete(want, l.ID)

@@ -27,8 +27,8 @@ func (a *anyState) look(taken []byte) {
 	a.inLine = a.inLine || len(bytes.TrimLeft(taken, Space)) > 0
 }
 
-// begin finds the form from the next line that is not empty. It returns that line if it is of no form: NDJSON, or objects that span lines, may
-// follow it.
+// begin finds the form from the next line that is not empty. It returns that line if it is of no form: NDJSON, or objects that span lines,
+// may follow it.
 func (r *Reader) begin() ([]byte, error) {
 	r.any.is = true
 	c, err := r.skipSpace(Space)
@@ -100,8 +100,8 @@ func (r *Reader) nextObject() ([]byte, error) {
 	return onOneLine(r.skip(n)), nil
 }
 
-// ServerSent returns the bytes of a stream of Any that looks like server-sent events, from its first line that is not empty on, and the number of
-// that line; else nil. Call it before Next.
+// ServerSent returns the bytes of a stream of Any that looks like server-sent events, from its first line that is not empty on, and the
+// number of that line; else nil. Call it before Next.
 func (r *Reader) ServerSent() (stream io.Reader, line int64, err error) {
 	r.began = true
 	if err = r.skipMark(); err == nil {

@@ -155,7 +155,8 @@ func readEvents(t *testing.T, in io.Reader) (events []string, err error) {
 // come. Events that are JSON objects are read as the same from lines, from SSE, from an array, and laid out over lines.
 func FuzzAny(f *testing.F) {
 	for _, s := range []string{
-		"{\"type\":\"RAW\"}\n\n{}\r\n", "data: {\"a\":\ndata: 1}\n\n: comment\ndata:{}\n\n", "[{}, {\"a\":[1]}]\n", "[", "[{}]x", "id: 1\n\ndata", "\xff",
+		"{\"type\":\"RAW\"}\n\n{}\r\n", "data: {\"a\":\ndata: 1}\n\n: comment\ndata:{}\n\n", "[{}, {\"a\":[1]}]\n", "[", "[{}]x", "id: 1\n\ndata",
+		"\xff",
 		byteOrderMark + "{}", "{\n\"a\":[\n{\"b\":\"\\\"}\"}]\n}\n{\n}{", "x\n{\n\"a\n{}\n", "{\"a\":1\n{\"a\":\n1}",
 	} {
 		f.Add([]byte(s))

@@ -22,7 +22,8 @@ const (
 var seeds = []string{
 	"", "\n", ev1, ev1 + "\n" + ev2 + "\r\n\n" + ev3, "\ufeff" + ev1, "x", "{", strings.Repeat("y", 3*fuzzLimit),
 	"[]", " [ ] ", "[" + ev1 + "]", "[" + ev1 + ",\n" + ev2 + " , " + ev3 + "\n]\n", "[{},]", "[,]", "[1]", "[{}{}]", "[{}]x", `[{"a":"}]\""}]`, "[{]}]", "\ufeff[]",
-	"data: " + ev1 + "\n\n", "data:" + ev1 + "\r\n\r\ndata: {\ndata: }\n\n", ":c\nevent: x\nid: 1\ndata\n\ndata: [DONE]\n\n", "data: a", "data: a\nb", "data\ndata\n\n", "data:\ndata:\n\n",
+	"data: " + ev1 + "\n\n", "data:" + ev1 + "\r\n\r\ndata: {\ndata: }\n\n", ":c\nevent: x\nid: 1\ndata\n\ndata: [DONE]\n\n", "data: a",
+	"data: a\nb", "data\ndata\n\n", "data:\ndata:\n\n",
 	`{"seq":0,"event":` + ev1 + "}\n" + `{"event":{},"seq":1}`, `{"seq":"0"}`, `{"event":null,"seq":1}`,
 }
 

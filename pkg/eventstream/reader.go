@@ -194,8 +194,8 @@ func (r *Reader) rawLine() ([]byte, error) {
 	}
 }
 
-// unwrap returns the event of a numbered line, byte for byte. Numbers must rise: readers of the topic would drop an event whose number does not,
-// and its sender would not know. Over several streams they may come again: that is what they are for.
+// unwrap returns the event of a numbered line, byte for byte. Numbers must rise: readers of the topic would drop an event whose number does
+// not, and its sender would not know. Over several streams they may come again: that is what they are for.
 func (r *Reader) unwrap(line []byte) ([]byte, int64, error) {
 	if err := agui.CheckDepth(line, agui.MaxEventDepth+len("{")); err != nil {
 		return nil, -1, malformed(r.at, err).andMore()

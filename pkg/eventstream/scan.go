@@ -1,7 +1,7 @@
 package eventstream
 
-// objectScanner finds the end of a JSON object that comes in pieces. It looks at strings, brackets, and what an opening one follows, so that
-// an object that was cut off is broken where the next one begins, if not before. Whether it is well formed shows when it is decoded.
+// objectScanner finds the end of a JSON object that comes in pieces. It looks at strings, brackets, and what an opening one follows, so
+// that an object that was cut off is broken where the next one begins, if not before. Whether it is well formed shows when it is decoded.
 type objectScanner struct {
 	open             []byte // the brackets that are open
 	last             byte   // the last byte outside of strings that is no white space, a string's quote included

@@ -17,8 +17,8 @@ const HeadBytes = 1 << 10
 type Piece struct {
 	// Raw are the bytes as they came. The Raw of all pieces, one after another, is the stream.
 	Raw []byte
-	// Data is the data of the event that the piece ends: its data lines, joined by line feeds (WHATWG HTML, 9.2). It is nil if the piece ends no
-	// event: comments, or an event without data.
+	// Data is the data of the event that the piece ends: its data lines, joined by line feeds (WHATWG HTML, 9.2). It is nil if the piece ends
+	// no event: comments, or an event without data.
 	Data []byte
 	// Line is where the data begins, or the piece if it has none, from 1.
 	Line int64

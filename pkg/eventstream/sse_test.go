@@ -166,7 +166,8 @@ func TestSSE_AsksForTheMemoryItHolds(t *testing.T) {
 
 // A stream of any length and any event needs a bounded buffer.
 func TestSSE_HoldsNoMoreThanAnEvent(t *testing.T) {
-	r := NewSSE(io.MultiReader(strings.NewReader("data: "), io.LimitReader(zeros{}, 100<<20), strings.NewReader("\n\ndata: 1\n\n")), limit, Memory{})
+	r := NewSSE(io.MultiReader(strings.NewReader("data: "), io.LimitReader(zeros{}, 100<<20), strings.NewReader("\n\ndata: 1\n\n")), limit,
+		Memory{})
 	var n, over int
 	var last string
 	for {
@@ -208,7 +209,8 @@ func TestSSE_KeepsTheHeadOfAnEventThatIsOver(t *testing.T) {
 		"behind a mark":      {"\xef\xbb\xbfdata: {" + long + long, "{" + long[:HeadBytes-1]},
 		"a little too large": {"data: {" + long + long[:24<<10] + "\ndata: 1", "{" + long[:HeadBytes-1]},
 	} {
-		for how, r := range map[string]io.Reader{"whole": strings.NewReader(c.stream + "\n\n"), "by the byte": iotest.OneByteReader(strings.NewReader(c.stream + "\n\n"))} {
+		for how, r := range map[string]io.Reader{"whole": strings.NewReader(c.stream + "\n\n"),
+			"by the byte": iotest.OneByteReader(strings.NewReader(c.stream + "\n\n"))} {
 			got := readAll(t, r, limit)
 			if len(got.items) != 1 || got.items[0] != (item{true, c.head}) || got.noRoom != 0 {
 				t.Errorf("%s, %s: %.200v", name, how, got.items)

@@ -15,7 +15,8 @@ import (
 // Start begins the fold of a run from its parent's history (zero without a parent) and its input (nil without one); by says how the
 // parent was found. The fold keeps events of the given families. Start returns the input as it is recorded: a message that equals one
 // of the parent in value is replaced by that one.
-func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run, *agui.RunAgentInput) {
+func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run,
+	*agui.RunAgentInput) {
 	if input != nil {
 		in := *input
 		if lineage.Normalised(by, parent, input) {

@@ -24,6 +24,7 @@ const (
 // Rules are these anomalies.
 func Rules() []string {
 	return []string{
-		AnomalyMalformed, AnomalyLateInput, AnomalyInputReplaced, AnomalyRepeat, AnomalyBackwards, AnomalyGap, AnomalyIncomplete, AnomalyThread, AnomalyRun,
+		AnomalyMalformed, AnomalyLateInput, AnomalyInputReplaced, AnomalyRepeat, AnomalyBackwards, AnomalyGap, AnomalyIncomplete, AnomalyThread,
+		AnomalyRun,
 	}
 }

@@ -75,7 +75,8 @@ func TestTally_BoundsTheTimesOfToolCalls(t *testing.T) {
 	}
 	long := NewTally()
 	half := strings.Repeat("x", maxCallBytes/2)
-	times(t, long, 0, runStarted, fmt.Sprintf(start, half+"yz"), fmt.Sprintf(start, half), fmt.Sprintf(start, "a"), fmt.Sprintf(start, strings.Repeat("y", maxCallBytes)))
+	times(t, long, 0, runStarted, fmt.Sprintf(start, half+"yz"), fmt.Sprintf(start, half), fmt.Sprintf(start, "a"),
+		fmt.Sprintf(start, strings.Repeat("y", maxCallBytes)))
 	if len(long.calls.of) != 2 || long.calls.bytes > maxCallBytes || long.calls.of["a"] == nil {
 		t.Errorf("%d calls with %d bytes of ids, want the two that fit", len(long.calls.of), long.calls.bytes)
 	}

@@ -158,8 +158,8 @@ func TestGatherer_FillsABlockWhereAllPartitionsHaveABacklog(t *testing.T) {
 	}
 }
 
-// It polls no more while something of each partition waits, and sees all the same that nothing more is polled: the block is handed over, and what is in
-// none is left.
+// It polls no more while something of each partition waits, and sees all the same that nothing more is polled: the block is handed over,
+// and what is in none is left.
 func TestGatherer_EndsWithABacklogOfAllPartitions(t *testing.T) {
 	g, _, poll := gathering(t, 0, 1)
 	for of := range int32(2) {

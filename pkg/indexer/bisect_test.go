@@ -66,7 +66,8 @@ func TestService_PutsRefusedRunsIntoTheDeadLetters(t *testing.T) {
 	}
 }
 
-// Where the store takes nothing at all, dead letters would take the index away run by run. A tenant whose runs are refused holds up no other.
+// Where the store takes nothing at all, dead letters would take the index away run by run. A tenant whose runs are refused holds up no
+// other.
 func TestSieve_WaitsWhereTheStoreRefusesAll(t *testing.T) {
 	bad := func(tenant string, n int) (es []store.Entry) {
 		for i := range n {
@@ -107,7 +108,8 @@ func TestSieve_WaitsWhereTheStoreRefusesAll(t *testing.T) {
 		{"some of each of many tenants", true, slices.Concat(bad("a", 200), bad("b", 200), bad("c", 200), good("d", 1)), errRefusesAll, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			entries := append(slices.Clone(c.entries), store.Entry{Tenant: "a", ThreadID: "t", Erasure: &store.Erasure{}}, store.Entry{Position: &store.Position{Next: 1}})
+			entries := append(slices.Clone(c.entries), store.Entry{Tenant: "a", ThreadID: "t", Erasure: &store.Erasure{}},
+				store.Entry{Position: &store.Position{Next: 1}})
 			st := newFakeStore()
 			calls, told := 0, 0
 			st.onWrite = func(entries []store.Entry) error { calls++; return refusing(entries) }

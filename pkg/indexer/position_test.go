@@ -19,7 +19,8 @@ import (
 
 func positionRecord(cfg kafka.Config, partition int32, next int64) *kgo.Record {
 	return &kgo.Record{
-		Topic: cfg.Topics().Runs, Partition: partition, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(record.Progress{Next: next}),
+		Topic: cfg.Topics().Runs, Partition: partition, Key: []byte(record.ProgressKey),
+		Value:   record.EncodeProgress(record.Progress{Next: next}),
 		Headers: kafka.Headers(record.Headers{Kind: record.KindProgress, Seq: -1}),
 	}
 }

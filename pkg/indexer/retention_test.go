@@ -61,11 +61,13 @@ func (e *expirer) Expire(_ context.Context, tenant string, before time.Time) (in
 // Retention goes by the time of the record, and not by the clock of an agent.
 func TestDecode_TellsWhenARunWasRecorded(t *testing.T) {
 	at := time.Date(2026, 9, 1, 8, 0, 0, 0, time.UTC)
-	value, err := record.EncodeRun(&record.Run{Tenant: "acme", ThreadID: "thread", RunID: "run", Status: record.StatusFinished, StartedAt: time.Unix(1, 0), Lineage: record.Lineage{ParentBy: record.ParentNone}})
+	value, err := record.EncodeRun(&record.Run{Tenant: "acme", ThreadID: "thread", RunID: "run", Status: record.StatusFinished,
+		StartedAt: time.Unix(1, 0), Lineage: record.Lineage{ParentBy: record.ParentNone}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, _, err := decode(&kgo.Record{Key: []byte("acme/thread/run"), Value: value, Timestamp: at, Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1})})
+	e, _, err := decode(&kgo.Record{Key: []byte("acme/thread/run"), Value: value, Timestamp: at,
+		Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1})})
 	if err != nil || !e.At.Equal(at) {
 		t.Errorf("recorded at %v, %v; want %v", e.At, err, at)
 	}

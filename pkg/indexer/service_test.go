@@ -251,7 +251,8 @@ skein_indexer_records_total{outcome="tombstone"} 1
 skein_indexer_records_total{outcome="undecodable"} 0
 skein_indexer_records_total{outcome="unknown-version"} 0
 `
-	if err := testutil.GatherAndCompare(cfg.Registerer.(*prometheus.Registry), strings.NewReader(metrics), "skein_indexer_records_total"); err != nil {
+	if err := testutil.GatherAndCompare(cfg.Registerer.(*prometheus.Registry), strings.NewReader(metrics),
+		"skein_indexer_records_total"); err != nil {
 		t.Error(err)
 	}
 	if err := s.stop(); err != nil {
@@ -322,7 +323,8 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 # TYPE skein_indexer_unknown_version_partitions gauge
 skein_indexer_unknown_version_partitions 1
 `
-		if err := testutil.GatherAndCompare(cfg.Registerer.(*prometheus.Registry), strings.NewReader(metrics), "skein_indexer_unknown_version_partitions"); err != nil {
+		if err := testutil.GatherAndCompare(cfg.Registerer.(*prometheus.Registry), strings.NewReader(metrics),
+			"skein_indexer_unknown_version_partitions"); err != nil {
 			t.Error(err)
 		}
 		if got := testutil.ToFloat64(s.metrics.records.WithLabelValues(string(outcomeUnknownVersion))); got != 1 {

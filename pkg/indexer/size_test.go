@@ -14,12 +14,14 @@ func TestBlockSize_FollowsTheTimeThatBlocksTake(t *testing.T) {
 		backlog     bool
 		least, most int64
 	}{
-		"each byte takes time":  {func(n int64) time.Duration { return time.Duration(n>>20) * 60 * time.Millisecond }, true, 4 << 20, 6 << 20},
-		"each block takes time": {func(n int64) time.Duration { return 200*time.Millisecond + time.Duration(n>>20)*5*time.Millisecond }, true, 16 << 20, 24 << 20},
-		"each block takes long": {func(n int64) time.Duration { return 700*time.Millisecond + time.Duration(n>>20)*18*time.Millisecond }, true, 4 << 20, 8 << 20},
-		"each byte takes long":  {func(n int64) time.Duration { return time.Duration(n>>20) * time.Second }, true, minBlock, 3 << 20},
-		"a store in no time":    {func(int64) time.Duration { return 0 }, true, 40 << 20, 40 << 20},
-		"no backlog":            {func(int64) time.Duration { return time.Millisecond }, false, firstBlock, firstBlock},
+		"each byte takes time": {func(n int64) time.Duration { return time.Duration(n>>20) * 60 * time.Millisecond }, true, 4 << 20, 6 << 20},
+		"each block takes time": {func(n int64) time.Duration { return 200*time.Millisecond + time.Duration(n>>20)*5*time.Millisecond }, true,
+			16 << 20, 24 << 20},
+		"each block takes long": {func(n int64) time.Duration { return 700*time.Millisecond + time.Duration(n>>20)*18*time.Millisecond }, true,
+			4 << 20, 8 << 20},
+		"each byte takes long": {func(n int64) time.Duration { return time.Duration(n>>20) * time.Second }, true, minBlock, 3 << 20},
+		"a store in no time":   {func(int64) time.Duration { return 0 }, true, 40 << 20, 40 << 20},
+		"no backlog":           {func(int64) time.Duration { return time.Millisecond }, false, firstBlock, firstBlock},
 	} {
 		s := newBlockSize(DefaultConfig(kafka.Config{}))
 		for range 50 {

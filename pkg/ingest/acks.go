@@ -200,7 +200,8 @@ func (a *ackStream) end(last ackLine) {
 	}
 }
 
-// answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself. The error has been answered.
+// answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself. The error has been
+// answered.
 func (s *Service) answerAcks(c *front.Call, b *body, events *eventstream.Reader, p *publisher) error {
 	a := s.startAcks(c.W, p)
 	refused := publishAll(c.R, b, events, p, func(rej *front.Problem) bool {

@@ -61,7 +61,8 @@ func (d *stage) talk(t *testing.T, contentType string) *talk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = wr.Close(); _ = resp.Body.Close() })
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != typeNDJSON || resp.Header.Get("X-Accel-Buffering") != "no" || resp.Header.Get("Cache-Control") != "no-store" {
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != typeNDJSON || resp.Header.Get("X-Accel-Buffering") != "no" ||
+		resp.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("answer is %d with %v", resp.StatusCode, resp.Header)
 	}
 	return &talk{t: t, body: wr, resp: resp, r: bufio.NewReader(resp.Body)}
@@ -160,9 +161,11 @@ func TestAcks_ABadLineCostsOnlyItself(t *testing.T) {
 		"numbered, too large": {typeSequenced, seq(0, ev1) + "\n" + seq(1, huge) + "\n" + seq(2, ev2), "refused line 2: too-large"},
 		"SSE, no JSON":        {typeSSE, "data: " + ev1 + "\n\ndata: {\n\ndata: " + ev2 + "\n\n", "refused line 3: not-json"},
 		"SSE, done":           {typeSSE, "data: " + ev1 + "\n\ndata: [DONE]\n\ndata: " + ev2 + "\n\n", "refused line 3: done-marker"},
-		"SSE, too large":      {typeSSE, "data: " + ev1 + "\n\ndata: {\ndata: " + huge + "\ndata: }\n\ndata: " + ev2, "refused line 3: too-large"},
-		"SSE, many lines":     {typeSSE, "data: " + ev1 + "\n\n" + strings.Repeat("data: "+strings.Repeat(" ", 999)+"\n", 9) + "\ndata: " + ev2, "refused line 3: too-large"},
-		"an array":            {typeJSON, "[" + ev1 + ",\n{},\n" + ev2 + "]", "refused line 2: no-type"},
+		"SSE, too large": {typeSSE, "data: " + ev1 + "\n\ndata: {\ndata: " + huge + "\ndata: }\n\ndata: " + ev2,
+			"refused line 3: too-large"},
+		"SSE, many lines": {typeSSE, "data: " + ev1 + "\n\n" + strings.Repeat("data: "+strings.Repeat(" ", 999)+"\n", 9) + "\ndata: " + ev2,
+			"refused line 3: too-large"},
+		"an array": {typeJSON, "[" + ev1 + ",\n{},\n" + ev2 + "]", "refused line 2: no-type"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := shared.in(t, name)
@@ -277,7 +280,8 @@ func TestAcks_ACallerThatDoesNotReadIsEnded(t *testing.T) {
 func TestWantsAcks(t *testing.T) {
 	for accept, want := range map[string]bool{
 		"": false, "*/*": false, "application/json": false, "application/x-ndjson": true, "Application/X-NDJSON ; q=0.9": true,
-		"application/problem+json,application/x-ndjson": true, "application/x-ndjson;q=0": false, "application/x-ndjson;q=0.000": false, "text/;": false,
+		"application/problem+json,application/x-ndjson": true, "application/x-ndjson;q=0": false, "application/x-ndjson;q=0.000": false,
+		"text/;": false,
 	} {
 		if got := wantsAcks(&http.Request{Header: http.Header{"Accept": {accept}}}); got != want {
 			t.Errorf("%q: %v, want %v", accept, got, want)

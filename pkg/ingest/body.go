@@ -57,7 +57,8 @@ func formOf(mediaType string) (eventstream.Form, error) {
 	case typeSequenced:
 		return eventstream.Numbered, nil
 	}
-	return 0, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read events as %.100q: set Content-Type to one of %s", mediaType, acceptedTypes)
+	return 0, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read events as %.100q: set Content-Type to one of %s",
+		mediaType, acceptedTypes)
 }
 
 // body is a request's body, decompressed.
@@ -72,8 +73,8 @@ type body struct {
 	close  func()
 }
 
-// openBody opens the body of a tenant's request by its Content-Encoding. It takes memory for a buffer of that size, or of the size of a small body.
-// The caller closes it.
+// openBody opens the body of a tenant's request by its Content-Encoding. It takes memory for a buffer of that size, or of the size of a
+// small body. The caller closes it.
 func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
 	r, h := c.R, s.memory.Claim(t.tenant, 0)
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
@@ -133,7 +134,8 @@ func newBody(r io.Reader, encoding string, h *front.Claim) (*body, error) {
 			h.Close()
 		}
 	default:
-		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonEncoding, "cannot read Content-Encoding %.100q: use gzip, zstd or none", encoding)
+		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonEncoding, "cannot read Content-Encoding %.100q: use gzip, zstd or none",
+			encoding)
 	}
 	return b, nil
 }
@@ -329,7 +331,8 @@ func (l *lazyZstd) open() error {
 		return err
 	}
 	// One goroutine, and a window that is known: what a decoder may need is bounded.
-	z, err := zstd.NewReader(io.MultiReader(bytes.NewReader(head), l.r), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+	z, err := zstd.NewReader(io.MultiReader(bytes.NewReader(head), l.r), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(window))
 	if err != nil {
 		return fmt.Errorf("making a decoder: %w", err)
 	}

@@ -78,7 +78,8 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 // readReason reads the body, which may be empty, and returns the value of the record.
 func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 	if m := mediaType(c.R); m != "" && m != typeJSON {
-		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read a reason as %.100q: set Content-Type to %s", m, typeJSON)
+		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read a reason as %.100q: set Content-Type to %s", m,
+			typeJSON)
 	}
 	b, err := s.openBody(c, t, 1<<10)
 	if err != nil {
@@ -112,8 +113,8 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 	return value, nil
 }
 
-// cancelRun writes the request, again where nothing comes of it, and waits for the run's end after it. With errNotEnded it returns where the
-// request lies.
+// cancelRun writes the request, again where nothing comes of it, and waits for the run's end after it. With errNotEnded it returns where
+// the request lies.
 func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
 	request := func() (ack, error) {
 		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
@@ -172,8 +173,8 @@ type runEnd struct {
 	synthetic bool
 }
 
-// endOf returns the terminal event that a record is; without a status if it is none. Its run is the one that the record or the event names. The error
-// says that a newer Skein wrote the record: it may be the end.
+// endOf returns the terminal event that a record is; without a status if it is none. Its run is the one that the record or the event names.
+// The error says that a newer Skein wrote the record: it may be the end.
 func endOf(m *kgo.Record) (runEnd, error) {
 	if err := kafka.CheckVersion(m); err != nil {
 		return runEnd{}, err
@@ -201,8 +202,9 @@ func endOf(m *kgo.Record) (runEnd, error) {
 	return end, nil
 }
 
-// heed ends the runs of a proxied stream for which the thread has a request (a record of kind cancel), until ctx ends. What was requested before the
-// process held a run is not about that run. A request that comes while Kafka cannot be read is missed, and written again (cancelAgain).
+// heed ends the runs of a proxied stream for which the thread has a request (a record of kind cancel), until ctx ends. What was requested
+// before the process held a run is not about that run. A request that comes while Kafka cannot be read is missed, and written again
+// (cancelAgain).
 func (s *Service) heed(ctx context.Context, t target) {
 	for ctx.Err() == nil {
 		err := s.heedOnce(ctx, t)

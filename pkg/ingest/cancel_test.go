@@ -278,7 +278,8 @@ func TestCancel_StopsAtARecordOfANewerVersion(t *testing.T) {
 		}
 	}
 	await("it stops", func() bool { return b.svc.CheckVersions() != nil })
-	if err := b.svc.CheckVersions(); !errors.Is(err, record.ErrUnknownVersion) || !strings.Contains(err.Error(), "unknown record version 2, this program knows up to 1") {
+	if err := b.svc.CheckVersions(); !errors.Is(err, record.ErrUnknownVersion) ||
+		!strings.Contains(err.Error(), "unknown record version 2, this program knows up to 1") {
 		t.Errorf("it stops because %v", err)
 	}
 	kafkatest.Produce(t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Partition: partition, Key: []byte("dev/t1"), Value: []byte("{}"),
@@ -357,8 +358,8 @@ func TestCancel_HasAShareForEachTenant(t *testing.T) {
 	}
 }
 
-// From the call to the run's end it takes less than a second, where one process is asked and another one holds the run. The median is held to
-// it: on a busy machine single calls take longer.
+// From the call to the run's end it takes less than a second, where one process is asked and another one holds the run. The median is held
+// to it: on a busy machine single calls take longer.
 func TestCancel_TakesLessThanASecond(t *testing.T) {
 	kafkatest.OnBoth(t, 3, func(t *testing.T, cfg kafka.Config) {
 		all := proxies(t, testConfig(cfg), 2)

@@ -25,8 +25,9 @@ type Config struct {
 	PartitionCheck time.Duration
 	// RequestWindow bounds the bytes of one request that are written and not acknowledged. A single event may be larger.
 	RequestWindow int
-	// Memory bounds what all requests and proxied runs together hold: buffers, decoders, inputs, events that have begun, and what is written and
-	// not acknowledged. One tenant may hold three quarters of it, and less where others hold much; a run may have an eighth of it all for its events.
+	// Memory bounds what all requests and proxied runs together hold: buffers, decoders, inputs, events that have begun, and what is written
+	// and not acknowledged. One tenant may hold three quarters of it, and less where others hold much; a run may have an eighth of it all for
+	// its events.
 	Memory int
 	// Quotas limit each tenant; nil: none are limited.
 	Quotas *quota.Quotas
@@ -41,8 +42,8 @@ type Config struct {
 // chart's grace period is both timeouts and 15 s.
 const MaxAckTimeout = 25 * time.Second
 
-// DefaultMemory holds 10,000 streams that are acknowledged while they send, 2,400 batches at a time, or what 1,000 agents say in nearly half a
-// minute, if each says 10 events of 200 bytes a second.
+// DefaultMemory holds 10,000 streams that are acknowledged while they send, 2,400 batches at a time, or what 1,000 agents say in nearly
+// half a minute, if each says 10 events of 200 bytes a second.
 const DefaultMemory = 256 << 20
 
 // DefaultConfig returns the settings of production for the given cluster.
@@ -66,7 +67,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("ingest: "+format, args...))
 		}
 	}
-	bad(c.MaxEventBytes < 1 || c.MaxEventBytes > kafka.MaxValueBytes, "event limit %d must be between 1 and %d", c.MaxEventBytes, kafka.MaxValueBytes)
+	bad(c.MaxEventBytes < 1 || c.MaxEventBytes > kafka.MaxValueBytes, "event limit %d must be between 1 and %d", c.MaxEventBytes,
+		kafka.MaxValueBytes)
 	bad(c.AckTimeout <= 0 || c.AckTimeout > MaxAckTimeout, "acknowledgement timeout %s must be more than 0 and at most %s", c.AckTimeout, MaxAckTimeout)
 	bad(c.AckBeat <= 0, "interval %s of acknowledgements must be positive", c.AckBeat)
 	bad(c.PartitionCheck <= 0, "partition check interval %s must be positive", c.PartitionCheck)

@@ -42,7 +42,8 @@ func reasons() []string {
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
 		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout,
 		eventstream.ReasonDone, eventstream.ReasonNoArray, eventstream.ReasonSeq, eventstream.ReasonSeqOrder,
-		reasonUnavailable, reasonMediaType, front.ReasonID, reasonHeader, front.ReasonAuth, front.ReasonScope, reasonInternal, reasonNotEnded, reasonAgent, reasonHeld, reasonUsed,
+		reasonUnavailable, reasonMediaType, front.ReasonID, reasonHeader, front.ReasonAuth, front.ReasonScope, reasonInternal, reasonNotEnded,
+		reasonAgent, reasonHeld, reasonUsed,
 		agui.RuleTooMany, agui.RuleTime, reasonRatio, reasonNoEvent, front.ReasonMemory, front.ReasonQuota,
 	}
 }
@@ -72,13 +73,15 @@ func problemOf(err error) *front.Problem {
 	return p
 }
 
-// after returns the problem of an error that came after some events were accepted. Those stay; of what was sent after them some may still arrive.
+// after returns the problem of an error that came after some events were accepted. Those stay; of what was sent after them some may still
+// arrive.
 func after(err error, got ack) *front.Problem {
 	p := *problemOf(err)
 	if p.Reason == reasonUnavailable {
 		p.Detail += "; what comes after the accepted events was not acknowledged and may have been written or not: send it again, with seq numbers a repeat is dropped"
 	}
-	p.Members = map[string]any{"accepted": got.Accepted, "partition": got.Partition, "firstOffset": got.FirstOffset, "lastOffset": got.LastOffset}
+	p.Members = map[string]any{"accepted": got.Accepted, "partition": got.Partition, "firstOffset": got.FirstOffset,
+		"lastOffset": got.LastOffset}
 	return &p
 }
 

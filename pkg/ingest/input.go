@@ -73,7 +73,8 @@ func (s *Service) maxInput(t target) int {
 // openInput opens a body that is an input.
 func (s *Service) openInput(c *front.Call, t target) (*body, error) {
 	if m := mediaType(c.R); m != "" && m != typeJSON {
-		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read an input as %.100q: set Content-Type to %s", m, typeJSON)
+		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read an input as %.100q: set Content-Type to %s", m,
+			typeJSON)
 	}
 	b, err := s.openBody(c, t, firstInput)
 	if err == nil {
@@ -89,8 +90,8 @@ const (
 	inputSlack = 4 << 10
 )
 
-// readInput reads an input without checking it, and leaves white space around it out. It takes memory as bytes come: a caller that sends slowly holds
-// what it has sent, and no more than twice that.
+// readInput reads an input without checking it, and leaves white space around it out. It takes memory as bytes come: a caller that sends
+// slowly holds what it has sent, and no more than twice that.
 func readInput(b *body, limit int, take func(n int64) error) ([]byte, error) {
 	var value []byte
 	for {

@@ -76,7 +76,8 @@ func TestEvents_ABodyThatStopsInsideAnEventEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }()
-		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 4000\r\n\r\n%s\n%s", d.path("events"), tc.headers, ev1, tc.rest); err != nil {
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 4000\r\n\r\n%s\n%s", d.path("events"), tc.headers, ev1,
+			tc.rest); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -131,7 +132,8 @@ func TestEvents_WhatInflatesTooMuchIsRefused(t *testing.T) {
 		if encoding == "zstd" {
 			body = zstandard(t, few)
 		}
-		if a := d.do(http.MethodPost, d.path("events"), strings.NewReader(body), "Content-Encoding", encoding); a.status != http.StatusOK || a.Accepted != 1000 {
+		if a := d.do(http.MethodPost, d.path("events"), strings.NewReader(body), "Content-Encoding", encoding); a.status != http.StatusOK ||
+			a.Accepted != 1000 {
 			t.Errorf("%s: events that look alike are answered %d %s", encoding, a.status, a.body)
 		}
 	}
@@ -181,14 +183,15 @@ func TestEvents_HeadersCountAsMemory(t *testing.T) {
 	}
 	defer d.svc.memory.Release("dev", n)
 	for pad, want := range map[int]int{100: http.StatusOK, 20_000: http.StatusTooManyRequests} {
-		if a := d.do(http.MethodPost, d.path("events"), strings.NewReader(ev1), "Content-Type", typeNDJSON, "Cookie", strings.Repeat("x", pad)); a.status != want {
+		if a := d.do(http.MethodPost, d.path("events"), strings.NewReader(ev1), "Content-Type", typeNDJSON, "Cookie",
+			strings.Repeat("x", pad)); a.status != want {
 			t.Errorf("with a header of %d bytes: answer is %d %s", pad, a.status, a.body)
 		}
 	}
 }
 
-// A broker takes the requests of one connection one after another: of a tenant's large events as much is under way as two of the largest size, whatever
-// else waits.
+// A broker takes the requests of one connection one after another: of a tenant's large events as much is under way as two of the largest
+// size, whatever else waits.
 func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 3)
 	cfg := DefaultConfig(cluster.Config)
@@ -230,7 +233,8 @@ func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {
 func TestQuotas_AreAnsweredWithTheirNames(t *testing.T) {
 	cfg := testConfig(kafkatest.Start(t, 3))
 	var err error
-	cfg.Quotas, err = quota.Open(quota.Config{Replicas: 1, Stage: quota.Limits{RequestsPerSecond: 1, EventsPerSecond: 3, MaxInputBytes: 100, MaxEventBytes: 200, MaxRequestBytes: 3000}})
+	cfg.Quotas, err = quota.Open(quota.Config{Replicas: 1,
+		Stage: quota.Limits{RequestsPerSecond: 1, EventsPerSecond: 3, MaxInputBytes: 100, MaxEventBytes: 200, MaxRequestBytes: 3000}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,8 @@ func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
 		requests: prometheus.NewCounterVec(opts("requests_total", "Requests by call and outcome."), []string{"call", "outcome"}),
 		rejected: prometheus.NewCounterVec(opts("rejected_total", "Requests that were refused entirely or in part, and refused events of streams, by reason."), []string{"reason"}),
 		events:   prometheus.NewCounterVec(opts("events_total", "Records that Kafka has acknowledged, by kind."), []string{"kind"}),
-		bytes:    prometheus.NewCounterVec(opts("event_bytes_total", "Bytes of acknowledged values, before compression, by kind."), []string{"kind"}),
+		bytes: prometheus.NewCounterVec(opts("event_bytes_total", "Bytes of acknowledged values, before compression, by kind."),
+			[]string{"kind"}),
 		produce: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "skein", Subsystem: "ingest", Name: "produce_seconds",
 			Help:    "Time from handing a record to the producer to its acknowledgement.",
 			Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
@@ -104,7 +105,8 @@ func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory, m.runs, m.leftOut, m.stops.Gauge("ingest")} {
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory,
+		m.runs, m.leftOut, m.stops.Gauge("ingest")} {
 		errs = append(errs, reg.Register(c))
 	}
 	if m.tenants != nil {

@@ -42,7 +42,8 @@ func producerOf(header http.Header) (producer, error) {
 		p.labels = append(p.labels, l)
 	}
 	if len(p.labels) > record.MaxLabels {
-		return producer{}, badLine(reasonHeader, 0, "there are %d headers %s…: a run has up to %d labels", len(p.labels), headerLabelPrefix, record.MaxLabels)
+		return producer{}, badLine(reasonHeader, 0, "there are %d headers %s…: a run has up to %d labels", len(p.labels), headerLabelPrefix,
+			record.MaxLabels)
 	}
 	slices.SortFunc(p.labels, func(a, b record.Label) int { return strings.Compare(a.Key, b.Key) })
 	return p, nil

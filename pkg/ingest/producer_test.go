@@ -25,7 +25,8 @@ func TestProducer_RecordsSayTheAgentAndItsLabels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := shared.in(t, name)
-			if a := d.do(c.method, d.path(c.call), strings.NewReader(c.body), append([]string{"Content-Type", c.contentType}, says...)...); a.status != http.StatusOK {
+			if a := d.do(c.method, d.path(c.call), strings.NewReader(c.body),
+				append([]string{"Content-Type", c.contentType}, says...)...); a.status != http.StatusOK {
 				t.Fatalf("answer is %d %s", a.status, a.body)
 			}
 			rs := d.records()
@@ -63,7 +64,8 @@ func TestProducer_RefusesWhatCannotBeSaid(t *testing.T) {
 			d := shared.in(t, name)
 			for call, method := range map[string]string{"events": http.MethodPost, "input": http.MethodPut} {
 				body := map[string]string{"events": ev1, "input": input1}[call]
-				if a := d.do(method, d.path(call), strings.NewReader(body), says...); a.status != http.StatusBadRequest || a.Reason != "invalid-header" {
+				if a := d.do(method, d.path(call), strings.NewReader(body), says...); a.status != http.StatusBadRequest ||
+					a.Reason != "invalid-header" {
 					t.Errorf("%s: answer is %d %s, want 400 invalid-header", call, a.status, a.body)
 				}
 			}

@@ -171,7 +171,8 @@ func (p *proxied) run(r *http.Request, input []byte, held *front.Claim) {
 // copy passes the agent's stream on, piece by piece, and publishes its events. It returns what ended the stream,
 // nil for a whole one that ends the run.
 func (p *proxied) copy(body io.Reader) error {
-	reader := eventstream.NewSSE(p.patient(body), p.svc.cfg.MaxEventBytes, eventstream.Memory{Acquire: p.spool.acquire, Release: p.spool.release})
+	reader := eventstream.NewSSE(p.patient(body), p.svc.cfg.MaxEventBytes,
+		eventstream.Memory{Acquire: p.spool.acquire, Release: p.spool.release})
 	defer reader.Close()
 	for {
 		piece, err := reader.Next()
@@ -430,7 +431,8 @@ func (p *proxied) say(event []byte) {
 	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq)
 }
 
-// endedByAgent closes a run's account. A run whose own end is not on the topic, for its size or want of room, ends there so that its record says so.
+// endedByAgent closes a run's account. A run whose own end is not on the topic, for its size or want of room, ends there so that its record
+// says so.
 func (p *proxied) endedByAgent() {
 	p.svc.metrics.runs.WithLabelValues(runEnded).Inc()
 	if p.endLost || p.spool.unsaid() > 0 {

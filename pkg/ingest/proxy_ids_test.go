@@ -70,12 +70,14 @@ func (w *withoutIDs) take(b []byte) {
 // Each event that is recorded has its number as id, which the run's live stream takes: the last of its lines, so that it counts where
 // the agent has numbered it otherwise. What is no event has none.
 func TestProxy_NumbersEventsForWhoIsCut(t *testing.T) {
-	a := answers(": hello\n\n", "id: 77\ndata: "+begin+"\n\n", "data: {\"no\":\"event\"}\n\n", "data: "+said+"\r\n\r\n", "data: "+finished+"\r\r")
+	a := answers(": hello\n\n", "id: 77\ndata: "+begin+"\n\n", "data: {\"no\":\"event\"}\n\n", "data: "+said+"\r\n\r\n",
+		"data: "+finished+"\r\r")
 	b := startBehind(t, proxyConfig(t), nil, a)
 	resp := b.callRaw(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
-	want := ": hello\n\nid: 77\ndata: " + begin + "\nid: seq:0\n\ndata: {\"no\":\"event\"}\n\ndata: " + said + "\r\nid: seq:1\r\n\r\ndata: " + finished + "\rid: seq:2\r\r"
+	want := ": hello\n\nid: 77\ndata: " + begin + "\nid: seq:0\n\ndata: {\"no\":\"event\"}\n\ndata: " + said + "\r\nid: seq:1\r\n\r\ndata: " +
+		finished + "\rid: seq:2\r\r"
 	if err != nil || string(got) != want || resp.StatusCode != http.StatusOK {
 		t.Errorf("%d, %v\n%q\nwant\n%q", resp.StatusCode, err, got, want)
 	}

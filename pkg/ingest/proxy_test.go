@@ -164,19 +164,22 @@ const (
 )
 
 func TestProxy_PassesTheStreamOnAndPublishesIt(t *testing.T) {
-	stream := ": hello\n\nevent: x\nid: 7\ndata: " + begin + "\n\n:\n\n" + "data:" + said + "\n\ndata: {\"type\":\"CUSTOM\",\ndata: \"name\":\"y\"}\r\n\r\n" + "retry: 9\n\ndata: " + finished + "\n\n: bye\n"
+	stream := ": hello\n\nevent: x\nid: 7\ndata: " + begin + "\n\n:\n\n" + "data:" + said +
+		"\n\ndata: {\"type\":\"CUSTOM\",\ndata: \"name\":\"y\"}\r\n\r\n" + "retry: 9\n\ndata: " + finished + "\n\n: bye\n"
 	var got *http.Request
 	var body []byte
 	b := startBehind(t, proxyConfig(t), func(a *agents.Agent) {
 		a.Headers = []string{"X-Request-Id", "Authorization"}
-		a.Labels = map[string]string{"user": "/forwardedProps/userId", "n": "/forwardedProps/n", "second": "/forwardedProps/list/1", "none": "/forwardedProps/list"}
+		a.Labels = map[string]string{"user": "/forwardedProps/userId", "n": "/forwardedProps/n", "second": "/forwardedProps/list/1",
+			"none": "/forwardedProps/list"}
 	}, func(w http.ResponseWriter, r *http.Request) {
 		got = r
 		body, _ = io.ReadAll(r.Body)
 		answers(stream)(w, r)
 	})
 	in := " " + inputOf("r1") + "\n"
-	resp := b.call(t.Context(), in, "X-Request-Id", "q1", "X-Other", "o", "Accept-Encoding", "gzip", "Skein-Label-Env", "test", "Skein-Label-User", "not this", "Skein-Agent", "nor this")
+	resp := b.call(t.Context(), in, "X-Request-Id", "q1", "X-Other", "o", "Accept-Encoding", "gzip", "Skein-Label-Env", "test",
+		"Skein-Label-User", "not this", "Skein-Agent", "nor this")
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || string(text) != stream {
@@ -325,7 +328,8 @@ func TestProxy_EndsTheRunOfAnAgentThatDoesNot(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			answers(whole)(w, r)
 		}, "", 0, agents.CodeNotSSE, "gzip"},
-		"no credential": {func(a *agents.Agent) { a.CredentialFile = "/nowhere/secret" }, answers(whole), "", 0, agents.CodeCredential, "the log of ingest"},
+		"no credential": {func(a *agents.Agent) { a.CredentialFile = "/nowhere/secret" }, answers(whole), "", 0, agents.CodeCredential,
+			"the log of ingest"},
 		"never answers": {func(a *agents.Agent) { a.AnswerTimeout = 50 * time.Millisecond }, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "", 0, agents.CodeTimeout, "in time"},
 		"falls silent": {func(a *agents.Agent) { a.SilenceTimeout = 3 * time.Second }, func(w http.ResponseWriter, r *http.Request) {
 			answers(whole)(w, r)
@@ -459,11 +463,12 @@ func TestProxy_GoesOnWhereTheCallerHasLeft(t *testing.T) {
 
 func TestProxy_CancelsTheAgentOfACallerThatHasLeft(t *testing.T) {
 	ended := make(chan struct{})
-	b := startBehind(t, proxyConfig(t), func(a *agents.Agent) { a.OnDisconnect = agents.Cancel }, func(w http.ResponseWriter, r *http.Request) {
-		answers("data: "+begin+"\n\n")(w, r)
-		<-r.Context().Done()
-		close(ended)
-	})
+	b := startBehind(t, proxyConfig(t), func(a *agents.Agent) { a.OnDisconnect = agents.Cancel },
+		func(w http.ResponseWriter, r *http.Request) {
+			answers("data: "+begin+"\n\n")(w, r)
+			<-r.Context().Done()
+			close(ended)
+		})
 	ctx, leave := context.WithCancel(t.Context())
 	resp := b.call(ctx, inputOf("r1"))
 	if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
@@ -582,7 +587,8 @@ func TestProxy_ARunThatHasEndedIsA409(t *testing.T) {
 	}
 }
 
-// A tenant has a share of the runs that may be under way, and of those that have ended and are remembered; a run that never came to its agent is not.
+// A tenant has a share of the runs that may be under way, and of those that have ended and are remembered; a run that never came to its
+// agent is not.
 func TestRuns_HasAShareForEachTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := newMetrics(nil, 0)
@@ -687,7 +693,8 @@ func TestProxy_AStreamMayHoldSeveralRuns(t *testing.T) {
 					run, seq = c.run, c.from+int64(i-len(first))
 				}
 				h := headersOf(t, r)
-				if string(r.Value) != all[i] || h.RunID != run || h.Seq != seq || h.Agent != "helper" || h.Synthetic != (c.ours != "" && i == len(all)-1) {
+				if string(r.Value) != all[i] || h.RunID != run || h.Seq != seq || h.Agent != "helper" ||
+					h.Synthetic != (c.ours != "" && i == len(all)-1) {
 					t.Errorf("record %q has %+v, want number %d of %s", r.Value, h, seq, run)
 				}
 			}
@@ -1019,7 +1026,8 @@ func TestProxy_AnEndThatIsTooLargeEndsTheRun(t *testing.T) {
 			}
 			rs := b.published(3)
 			last := rs[len(rs)-1]
-			if h := headersOf(t, last); len(rs) != 3 || !strings.Contains(string(last.Value), codeNotRecorded) || !h.Synthetic || incompleteOf(last) != "1" {
+			if h := headersOf(t, last); len(rs) != 3 || !strings.Contains(string(last.Value), codeNotRecorded) || !h.Synthetic ||
+				incompleteOf(last) != "1" {
 				t.Errorf("%d records, the last %q with %+v", len(rs), last.Value, h)
 			}
 			if n := testutil.ToFloat64(b.svc.metrics.runs.WithLabelValues(runEnded)); n != 1 {
@@ -1170,7 +1178,8 @@ func TestProxy_IsSlowedDownToTheTenantsQuota(t *testing.T) {
 	if took := time.Since(begun); took < (more-1)*time.Second/20 {
 		t.Errorf("%d events more than the quota took %v", more, took)
 	}
-	if err := b.svc.front.Quotas.Tenant("dev").Wait(t.Context(), quota.Bytes, 100<<20, time.Minute); err != nil { // the bucket is far below empty
+	// the bucket is far below empty
+	if err := b.svc.front.Quotas.Tenant("dev").Wait(t.Context(), quota.Bytes, 100<<20, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	resp := b.call(t.Context(), inputOf("r2"))

@@ -16,8 +16,8 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// spareBytes is how much of the window a request with events under way takes ahead, so that the window is not asked for each event. With what acknowledged
-// events leave, it has up to twice that.
+// spareBytes is how much of the window a request with events under way takes ahead, so that the window is not asked for each event. With
+// what acknowledged events leave, it has up to twice that.
 const spareBytes = 16 << 10
 
 // errStopped is given to records that are still with the producer when their request gives up.
@@ -157,8 +157,8 @@ func (p *publisher) acquire(need, more int) bool {
 		p.waited(func(ctx context.Context) error { return p.svc.memory.Acquire(ctx, p.target.tenant, int64(need)) })
 }
 
-// waited reports whether what an event waits for is there before the time for its acknowledgement is over, the caller has left, or the stage stops; else the
-// request has failed.
+// waited reports whether what an event waits for is there before the time for its acknowledgement is over, the caller has left, or the
+// stage stops; else the request has failed.
 func (p *publisher) waited(wait func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(p.waiting, p.svc.cfg.AckTimeout)
 	defer cancel()
@@ -186,7 +186,8 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, err error)
 	p.moved.Broadcast()
 }
 
-// spared keeps some of the memory that an acknowledged event had for the next ones, while others are under way, and gives back the rest. p.mu is held.
+// spared keeps some of the memory that an acknowledged event had for the next ones, while others are under way, and gives back the rest.
+// p.mu is held.
 func (p *publisher) spared(size int) {
 	p.spare += size
 	if p.out == 0 || p.done || p.spare >= spareBytes {

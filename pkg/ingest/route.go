@@ -17,11 +17,16 @@ func Routes() []front.Route { return new(Service).routes() }
 // routes is the whole API of the stage. The action of a call is also its label in metrics.
 func (s *Service) routes() []front.Route {
 	return []front.Route{
-		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/events", Scope: tenant.ScopePublish, Action: "events", Serve: s.onTarget(s.postEvents)},
-		{Method: http.MethodPut, Pattern: "/v1/threads/{thread}/runs/{run}/input", Scope: tenant.ScopePublish, Action: "input", Serve: s.onTarget(s.putInput)},
-		{Method: http.MethodPost, Pattern: "/v1/agents/{agent}", Scope: tenant.ScopePublish, Kind: quota.Streams, Action: "agent", Serve: s.onTarget(s.postAgent)},
-		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/cancel", Scope: tenant.ScopePublish, Action: "cancel", Serve: s.onTarget(s.postCancel)},
-		{Method: http.MethodDelete, Pattern: "/v1/threads/{thread}", Scope: tenant.ScopeErase, Action: "erase", Serve: s.onTarget(s.deleteThread)},
+		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/events", Scope: tenant.ScopePublish, Action: "events",
+			Serve: s.onTarget(s.postEvents)},
+		{Method: http.MethodPut, Pattern: "/v1/threads/{thread}/runs/{run}/input", Scope: tenant.ScopePublish, Action: "input",
+			Serve: s.onTarget(s.putInput)},
+		{Method: http.MethodPost, Pattern: "/v1/agents/{agent}", Scope: tenant.ScopePublish, Kind: quota.Streams, Action: "agent",
+			Serve: s.onTarget(s.postAgent)},
+		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/cancel", Scope: tenant.ScopePublish, Action: "cancel",
+			Serve: s.onTarget(s.postCancel)},
+		{Method: http.MethodDelete, Pattern: "/v1/threads/{thread}", Scope: tenant.ScopeErase, Action: "erase",
+			Serve: s.onTarget(s.deleteThread)},
 	}
 }
 

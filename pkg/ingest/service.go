@@ -29,8 +29,8 @@ type Service struct {
 	metrics  *metrics
 	// memory is what requests and runs hold: their buffers, inputs, and what is written and not acknowledged.
 	memory *front.Memory
-	// large is what tenants have of large events with Kafka, in bytes: a broker takes the requests of one connection one after another, so that
-	// small events wait behind the large ones that are under way.
+	// large is what tenants have of large events with Kafka, in bytes: a broker takes the requests of one connection one after another, so
+	// that small events wait behind the large ones that are under way.
 	large *share.Pool
 	pin   *pin
 
@@ -52,8 +52,8 @@ type Service struct {
 }
 
 const (
-	// largeEvent is the size, in bytes, from which on events count as large. All together that Kafka has not acknowledged may come to largeEvents times
-	// the largest.
+	// largeEvent is the size, in bytes, from which on events count as large. All together that Kafka has not acknowledged may come to
+	// largeEvents times the largest.
 	largeEvent, largeEvents = 64 << 10, 4
 )
 
@@ -141,8 +141,8 @@ func followLog(cfg kafka.Config, logger *slog.Logger) (*tail.Tail, error) {
 	})
 }
 
-// Run watches the partition counts until ctx ends. Requests are answered with 503 until its first look at the topics, and whenever their counts
-// are not what they were.
+// Run watches the partition counts until ctx ends. Requests are answered with 503 until its first look at the topics, and whenever their
+// counts are not what they were.
 func (s *Service) Run(ctx context.Context) error {
 	s.pin.watch(ctx, s.cfg.PartitionCheck)
 	return nil

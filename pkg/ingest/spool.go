@@ -166,7 +166,8 @@ func (sp *spool) pump() {
 		}
 		sp.begin(e.value)
 		// Never Produce: that waits where the client's own buffer is full.
-		sp.give(sp.ctx, sp.svc.producer.TryProduce, e.of, e.headers(), e.value, func(_ *kgo.Record, err error) func() { return sp.acknowledged(e, err) })
+		sp.give(sp.ctx, sp.svc.producer.TryProduce, e.of, e.headers(), e.value,
+			func(_ *kgo.Record, err error) func() { return sp.acknowledged(e, err) })
 	}
 }
 

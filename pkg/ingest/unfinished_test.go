@@ -62,14 +62,15 @@ func TestCancel_LeavesAStreamThatTheClientTakes(t *testing.T) {
 			said[name] += "data: " + e + "\n\n"
 		}
 	}
-	shared := startBehind(t, proxyConfig(t), func(a *agents.Agent) { a.OnDisconnect = agents.Cancel }, func(w http.ResponseWriter, r *http.Request) {
-		var in struct{ ThreadID string }
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-			t.Error(err)
-		}
-		answers(said[in.ThreadID])(w, r)
-		<-r.Context().Done()
-	})
+	shared := startBehind(t, proxyConfig(t), func(a *agents.Agent) { a.OnDisconnect = agents.Cancel },
+		func(w http.ResponseWriter, r *http.Request) {
+			var in struct{ ThreadID string }
+			if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+				t.Error(err)
+			}
+			answers(said[in.ThreadID])(w, r)
+			<-r.Context().Done()
+		})
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := &behind{stage: shared.in(t, name), agent: shared.agent}

@@ -69,7 +69,8 @@ func TestAcks_EndWithTheWarnings(t *testing.T) {
 	}
 	text, err := k.r.ReadString('\n')
 	var last struct{ Done struct{ Warnings []warning } }
-	if err := errors.Join(err, json.Unmarshal([]byte(text), &last)); err != nil || len(last.Done.Warnings) != 1 || last.Done.Warnings[0].Anomaly != "thread-mismatch" {
+	if err := errors.Join(err, json.Unmarshal([]byte(text), &last)); err != nil || len(last.Done.Warnings) != 1 ||
+		last.Done.Warnings[0].Anomaly != "thread-mismatch" {
 		t.Errorf("the last line is %s, %v", text, err)
 	}
 }

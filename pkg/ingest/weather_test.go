@@ -196,7 +196,8 @@ func TestWeather_ACallerThatHangsUpHurtsNobody(t *testing.T) {
 	d := newStage(t)
 	for i := range 20 {
 		conn := d.dial()
-		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n%s\n%s\n", d.in(t, "gone").path("events"), ev1, ev2[:10]); err != nil {
+		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n%s\n%s\n", d.in(t, "gone").path("events"),
+			ev1, ev2[:10]); err != nil {
 			t.Fatal(err)
 		}
 		if err := conn.Close(); err != nil {

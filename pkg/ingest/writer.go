@@ -17,18 +17,18 @@ import (
 // recordOverhead is what a record costs in memory beside its value.
 const recordOverhead = 512
 
-// writer writes the records of one thread, in order, to its partition, and counts what Kafka acknowledges. A publisher and a spool decide which
-// records, and what becomes of one that fails.
+// writer writes the records of one thread, in order, to its partition, and counts what Kafka acknowledges. A publisher and a spool decide
+// which records, and what becomes of one that fails.
 //
-// Records are not bound to a request's context. The client fails a whole batch, and all that is buffered for its partition, when the context of the
-// batch's first record has ended: a caller that hangs up would take the events of others with it.
+// Records are not bound to a request's context. The client fails a whole batch, and all that is buffered for its partition, when the
+// context of the batch's first record has ended: a caller that hangs up would take the events of others with it.
 type writer struct {
 	svc    *Service
 	target target // its run is that of the first record
 	key    []byte
 	by     producer
-	// stalled is called, with the lock, when Kafka has acknowledged nothing for AckTimeout: a broker that has a record and never answers keeps it from
-	// failing by itself.
+	// stalled is called, with the lock, when Kafka has acknowledged nothing for AckTimeout: a broker that has a record and never answers keeps
+	// it from failing by itself.
 	stalled func(error)
 
 	mu       sync.Mutex
@@ -80,9 +80,10 @@ func (w *writer) begin(value []byte) {
 // produce hands a record to a client.
 type produce func(context.Context, *kgo.Record, func(*kgo.Record, error))
 
-// give gives a record of a series to the producer. The client calls done, with the lock, in the order in which it got the records, and after that
-// what done returns.
-func (w *writer) give(ctx context.Context, to produce, of series, headers []kgo.RecordHeader, value []byte, done func(*kgo.Record, error) func()) {
+// give gives a record of a series to the producer. The client calls done, with the lock, in the order in which it got the records, and
+// after that what done returns.
+func (w *writer) give(ctx context.Context, to produce, of series, headers []kgo.RecordHeader, value []byte,
+	done func(*kgo.Record, error) func()) {
 	sent := time.Now()
 	to(ctx, &kgo.Record{
 		Topic: w.svc.topics.Events, Partition: w.target.partition, Key: w.key, Value: value, Headers: headers,

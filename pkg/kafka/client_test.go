@@ -61,7 +61,8 @@ func TestProducer_TakesAValueOfTheLimit(t *testing.T) {
 	}
 	values := [][]byte{bytes.Repeat([]byte("a"), kafka.MaxValueBytes), noise, []byte("{}")}
 	longKey := bytes.Repeat([]byte("%00"), 3*512)
-	longHeaders := kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: string(bytes.Repeat([]byte("r"), 512)), Seq: 1, Agent: string(bytes.Repeat([]byte("s"), 512))})
+	longHeaders := kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: string(bytes.Repeat([]byte("r"), 512)), Seq: 1,
+		Agent: string(bytes.Repeat([]byte("s"), 512))})
 	for _, v := range values {
 		kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Key: longKey, Value: v, Headers: longHeaders})
 	}
@@ -161,7 +162,8 @@ func hooks(topic string) kafka.CompactorHooks {
 // The options that a prototype of the exactly-once core held its promises with.
 func TestCompactorSession_HasTheOptionsThatWereProven(t *testing.T) {
 	cfg := kafkatest.Start(t, 1)
-	s, err := kafka.NewCompactorSession(timeout(t), cfg, kafka.CompactorOptions{Group: "g", InstanceID: "one", Hooks: hooks(cfg.Topics().Events)})
+	s, err := kafka.NewCompactorSession(timeout(t), cfg,
+		kafka.CompactorOptions{Group: "g", InstanceID: "one", Hooks: hooks(cfg.Topics().Events)})
 	if err != nil {
 		t.Fatal(err)
 	}

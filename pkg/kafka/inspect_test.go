@@ -98,7 +98,8 @@ func TestAlterTopics_MendsSettingsAndLeavesTheRest(t *testing.T) {
 	wantDifferences(t, reports, err, all.Events+": partitions 2, want 5", all.Runs+": partitions 2, want 5",
 		all.Snapshots+": partitions 2, want 5", all.DeadLetters+": partitions 2, want 5")
 	reports, err = kafka.CheckTopics(t.Context(), cfg, kafka.TopicSpec{EventsRetention: 48 * time.Hour, DeadLettersRetention: -1})
-	wantDifferences(t, reports, err, all.Events+": retention.ms 86400000, want 172800000", all.DeadLetters+": retention.ms 2592000000, want -1")
+	wantDifferences(t, reports, err, all.Events+": retention.ms 86400000, want 172800000",
+		all.DeadLetters+": retention.ms 2592000000, want -1")
 }
 
 // What the controller has accepted, a broker may hear of a moment later.
@@ -128,7 +129,8 @@ func TestAlterTopics_WaitsForABrokerThatTellsTheOldSettings(t *testing.T) {
 		if asked++; asked == 3 {
 			go func() {
 				day := "86400000"
-				if _, err := adm.AlterTopicConfigs(context.Background(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &day}}, c.Config.Topics().Events); err != nil {
+				if _, err := adm.AlterTopicConfigs(context.Background(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &day}},
+					c.Config.Topics().Events); err != nil {
 					t.Error(err)
 				}
 			}()

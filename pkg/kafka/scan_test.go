@@ -16,7 +16,8 @@ func TestScan_EndsAtARecordOfANewerVersion(t *testing.T) {
 	cfg := kafkatest.Start(t, 1)
 	topic := cfg.Topics().Runs
 	for _, version := range []int{1, 2, 1} {
-		kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Key: []byte("k"), Headers: kafka.Headers(record.Headers{Version: version, Kind: record.KindRun, Seq: -1})})
+		kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Key: []byte("k"),
+			Headers: kafka.Headers(record.Headers{Version: version, Kind: record.KindRun, Seq: -1})})
 	}
 	read := 0
 	for _, err := range kafka.Scan(t.Context(), cfg, topic, map[int32]kafka.Span{0: {Start: 0, End: 3}}) {
@@ -45,7 +46,8 @@ func TestScan_PassesOverLargeAbortedTransactions(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 3 { // a batch each
-				if err := tx.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1, Key: []byte("k"), Value: make([]byte, 3<<20)}).FirstErr(); err != nil {
+				if err := tx.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1, Key: []byte("k"),
+					Value: make([]byte, 3<<20)}).FirstErr(); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -75,18 +75,19 @@ func transact(t *testing.T, cfg kafka.Config, value string) {
 	t.Helper()
 	ctx := timeout(t)
 	nothing := func(context.Context, *kgo.Client, map[string][]int32) {}
-	s, err := kafka.NewCompactorSession(ctx, cfg, kafka.CompactorOptions{Group: cfg.TopicPrefix + "g", InstanceID: "one", Hooks: kafka.CompactorHooks{
-		OnAssigned: nothing, OnRevoked: nothing, OnLost: nothing,
-		OnOffsetsFetched: func(context.Context, *kgo.Client, *kmsg.OffsetFetchResponse) error { return nil },
-		AdjustFetchOffsets: func(_ context.Context, m map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-			for _, partitions := range m {
-				for p := range partitions {
-					partitions[p] = kgo.NewOffset().AtStart()
+	s, err := kafka.NewCompactorSession(ctx, cfg,
+		kafka.CompactorOptions{Group: cfg.TopicPrefix + "g", InstanceID: "one", Hooks: kafka.CompactorHooks{
+			OnAssigned: nothing, OnRevoked: nothing, OnLost: nothing,
+			OnOffsetsFetched: func(context.Context, *kgo.Client, *kmsg.OffsetFetchResponse) error { return nil },
+			AdjustFetchOffsets: func(_ context.Context, m map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+				for _, partitions := range m {
+					for p := range partitions {
+						partitions[p] = kgo.NewOffset().AtStart()
+					}
 				}
-			}
-			return m, nil
-		},
-	}})
+				return m, nil
+			},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +125,10 @@ func TestSecurity_RealKafkaKeepsOutUntilTheFilesAreMended(t *testing.T) {
 		"an unknown user":       {func(s *kafka.Security, _ string) { s.User = "nobody" }, "", "", kafka.ErrDenied, "SASL_AUTHENTICATION_FAILED"},
 		"an unknown authority":  {func(s *kafka.Security, f string) { s.CAFile = f }, anotherCA(t), c.Config.Security.CAFile, kafka.ErrUntrusted, "unknown authority"},
 		"no authority":          {func(s *kafka.Security, f string) { s.CAFile = f }, "none", c.Config.Security.CAFile, nil, "has no PEM certificate"},
-		"another server's name": {func(s *kafka.Security, _ string) { s.ServerName = "kafka.example" }, "", "", kafka.ErrUntrusted, "kafka.example"},
-		"no TLS":                {func(s *kafka.Security, _ string) { *s = kafka.Security{} }, "", "", nil, "TLS"},
-		"no password by TLS":    {func(s *kafka.Security, _ string) { s.SASL, s.User, s.PasswordFile = "", "", "" }, "", "", nil, "SASL"},
+		"another server's name": {func(s *kafka.Security, _ string) { s.ServerName = "kafka.example" }, "", "", kafka.ErrUntrusted,
+			"kafka.example"},
+		"no TLS":             {func(s *kafka.Security, _ string) { *s = kafka.Security{} }, "", "", nil, "TLS"},
+		"no password by TLS": {func(s *kafka.Security, _ string) { s.SASL, s.User, s.PasswordFile = "", "", "" }, "", "", nil, "SASL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := c.Config
@@ -144,7 +146,8 @@ func TestSecurity_RealKafkaKeepsOutUntilTheFilesAreMended(t *testing.T) {
 			switch {
 			case err == nil:
 				t.Fatal("it was let in")
-			case tc.want != nil && !errors.Is(err, tc.want), !strings.Contains(err.Error(), tc.text), strings.Contains(err.Error(), "\n"), strings.Contains(err.Error(), "guess"):
+			case tc.want != nil && !errors.Is(err, tc.want), !strings.Contains(err.Error(), tc.text), strings.Contains(err.Error(), "\n"),
+				strings.Contains(err.Error(), "guess"):
 				t.Errorf("%q, want one line of %v with %q", err, tc.want, tc.text)
 			}
 			if tc.good == "" {

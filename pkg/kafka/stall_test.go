@@ -196,7 +196,8 @@ func TestStallWatch_FindsWhatCannotBeRead(t *testing.T) {
 			s.look()
 			s.look()
 			const want = "cannot be read since"
-			if err := s.watch.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "KAFKA_STORAGE_ERROR") {
+			if err := s.watch.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "KAFKA_STORAGE_ERROR") {
 				t.Errorf("it has found %v, want %q", err, want)
 			}
 			if s.lag.Seconds() <= 0 {

@@ -30,14 +30,18 @@ func TestEnsureTopics_MakesWhatIsMissingWithItsSettings(t *testing.T) {
 	c := kafkatest.StartCluster(t, 3, kafkatest.WithoutTopics(), kafkatest.WithBrokers(3))
 	cfg := c.Config
 	cfg.TopicPrefix = "acme."
-	n, err := kafka.EnsureTopics(t.Context(), cfg, kafka.TopicSpec{Partitions: 3, Replication: 3, DeadLettersRetention: -1, EventsRetention: time.Hour})
+	n, err := kafka.EnsureTopics(t.Context(), cfg,
+		kafka.TopicSpec{Partitions: 3, Replication: 3, DeadLettersRetention: -1, EventsRetention: time.Hour})
 	if err != nil || n != 3 {
 		t.Fatalf("count is %d, %v; want 3", n, err)
 	}
 	for topic, want := range map[string]map[string]string{
-		"acme.skein.events":       {"cleanup.policy": "delete", "message.timestamp.after.max.ms": "300000", "retention.ms": "3600000", "max.message.bytes": "16842752", "compression.type": "zstd", "min.insync.replicas": "2"},
-		"acme.skein.runs":         {"cleanup.policy": "compact", "max.compaction.lag.ms": "86400000", "segment.ms": "21600000", "max.message.bytes": "16842752"},
-		"acme.skein.snapshots":    {"cleanup.policy": "compact", "max.compaction.lag.ms": "86400000", "segment.ms": "21600000", "delete.retention.ms": "604800000"},
+		"acme.skein.events": {"cleanup.policy": "delete", "message.timestamp.after.max.ms": "300000", "retention.ms": "3600000",
+			"max.message.bytes": "16842752", "compression.type": "zstd", "min.insync.replicas": "2"},
+		"acme.skein.runs": {"cleanup.policy": "compact", "max.compaction.lag.ms": "86400000", "segment.ms": "21600000",
+			"max.message.bytes": "16842752"},
+		"acme.skein.snapshots": {"cleanup.policy": "compact", "max.compaction.lag.ms": "86400000", "segment.ms": "21600000",
+			"delete.retention.ms": "604800000"},
 		"acme.skein.dead-letters": {"cleanup.policy": "delete", "retention.ms": "-1"},
 	} {
 		info := c.Fake.TopicInfo(topic)
@@ -84,7 +88,8 @@ func TestEnsureTopics_HasBrokersRefuseRecordsFromTheFuture(t *testing.T) {
 	}
 	defer p.Close()
 	send := func(ahead time.Duration) error {
-		return p.ProduceSync(t.Context(), &kgo.Record{Topic: cluster.Config.Topics().Events, Key: []byte("k"), Value: []byte("v"), Timestamp: time.Now().Add(ahead)}).FirstErr()
+		return p.ProduceSync(t.Context(), &kgo.Record{Topic: cluster.Config.Topics().Events, Key: []byte("k"), Value: []byte("v"),
+			Timestamp: time.Now().Add(ahead)}).FirstErr()
 	}
 	if err := send(time.Minute); err != nil {
 		t.Errorf("a minute ahead: %v", err)
@@ -119,7 +124,8 @@ func TestEnsureTopics_ChoosesReplicas(t *testing.T) {
 			wantDifferences(t, reports, err)
 			for _, r := range reports {
 				if r.Replication != c.replicas || r.Settings["min.insync.replicas"] != c.inSync {
-					t.Errorf("%s has %d replicas, %s in sync; want %d and %s", r.Topic, r.Replication, r.Settings["min.insync.replicas"], c.replicas, c.inSync)
+					t.Errorf("%s has %d replicas, %s in sync; want %d and %s", r.Topic, r.Replication, r.Settings["min.insync.replicas"], c.replicas,
+						c.inSync)
 				}
 			}
 		})

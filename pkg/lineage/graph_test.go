@@ -142,7 +142,8 @@ func TestGraph_Basis(t *testing.T) {
 
 func TestGraph_IsSafeOnHostileRuns(t *testing.T) {
 	g := NewGraph([]Run{
-		{ID: "a", Parent: "c", Branch: "x", Start: 1}, {ID: "b", Parent: "a", Branch: "x", Start: 2}, {ID: "c", Parent: "b", Branch: "x", Start: 3},
+		{ID: "a", Parent: "c", Branch: "x", Start: 1}, {ID: "b", Parent: "a", Branch: "x", Start: 2},
+		{ID: "c", Parent: "b", Branch: "x", Start: 3},
 		{ID: "self", Parent: "self", Start: 4},
 		{ID: "gone", Parent: "nobody", Start: 5},
 		{ID: "a", Parent: "self", Start: 6}, // an id twice

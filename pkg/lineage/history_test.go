@@ -68,7 +68,8 @@ func TestStartHistory(t *testing.T) {
 func TestStartHistory_KeepsAnActivityWhoseIDAnotherMessageHas(t *testing.T) {
 	const activity, answer = `{"id":"x","role":"activity","activityType":"plan","content":{}}`, `{"id":"x","role":"assistant"}`
 	var parent, input []agui.Message
-	for list, text := range map[*[]agui.Message]string{&parent: "[" + activity + "," + answer + "," + activity + "]", &input: "[" + answer + "]"} {
+	for list, text := range map[*[]agui.Message]string{&parent: "[" + activity + "," + answer + "," + activity + "]",
+		&input: "[" + answer + "]"} {
 		if err := json.Unmarshal([]byte(text), list); err != nil {
 			t.Fatal(err)
 		}

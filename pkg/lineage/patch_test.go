@@ -297,7 +297,8 @@ func TestDiff(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
-	if d, err = Diff(History{}, History{Messages: msgs("x x")}); err != nil || words(d.OnlyTo) != "x x" || string(marshal(t, d.OnlyFrom)) != "[]" {
+	if d, err = Diff(History{}, History{Messages: msgs("x x")}); err != nil || words(d.OnlyTo) != "x x" ||
+		string(marshal(t, d.OnlyFrom)) != "[]" {
 		t.Errorf("from nothing: %+v, %v", d, err)
 	}
 	if d, err = Diff(History{Messages: msgs("a b")}, History{Messages: msgs("b a")}); err != nil || !d.Reordered || d.Empty() {

@@ -341,7 +341,8 @@ func TestThread_PlacesAnInputThatHasThinkingUnderOtherIDs(t *testing.T) {
 	}
 	var runs []Run
 	histories := map[string][]agui.Message{
-		"short": msgs("u1"), "made": list("u1", reasoning("thinking-made-1"), "a1"), "named": list("u1", reasoning("z"), "a1"), "plain": msgs("u1 a2"),
+		"short": msgs("u1"), "made": list("u1", reasoning("thinking-made-1"), "a1"), "named": list("u1", reasoning("z"), "a1"),
+		"plain":    msgs("u1 a2"),
 		"reasoned": list("u1", reasoning("y"), "a3"), "bare": msgs("u1 a3"),
 	}
 	for i, id := range []string{"short", "made", "named", "plain", "reasoned", "bare"} {

@@ -30,7 +30,8 @@ const (
 )
 
 // Rewrites are all of them.
-var Rewrites = []Rewrite{RewriteReplaced, RewriteSummarised, RewriteTrimmed, RewriteInserted, RewriteRewound, RewriteReordered, RewriteEdited}
+var Rewrites = []Rewrite{RewriteReplaced, RewriteSummarised, RewriteTrimmed, RewriteInserted, RewriteRewound, RewriteReordered,
+	RewriteEdited}
 
 // RewritesOf returns how an input differs from the history of the run's parent: nil if it continues that, or if either
 // is empty. It pairs messages by id, repeated ids in order, and compares contents by Raw. Activities do not count, as

@@ -52,22 +52,24 @@ func TestLinter_ReadSSEFramesAsTheClient(t *testing.T) {
 		"a byte order mark":           {"\ufeffdata: " + started + "\n\ndata: " + finished + "\n\n", ""},
 		"one event on two lines":      {"data: " + started + "\n\ndata: " + finished[:8] + "\ndata: " + finished[8:] + "\n\n", ""},
 		"a CR within":                 {"data: " + started + "\r\n\ndata: " + finished + "\n\n", ""},
-		"CR LF":                       {"data: " + started + "\r\n\r\ndata: {\"type\":\"RAW\",\"event\":1}\r\n\r\ndata: " + finished + "\r\n\r\n", "1 sse-crlf"},
-		"not separated":               {"data: " + started + "\ndata: " + finished + "\n\n", "1 sse-not-separated"},
-		"a space between":             {"data: " + started + "\n \ndata: " + finished + "\n\n", "2 sse-line-ignored,1 sse-not-separated"},
-		"[DONE]":                      {"data: " + started + "\n\ndata: " + finished + "\n\ndata: [DONE]\n\n", "5 not-json"},
-		"no data":                     {"data: " + started + "\n\ndata:\n\ndata: " + finished + "\n\n", "3 not-json"},
-		"null":                        {"data: null\n\n", "1 not-an-object"},
-		"no type":                     {"data: {\"type\":\"\"}\n\n", "1 no-type"},
-		"nothing":                     {"", "0 no-events"},
-		"a comment":                   {": hi\n\n", "0 no-events"},
-		"a page":                      {"<html>\n", "1 sse-line-ignored,0 no-events"},
-		"lines of JSON":               {started + "\n" + finished + "\n", "1 sse-line-ignored,2 sse-line-ignored,0 no-events"},
-		"an unknown type alone":       {"data: {\"type\":\"FOO\"}\n\n", "1 unknown-type,0 no-events"},
-		"cut":                         {"data: " + started + "\n\n", "1 run-not-ended"},
-		"not UTF-8":                   {"data: " + started + "\n\ndata: {\"type\":\"CUSTOM\",\"name\":\"\xff\",\"value\":1}\n\ndata: " + finished + "\n\n", "3 not-utf8"},
-		"CR LF before all":            {"data:\r\n\r\ndata: " + started + "\n\ndata: " + finished + "\n\n", ""},
-		"CR alone":                    {"data: " + started + "\r\rdata: " + finished + "\r\r", "1 not-json"},
+		"CR LF": {"data: " + started + "\r\n\r\ndata: {\"type\":\"RAW\",\"event\":1}\r\n\r\ndata: " + finished + "\r\n\r\n",
+			"1 sse-crlf"},
+		"not separated":         {"data: " + started + "\ndata: " + finished + "\n\n", "1 sse-not-separated"},
+		"a space between":       {"data: " + started + "\n \ndata: " + finished + "\n\n", "2 sse-line-ignored,1 sse-not-separated"},
+		"[DONE]":                {"data: " + started + "\n\ndata: " + finished + "\n\ndata: [DONE]\n\n", "5 not-json"},
+		"no data":               {"data: " + started + "\n\ndata:\n\ndata: " + finished + "\n\n", "3 not-json"},
+		"null":                  {"data: null\n\n", "1 not-an-object"},
+		"no type":               {"data: {\"type\":\"\"}\n\n", "1 no-type"},
+		"nothing":               {"", "0 no-events"},
+		"a comment":             {": hi\n\n", "0 no-events"},
+		"a page":                {"<html>\n", "1 sse-line-ignored,0 no-events"},
+		"lines of JSON":         {started + "\n" + finished + "\n", "1 sse-line-ignored,2 sse-line-ignored,0 no-events"},
+		"an unknown type alone": {"data: {\"type\":\"FOO\"}\n\n", "1 unknown-type,0 no-events"},
+		"cut":                   {"data: " + started + "\n\n", "1 run-not-ended"},
+		"not UTF-8": {"data: " + started + "\n\ndata: {\"type\":\"CUSTOM\",\"name\":\"\xff\",\"value\":1}\n\ndata: " + finished +
+			"\n\n", "3 not-utf8"},
+		"CR LF before all": {"data:\r\n\r\ndata: " + started + "\n\ndata: " + finished + "\n\n", ""},
+		"CR alone":         {"data: " + started + "\r\rdata: " + finished + "\r\r", "1 not-json"},
 	} {
 		if got, _ := said(t, c.body, nil); strings.Join(got, ",") != c.want {
 			t.Errorf("%s: found %q, want %q", name, got, c.want)
@@ -142,8 +144,10 @@ func TestLinter_TellsWhatIsOpen(t *testing.T) {
 
 func TestLinter_FindsNumbersThatTheClientRounds(t *testing.T) {
 	for number, want := range map[string]string{
-		"1": "", "0.1": "", "-0": "", "1e3": "", "9007199254740992": "", "1152921504606846976": "number-rounded", "12345678901234567890": "number-rounded",
-		"0.1234567890123456789": "number-rounded", "100000000000000000000": "", "1e400": "number-too-large", "1e-400": "number-rounded", "0e-400": "",
+		"1": "", "0.1": "", "-0": "", "1e3": "", "9007199254740992": "", "1152921504606846976": "number-rounded",
+		"12345678901234567890":  "number-rounded",
+		"0.1234567890123456789": "number-rounded", "100000000000000000000": "", "1e400": "number-too-large", "1e-400": "number-rounded",
+		"0e-400":                 "",
 		`"12345678901234567890"`: "", `"\"12345678901234567890"`: "",
 	} {
 		got, _ := said(t, "", events(started, `{"type":"CUSTOM","name":"n","value":[`+number+`]}`, finished))
@@ -174,7 +178,8 @@ func TestLinter_ToldApartFromSkein(t *testing.T) {
 func TestRules_AreThoseOfTheFold(t *testing.T) {
 	for _, name := range slices.Concat(compact.VerificationRules(), compact.ReducerRules()) {
 		r, ok := lint.RuleNamed(name)
-		if want := map[bool]lint.Level{true: lint.Error, false: lint.Warning}[slices.Contains(compact.VerificationRules(), name)]; !ok || r.Level != want {
+		if want := map[bool]lint.Level{true: lint.Error, false: lint.Warning}[slices.Contains(compact.VerificationRules(), name)]; !ok ||
+			r.Level != want {
 			t.Errorf("%s is %+v, want one of level %s", name, r, want)
 		}
 	}

@@ -81,7 +81,8 @@ func (r *Run) Fold() *compact.Run {
 	return r.folding.Fold
 }
 
-// New returns a thread of these runs. The records are complete below the offset indexed: an event below it that no record covers belongs to no run.
+// New returns a thread of these runs. The records are complete below the offset indexed: an event below it that no record covers belongs to
+// no run.
 func New(id string, records []*record.Run, indexed int64, source Source) (*Thread, error) {
 	t := &Thread{id: id, source: source, from: indexed, said: lineage.Said{}}
 	runs := make([]*Run, len(records))

@@ -60,8 +60,8 @@ func TestThread_CountsWhatFoldsHold(t *testing.T) {
 	}
 }
 
-// Events that a run's record keeps as they came, though they fold to nothing, are held by no fold of a stream: it gives them on and is done with them.
-// The fold by which a reader resumes counts as well.
+// Events that a run's record keeps as they came, though they fold to nothing, are held by no fold of a stream: it gives them on and is done
+// with them. The fold by which a reader resumes counts as well.
 func TestThread_HoldsNoEventThatFoldsToNothing(t *testing.T) {
 	ended := time.UnixMilli(1)
 	recorded := &record.Run{

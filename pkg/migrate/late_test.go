@@ -167,7 +167,8 @@ func missesNothing(t *testing.T, cfg kafka.Config, stage string) {
 func TestRun_KeepsAllThatItCopiesUntilItIsComplete(t *testing.T) {
 	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
 		s := newTopicSetOn(t, cfg, 2)
-		if _, err := kafka.AlterTopics(t.Context(), cfg, kafka.TopicSpec{EventsRetention: 48 * time.Hour, DeadLettersRetention: 72 * time.Hour}); err != nil {
+		if _, err := kafka.AlterTopics(t.Context(), cfg,
+			kafka.TopicSpec{EventsRetention: 48 * time.Hour, DeadLettersRetention: 72 * time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		s.decide() // there is a group

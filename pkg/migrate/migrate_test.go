@@ -76,7 +76,8 @@ func (s *topicSet) run(thread string, number int, first, next int64) *kgo.Record
 	id := fmt.Sprintf("r%d", number)
 	p := record.Partition(key(thread), s.partitions)
 	value, err := record.EncodeRun(&record.Run{
-		Tenant: "acme", ThreadID: thread, RunID: id, Lineage: record.Lineage{RootRunID: id, ParentBy: record.ParentNone}, Status: record.StatusFinished,
+		Tenant: "acme", ThreadID: thread, RunID: id, Lineage: record.Lineage{RootRunID: id, ParentBy: record.ParentNone},
+		Status:    record.StatusFinished,
 		StartedAt: time.Unix(1, 0), Raw: record.Raw{Partition: p, First: first, Next: next, Ranges: [][2]int64{{first, next}}},
 	})
 	if err != nil {
@@ -107,7 +108,8 @@ func (s *topicSet) decided() kadm.Offsets {
 	s.Helper()
 	offsets := kadm.Offsets{}
 	for p, end := range s.ends(s.cfg) {
-		offsets.Add(kadm.Offset{Topic: s.cfg.Topics().Events, Partition: p, At: end, LeaderEpoch: -1, Metadata: record.EncodeProcessed(end, s.partitions)})
+		offsets.Add(kadm.Offset{Topic: s.cfg.Topics().Events, Partition: p, At: end, LeaderEpoch: -1,
+			Metadata: record.EncodeProcessed(end, s.partitions)})
 	}
 	return offsets
 }
@@ -326,7 +328,8 @@ func TestRun_WaitsForOffsetsThatAreNotStable(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	commit := kmsg.NewPtrTxnOffsetCommitRequest()
-	commit.TransactionalID, commit.ProducerID, commit.ProducerEpoch, commit.Group, commit.Generation = "other", producer, epoch, s.cfg.CompactorGroup(), -1
+	commit.TransactionalID, commit.ProducerID, commit.ProducerEpoch, commit.Group, commit.Generation = "other", producer, epoch,
+		s.cfg.CompactorGroup(), -1
 	s.decided().Each(func(o kadm.Offset) {
 		topic, p := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
 		p.Partition, p.Offset, p.Metadata = o.Partition, o.At, &o.Metadata

@@ -47,7 +47,8 @@ func TestHandler_AnswersForALongChain(t *testing.T) {
 	}
 	f.json("/v1/threads/chat/lineage", &lines)
 	if len(checkout.Messages) != n || len(history.Messages) != 1000 || len(lines.Runs) != n || len(lines.Branches) != 1 {
-		t.Errorf("%d messages checked out, %d in a page, %d runs, %d branches", len(checkout.Messages), len(history.Messages), len(lines.Runs), len(lines.Branches))
+		t.Errorf("%d messages checked out, %d in a page, %d runs, %d branches", len(checkout.Messages), len(history.Messages), len(lines.Runs),
+			len(lines.Branches))
 	}
 	picture := f.get("acme", "/v1/threads/chat/lineage?format=text")
 	if picture.status != http.StatusOK || !strings.Contains(picture.body, last.RunID) || strings.Count(picture.body, "\n") > 20 {

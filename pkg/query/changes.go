@@ -70,8 +70,8 @@ type unreadRun struct {
 	Reason string `json:"reason"`
 }
 
-// changes answers with all events along the chain of the run in the path (the thread's tip, where it names none) that changed a place in the
-// state, or a message.
+// changes answers with all events along the chain of the run in the path (the thread's tip, where it names none) that changed a place in
+// the state, or a message.
 func (c *call) changes() (*answer, error) {
 	place, err := c.place()
 	if err != nil {

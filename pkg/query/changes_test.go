@@ -56,7 +56,8 @@ func (c *chain) index(parent, id string, at ...int64) *record.Run {
 	}
 	run := &alone{run: fold.NewRun("chat", id, id), rec: rec}
 	if p := c.recs[parent]; p != nil {
-		rec.Lineage = record.Lineage{ParentRunID: parent, ParentBy: record.ParentExplicit, BranchID: p.BranchID, RootRunID: p.RootRunID, Depth: p.Depth + 1}
+		rec.Lineage = record.Lineage{ParentRunID: parent, ParentBy: record.ParentExplicit, BranchID: p.BranchID, RootRunID: p.RootRunID,
+			Depth: p.Depth + 1}
 		run.from.Parent = c.ends[parent]
 		if p.Status.Sealed() {
 			rec.Base, run.from.Base = parent, c.ends[parent]
@@ -156,12 +157,14 @@ func TestChanges_AreThoseOfAPlaceAlongTheChain(t *testing.T) {
 	onBothLogs(t, func(f *rawFixture) {
 		shop(f)
 		for path, want := range map[string][]string{
-			"/runs/edited/changes?path=/cart/total": {"root 0 add >0", "root 3 STATE_DELTA replace 0>3", "edited 0 replace 3>4", "edited 2 STATE_DELTA remove 4>"},
-			"/changes?path=/cart/total":             {"root 0 add >0", "root 3 STATE_DELTA replace 0>3", "edited 0 replace 3>4", "edited 2 STATE_DELTA remove 4>"},
-			"/runs/other/changes?path=/cart/total":  {"root 0 add >0", "root 3 STATE_DELTA replace 0>3", "other 2 STATE_SNAPSHOT replace 3>99"},
-			"/runs/quiet/changes?path=/seen":        {"root 5 STATE_DELTA add >true"},
-			"/runs/edited/changes?path=/nothing":    nil,
-			"/runs/root/changes?atLeast=3:1":        {`root 0 replace {}>{"cart":{"total":0}}`, `root 3 STATE_DELTA replace {"cart":{"total":0}}>{"cart":{"total":3}}`, `root 5 STATE_DELTA replace {"cart":{"total":3}}>{"cart":{"total":3},"seen":true}`},
+			"/runs/edited/changes?path=/cart/total": {"root 0 add >0", "root 3 STATE_DELTA replace 0>3", "edited 0 replace 3>4",
+				"edited 2 STATE_DELTA remove 4>"},
+			"/changes?path=/cart/total": {"root 0 add >0", "root 3 STATE_DELTA replace 0>3", "edited 0 replace 3>4",
+				"edited 2 STATE_DELTA remove 4>"},
+			"/runs/other/changes?path=/cart/total": {"root 0 add >0", "root 3 STATE_DELTA replace 0>3", "other 2 STATE_SNAPSHOT replace 3>99"},
+			"/runs/quiet/changes?path=/seen":       {"root 5 STATE_DELTA add >true"},
+			"/runs/edited/changes?path=/nothing":   nil,
+			"/runs/root/changes?atLeast=3:1":       {`root 0 replace {}>{"cart":{"total":0}}`, `root 3 STATE_DELTA replace {"cart":{"total":0}}>{"cart":{"total":3}}`, `root 5 STATE_DELTA replace {"cart":{"total":3}}>{"cart":{"total":3},"seen":true}`},
 			"/runs/edited/changes?message=a": {
 				`root 2 TEXT_MESSAGE_CHUNK add >{"id":"a","role":"assistant","content":"Hello"}`, "root 4 TEXT_MESSAGE_CHUNK append > /content, you.",
 				`edited 0 replace {"id":"a","role":"assistant","content":"Hello, you."}>{"id":"a","role":"assistant","content":"Hello!"}`,

@@ -40,7 +40,8 @@ func TestCheckout_GoesOnFromARun(t *testing.T) {
 		"/v1/threads/chat/checkout":           {"next", "u a", `{"n":12345678901234567890}`, "inferred"},
 	} {
 		in, r := f.checkedOut(path + "?runId=mine")
-		if in.ThreadID != "chat" || in.RunID != "mine" || in.ParentRunID != want.parent || ids(in.Messages) != want.messages || string(in.State) != want.state {
+		if in.ThreadID != "chat" || in.RunID != "mine" || in.ParentRunID != want.parent || ids(in.Messages) != want.messages ||
+			string(in.State) != want.state {
 			t.Errorf("%s: %s", path, r.body)
 		}
 		if got := r.header.Get(headerRemarks); got != want.remarks || r.header.Get(headerIndexedTo) != "3:69" {

@@ -22,8 +22,8 @@ const lightInput = 256 << 10
 // decodedInput is about how many times its length an input holds while it is decoded.
 const decodedInput = 4
 
-// connect answers a RunAgentInput with the latest run of its thread, so that a stock client restores the thread and follows an open run to its end. Of
-// the input it uses the ids only, and forwardedProps.skein.runId, which selects another run.
+// connect answers a RunAgentInput with the latest run of its thread, so that a stock client restores the thread and follows an open run to
+// its end. Of the input it uses the ids only, and forwardedProps.skein.runId, which selects another run.
 func (c *call) connect() error {
 	in, err := c.readInput()
 	if err != nil {
@@ -46,7 +46,8 @@ func (c *call) connect() error {
 	return c.live(runID, joining(), true)
 }
 
-// readInput reads the request's body. What that holds counts as memory of the tenant's reads, and all of it may take as long as a reader may take nothing.
+// readInput reads the request's body. What that holds counts as memory of the tenant's reads, and all of it may take as long as a reader
+// may take nothing.
 func (c *call) readInput() (*agui.RunAgentInput, error) {
 	held := int64(kafka.MaxValueBytes)
 	if n := c.R.ContentLength; n >= 0 {
@@ -67,7 +68,8 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 	_, err := read.ReadFrom(http.MaxBytesReader(c.W, c.R.Body, kafka.MaxValueBytes))
 	body := read.Bytes()
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
-		return nil, &front.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the input is larger than %d bytes", large.Limit)}
+		return nil, &front.Problem{Status: http.StatusRequestEntityTooLarge,
+			Detail: fmt.Sprintf("the input is larger than %d bytes", large.Limit)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, badRequest(fmt.Sprintf("reading the input: it was not there within %v", c.front.Stall))

@@ -21,13 +21,15 @@ func TestDeadLetters_AreTheTenantsAndComeInPages(t *testing.T) {
 			Topic: f.cluster.Config.Topics().DeadLetters, Partition: 2, Key: []byte(key), Value: []byte("{}"),
 			Headers: []kgo.RecordHeader{
 				{Key: record.HeaderReason, Value: []byte(deadletter.NoRun)}, {Key: record.HeaderPosition, Value: []byte("2:17")},
-				{Key: record.HeaderDetail, Value: []byte("of " + key)}, {Key: record.HeaderRetryOf, Value: []byte("2:3")}, {Key: record.HeaderRunID, Value: []byte("r")},
+				{Key: record.HeaderDetail, Value: []byte("of " + key)}, {Key: record.HeaderRetryOf, Value: []byte("2:3")},
+				{Key: record.HeaderRunID, Value: []byte("r")},
 			},
 		})
 	}
 	var page deadLettersAnswer
 	r := f.json("/v1/dead-letters?limit=1&reason=no-run&since=2026-01-01T00:00:00Z", &page)
-	if len(page.DeadLetters) != 1 || page.DeadLetters[0].ThreadID != "a" || page.DeadLetters[0].Position.String() != "2:17" || page.Next != "2:0" {
+	if len(page.DeadLetters) != 1 || page.DeadLetters[0].ThreadID != "a" || page.DeadLetters[0].Position.String() != "2:17" ||
+		page.Next != "2:0" {
 		t.Errorf("the first page is %s", r.body)
 	}
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body))

@@ -36,7 +36,8 @@ type erasureAnswer struct {
 	// ErasedAt is when the compactor has taken back what was made of the thread, last: a later erasure of
 	// the thread counts for this one. It is absent before that, and where an older compactor found nothing.
 	ErasedAt *time.Time `json:"erasedAt,omitempty"`
-	// LocalPurgedBy is by when a compactor that runs all the time has removed the bytes from the files of its local store. Absent before ErasedAt is there.
+	// LocalPurgedBy is by when a compactor that runs all the time has removed the bytes from the files of its local store. Absent before
+	// ErasedAt is there.
 	LocalPurgedBy *time.Time `json:"localPurgedBy,omitempty"`
 	// CompactedBy and RawGoneBy are by when Kafka's brokers must have dropped the bytes: of derived topics, of
 	// raw events and dead letters. Absent before ErasedAt is there, where the topics set no bound, and where

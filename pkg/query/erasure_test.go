@@ -71,7 +71,8 @@ func TestErasure_IsDoneOnceTheIndexKnowsIt(t *testing.T) {
 	other := run("elsewhere", "far", 100)
 	f.put(other)
 	a := state("at first", "/v1/erasures/3:1?wait=true", erasurePending)
-	if a.ThreadID != "chat" || a.Position.String() != "3:1" || !a.RequestedAt.Equal(f.log[1].Timestamp) || a.ErasedAt != nil || a.LocalPurgedBy != nil || a.CompactedBy != nil || a.RawGoneBy != nil {
+	if a.ThreadID != "chat" || a.Position.String() != "3:1" || !a.RequestedAt.Equal(f.log[1].Timestamp) || a.ErasedAt != nil ||
+		a.LocalPurgedBy != nil || a.CompactedBy != nil || a.RawGoneBy != nil {
 		t.Errorf("pending is told as %+v", a)
 	}
 

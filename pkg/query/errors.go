@@ -36,7 +36,8 @@ var errBroken = errors.New("broken data")
 
 // explain returns the answer of an error whose text is not for the caller, and logs it once: here. A caller that has hung up gets none.
 func (s *Service) explain(c *front.Call, err error) *front.Problem {
-	p := &front.Problem{Status: http.StatusServiceUnavailable, Retry: 2 * time.Second, Detail: "the lineage store does not answer, or Kafka; try again"}
+	p := &front.Problem{Status: http.StatusServiceUnavailable, Retry: 2 * time.Second,
+		Detail: "the lineage store does not answer, or Kafka; try again"}
 	switch {
 	case c.R.Context().Err() != nil && !errors.Is(err, errBroken):
 		return nil

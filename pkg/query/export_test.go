@@ -65,7 +65,8 @@ func TestExport_GivesTheArtifactOfARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.ParentRunIDRef != "root" || a.StartedAt.Year() != 2026 || answer.Report.StartedAtFrom != artifact.FromOption || answer.Report.Messages != 1 {
+	if a.ParentRunIDRef != "root" || a.StartedAt.Year() != 2026 || answer.Report.StartedAtFrom != artifact.FromOption ||
+		answer.Report.Messages != 1 {
 		t.Errorf("%+v, %+v", a, answer.Report)
 	}
 }
@@ -86,7 +87,8 @@ func TestExport_NamesTheRuleThatARunBreaks(t *testing.T) {
 	address := run("chat", "https://example.org/runs/1", 4, msg("u", "user", "hi"))
 	f.put(address)
 	for id, rule := range map[string]artifact.Rule{
-		"open": artifact.RuleOpen, "cut": artifact.RuleTruncated, "given": artifact.RuleOpen, "mixed": artifact.RuleRunMismatch, address.RunID: artifact.RuleAddress,
+		"open": artifact.RuleOpen, "cut": artifact.RuleTruncated, "given": artifact.RuleOpen, "mixed": artifact.RuleRunMismatch,
+		address.RunID: artifact.RuleAddress,
 	} {
 		r := f.get("acme", pathOf("/v1/threads/{thread}/runs/{run}/export", "chat", id))
 		r.problem(t, http.StatusConflict)

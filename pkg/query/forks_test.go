@@ -139,8 +139,10 @@ func TestInterrupts_AreThoseThatNobodyHasAnswered(t *testing.T) {
 		t.Fatalf("they are %+v", all)
 	}
 	w := all.Runs[0]
-	if w.ThreadID != "a/b" || w.Agent != "shop" || w.Labels["user"] != "x" || !w.EndedAt.Equal(*old.EndedAt) || time.Duration(w.AgeSeconds)*time.Second < time.Since(*old.EndedAt)-time.Minute ||
-		len(w.Interrupts) != 2 || !w.Interrupts[0].Expired || w.Interrupts[1].Expired || len(w.Answer.Resume) != 2 || w.Answer.Resume[1].InterruptID != "i2" {
+	if w.ThreadID != "a/b" || w.Agent != "shop" || w.Labels["user"] != "x" || !w.EndedAt.Equal(*old.EndedAt) ||
+		time.Duration(w.AgeSeconds)*time.Second < time.Since(*old.EndedAt)-time.Minute ||
+		len(w.Interrupts) != 2 || !w.Interrupts[0].Expired || w.Interrupts[1].Expired || len(w.Answer.Resume) != 2 ||
+		w.Answer.Resume[1].InterruptID != "i2" {
 		t.Errorf("the first is %+v", w)
 	}
 	// What it names to answer with is there.

@@ -341,7 +341,8 @@ func TestHistory_OfASealedRunHasAnEntityTag(t *testing.T) {
 			t.Errorf("%v again: %d %s", c, again.status, again.body)
 		}
 	}
-	if err := f.store.Write(t.Context(), []store.Entry{{Partition: 3, Version: 99, Tenant: "acme", ThreadID: "chat", RunID: "run"}}); err != nil {
+	if err := f.store.Write(t.Context(), []store.Entry{{Partition: 3, Version: 99, Tenant: "acme", ThreadID: "chat",
+		RunID: "run"}}); err != nil {
 		t.Fatal(err)
 	}
 	f.get("acme", path, "If-None-Match", slices.Collect(maps.Keys(tags))[0]).problem(t, http.StatusNotFound)

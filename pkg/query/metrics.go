@@ -97,7 +97,8 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) (*
 	m.timelineReads.WithLabelValues(readFromCache)
 	m.timelineReads.WithLabelValues(readFromLog)
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.waits, m.restored, m.timelineReads, m.timelineBytes, m.streams, m.ended, m.streamed} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.waits, m.restored, m.timelineReads, m.timelineBytes, m.streams, m.ended,
+		m.streamed} {
 		errs = append(errs, reg.Register(c))
 	}
 	if m.tenants != nil {

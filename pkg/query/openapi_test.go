@@ -152,9 +152,11 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"State": stateAnswer{}, "Step": stepAnswer{}, "HistoryChange": timeline.Change{}, "MessageChange": timeline.MessageChange{},
 		"Changes": changesAnswer{}, "PlaceChange": placeChange{}, "UnreadRun": unreadRun{},
 		"RunningRun": runningRun{}, "Fork": fork{}, "Alternative": alternative{},
-		"Interrupts": interruptsAnswer{}, "WaitingRun": waitingRun{}, "WaitingInterrupt": waitingInterrupt{}, "InterruptAnswer": interruptAnswer{},
-		"FoundRuns": runsAnswer{}, "FoundRun": search.Run{}, "Searched": searched{}, "Statistics": statisticsAnswer{}, "StatisticsGroup": statisticsGroup{},
-		"Erasure": erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Record{},
+		"Interrupts": interruptsAnswer{}, "WaitingRun": waitingRun{}, "WaitingInterrupt": waitingInterrupt{},
+		"InterruptAnswer": interruptAnswer{},
+		"FoundRuns":       runsAnswer{}, "FoundRun": search.Run{}, "Searched": searched{}, "Statistics": statisticsAnswer{},
+		"StatisticsGroup": statisticsGroup{},
+		"Erasure":         erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Record{},
 	} {
 		s, ok := doc.Components.Schemas[name]
 		if !ok {

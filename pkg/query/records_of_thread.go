@@ -11,8 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// recordsOfThread reads a thread's runs from the index and skein.runs (live.Source). Once the thread is open, its reads wait for the store: the
-// thread cannot take a record twice. Before, reopen repeats them all.
+// recordsOfThread reads a thread's runs from the index and skein.runs (live.Source). Once the thread is open, its reads wait for the store:
+// the thread cannot take a record twice. Before, reopen repeats them all.
 type recordsOfThread struct {
 	*stream
 	rows []store.Run

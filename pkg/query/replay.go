@@ -105,7 +105,8 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	rp := &rawReplay{key: key, types: types, recorded: fold.TableOf(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
+	rp := &rawReplay{key: key, types: types, recorded: fold.TableOf(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all,
+		whole: len(runs) == len(v.runs)}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err
@@ -152,8 +153,8 @@ func (c *call) replayEvents() error {
 	if c.R.Method == http.MethodHead {
 		return nil
 	}
-	// It lasts as long as its caller likes. Many without a pace would have all processors, so that what is folded and written into the buffer takes
-	// a slot; while it waits for brokers, its pace or its caller it holds none.
+	// It lasts as long as its caller likes. Many without a pace would have all processors, so that what is folded and written into the buffer
+	// takes a slot; while it waits for brokers, its pace or its caller it holds none.
 	c.load.rest()
 	defer c.load.rest()
 	c.load.await = func(ready <-chan struct{}) error {
@@ -263,7 +264,8 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 	case p.Position == nil:
 		return raw.at(c.R.Context(), p.At)
 	case p.Position.Partition != raw.partition:
-		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", name, p.Position.Partition, raw.partition))
+		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", name, p.Position.Partition,
+			raw.partition))
 	}
 	return p.Position.Offset, nil
 }
@@ -374,7 +376,8 @@ func (c *call) stream(err error, out *replayWriter) error {
 	panic(http.ErrAbortHandler)
 }
 
-// The bounds of a replay's pace. A pause is cut to maxPause: a replay holds a connection to Kafka, and a run may have waited for its user for days.
+// The bounds of a replay's pace. A pause is cut to maxPause: a replay holds a connection to Kafka, and a run may have waited for its user
+// for days.
 const (
 	minPace, maxPace replay.Pace = 0.001, 1000
 	maxPause                     = time.Minute

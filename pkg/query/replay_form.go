@@ -75,8 +75,8 @@ func (r resting) Write(b []byte) (int, error) {
 	return r.w.Write(b)
 }
 
-// newProofWriter writes answers about many runs, of which each is heavy work. While its caller is written to, the request holds no slot, and behind
-// that it waits for one for as long as the caller stays.
+// newProofWriter writes answers about many runs, of which each is heavy work. While its caller is written to, the request holds no slot,
+// and behind that it waits for one for as long as the caller stays.
 func newProofWriter(c *call) *replayWriter {
 	c.load.await = func(ready <-chan struct{}) error {
 		select {

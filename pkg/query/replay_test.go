@@ -60,7 +60,8 @@ func newRawFixtureWith(t *testing.T, wrap func(store.Reader) store.Reader) *rawF
 func newRawFixtureOver(t testing.TB, cluster *kafkatest.Cluster, wrap ...func(store.Reader) store.Reader) *rawFixture {
 	t.Helper()
 	return &rawFixture{
-		fixture: startFixtureOver(t, 150*time.Millisecond, NewRawLog(cluster.Config), wrap...), cluster: cluster, begin: time.Now().Truncate(time.Second),
+		fixture: startFixtureOver(t, 150*time.Millisecond, NewRawLog(cluster.Config), wrap...), cluster: cluster,
+		begin: time.Now().Truncate(time.Second),
 	}
 }
 
@@ -122,7 +123,8 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 	kafkatest.Produce(f.t, f.cluster.Config, f.log[f.sent:]...)
 	f.sent = len(f.log)
 	rec := &record.Run{
-		Tenant: tenantID, ThreadID: thread, RunID: run, ClientRunID: given, Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: run, RootRunID: run},
+		Tenant: tenantID, ThreadID: thread, RunID: run, ClientRunID: given,
+		Lineage:     record.Lineage{ParentBy: record.ParentNone, BranchID: run, RootRunID: run},
 		FoldVersion: compact.Version,
 		Raw:         record.Raw{First: at[0], Next: at[len(at)-1] + 1},
 	}
@@ -271,7 +273,8 @@ func TestReplay_GivesBackWhatTheRecordIsMadeOf(t *testing.T) {
 			f := newRawFixture(t)
 			rec, want := write(f)
 			f.replays(chatR, want...)
-			if got := fmt.Sprintf("%x", sha256.Sum256([]byte(f.get("acme", chatR).body))); got != rec.Raw.SHA256 || rec.Raw.Events != int64(len(want)) {
+			if got := fmt.Sprintf("%x", sha256.Sum256([]byte(f.get("acme", chatR).body))); got != rec.Raw.SHA256 ||
+				rec.Raw.Events != int64(len(want)) {
 				t.Errorf("hash %s, record %s over %d events", got, rec.Raw.SHA256, rec.Raw.Events)
 			}
 			var p proofAnswer
@@ -289,7 +292,8 @@ func threadOfTwo(f *rawFixture) (first, again []int64) {
 	at := func(n int64, value string) int64 {
 		return f.add("acme", "chat", record.Headers{Kind: record.KindEvent, RunID: "r", Seq: n}, value)
 	}
-	first = []int64{at(0, fmt.Sprintf(started, "r")), at(1, fmt.Sprintf(custom, "a")), at(1, fmt.Sprintf(custom, "a")), at(2, fmt.Sprintf(finished, "r"))}
+	first = []int64{at(0, fmt.Sprintf(started, "r")), at(1, fmt.Sprintf(custom, "a")), at(1, fmt.Sprintf(custom, "a")),
+		at(2, fmt.Sprintf(finished, "r"))}
 	at(3, fmt.Sprintf(custom, "late"))
 	again = []int64{at(0, `{"type":"RUN_STARTED","threadId":"chat","runId":"r","parentRunId":"r"}`), at(1, fmt.Sprintf(finished, "r"))}
 	f.indexed("r", "", first...)
@@ -340,7 +344,8 @@ func givesParts(f *rawFixture) {
 	if want := fmt.Sprintf("id: 3:%d\ndata: %s\n\n", again[1], f.log[again[1]].Value); r.body != want {
 		t.Errorf("resumed with %q, want %q", r.body, want)
 	}
-	for _, query := range []string{"from=2:1", "from=x", "from=@x", "from=@3:1", "to=4:1", "pace=fast", "pace=0", "pace=-1", "pace=NaN", "pace=1e-300", "pace=1e300", "all=yes", "branch=r&branch=s", "speed=1"} {
+	for _, query := range []string{"from=2:1", "from=x", "from=@x", "from=@3:1", "to=4:1", "pace=fast", "pace=0", "pace=-1", "pace=NaN",
+		"pace=1e-300", "pace=1e300", "all=yes", "branch=r&branch=s", "speed=1"} {
 		f.get("acme", thread+"?"+query).problem(t, http.StatusBadRequest)
 	}
 	f.get("acme", chatR+"?branch=r").problem(t, http.StatusBadRequest)
@@ -371,7 +376,8 @@ func TestReplay_MarksWhatWasDropped(t *testing.T) {
 		if value == nil {
 			value = line.Bytes
 		}
-		if line.Position != (record.Position{Partition: 3, Offset: int64(i)}) || !sameText(value, f.log[i].Value) || !line.At.Equal(f.log[i].Timestamp) {
+		if line.Position != (record.Position{Partition: 3, Offset: int64(i)}) || !sameText(value, f.log[i].Value) ||
+			!line.At.Equal(f.log[i].Timestamp) {
 			t.Errorf("line %s", text)
 		}
 	}
@@ -379,7 +385,8 @@ func TestReplay_MarksWhatWasDropped(t *testing.T) {
 		t.Errorf("outcomes %v, want %v", got, want)
 	}
 	r := f.get("acme", chatR+"?all=true", "Accept", "text/event-stream")
-	if n := strings.Count(r.body, "event: repeat\n"); n != 1 || strings.Count(r.body, "event: ") != 2 || r.header.Get("Content-Type") != "text/event-stream" {
+	if n := strings.Count(r.body, "event: repeat\n"); n != 1 || strings.Count(r.body, "event: ") != 2 ||
+		r.header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("events: %v %s", r.header, r.body)
 	}
 }
@@ -469,7 +476,8 @@ func TestReplay_LeavesGroupsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer adm.Close()
-	reader, err := kafka.NewGroupReader(f.cluster.Config, kafka.GroupOptions{Group: "live", Topics: []string{f.cluster.Config.Topics().Events}})
+	reader, err := kafka.NewGroupReader(f.cluster.Config,
+		kafka.GroupOptions{Group: "live", Topics: []string{f.cluster.Config.Topics().Events}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +509,8 @@ func TestReplay_LeavesGroupsAlone(t *testing.T) {
 		return b.String()
 	}
 	before := state()
-	for _, path := range []string{chatR, "/v1/threads/chat/events?all=true", "/v1/threads/chat/runs/r/verify", "/v1/threads/chat/events?from=3:1&to=" + f.begin.Add(time.Hour).UTC().Format(time.RFC3339)} {
+	for _, path := range []string{chatR, "/v1/threads/chat/events?all=true", "/v1/threads/chat/runs/r/verify",
+		"/v1/threads/chat/events?from=3:1&to=" + f.begin.Add(time.Hour).UTC().Format(time.RFC3339)} {
 		if r := f.get("acme", path); r.status != http.StatusOK {
 			t.Errorf("GET %s: %d %s", path, r.status, r.body)
 		}

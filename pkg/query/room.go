@@ -22,8 +22,8 @@ const (
 
 // room is what the requests of all tenants share, by the rule of share.Pool: a tenant may hold as much as is left free.
 type room struct {
-	// slots are for work: a read takes one, and what computes for long or has the store or brokers read much one of heavy. A request that waits, writes
-	// to its caller or keeps a pace holds none.
+	// slots are for work: a read takes one, and what computes for long or has the store or brokers read much one of heavy. A request that
+	// waits, writes to its caller or keeps a pace holds none.
 	slots, heavy *share.Pool
 	// memory is what requests hold: themselves, rows, contents and folds.
 	memory *front.Memory
@@ -47,15 +47,15 @@ type load struct {
 	*room
 	tenant string
 	slot   *share.Pool // of which it holds one: slots, heavy, or nil
-	// await waits for slots in the place of patience: of live streams, replays and proofs whose answer has begun, which cannot be refused any more. They
-	// wait as long as they may last, and are bounded by themselves.
+	// await waits for slots in the place of patience: of live streams, replays and proofs whose answer has begun, which cannot be refused any
+	// more. They wait as long as they may last, and are bounded by themselves.
 	await func(ready <-chan struct{}) error
 	// kept is the memory of the whole request, turn that of its turn.
 	kept, turn *front.Claim
 }
 
-// inTurn calls f, which reads what an answer takes, with a slot. Behind it nothing of what f has read is counted any more. If the request has one
-// already, inTurn is f.
+// inTurn calls f, which reads what an answer takes, with a slot. Behind it nothing of what f has read is counted any more. If the request
+// has one already, inTurn is f.
 func (l *load) inTurn(ctx context.Context, f func() error) error {
 	if l.slot != nil {
 		return f()
@@ -75,7 +75,8 @@ func (l *load) begin(ctx context.Context) error {
 	return l.acquire(ctx, l.slots)
 }
 
-// work takes a slot of heavy work, in place of another one: for searches, proofs, dead letters, folding raw events and decoding large inputs.
+// work takes a slot of heavy work, in place of another one: for searches, proofs, dead letters, folding raw events and decoding large
+// inputs.
 func (l *load) work(ctx context.Context) error {
 	if l.slot == l.heavy {
 		return nil

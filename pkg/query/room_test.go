@@ -84,7 +84,8 @@ func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 func TestHandler_GivesBackWhatARequestHeld(t *testing.T) {
 	f := newFixture(t)
 	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, "x")))
-	for _, path := range []string{"/v1/threads/chat/history", "/v1/threads/chat/lineage", "/v1/threads/none", "/v1/threads/chat?atLeast=3:9999", "/v1/threads?limit=x"} {
+	for _, path := range []string{"/v1/threads/chat/history", "/v1/threads/chat/lineage", "/v1/threads/none",
+		"/v1/threads/chat?atLeast=3:9999", "/v1/threads?limit=x"} {
 		f.get("acme", path, "Cookie", strings.Repeat("x", 20_000))
 	}
 	f.server.Close() // handlers have ended
@@ -192,7 +193,8 @@ func TestCall_CountsWhatCompressingTakes(t *testing.T) {
 	if !memory.Take("acme", left) {
 		t.Fatal("a tenant must have its share")
 	}
-	if r := f.get("acme", path, "Accept-Encoding", "gzip"); r.status != http.StatusOK || r.header.Get("Content-Encoding") != "" || !strings.Contains(r.body, "xxx") {
+	if r := f.get("acme", path, "Accept-Encoding", "gzip"); r.status != http.StatusOK || r.header.Get("Content-Encoding") != "" ||
+		!strings.Contains(r.body, "xxx") {
 		t.Errorf("without memory for it: %d %v", r.status, r.header)
 	}
 	f.get("acme", "/v1/threads/nowhere/history", "Accept-Encoding", "gzip").problem(t, http.StatusNotFound)

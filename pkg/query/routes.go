@@ -59,7 +59,8 @@ func (s *Service) routes() []front.Route {
 	return []front.Route{
 		read("/v1/threads", (*call).threads, "prefix", "status", "agent", "since", "limit", "after"),
 		read("/v1/threads/{thread}", (*call).thread, "atLeast"),
-		read("/v1/threads/{thread}/lineage", (*call).lineage, "atLeast", "format", "width", "lanes", "words", "bundle", "ancestorsOf", "descendantsOf", "siblingsOf"),
+		read("/v1/threads/{thread}/lineage", (*call).lineage, "atLeast", "format", "width", "lanes", "words", "bundle", "ancestorsOf",
+			"descendantsOf", "siblingsOf"),
 		read("/v1/threads/{thread}/history", (*call).history, "atLeast", "limit", "before"),
 		read("/v1/threads/{thread}/diff", (*call).diff, "atLeast", "from", "to"),
 		export(read("/v1/threads/{thread}/export", (*call).export, "atLeast", "startedAt", "report")),
@@ -145,8 +146,8 @@ type answer struct {
 	vary        bool             // by the Accept header
 	tag         string           // identifies the answer, for 304
 	contentType string           // ""; JSON
-	// body is written as JSON, in which numbers and escapes of raw parts stay as they are; or it is a func that returns the bytes. What it holds much
-	// of was counted before, by weigh.
+	// body is written as JSON, in which numbers and escapes of raw parts stay as they are; or it is a func that returns the bytes. What it
+	// holds much of was counted before, by weigh.
 	body any
 }
 

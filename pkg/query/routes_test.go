@@ -38,9 +38,11 @@ func TestHandler_KeepsTenantsApart(t *testing.T) {
 	f := newRawFixture(t)
 	f.add("acme", "chat", record.Headers{Kind: record.KindErase, Seq: -1}, "{}") // the erasure that pathOf names
 	secret := `{"type":"TEXT_MESSAGE_CHUNK","messageId":%q,"role":"assistant","delta":"a secret of acme"}`
-	root := f.indexed("root", "", f.event("root", fmt.Sprintf(started, "root")), f.event("root", fmt.Sprintf(secret, "m1")), f.event("root", fmt.Sprintf(finished, "root")))
+	root := f.indexed("root", "", f.event("root", fmt.Sprintf(started, "root")), f.event("root", fmt.Sprintf(secret, "m1")),
+		f.event("root", fmt.Sprintf(finished, "root")))
 	f.indexedFor("acme", "chat", "open", "", func(rec *record.Run) {
-		rec.ParentRunID, rec.ParentBy, rec.Base, rec.BranchID, rec.RootRunID, rec.Depth = "root", record.ParentExplicit, "root", root.BranchID, root.RootRunID, 1
+		rec.ParentRunID, rec.ParentBy, rec.Base, rec.BranchID, rec.RootRunID, rec.Depth = "root", record.ParentExplicit, "root", root.BranchID,
+			root.RootRunID, 1
 	}, f.event("open", fmt.Sprintf(started, "open")), f.event("open", fmt.Sprintf(secret, "m2")))
 	theirs := run("theirs", "root", 3)
 	theirs.Tenant = "acme2"
@@ -277,7 +279,8 @@ func TestLineage_OfAPart(t *testing.T) {
 			t.Errorf("%s: %s, want %s\n%s", query, got, want, r.body)
 		}
 	}
-	if text := f.get("acme", "/v1/threads/chat/lineage?descendantsOf=root&format=text").body; !strings.Contains(text, "leaf") || strings.Contains(text, "root") {
+	if text := f.get("acme", "/v1/threads/chat/lineage?descendantsOf=root&format=text").body; !strings.Contains(text, "leaf") ||
+		strings.Contains(text, "root") {
 		t.Errorf("the picture: %s", text)
 	}
 	if text := f.get("acme", "/v1/threads/chat/lineage?format=text").body; !strings.Contains(text, "[history summarised, history edited]") {

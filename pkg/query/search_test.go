@@ -45,9 +45,11 @@ func TestSearch_PagesAndBindsItsCursor(t *testing.T) {
 		t.Errorf("the second page: %+v", page)
 	}
 	for who, path := range map[string]string{
-		"umbrella": filter + "&after=" + next, "acme": "/v1/runs?agent=shop&label=user%3Dann&after=" + next, "reader": filter + "&sort=tokens&after=" + next,
+		"umbrella": filter + "&after=" + next, "acme": "/v1/runs?agent=shop&label=user%3Dann&after=" + next,
+		"reader": filter + "&sort=tokens&after=" + next,
 	} {
-		if r := f.get(who, path); r.status != http.StatusBadRequest || !strings.Contains(r.body, "after must be next of a page with the same filter") {
+		if r := f.get(who, path); r.status != http.StatusBadRequest ||
+			!strings.Contains(r.body, "after must be next of a page with the same filter") {
 			t.Errorf("a cursor of another search as %s: %d %s", who, r.status, r.body)
 		}
 	}
@@ -88,7 +90,8 @@ func TestSearch_RefusesNonsenseAndTooMuch(t *testing.T) {
 		f.put(run("chat", fmt.Sprint("r", i), int64(10*i)))
 	}
 	for _, path := range []string{"/v1/runs", "/v1/statistics"} {
-		for _, query := range []string{"since=soon", "status=x", "label=%3D", "words=" + url.QueryEscape(strings.Repeat("a ", 9)), "rewrote=x", "limit=0", "nonsense=1", "agent=a&agent=b"} {
+		for _, query := range []string{"since=soon", "status=x", "label=%3D", "words=" + url.QueryEscape(strings.Repeat("a ", 9)), "rewrote=x",
+			"limit=0", "nonsense=1", "agent=a&agent=b"} {
 			name, _, _ := strings.Cut(query, "=")
 			p := f.get("acme", path+"?"+query)
 			if p.status != http.StatusBadRequest || !strings.Contains(p.body, name) {

@@ -28,8 +28,8 @@ type Config struct {
 	Wait time.Duration
 	// Poll is the pause between two looks at the index while a call waits.
 	Poll time.Duration
-	// Memory is what requests, the runs that were stepped through last and the latest events for live streams (RingBytes) may hold together, in
-	// bytes; Slots is how much work there may be at the same time: a read takes one. Tenants share both (share.Pool).
+	// Memory is what requests, the runs that were stepped through last and the latest events for live streams (RingBytes) may hold together,
+	// in bytes; Slots is how much work there may be at the same time: a read takes one. Tenants share both (share.Pool).
 	Memory, Slots int
 	// StreamHeartbeat is the pause after which a live stream that has nothing to say says so: what stands in between ends
 	// connections that are silent for a minute. StreamRetry is after which time a reader is to come again whose
@@ -57,8 +57,8 @@ func (c Config) RingBytes() int       { return c.Memory / 9 * ringNinths }
 func (c Config) timelineBytes() int64 { return int64(c.Memory / 9 * timelineNinths) }
 func (c Config) readBytes() int64     { return int64(c.Memory) - c.timelineBytes() - int64(c.RingBytes()) }
 
-// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, 576 MiB, of which requests have 384 and runs that are stepped through 128,
-// eight slots for each processor.
+// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, 576 MiB, of which requests have 384 and runs that are stepped
+// through 128, eight slots for each processor.
 func DefaultConfig() Config {
 	return Config{
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, Memory: 576 << 20, Slots: max(16, 8*runtime.GOMAXPROCS(0)),

@@ -157,8 +157,8 @@ func newStepAnswer(s timeline.Step, partition int32, change timeline.Change) ste
 	return a
 }
 
-// state answers with messages and state after a step of the run in the path (by default the thread's tip) and what the step changed. With from and
-// limit, it answers with messages and state before a step, and with a page of steps from there on.
+// state answers with messages and state after a step of the run in the path (by default the thread's tip) and what the step changed. With
+// from and limit, it answers with messages and state before a step, and with a page of steps from there on.
 func (c *call) state() (*answer, error) {
 	page := c.Query.Get("from") != "" || c.Query.Get("limit") != ""
 	if page && c.Query.Get("at") != "" {
@@ -270,7 +270,8 @@ type stepRef struct {
 	last     bool
 }
 
-// stepRef parses a step parameter: a number, a position, @ and a time, start or end. The default of at is the last step, that of from the first.
+// stepRef parses a step parameter: a number, a position, @ and a time, start or end. The default of at is the last step, that of from the
+// first.
 func (c *call) stepRef(name string) (stepRef, error) {
 	ref := stepRef{c: c, name: name, text: c.Query.Get(name), n: -1}
 	switch {
@@ -329,7 +330,8 @@ func (ref stepRef) find(s stepping) (int, error) {
 func (ref stepRef) findPosition(s stepping) (int, error) {
 	p := *ref.position
 	if p.Partition != s.row.Raw.Partition {
-		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", ref.name, p.Partition, s.row.Raw.Partition))
+		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", ref.name, p.Partition,
+			s.row.Raw.Partition))
 	}
 	if p.Offset == s.Step(0).Offset {
 		return 0, nil

@@ -29,8 +29,8 @@ func (f *rawFixture) longRun(events int) {
 	f.indexed("r", "", append(at, f.event("r", fmt.Sprintf(finished, "r")))...)
 }
 
-// BenchmarkState goes to steps of a run over HTTP: for the first time, to any, to the next, to the next in the last tenth of the run, and to a screen of
-// them.
+// BenchmarkState goes to steps of a run over HTTP: for the first time, to any, to the next, to the next in the last tenth of the run, and
+// to a screen of them.
 func BenchmarkState(b *testing.B) {
 	for _, events := range []int{360, 36_000} {
 		f := newRawFixture(b)

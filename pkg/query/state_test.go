@@ -102,7 +102,8 @@ func TestState_IsThatBehindTheEventWhichIsAskedFor(t *testing.T) {
 		for n, said := range want {
 			position := record.Position{Partition: 3, Offset: at[n]}.String()
 			came := f.begin.Add(time.Duration(at[n]) * time.Second).UTC()
-			for _, name := range []string{fmt.Sprint(n), position, "@" + came.Format(time.RFC3339), came.Add(time.Millisecond).Format(time.RFC3339Nano)} {
+			for _, name := range []string{fmt.Sprint(n), position, "@" + came.Format(time.RFC3339),
+				came.Add(time.Millisecond).Format(time.RFC3339Nano)} {
 				if name != fmt.Sprint(n) && name != position && n == len(want)-1 && strings.Contains(name, ".") {
 					continue // behind its end
 				}
@@ -126,7 +127,8 @@ func TestState_IsThatBehindTheEventWhichIsAskedFor(t *testing.T) {
 		if r := f.state("?at=start"); r.N != 0 || len(r.Step.Change.Messages) != 1 || r.Step.Kind != "input" || string(r.Step.Change.State) == "[]" {
 			t.Errorf("the start is %+v", r.Step)
 		}
-		if s := f.state("?at=5").Step.Change.Messages; len(s) != 1 || s[0].Op != "append" || s[0].MessageID != "a" || s[0].Path != "/content" || s[0].Text != ", you." {
+		if s := f.state("?at=5").Step.Change.Messages; len(s) != 1 || s[0].Op != "append" || s[0].MessageID != "a" || s[0].Path != "/content" ||
+			s[0].Text != ", you." {
 			t.Errorf("step 5 changes %+v", s)
 		}
 		for _, step := range []stepReply{*f.state("?at=2").Step, f.state("?from=1&limit=2").Steps[1]} {
@@ -191,7 +193,8 @@ func TestState_GivesPagesOfSteps(t *testing.T) {
 	if !reflect.DeepEqual(paged, whole.Steps) {
 		t.Errorf("paged\n%+v\nwhole\n%+v", paged, whole.Steps)
 	}
-	for query, n := range map[string]int{"?from=3:5&limit=1": 2, "?from=@" + f.begin.Add(6*time.Second).UTC().Format(time.RFC3339) + "&limit=1": 3, "?from=end": 6, "?limit=1": 0} {
+	for query, n := range map[string]int{"?from=3:5&limit=1": 2,
+		"?from=@" + f.begin.Add(6*time.Second).UTC().Format(time.RFC3339) + "&limit=1": 3, "?from=end": 6, "?limit=1": 0} {
 		if r := f.state(query); r.N != n-1 || r.Steps[0].N != n {
 			t.Errorf("%s begins with step %d", query, r.N+1)
 		}
@@ -273,7 +276,8 @@ func TestState_SaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %s, want %q", query, detail, want.says)
 		}
 	}
-	for query, says := range map[string]string{"?at=3:999": "yet", "?at=" + stamp(f.begin.Add(time.Hour)): "is in the future", "?at=2": "to 1 so far"} {
+	for query, says := range map[string]string{"?at=3:999": "yet", "?at=" + stamp(f.begin.Add(time.Hour)): "is in the future",
+		"?at=2": "to 1 so far"} {
 		if detail := f.get("acme", "/v1/threads/chat/runs/other/state"+query).problem(t, 404); !strings.Contains(detail, says) {
 			t.Errorf("of a run that goes on, %s: %s, want %q", query, detail, says)
 		}
@@ -359,7 +363,8 @@ func TestState_ReadsARunOnce(t *testing.T) {
 		t.Fatal("it is erased")
 	}
 	// Erased, it is not found, whatever is at hand.
-	if err := f.store.Write(t.Context(), []store.Entry{{Partition: 3, Version: f.version + 1, Tenant: "acme", ThreadID: "chat", RunID: "r"}}); err != nil {
+	if err := f.store.Write(t.Context(), []store.Entry{{Partition: 3, Version: f.version + 1, Tenant: "acme", ThreadID: "chat",
+		RunID: "r"}}); err != nil {
 		t.Fatal(err)
 	}
 	f.get("acme", "/v1/threads/chat/runs/r/state").problem(t, 404)
@@ -456,7 +461,8 @@ func TestState_OfAChildStartsFromItsParent(t *testing.T) {
 	if want := `u:Hi a:Hello, you. {"cart":{"total":3}}`; r.said() != want || len(r.Steps) != 3 {
 		t.Errorf("before its start: %s, want %s", r.said(), want)
 	}
-	if changed := r.Steps[0].Change.Messages; len(changed) != 1 || changed[0].MessageID != "u2" || r.Steps[0].Position != fmt.Sprint("3:", in) {
+	if changed := r.Steps[0].Change.Messages; len(changed) != 1 || changed[0].MessageID != "u2" ||
+		r.Steps[0].Position != fmt.Sprint("3:", in) {
 		t.Errorf("its start is %+v", r.Steps[0])
 	}
 }

@@ -70,7 +70,8 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 
 // acquireTimeline acquires a run's timeline, and reports whether it is enough without reading the log. If it is not, the request has
 // a slot of heavy work: it waits for that without the timeline, which others can step through meanwhile.
-func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough func(*timeline.Reader) bool) (held *cachedRun, suffices bool, err error) {
+func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough func(*timeline.Reader) bool) (held *cachedRun, suffices bool,
+	err error) {
 	for {
 		if held, err = c.timelines.acquire(c.R.Context(), key, origin); err != nil {
 			return nil, false, err

@@ -150,8 +150,8 @@ func (s *stream) flush() error {
 	return s.out.flush()
 }
 
-// takeInTurn takes in records. A stream that is behind folds without waiting for anything, and many of those would have all processors: while it
-// catches up it takes one of heavy work, batch by batch.
+// takeInTurn takes in records. A stream that is behind folds without waiting for anything, and many of those would have all processors:
+// while it catches up it takes one of heavy work, batch by batch.
 func (s *stream) takeInTurn(b tail.Batch) error {
 	if s.caughtUp() {
 		return s.take(b)
@@ -315,8 +315,8 @@ func (s *stream) beat() error {
 	return s.flush()
 }
 
-// await waits for a turn to read, and sends heartbeats meanwhile. Of a resuming reader that has to wait for longer than a heartbeat, a wrong id
-// is found out only after the stream has begun.
+// await waits for a turn to read, and sends heartbeats meanwhile. Of a resuming reader that has to wait for longer than a heartbeat, a
+// wrong id is found out only after the stream has begun.
 func (s *stream) await(ready <-chan struct{}) error {
 	for {
 		left := time.Until(s.until)

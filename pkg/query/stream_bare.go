@@ -13,8 +13,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// bare resumes a run while the lineage store is away, by the run ids in the headers of the log's records. A reader that joins needs the store and
-// gets its error.
+// bare resumes a run while the lineage store is away, by the run ids in the headers of the log's records. A reader that joins needs the
+// store and gets its error.
 func (s *stream) bare(away error) error {
 	at := s.from.at
 	if s.runID == "" || at.Offset < 0 || s.from.ended {

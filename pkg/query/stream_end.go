@@ -65,8 +65,8 @@ var errErased = &endError{
 	why: endErased, detail: erasedDetail, event: []byte(`{"type":"RUN_ERROR","message":"` + erasedDetail + `","code":"` + codeErased + `"}`),
 }
 
-// erased handles an erasure of the thread: it refuses a resumed stream that has not begun, ends one that has sent events, and starts over for one
-// that has sent none.
+// erased handles an erasure of the thread: it refuses a resumed stream that has not begun, ends one that has sent events, and starts over
+// for one that has sent none.
 func (s *stream) erased() error {
 	switch {
 	case s.resumes() || !s.out.begun && !s.from.joins():

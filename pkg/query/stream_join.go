@@ -142,7 +142,8 @@ func (s *stream) history(run string) error {
 }
 
 // whole returns the events of an ended run for a client: start, snapshots and terminal event.
-func (s *stream) whole(run string, started json.RawMessage, messages []agui.Message, state, terminal json.RawMessage, anew bool) []json.RawMessage {
+func (s *stream) whole(run string, started json.RawMessage, messages []agui.Message, state, terminal json.RawMessage,
+	anew bool) []json.RawMessage {
 	if started == nil {
 		started = s.started(run)
 	}
@@ -162,14 +163,15 @@ func (s *stream) started(run string) json.RawMessage {
 // end sends the terminal event of a run that Skein has ended. That event is on no topic.
 func (s *stream) end(r *live.Run) {
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, ended: true, seq: -1}
-	if r.Fold() != nil && r.Fold().Ended() || r.Record == nil || r.Record.Status != record.StatusAbandoned || r.Record.Terminal == nil || s.last == at || s.from == at {
+	if r.Fold() != nil && r.Fold().Ended() || r.Record == nil || r.Record.Status != record.StatusAbandoned || r.Record.Terminal == nil ||
+		s.last == at || s.from == at {
 		return
 	}
 	s.give(r.Record.Terminal, at)
 }
 
-// checkAbandoned asks the store about a playing run that has been silent for a while, also while other runs of the thread go on. It sends the
-// end of one that was abandoned, and reports whether it did.
+// checkAbandoned asks the store about a playing run that has been silent for a while, also while other runs of the thread go on. It sends
+// the end of one that was abandoned, and reports whether it did.
 func (s *stream) checkAbandoned() (ended bool, _ error) {
 	if s.playing == nil || time.Since(s.heard) < silentBeats*s.cfg.StreamHeartbeat {
 		return false, nil

@@ -22,13 +22,14 @@ const streamRetry = time.Second
 // reopen opens the thread. A stream that has begun retries until the store and Kafka answer.
 func (s *stream) reopen() error { return s.patiently(s.open) }
 
-// patiently calls f. A stream that has begun calls it again, and says so in comments, until the store and Kafka answer; an error that another
-// call would return as well, or one of final, ends it.
+// patiently calls f. A stream that has begun calls it again, and says so in comments, until the store and Kafka answer; an error that
+// another call would return as well, or one of final, ends it.
 func (s *stream) patiently(f func() error, final ...error) error {
 	for waiting := false; ; {
 		err := f()
 		is := func(e error) bool { return errors.Is(err, e) }
-		if err == nil || !s.out.begun || s.ctx.Err() != nil || is(errBroken) || is(errCaller) || isNoRoom(err) || is(errLife) || is(tail.ErrGone) || is(tail.ErrClosed) ||
+		if err == nil || !s.out.begun || s.ctx.Err() != nil || is(errBroken) || is(errCaller) || isNoRoom(err) || is(errLife) ||
+			is(tail.ErrGone) || is(tail.ErrClosed) ||
 			wrongID(err) || slices.ContainsFunc(final, is) {
 			return err
 		}
@@ -36,7 +37,8 @@ func (s *stream) patiently(f func() error, final ...error) error {
 			return errLife
 		}
 		if !waiting {
-			s.cfg.Logger.WarnContext(s.ctx, "live stream waits until its thread can be read", "tenant", s.Tenant, "thread_id", s.threadID, "error", err)
+			s.cfg.Logger.WarnContext(s.ctx, "live stream waits until its thread can be read", "tenant", s.Tenant, "thread_id", s.threadID, "error",
+				err)
 			s.out.comment("the thread cannot be read now; the stream continues once it can")
 			waiting = true
 		} else {
@@ -60,7 +62,8 @@ func wrongID(err error) bool {
 // fallBack serves a request whose first read has failed, if it can be served without the part that is away: the rest of a run without the
 // lineage store, or a restored thread without Kafka.
 func (s *stream) fallBack(err error) error {
-	if refused := new(front.Problem); s.out.begun || s.ctx.Err() != nil || errors.As(err, &refused) || errors.Is(err, errBroken) || errors.Is(err, store.ErrNotFound) {
+	if refused := new(front.Problem); s.out.begun || s.ctx.Err() != nil || errors.As(err, &refused) || errors.Is(err, errBroken) ||
+		errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	if len(s.rows) == 0 { // nothing was read of the store
@@ -73,7 +76,8 @@ func (s *stream) fallBack(err error) error {
 	if i := slices.IndexFunc(s.rows, func(r store.Run) bool { return r.RunID == run }); i < 0 || s.rows[i].Status == record.StatusRunning {
 		return err
 	}
-	s.cfg.Logger.WarnContext(s.ctx, "restoring a thread from the lineage store alone", "tenant", s.Tenant, "thread_id", s.threadID, "error", err)
+	s.cfg.Logger.WarnContext(s.ctx, "restoring a thread from the lineage store alone", "tenant", s.Tenant, "thread_id", s.threadID, "error",
+		err)
 	return s.load.inTurn(s.ctx, func() error { return s.history(run) })
 }
 

@@ -51,8 +51,8 @@ func (s *stream) recorded() (done bool, _ error) {
 	return false, nil
 }
 
-// nothing answers a reader that already has everything: 204. A stream that has begun, since it waited for its turn, just ends; the reader comes
-// again and gets the 204 then.
+// nothing answers a reader that already has everything: 204. A stream that has begun, since it waited for its turn, just ends; the reader
+// comes again and gets the 204 then.
 func (s *stream) nothing() {
 	if s.out.begun {
 		return

@@ -201,7 +201,8 @@ func TestStream_ResumesBehindAnEventThatWasNotFolded(t *testing.T) {
 			got = append(got, data)
 		}
 	}
-	if text := strings.Join(got, " "); len(got) != 3 || !strings.Contains(text, "unnumbered") || !strings.Contains(text, "three") || !strings.Contains(text, "RUN_FINISHED") {
+	if text := strings.Join(got, " "); len(got) != 3 || !strings.Contains(text, "unnumbered") || !strings.Contains(text, "three") ||
+		!strings.Contains(text, "RUN_FINISHED") {
 		t.Errorf("behind seq:2 came %s", text)
 	}
 }
@@ -369,7 +370,8 @@ func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	c := &call{Service: f.service, Call: &front.Call{W: w, R: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), Tenant: "acme"}, threadID: thread,
+	c := &call{Service: f.service, Call: &front.Call{W: w, R: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil),
+		Tenant: "acme"}, threadID: thread,
 		load: f.service.room.load("acme")}
 	s, err := c.newStream(t.Context(), "", joining())
 	if err != nil {

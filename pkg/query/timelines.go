@@ -18,8 +18,8 @@ const (
 	timelineIdle = 10 * time.Minute
 )
 
-// timelines caches the timelines of runs, so that the next step of a run costs one event and not the whole run. Its size is bounded: when it
-// is full, it evicts the least recently used run of the tenant that holds most.
+// timelines caches the timelines of runs, so that the next step of a run costs one event and not the whole run. Its size is bounded: when
+// it is full, it evicts the least recently used run of the tenant that holds most.
 type timelines struct {
 	metrics *metrics
 	bytes   *share.Pool

@@ -126,7 +126,8 @@ func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) 
 		var answers []proofAnswer
 		var err error
 		if row := &rest[0]; !c.load.fits(size) { // it is the only one
-			p := verify.Report{RunID: row.RunID, Verdict: verify.Unproved, Reason: c.tooLarge(row), Earliest: -1, Differences: []string{}, Unproved: []string{}}
+			p := verify.Report{RunID: row.RunID, Verdict: verify.Unproved, Reason: c.tooLarge(row), Earliest: -1, Differences: []string{},
+				Unproved: []string{}}
 			answers = []proofAnswer{newProofAnswer(*row, p, v.indexedTo)}
 		} else if answers, err = c.prove(raw, from, rest[:n], v.indexedTo); err != nil {
 			return err
@@ -199,7 +200,8 @@ func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.
 	answers := make([]proofAnswer, len(reports))
 	for i, p := range reports {
 		if expired != nil || stale != nil && p.Verdict == verify.Differs {
-			p = verify.Report{RunID: p.RunID, Verdict: verify.Unproved, Reason: stale.Error(), Earliest: -1, Differences: []string{}, Unproved: []string{}}
+			p = verify.Report{RunID: p.RunID, Verdict: verify.Unproved, Reason: stale.Error(), Earliest: -1, Differences: []string{},
+				Unproved: []string{}}
 		}
 		answers[i] = newProofAnswer(wanted[i], p, to)
 	}

@@ -104,7 +104,8 @@ func provesAllRuns(f *rawFixture) {
 
 	r := f.get("acme", "/v1/verify")
 	all, order, progress := proofs(t, r.body)
-	if want := []string{"z/a", "chat/b", "chat/d"}; r.status != http.StatusOK || r.header.Get("Content-Type") != typeNDJSON || !sameSet(order, want) || progress == 0 {
+	if want := []string{"z/a", "chat/b", "chat/d"}; r.status != http.StatusOK || r.header.Get("Content-Type") != typeNDJSON ||
+		!sameSet(order, want) || progress == 0 {
 		t.Fatalf("%d, %v, %d lines of progress: %s", r.status, order, progress, r.body)
 	}
 	// d goes on from what b's record says, and was placed elsewhere.
@@ -126,7 +127,9 @@ func provesAllRuns(f *rawFixture) {
 	if r := f.call(http.MethodHead, "acme", "/v1/verify"); r.status != http.StatusOK || r.body != "" {
 		t.Errorf("HEAD: %d %s", r.status, r.body)
 	}
-	if p, want := f.oneProof("/v1/threads/chat/runs/b/verify"), all["chat/b"]; fmt.Sprint(p.Verdict, p.Differences, p.DiffersFrom, p.Raw, p.Record) != fmt.Sprint(want.Verdict, want.Differences, want.DiffersFrom, want.Raw, want.Record) {
+	if p, want := f.oneProof("/v1/threads/chat/runs/b/verify"),
+		all["chat/b"]; fmt.Sprint(p.Verdict, p.Differences, p.DiffersFrom, p.Raw, p.Record) != fmt.Sprint(want.Verdict, want.Differences,
+		want.DiffersFrom, want.Raw, want.Record) {
 		t.Errorf("by itself it is %+v, with the others %+v", p, want)
 	}
 }

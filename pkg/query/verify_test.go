@@ -72,7 +72,8 @@ func TestVerify_SaysWhatDiffers(t *testing.T) {
 			if value, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body)); err != nil || describer(t)("Proof").Validate(value) != nil {
 				t.Errorf("%s is not as described: %v", r.body, err)
 			}
-			if p.Verdict != verify.Differs || !slices.Equal(p.Differences, c.differences) || p.DiffersFrom == nil || p.DiffersFrom.String() != c.from {
+			if p.Verdict != verify.Differs || !slices.Equal(p.Differences, c.differences) || p.DiffersFrom == nil ||
+				p.DiffersFrom.String() != c.from {
 				t.Errorf("verdict %s, differences %v from %v, want %v from %s", p.Verdict, p.Differences, p.DiffersFrom, c.differences, c.from)
 			}
 		})
@@ -108,8 +109,8 @@ func TestVerify_SaysWhatItDoesNotProve(t *testing.T) {
 	}
 }
 
-// A child that began without what its parent had said (placed-alone) is folded without it, and the proof says that nobody knows whether there
-// was no room.
+// A child that began without what its parent had said (placed-alone) is folded without it, and the proof says that nobody knows whether
+// there was no room.
 func TestVerify_FoldsARunThatBeganAlone(t *testing.T) {
 	f := newRawFixture(t)
 	parent := []int64{f.event("p", fmt.Sprintf(started, "p")), f.event("p", `{"type":"STATE_SNAPSHOT","snapshot":{"n":1}}`)}
@@ -277,8 +278,10 @@ func TestVerify_ProvesPlaces(t *testing.T) {
 				if err := json.Unmarshal([]byte(lines[len(lines)-1]), &p); err != nil || r.status != http.StatusOK {
 					t.Fatalf("%s: %d %s", path, r.status, r.body)
 				}
-				if got := strings.Join(p.Differences, " "); p.RunID != "b" || p.Verdict != c.verdict || got != c.differences || slices.Contains(p.Unproved, verify.UnprovedPlace) != c.going {
-					t.Errorf("%s: run %s: %s, differences %q, unproved %q; want %s, %q", path, p.RunID, p.Verdict, got, p.Unproved, c.verdict, c.differences)
+				if got := strings.Join(p.Differences, " "); p.RunID != "b" || p.Verdict != c.verdict || got != c.differences ||
+					slices.Contains(p.Unproved, verify.UnprovedPlace) != c.going {
+					t.Errorf("%s: run %s: %s, differences %q, unproved %q; want %s, %q", path, p.RunID, p.Verdict, got, p.Unproved, c.verdict,
+						c.differences)
 				}
 			}
 		})
@@ -358,7 +361,8 @@ func TestRawLog_ReadsLittleForLittle(t *testing.T) {
 	}
 	defer raw.close()
 	var got []int64
-	if err := raw.each(t.Context(), [][2]int64{{3, 4}, {5, 7}}, func(m *kgo.Record) error { got = append(got, m.Offset); return nil }); err != nil {
+	if err := raw.each(t.Context(), [][2]int64{{3, 4}, {5, 7}},
+		func(m *kgo.Record) error { got = append(got, m.Offset); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got, []int64{3, 5, 6}) || raw.to > n/2 {

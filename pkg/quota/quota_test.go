@@ -129,7 +129,8 @@ func TestTenant_WaitSlowsDownToTheRate(t *testing.T) {
 			t.Errorf("twice 3000 bytes at 100 a second took %v", took)
 		}
 		var exceeded *quota.ExceededError
-		if err := tenant.Wait(t.Context(), quota.Bytes, 1, time.Second); !errors.As(err, &exceeded) || exceeded.Kind != quota.Bytes || exceeded.RetryAfter != 20*time.Second+10*time.Millisecond {
+		if err := tenant.Wait(t.Context(), quota.Bytes, 1, time.Second); !errors.As(err, &exceeded) || exceeded.Kind != quota.Bytes ||
+			exceeded.RetryAfter != 20*time.Second+10*time.Millisecond {
 			t.Errorf("beyond the patience: %v, %+v", err, exceeded)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -146,11 +147,15 @@ func TestQuotas_FollowTheFile(t *testing.T) {
 		write(t, path, "default:\n  requests_per_second: 1\n  open_runs: 20\ntenants:\n  acme:\n    concurrent_streams: 3\n    max_event_bytes: 1000\n    open_run_bytes: 5000\n")
 		reg := prometheus.NewRegistry()
 		var log logtest.Log // the quotas write on while it is read
-		q := open(t, quota.Config{Path: path, Registerer: reg, Logger: slog.New(slog.NewTextHandler(&log, nil)), Stage: quota.Limits{ConcurrentStreams: 7, ConcurrentReads: 9}})
-		if got, want := q.Tenant("acme").Limits(), (quota.Limits{RequestsPerSecond: 1, ConcurrentStreams: 3, ConcurrentReads: 9, MaxEventBytes: 1000, OpenRuns: 20, OpenRunBytes: 5000}); got != want {
+		q := open(t, quota.Config{Path: path, Registerer: reg, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Stage: quota.Limits{ConcurrentStreams: 7, ConcurrentReads: 9}})
+		if got, want := q.Tenant("acme").Limits(),
+			(quota.Limits{RequestsPerSecond: 1, ConcurrentStreams: 3, ConcurrentReads: 9, MaxEventBytes: 1000, OpenRuns: 20,
+				OpenRunBytes: 5000}); got != want {
 			t.Errorf("acme has %+v, want %+v", got, want)
 		}
-		if got, want := q.Tenant("umbrella").Limits(), (quota.Limits{RequestsPerSecond: 1, ConcurrentStreams: 7, ConcurrentReads: 9, OpenRuns: 20}); got != want {
+		if got, want := q.Tenant("umbrella").Limits(),
+			(quota.Limits{RequestsPerSecond: 1, ConcurrentStreams: 7, ConcurrentReads: 9, OpenRuns: 20}); got != want {
 			t.Errorf("umbrella has %+v, want %+v", got, want)
 		}
 		if got, want := q.Limits("acme"), q.Tenant("acme").Limits(); got != want {

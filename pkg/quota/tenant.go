@@ -134,8 +134,8 @@ func (t *Tenant) slotsOf(k Kind) int64 {
 func (t *Tenant) Limited(k Kind) bool { return t.limits.Load().of(k) > 0 }
 
 // Wait takes n units of a rate and waits until the bucket holds them, so that a sender is slowed down to its rate. Where that
-// would take longer than patience it takes nothing and returns an *ExceededError. More than the bucket can hold is let through when the bucket
-// is full, and paid for afterwards.
+// would take longer than patience it takes nothing and returns an *ExceededError. More than the bucket can hold is let through when the
+// bucket is full, and paid for afterwards.
 func (t *Tenant) Wait(ctx context.Context, k Kind, n int64, patience time.Duration) error {
 	if n <= 0 || !t.Limited(k) {
 		return nil

@@ -63,7 +63,8 @@ func TestDecodeRun_IsTheSameForLargeRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := DecodeRun(b); err != nil || !reflect.DeepEqual(got.Messages, normal(t, b).Messages) || string(got.Open.Fold) != string(big.Open.Fold) {
+	if got, err := DecodeRun(b); err != nil || !reflect.DeepEqual(got.Messages, normal(t, b).Messages) ||
+		string(got.Open.Fold) != string(big.Open.Fold) {
 		t.Errorf("a large record: %v", err)
 	}
 }

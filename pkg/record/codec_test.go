@@ -25,9 +25,10 @@ func sealed() *record.Run {
 	}
 	return &record.Run{
 		Tenant: "acme", ThreadID: "thread/1", RunID: "run~2", ClientRunID: "run",
-		Lineage: record.Lineage{ParentRunID: "run", ParentBy: record.ParentContent, SpawnedBy: "elsewhere", BranchID: "run~2", RootRunID: "run", Depth: 1},
-		Status:  record.StatusInterrupted,
-		Agent:   "shop <1>", Labels: map[string]string{"user": "7", "env": "", "Env": "x"},
+		Lineage: record.Lineage{ParentRunID: "run", ParentBy: record.ParentContent, SpawnedBy: "elsewhere", BranchID: "run~2", RootRunID: "run",
+			Depth: 1},
+		Status: record.StatusInterrupted,
+		Agent:  "shop <1>", Labels: map[string]string{"user": "7", "env": "", "Env": "x"},
 		Started:       json.RawMessage(`{"type":"RUN_STARTED","threadId":"thread/1","runId":"run","z":1,"a":12345678901234567890}`),
 		Input:         json.RawMessage(`{"threadId":"thread/1","state":{"n":1.10}}`),
 		InputLayout:   agui.Layout{{From: 0, To: 1}, {Own: true, From: 0, To: 1}},
@@ -43,7 +44,8 @@ func sealed() *record.Run {
 		Stats: record.Stats{
 			Events: map[string]int64{"RUN_STARTED": 1, "CUSTOM": 1}, EventBytes: map[string]int64{"RUN_STARTED": 80, "CUSTOM": 40},
 			Messages: 2, ToolCalls: map[string]int64{"search": 1}, Anomalies: map[string]int64{"late-input": 1},
-			Usage:            map[string]record.TokenUsage{"": {InputTokens: 1, OutputTokens: 2, TotalTokens: 3, ReasoningTokens: 1, CachedInputTokens: 1, CacheWriteInputTokens: 1}},
+			Usage: map[string]record.TokenUsage{"": {InputTokens: 1, OutputTokens: 2, TotalTokens: 3, ReasoningTokens: 1,
+				CachedInputTokens: 1, CacheWriteInputTokens: 1}},
 			TimeToFirstToken: &first, Duration: &took, ToolCallTimes: map[string][]int64{"call-0": {300, 900}, "call-1": {1200}},
 		},
 		StartedAt: at, EndedAt: &end,
@@ -70,7 +72,9 @@ func TestEncodeRun_KeepsHalvesOfSurrogatePairs(t *testing.T) {
 	r := open()
 	r.SpawnedBy, r.PendingToolCalls = half, []string{half, other}
 	counts := map[string]int64{half: 1, other: 2, "<&>\u2028": 3}
-	r.Stats = record.Stats{Events: counts, EventBytes: counts, ToolCalls: counts, Usage: map[string]record.TokenUsage{half: {InputTokens: 1}, other: {InputTokens: 2}}, ToolCallTimes: map[string][]int64{half: {1}, other: {1, 2}}}
+	r.Stats = record.Stats{Events: counts, EventBytes: counts, ToolCalls: counts,
+		Usage:         map[string]record.TokenUsage{half: {InputTokens: 1}, other: {InputTokens: 2}},
+		ToolCallTimes: map[string][]int64{half: {1}, other: {1, 2}}}
 	b, err := record.EncodeRun(r)
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,8 @@ func collapse(rec *Run) bool {
 	case len(rec.Messages)+len(rec.Layout) > 0:
 		rec.Messages, rec.Layout = nil, nil
 	case len(rec.Stats.Events)+len(rec.Stats.ToolCalls)+len(rec.Stats.Usage) > 0:
-		rec.Stats = Stats{Messages: rec.Stats.Messages, Anomalies: rec.Stats.Anomalies, TimeToFirstToken: rec.Stats.TimeToFirstToken, Duration: rec.Stats.Duration}
+		rec.Stats = Stats{Messages: rec.Stats.Messages, Anomalies: rec.Stats.Anomalies, TimeToFirstToken: rec.Stats.TimeToFirstToken,
+			Duration: rec.Stats.Duration}
 	default:
 		return false
 	}

@@ -13,8 +13,9 @@ import (
 
 func TestHeaders_RoundTrip(t *testing.T) {
 	for name, h := range map[string]record.Headers{
-		"an event with everything":   {Version: 1, Kind: record.KindEvent, RunID: "run/1 🧶", Seq: 42, Agent: "proxy"},
-		"a proxy's own event":        {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 7, Agent: "shop", Labels: []record.Label{{Key: "user", Value: "7"}, {Key: "Env"}}, Synthetic: true, Incomplete: 3},
+		"an event with everything": {Version: 1, Kind: record.KindEvent, RunID: "run/1 🧶", Seq: 42, Agent: "proxy"},
+		"a proxy's own event": {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 7, Agent: "shop",
+			Labels: []record.Label{{Key: "user", Value: "7"}, {Key: "Env"}}, Synthetic: true, Incomplete: 3},
 		"seq 0":                      {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 0},
 		"an input without seq":       {Version: 1, Kind: record.KindInput, RunID: "r", Seq: -1},
 		"a fence with its kind only": {Version: 1, Kind: record.KindFence, Seq: -1},
@@ -32,7 +33,8 @@ func TestHeaders_RoundTrip(t *testing.T) {
 
 func TestHeaders_EncodeWritesTheVersionFirst(t *testing.T) {
 	got := record.Headers{Kind: record.KindRun, RunID: "r", Seq: -1}.Encode()
-	want := []record.Header{{Key: "skein-version", Value: []byte("1")}, {Key: "skein-kind", Value: []byte("run")}, {Key: "run-id", Value: []byte("r")}}
+	want := []record.Header{{Key: "skein-version", Value: []byte("1")}, {Key: "skein-kind", Value: []byte("run")},
+		{Key: "run-id", Value: []byte("r")}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("headers are %s, want %s", got, want)
 	}
@@ -111,7 +113,8 @@ func TestParseHeadersLike_SaysTheSameWhateverItIsLike(t *testing.T) {
 	header := func(k, v string) record.Header { return record.Header{Key: k, Value: []byte(v)} }
 	given := [][]record.Header{
 		nil,
-		{header(record.HeaderKind, "event"), header(record.HeaderRunID, "r1"), header(record.HeaderSeq, "3"), header(record.HeaderAgent, "a"), header("label-a", "1"), header("label-b", "2")},
+		{header(record.HeaderKind, "event"), header(record.HeaderRunID, "r1"), header(record.HeaderSeq, "3"), header(record.HeaderAgent, "a"),
+			header("label-a", "1"), header("label-b", "2")},
 		{header(record.HeaderAgent, "a"), header("label-a", "1"), header("label-b", "3"), header(record.HeaderSynthetic, "true")},
 		{header(record.HeaderAgent, "b"), header("label-a", "1")},
 		{header("label-b", "2"), header("label-a", "1"), header("label-a", "1")},
@@ -152,8 +155,9 @@ func TestParseHeaders_ReadsLabels(t *testing.T) {
 		in   []string
 		want []record.Label
 	}{
-		"as they come":                 {[]string{"label-b", "1", "label-A", ""}, []record.Label{{Key: "b", Value: "1"}, {Key: "A"}}},
-		"the last of a key":            {[]string{"label-b", "1", "label-a", "2", "label-b", "3"}, []record.Label{{Key: "b", Value: "3"}, {Key: "a", Value: "2"}}},
+		"as they come": {[]string{"label-b", "1", "label-A", ""}, []record.Label{{Key: "b", Value: "1"}, {Key: "A"}}},
+		"the last of a key": {[]string{"label-b", "1", "label-a", "2", "label-b", "3"},
+			[]record.Label{{Key: "b", Value: "3"}, {Key: "a", Value: "2"}}},
 		"the first 16":                 {append(many, "label-3", "w"), first},
 		"256 bytes":                    {[]string{"label-" + long, long}, []record.Label{{Key: long, Value: long}}},
 		"a key of 257 bytes":           {[]string{"label-" + long + "k", "v", "label-a", "1"}, []record.Label{{Key: "a", Value: "1"}}},

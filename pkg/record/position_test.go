@@ -20,7 +20,8 @@ func TestPosition_RoundTrip(t *testing.T) {
 }
 
 func TestParsePosition_RefusesOtherForms(t *testing.T) {
-	for _, s := range []string{"", "3", ":", "3:", ":4", "-1:4", "3:-4", "+3:4", "3:4:5", " 3:4", "3:4 ", "2147483648:0", "0:9223372036854775808"} {
+	for _, s := range []string{"", "3", ":", "3:", ":4", "-1:4", "3:-4", "+3:4", "3:4:5", " 3:4", "3:4 ", "2147483648:0",
+		"0:9223372036854775808"} {
 		if p, err := record.ParsePosition(s); err == nil {
 			t.Errorf("%q is taken for %v", s, p)
 		}

@@ -10,7 +10,9 @@ import (
 func TestPositionRecord_RoundTrip(t *testing.T) {
 	for _, next := range []int64{0, 1, math.MaxInt64} {
 		for _, events := range []string{"", "q83vEjRWeJCrze8SNFZ4kA=="} {
-			for _, want := range []record.Progress{{Next: next, Events: events}, {Next: next, Events: events, Committed: next, Processed: math.MaxInt64, Partitions: 3, StreamTime: 1788264000000, Gap: record.Gap{End: 3, Until: 5}}} {
+			for _, want := range []record.Progress{{Next: next, Events: events},
+				{Next: next, Events: events, Committed: next, Processed: math.MaxInt64, Partitions: 3, StreamTime: 1788264000000,
+					Gap: record.Gap{End: 3, Until: 5}}} {
 				if got, err := record.DecodeProgress(record.EncodeProgress(want)); err != nil || got != want {
 					t.Errorf("got %+v, %v; want %+v", got, err, want)
 				}

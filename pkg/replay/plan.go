@@ -95,7 +95,8 @@ func NewPlan(ctx context.Context, cfg kafka.Config, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Topic: o.To, cfg: cfg, options: o, selection: s, Ranges: []Range{}, Types: map[string]int{}, Headers: map[string]int{}, LeftOut: map[string]int{}}
+	p := &Plan{Topic: o.To, cfg: cfg, options: o, selection: s, Ranges: []Range{}, Types: map[string]int{}, Headers: map[string]int{},
+		LeftOut: map[string]int{}}
 	events, runs, err := p.ask(ctx)
 	if err != nil {
 		return nil, err

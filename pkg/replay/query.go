@@ -87,7 +87,8 @@ func (s *selection) spans(ctx context.Context, adm *kadm.Client, topic string) (
 		case !one || !other:
 			delete(spans, p)
 		case s.Range.From.Position != nil && first < span.Start:
-			return nil, fmt.Errorf("%w: %s is older than what %s keeps, which begins at %s", ErrGone, s.Range.From, topic, record.Position{Partition: p, Offset: span.Start})
+			return nil, fmt.Errorf("%w: %s is older than what %s keeps, which begins at %s", ErrGone, s.Range.From, topic,
+				record.Position{Partition: p, Offset: span.Start})
 		default:
 			spans[p] = kafka.Span{Start: min(max(first, span.Start), span.End), End: min(last, span.End)}
 		}
@@ -96,14 +97,16 @@ func (s *selection) spans(ctx context.Context, adm *kadm.Client, topic string) (
 }
 
 // offsets returns the offset of a point in each partition where it lies; what stands for no point.
-func (s *selection) offsets(ctx context.Context, adm *kadm.Client, topic string, at record.Point, spans map[int32]kafka.Span, none func(kafka.Span) int64) (map[int32]int64, error) {
+func (s *selection) offsets(ctx context.Context, adm *kadm.Client, topic string, at record.Point, spans map[int32]kafka.Span,
+	none func(kafka.Span) int64) (map[int32]int64, error) {
 	out := make(map[int32]int64, len(spans))
 	switch {
 	case !at.At.IsZero():
 		return kafka.OffsetsAt(ctx, adm, topic, at.At)
 	case at.Position != nil:
 		if _, ok := spans[at.Position.Partition]; !ok {
-			return nil, fmt.Errorf("%w: %s lies on partition %d, and what is asked for on %s", ErrQuery, at, at.Position.Partition, partitions(spans))
+			return nil, fmt.Errorf("%w: %s lies on partition %d, and what is asked for on %s", ErrQuery, at, at.Position.Partition,
+				partitions(spans))
 		}
 		out[at.Position.Partition] = at.Position.Offset
 		return out, nil

@@ -48,7 +48,8 @@ func newWorld(t *testing.T, cfg kafka.Config, settings map[string]*string) *worl
 // event writes an event of a thread, a second after the one before; it belongs to the run, where that is not empty.
 func (w *world) event(tenant, thread, run, text string, more ...kgo.RecordHeader) *kgo.Record {
 	w.Helper()
-	headers := append(kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1, Labels: []record.Label{{Key: "user", Value: "ada"}}}), more...)
+	headers := append(kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1,
+		Labels: []record.Label{{Key: "user", Value: "ada"}}}), more...)
 	return w.write(tenant, thread, headers, text)
 }
 
@@ -90,7 +91,8 @@ func (w *world) write(tenant, thread string, headers []kgo.RecordHeader, value s
 		w.Fatal(err)
 	}
 	defer cl.Close()
-	if err := errors.Join(cl.BeginTransaction(), cl.ProduceSync(w.Context(), m).FirstErr(), cl.EndTransaction(w.Context(), kgo.TryCommit)); err != nil {
+	if err := errors.Join(cl.BeginTransaction(), cl.ProduceSync(w.Context(), m).FirstErr(),
+		cl.EndTransaction(w.Context(), kgo.TryCommit)); err != nil {
 		w.Fatal(err)
 	}
 	w.awaitMarker(m)
@@ -169,7 +171,8 @@ func TestRun_PublishesWhatWasPlanned(t *testing.T) {
 	kafkatest.OnBoth(t, 3, func(t *testing.T, cfg kafka.Config) {
 		w := newWorld(t, cfg, nil)
 		for i := range 6 {
-			w.event("acme", fmt.Sprint("t", i), "r", start, kgo.RecordHeader{Key: "authorization", Value: []byte("secret")}, kgo.RecordHeader{Key: "traceparent", Value: []byte("00-1")})
+			w.event("acme", fmt.Sprint("t", i), "r", start, kgo.RecordHeader{Key: "authorization", Value: []byte("secret")},
+				kgo.RecordHeader{Key: "traceparent", Value: []byte("00-1")})
 			w.event("acme", fmt.Sprint("t", i), "r", text, kgo.RecordHeader{Key: replay.HeaderReplayedFrom, Value: []byte("9:9")})
 			w.event("acme2", fmt.Sprint("t", i), "r", text)
 		}
@@ -187,7 +190,8 @@ func TestRun_PublishesWhatWasPlanned(t *testing.T) {
 		p := w.plan(replay.Options{Query: replay.Query{Tenant: "acme"}, Headers: []string{"traceparent", replay.HeaderReplayedFrom}})
 		if p.Records != 14 || p.Bytes != bytes || p.Partitions != 2 || p.Inputs != 1 || p.Malformed != 1 || p.Erased != 0 ||
 			!maps.Equal(p.Types, map[string]int{"RUN_STARTED": 6, "TEXT_MESSAGE_CONTENT": 6}) ||
-			!maps.Equal(p.LeftOut, map[string]int{"authorization": 6, replay.HeaderReplayedFrom: 6}) || p.Headers["traceparent"] != 6 || p.Headers["label-user"] != 13 ||
+			!maps.Equal(p.LeftOut, map[string]int{"authorization": 6, replay.HeaderReplayedFrom: 6}) || p.Headers["traceparent"] != 6 ||
+			p.Headers["label-user"] != 13 ||
 			!p.FirstAt.Equal(w.begin) || !p.LastAt.Equal(malformed.Timestamp) {
 			t.Errorf("the plan is %+v", p)
 		}
@@ -215,10 +219,12 @@ func TestRun_PublishesWhatWasPlanned(t *testing.T) {
 				names[h.Key] = string(h.Value)
 			}
 			was := of[names[replay.HeaderReplayedFrom]]
-			if string(m.Key) != string(was.Key) || string(m.Value) != string(was.Value) || m.Partition != record.Partition(m.Key, 2) || !m.Timestamp.Before(w.begin) {
+			if string(m.Key) != string(was.Key) || string(m.Value) != string(was.Value) || m.Partition != record.Partition(m.Key, 2) ||
+				!m.Timestamp.Before(w.begin) {
 				t.Errorf("%s has become %+v", position(was), m)
 			}
-			if was != input && (names["label-user"] != "ada" || names["run-id"] != "r" || names["skein-kind"] != "event") || names["authorization"] != "" {
+			if was != input && (names["label-user"] != "ada" || names["run-id"] != "r" || names["skein-kind"] != "event") ||
+				names["authorization"] != "" {
 				t.Errorf("%s has the headers %v", position(was), names)
 			}
 			if was.Timestamp.Before(last[string(m.Key)]) {
@@ -265,8 +271,9 @@ func TestNewPlan_SelectsByRangeTypeAndThread(t *testing.T) {
 		"between times": {replay.Query{Tenant: "acme", Range: between(at(of0[2]) + ":" + at(of[3][5]))}, all(func(m *kgo.Record) bool {
 			return !m.Timestamp.Before(of0[2].Timestamp) && m.Timestamp.Before(of[3][5].Timestamp)
 		})},
-		"from the end":           {replay.Query{Tenant: "acme", Range: between("end")}, nil},
-		"one type":               {replay.Query{Tenant: "acme", Thread: "t0", Types: []agui.Type{"RUN_STARTED"}}, []*kgo.Record{of0[1], of0[3], of0[5], of0[7]}},
+		"from the end": {replay.Query{Tenant: "acme", Range: between("end")}, nil},
+		"one type": {replay.Query{Tenant: "acme", Thread: "t0", Types: []agui.Type{"RUN_STARTED"}},
+			[]*kgo.Record{of0[1], of0[3], of0[5], of0[7]}},
 		"another tenant's":       {replay.Query{Tenant: "acm"}, nil},
 		"from the end of a time": {replay.Query{Tenant: "acme", Range: between("@2096-01-01T00:00:00Z")}, nil},
 		"a partition by position": {replay.Query{Tenant: "acme", Range: between(position(of0[3]).String())},
@@ -280,10 +287,11 @@ func TestNewPlan_SelectsByRangeTypeAndThread(t *testing.T) {
 		})
 	}
 	for name, q := range map[string]replay.Query{
-		"a position of another partition than the thread's": {Tenant: "acme", Thread: "t0", Range: between(fmt.Sprintf("%d:0", (of0[0].Partition+1)%3))},
-		"a partition that is not there":                     {Tenant: "acme", Range: between("17:0")},
-		"a thread of nobody":                                {Thread: "t0"},
-		"a tenant that is none":                             {Tenant: ".."},
+		"a position of another partition than the thread's": {Tenant: "acme", Thread: "t0",
+			Range: between(fmt.Sprintf("%d:0", (of0[0].Partition+1)%3))},
+		"a partition that is not there": {Tenant: "acme", Range: between("17:0")},
+		"a thread of nobody":            {Thread: "t0"},
+		"a tenant that is none":         {Tenant: ".."},
 	} {
 		if _, err := replay.NewPlan(t.Context(), w.cfg, replay.Options{Query: q, To: w.target}); !errors.Is(err, replay.ErrQuery) {
 			t.Errorf("%s: %v", name, err)
@@ -301,8 +309,11 @@ func TestRun_LeavesOutWhatWasErased(t *testing.T) {
 		w.event("acme", "told", "", text)
 		gone := w.event("acme", "told", "", text)
 		kafkatest.Produce(t, cfg,
-			&kgo.Record{Topic: cfg.Topics().Runs, Partition: gone.Partition, Key: gone.Key, Value: record.EncodeErased(gone.Offset + 1), Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1})},
-			&kgo.Record{Topic: cfg.Topics().Runs, Partition: gone.Partition, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(record.Progress{Next: gone.Offset + 1}), Headers: kafka.Headers(record.Headers{Kind: record.KindProgress, Seq: -1})})
+			&kgo.Record{Topic: cfg.Topics().Runs, Partition: gone.Partition, Key: gone.Key, Value: record.EncodeErased(gone.Offset + 1),
+				Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1})},
+			&kgo.Record{Topic: cfg.Topics().Runs, Partition: gone.Partition, Key: []byte(record.ProgressKey),
+				Value:   record.EncodeProgress(record.Progress{Next: gone.Offset + 1}),
+				Headers: kafka.Headers(record.Headers{Kind: record.KindProgress, Seq: -1})})
 		anew := w.event("acme", "told", "", text)
 		w.event("acme", "asked", "", text)
 		erase("asked")
@@ -331,20 +342,23 @@ func TestNewPlan_OfOneRun(t *testing.T) {
 	late := w.event("acme", "t", "r", text)
 	for run, span := range map[string][2]int64{"r": {first.Offset, late.Offset}, "s": {second.Offset, late.Offset}} {
 		value, err := record.EncodeRun(&record.Run{
-			Tenant: "acme", ThreadID: "t", RunID: run, Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: run, RootRunID: run},
-			Raw: record.Raw{First: span[0], Next: span[1], Ranges: [][2]int64{span}},
+			Tenant: "acme", ThreadID: "t", RunID: run, Status: record.StatusFinished,
+			Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: run, RootRunID: run},
+			Raw:     record.Raw{First: span[0], Next: span[1], Ranges: [][2]int64{span}},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		kafkatest.Produce(t, w.cfg, &kgo.Record{Topic: w.cfg.Topics().Runs, Partition: first.Partition, Key: []byte(string(first.Key) + "/" + run), Value: value,
+		kafkatest.Produce(t, w.cfg, &kgo.Record{Topic: w.cfg.Topics().Runs, Partition: first.Partition,
+			Key: []byte(string(first.Key) + "/" + run), Value: value,
 			Headers: kafka.Headers(record.Headers{Kind: record.KindRun, RunID: run, Seq: -1})})
 	}
 	w.run(w.plan(replay.Options{Query: replay.Query{Tenant: "acme", Thread: "t", Run: "r"}}))
 	if got, want := w.replayed(), positions(first, inside); !slices.Equal(got, want) {
 		t.Errorf("replayed are %s, want %s", got, want)
 	}
-	if _, err := replay.NewPlan(t.Context(), w.cfg, replay.Options{Query: replay.Query{Tenant: "acme", Thread: "t", Run: "q"}, To: w.target}); !errors.Is(err, replay.ErrNoRun) {
+	if _, err := replay.NewPlan(t.Context(), w.cfg,
+		replay.Options{Query: replay.Query{Tenant: "acme", Thread: "t", Run: "q"}, To: w.target}); !errors.Is(err, replay.ErrNoRun) {
 		t.Errorf("of a run that is not there it says %v", err)
 	}
 }
@@ -379,7 +393,8 @@ func TestNewPlan_SaysWhereItBeginsIfTheFirstAreGone(t *testing.T) {
 	}
 	w.deleteBelow(last)
 	first := record.Position{Partition: last.Partition, Offset: 1}
-	_, err := replay.NewPlan(t.Context(), w.cfg, replay.Options{Query: replay.Query{Tenant: "acme", Range: record.Range{From: record.Point{Position: &first}}}, To: w.target})
+	_, err := replay.NewPlan(t.Context(), w.cfg,
+		replay.Options{Query: replay.Query{Tenant: "acme", Range: record.Range{From: record.Point{Position: &first}}}, To: w.target})
 	if !errors.Is(err, replay.ErrGone) || !strings.Contains(err.Error(), "begins at "+position(last).String()) {
 		t.Errorf("it says %v", err)
 	}
@@ -404,7 +419,8 @@ func TestRun_SaysWhereToGoOn(t *testing.T) {
 			t.Errorf("the plan has %d that are too large", p.TooLarge)
 		}
 		d, err := p.Run(t.Context())
-		if !errors.Is(err, kerr.MessageTooLarge) || !strings.Contains(err.Error(), position(large).String()) || !strings.Contains(err.Error(), "max.message.bytes") {
+		if !errors.Is(err, kerr.MessageTooLarge) || !strings.Contains(err.Error(), position(large).String()) ||
+			!strings.Contains(err.Error(), "max.message.bytes") {
 			t.Errorf("it ends with %v", err)
 		}
 		if d.Published != 1 || len(d.Next) != 1 || d.Next[0] != position(large) {

@@ -30,9 +30,11 @@ func params(t testing.TB, text string) url.Values {
 func TestParseFilter_ReadsEveryParameter(t *testing.T) {
 	got, err := ParseFilter(params(t, "since=7d&until=2026-09-17T13:00:00%2B02:00&status=error,abandoned,error&agent=shop&user=ann&label=env%3Dprod%3D1&label=beta&label=a%3D&tool=search&model=large&error=timeout&rewrote=edit&depth=3:&prefix=a%25&words=%20two%20words"), now)
 	want := Filter{
-		Since: now.AddDate(0, 0, -7), Until: now.Add(-time.Hour), Statuses: []record.Status{record.StatusError, record.StatusAbandoned}, Agent: "shop",
+		Since: now.AddDate(0, 0, -7), Until: now.Add(-time.Hour), Statuses: []record.Status{record.StatusError, record.StatusAbandoned},
+		Agent:  "shop",
 		Labels: []LabelIs{{"env", "prod=1", false}, {"beta", "", true}, {"a", "", false}, {"user", "ann", false}},
-		Tool:   "search", Model: "large", Error: "timeout", Rewrote: Edit, Depth: &Depth{3, math.MaxInt32}, Prefix: "a%", Words: []string{"two", "words"},
+		Tool:   "search", Model: "large", Error: "timeout", Rewrote: Edit, Depth: &Depth{3, math.MaxInt32}, Prefix: "a%",
+		Words: []string{"two", "words"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
@@ -46,8 +48,10 @@ func TestParseFilter_ReadsEveryParameter(t *testing.T) {
 func TestParse_RefusesNonsense(t *testing.T) {
 	long := strings.Repeat("x", 600)
 	for _, text := range []string{
-		"since=yesterday", "since=-1h", "since=1.5h", "since=d", "since=9999999999d", "since=1969-01-01T00:00:00Z", "until=2300-01-01T00:00:00Z", "until=3s",
-		"status=done", "status=error,", "agent=" + long, "agent=%ff", "tool=" + long, "model=" + long, "error=" + long, "prefix=" + long, "depth=x", "depth=-1", "depth=:", "depth=5:3", "depth=1:2:3", "depth=99999999999",
+		"since=yesterday", "since=-1h", "since=1.5h", "since=d", "since=9999999999d", "since=1969-01-01T00:00:00Z", "until=2300-01-01T00:00:00Z",
+		"until=3s",
+		"status=done", "status=error,", "agent=" + long, "agent=%ff", "tool=" + long, "model=" + long, "error=" + long, "prefix=" + long,
+		"depth=x", "depth=-1", "depth=:", "depth=5:3", "depth=1:2:3", "depth=99999999999",
 		"label=%3Dx", "label=" + long, "user=" + long, "rewrote=rewind", "words=+", "words=1+2+3+4+5+6+7+8+9", "words=" + long,
 		"sort=cost", "order=up", "limit=0", "limit=1001", "limit=x", "after=!", "after=e30",
 		"label=" + strings.Repeat("a&label=", 17) + "a",
@@ -58,7 +62,8 @@ func TestParse_RefusesNonsense(t *testing.T) {
 			t.Errorf("%.40s: %v", text, err)
 		}
 	}
-	for _, text := range []string{"by=cost", "by=agent,agent", "by=agent,model,day,week", "by=label:", "measure=mean", "measure=runs,runs", "measure=,", "limit=10001", "since=x"} {
+	for _, text := range []string{"by=cost", "by=agent,agent", "by=agent,model,day,week", "by=label:", "measure=mean", "measure=runs,runs",
+		"measure=,", "limit=10001", "since=x"} {
 		name, _, _ := strings.Cut(text, "=")
 		var bad *ParameterError
 		if _, err := ParseStatistics(params(t, text), now); !errors.As(err, &bad) || bad.Param != name {
@@ -121,7 +126,8 @@ func FuzzParse(f *testing.F) {
 		if err == nil && (s.Limit < 1 || s.Limit > maxLimit || len(s.Words) > maxWords || len(s.Labels) > maxLabels+1) {
 			t.Errorf("%+v", s)
 		}
-		if st, err := ParseStatistics(q, now); err != nil && !errors.As(err, &bad) || err == nil && (len(st.By) > maxDimensions || len(st.Measures) == 0) {
+		if st, err := ParseStatistics(q, now); err != nil && !errors.As(err, &bad) ||
+			err == nil && (len(st.By) > maxDimensions || len(st.Measures) == 0) {
 			t.Errorf("%+v, %v", st, err)
 		}
 	})

@@ -26,7 +26,8 @@ type catchUps struct {
 func newCatchUps(cfg Config, topic string) *catchUps {
 	return &catchUps{
 		cfg: cfg, topic: topic, slots: share.NewPool(int64(cfg.CatchUps)),
-		readers: kafka.NewReaders(cfg.Kafka, topic, cfg.CatchUps, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(catchUpFetch), kgo.FetchMaxBytes(catchUpFetch)),
+		readers: kafka.NewReaders(cfg.Kafka, topic, cfg.CatchUps, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(catchUpFetch),
+			kgo.FetchMaxBytes(catchUpFetch)),
 	}
 }
 
@@ -45,7 +46,8 @@ type catchUp struct {
 	// mu is held during a read; unused calls end between two reads.
 	mu     sync.Mutex
 	unused *time.Timer // nil before the first read
-	// held: the catch-up has a slot. place is where it waits for one; nil if it does not. A read that ends before there is a slot keeps its place.
+	// held: the catch-up has a slot. place is where it waits for one; nil if it does not. A read that ends before there is a slot keeps its
+	// place.
 	held   bool
 	place  *share.Place
 	client *kgo.Client // nil before the first read with the slot
@@ -58,8 +60,8 @@ type catchUp struct {
 const (
 	// catchUpFetch bounds one fetch response, compressed.
 	catchUpFetch = 256 << 10
-	// slotUnused is how long a reader keeps its slot between two reads. The slot of a stream whose client takes nothing goes to another reader;
-	// that of a quick one is kept, since its client has fetched ahead.
+	// slotUnused is how long a reader keeps its slot between two reads. The slot of a stream whose client takes nothing goes to another
+	// reader; that of a quick one is kept, since its client has fetched ahead.
 	slotUnused = 50 * time.Millisecond
 )
 
@@ -172,7 +174,8 @@ func (c *catchUp) poll(ctx context.Context, r *Reader) error {
 	return nil
 }
 
-// expire gives back what has been unused for slotUnused. A place where no slot has come up yet keeps nothing from other readers, so it is kept.
+// expire gives back what has been unused for slotUnused. A place where no slot has come up yet keeps nothing from other readers, so it is
+// kept.
 func (c *catchUp) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,8 @@ func TestReader_ReachesItsEndByCatchingUp(t *testing.T) {
 	}
 }
 
-// Readers that take a batch and then nothing more, because their clients do not read, keep no slot, neither from their own tenant nor from others.
+// Readers that take a batch and then nothing more, because their clients do not read, keep no slot, neither from their own tenant nor from
+// others.
 func TestReader_GivesItsSlotBackBetweenBatches(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), func(c *Config) { c.Window, c.CatchUps = 0, 1 })
 	const records = 3 * batchBytes / 1000

@@ -22,8 +22,8 @@ type Config struct {
 	// Window is how many offsets before the end of the log reading starts when the first reader of a partition comes. A
 	// reader that needs older records catches up by itself, and so does one that would wait until the window was read.
 	Window int64
-	// CatchUps bounds how many readers catch up from the log at the same time; further ones wait. Tenants share them (share.Pool): one alone has
-	// half.
+	// CatchUps bounds how many readers catch up from the log at the same time; further ones wait. Tenants share them (share.Pool): one alone
+	// has half.
 	CatchUps int
 	// Fetch changes how the fetch loop fetches.
 	Fetch []kgo.Opt

@@ -89,7 +89,8 @@ func New(cfg Config) (*Tail, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making tail: %w", err)
 	}
-	options := append(limits, kgo.KeepControlRecords(), kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(1<<20), kgo.FetchMaxBytes(4<<20),
+	options := append(limits, kgo.KeepControlRecords(), kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(1<<20),
+		kgo.FetchMaxBytes(4<<20),
 		kgo.WithHooks(answers{t}))
 	t.client, err = kafka.NewDirectReader(cfg.Kafka, t.topic, nil, append(options, cfg.Fetch...)...)
 	if err != nil {

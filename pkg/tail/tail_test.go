@@ -174,7 +174,8 @@ func TestTail_RefusesOffsetsThatTheLogDoesNotHave(t *testing.T) {
 	defer adm.Close()
 	cut := kmsg.NewPtrDeleteRecordsRequest()
 	cut.TimeoutMillis = 1000
-	cut.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: s.topic, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 0, Offset: 50}}}}
+	cut.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: s.topic,
+		Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 0, Offset: 50}}}}
 	deleteRecords(t, cluster.Config, cut)
 	r := s.follow("acme/a", 20)
 	if _, err := r.Next(t.Context()); !errors.Is(err, ErrGone) {

@@ -22,7 +22,8 @@ func TestNewKey_HasTheFormThatIsAskedFor(t *testing.T) {
 		seen[k] = true
 	}
 	good := tenant.NewKey()
-	for _, bad := range []string{"", "sk_", "password", "sk_password", good[3:], good + "A", good[:45], "SK_" + good[3:], good + "=", "sk_" + strings.Repeat("!", 43)} {
+	for _, bad := range []string{"", "sk_", "password", "sk_password", good[3:], good + "A", good[:45], "SK_" + good[3:], good + "=",
+		"sk_" + strings.Repeat("!", 43)} {
 		if tenant.IsKey(bad) {
 			t.Errorf("%q passes for a key", bad)
 		}
@@ -67,7 +68,8 @@ func TestParseKeys_RefusesTheWholeFile(t *testing.T) {
 			}
 		})
 	}
-	for _, text := range []string{"keys: []", "keys:\n" + entry, "# words\nkeys:\n  " + strings.ReplaceAll(strings.TrimSpace(entry), "\n", "\n  ")} {
+	for _, text := range []string{"keys: []", "keys:\n" + entry,
+		"# words\nkeys:\n  " + strings.ReplaceAll(strings.TrimSpace(entry), "\n", "\n  ")} {
 		if _, err := tenant.ParseKeys([]byte(text)); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -92,7 +94,8 @@ func TestAppendKey_KeepsWhatStandsInTheFile(t *testing.T) {
 			t.Fatalf("%d keys, %v", len(keys), err)
 		}
 		for i, k := range keys {
-			if k.Name != want[i] || k.Tenant != "acme/é" || len(k.Scopes) != 2 || (k.Expires != nil) != (k.Name == "yes") || k.Expires != nil && !k.Expires.Equal(end.Truncate(time.Second)) {
+			if k.Name != want[i] || k.Tenant != "acme/é" || len(k.Scopes) != 2 || (k.Expires != nil) != (k.Name == "yes") ||
+				k.Expires != nil && !k.Expires.Equal(end.Truncate(time.Second)) {
 				t.Errorf("key %d is %+v", i, k)
 			}
 		}

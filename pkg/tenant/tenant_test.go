@@ -25,7 +25,8 @@ func TestFixed_TakesEveryRequestForItsTenant(t *testing.T) {
 
 func TestIdentity_AllowsOnlyItsScopes(t *testing.T) {
 	id := tenant.Identity{Tenant: "acme", Scopes: []tenant.Scope{tenant.ScopeRead}}
-	if !id.Allows(tenant.ScopeRead) || id.Allows(tenant.ScopePublish) || id.Allows(tenant.ScopeErase) || (tenant.Identity{}).Allows(tenant.ScopeRead) {
+	if !id.Allows(tenant.ScopeRead) || id.Allows(tenant.ScopePublish) || id.Allows(tenant.ScopeErase) ||
+		(tenant.Identity{}).Allows(tenant.ScopeRead) {
 		t.Error("scopes are not kept apart")
 	}
 }

@@ -139,7 +139,8 @@ func TestTokens_TakesOnlyWhatTheIssuerSignedForThisAudience(t *testing.T) {
 		"begins within the skew":  signed(t, jwt.SigningMethodRS256, "rsa", rsaKey, with("nbf", now.Add(20*time.Second).Unix())),
 	} {
 		id, err := tokens.Authenticate(presents(text))
-		if err != nil || id.Tenant != "acme" || id.Name != "agent-7" || !id.Allows(tenant.ScopeRead) || !id.Allows(tenant.ScopePublish) || id.Allows(tenant.ScopeErase) {
+		if err != nil || id.Tenant != "acme" || id.Name != "agent-7" || !id.Allows(tenant.ScopeRead) || !id.Allows(tenant.ScopePublish) ||
+			id.Allows(tenant.ScopeErase) {
 			t.Errorf("%s: %+v, %v", name, id, err)
 		}
 		if until := time.Until(id.Expires); until < 5*time.Second || until > time.Hour+time.Minute {
@@ -204,11 +205,13 @@ func TestTokens_TakesOnlyWhatTheIssuerSignedForThisAudience(t *testing.T) {
 // A key of the set that is for encryption, or symmetric, verifies nothing.
 func TestTokens_PassesOverKeysThatAreNotForSignatures(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
-	oct, err := jwkset.NewJWKFromKey(secret, jwkset.JWKOptions{Marshal: jwkset.JWKMarshalOptions{Private: true}, Metadata: jwkset.JWKMetadataOptions{KID: "oct"}})
+	oct, err := jwkset.NewJWKFromKey(secret,
+		jwkset.JWKOptions{Marshal: jwkset.JWKMarshalOptions{Private: true}, Metadata: jwkset.JWKMetadataOptions{KID: "oct"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	enc, err := jwkset.NewJWKFromKey(otherRSAKey.Public(), jwkset.JWKOptions{Metadata: jwkset.JWKMetadataOptions{KID: "enc", USE: jwkset.UseEnc}})
+	enc, err := jwkset.NewJWKFromKey(otherRSAKey.Public(),
+		jwkset.JWKOptions{Metadata: jwkset.JWKMetadataOptions{KID: "enc", USE: jwkset.UseEnc}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +317,8 @@ func TestTokens_FetchesAKeySetForAnUnknownKeyOnceInAWhile(t *testing.T) {
 	}
 	tenant.ForgetFetch(tokens)
 	set.Store(nil)
-	if _, err := tokens.Authenticate(presents(signed(t, jwt.SigningMethodES256, "3", ecKey, claims()))); !errors.Is(err, tenant.ErrUnauthenticated) {
+	if _, err := tokens.Authenticate(presents(signed(t, jwt.SigningMethodES256, "3", ecKey, claims()))); !errors.Is(err,
+		tenant.ErrUnauthenticated) {
 		t.Error(err)
 	}
 	if _, err := tokens.Authenticate(fresh); err != nil {

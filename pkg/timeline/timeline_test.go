@@ -61,7 +61,8 @@ func (o *oracle) Begin(_ *fold.Run, _ *fold.Decoded, input *agui.RunAgentInput) 
 
 // run tells of a run before its first record: parent is empty or a run before, of which base says whether it has ended.
 func (th *thread) run(id, parent string) {
-	rec := &record.Run{ThreadID: "t", RunID: id, Lineage: record.Lineage{ParentRunID: parent, ParentBy: record.ParentNone}, FoldVersion: compact.Version, Status: record.StatusRunning}
+	rec := &record.Run{ThreadID: "t", RunID: id, Lineage: record.Lineage{ParentRunID: parent, ParentBy: record.ParentNone},
+		FoldVersion: compact.Version, Status: record.StatusRunning}
 	o := &oracle{Run: fold.NewRun("t", id, id), th: th, given: rec}
 	if p := th.folds[parent]; p != nil {
 		rec.ParentBy = record.ParentExplicit
@@ -81,7 +82,8 @@ func (th *thread) run(id, parent string) {
 func (th *thread) add(id string, kind record.Kind, value string) {
 	th.t.Helper()
 	o := th.folds[id]
-	e := record.Event{Offset: int64(len(th.log)), Time: time.UnixMilli(int64(len(th.log))).UTC(), Headers: record.Headers{Kind: kind, RunID: id, Seq: -1}, Value: []byte(value)}
+	e := record.Event{Offset: int64(len(th.log)), Time: time.UnixMilli(int64(len(th.log))).UTC(),
+		Headers: record.Headers{Kind: kind, RunID: id, Seq: -1}, Value: []byte(value)}
 	th.log = append(th.log, e)
 	loop := fold.NewLoop(o)
 	_, outcome, err := loop.Next(e)
@@ -436,7 +438,8 @@ func TestReader_StartsFromAParentThatGoesOn(t *testing.T) {
 		s := r.Step(n)
 		got = append(got, fmt.Sprintf("%d %d %s %s %s", n, s.Offset, s.Kind, s.Outcome, s.Type()))
 	}
-	if want := []string{"0 2 input input ", "1 3 event malformed ", "2 4 event folded RUN_STARTED", "3 6 event folded STATE_SNAPSHOT", "4 7 input input ", "5 9 event folded RUN_FINISHED"}; !slices.Equal(got, want) {
+	if want := []string{"0 2 input input ", "1 3 event malformed ", "2 4 event folded RUN_STARTED", "3 6 event folded STATE_SNAPSHOT",
+		"4 7 input input ", "5 9 event folded RUN_FINISHED"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	c, err := r.At(-1, nil)

@@ -51,7 +51,8 @@ func (t *Thread) Changes() ([]Result, error) {
 		}
 		rec := p.Rec
 		r := Result{
-			Tenant: rec.Tenant, ThreadID: rec.ThreadID, RunID: rec.RunID, Position: record.Position{Partition: rec.Raw.Partition, Offset: rec.Raw.First},
+			Tenant: rec.Tenant, ThreadID: rec.ThreadID, RunID: rec.RunID,
+			Position:    record.Position{Partition: rec.Raw.Partition, Offset: rec.Raw.First},
 			FoldVersion: rec.FoldVersion, Outcome: Same, Differences: []Difference{},
 		}
 		switch why := cmp.Or(p.Failed, p.unread); {

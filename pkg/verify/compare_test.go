@@ -15,8 +15,10 @@ func TestDifferences_LeaveOutTimesThatTheRecordLacks(t *testing.T) {
 	for name, c := range map[string]struct {
 		given map[string][]int64
 		want  int
-	}{"none": {nil, 0}, "the same": {map[string][]int64{"c": {1, 2}}, 0}, "others": {map[string][]int64{"c": {1, 3}}, 1}, "an empty list": {map[string][]int64{}, 1}} {
-		if got, err := Differences(of(c.given), made); err != nil || len(got) != c.want || c.want == 1 && got[0].Member != "stats.toolCallTimesMs" {
+	}{"none": {nil, 0}, "the same": {map[string][]int64{"c": {1, 2}}, 0}, "others": {map[string][]int64{"c": {1, 3}}, 1},
+		"an empty list": {map[string][]int64{}, 1}} {
+		if got, err := Differences(of(c.given), made); err != nil || len(got) != c.want ||
+			c.want == 1 && got[0].Member != "stats.toolCallTimesMs" {
 			t.Errorf("%s: %v, %v, want %d", name, got, err, c.want)
 		}
 	}

@@ -46,7 +46,8 @@ type resolutionCheck struct {
 
 func newResolutionCheck(heads []*record.Run, whole bool, source Source, read func(run string) *threadRun) (*resolutionCheck, error) {
 	p := &resolutionCheck{
-		byStart: slices.Clone(heads), byNext: slices.Clone(heads), read: read, source: source, heads: make(map[string]*record.Run, len(heads)), open: map[string]*threadRun{}, blind: map[string]*record.Run{}, whole: whole,
+		byStart: slices.Clone(heads), byNext: slices.Clone(heads), read: read, source: source, heads: make(map[string]*record.Run, len(heads)),
+		open: map[string]*threadRun{}, blind: map[string]*record.Run{}, whole: whole,
 	}
 	slices.SortFunc(p.byStart, compareStart)
 	slices.SortFunc(p.byNext, func(a, b *record.Run) int { return cmp.Compare(a.Raw.Next, b.Raw.Next) })

@@ -14,7 +14,8 @@ func TestCompared_ComparesNoFoldWhereOnlyAnInputHasCome(t *testing.T) {
 	pending := &record.Run{Status: record.StatusRunning, Open: &record.Open{Pending: true}, FoldVersion: compact.Version}
 	cut := &record.Run{Status: record.StatusAbandoned, Truncated: true, FoldVersion: compact.Version}
 	for _, r := range []*record.Run{pending, cut} {
-		for member, want := range map[string]bool{"status": true, "historyKey": true, "endedAt": true, "inputSha256": false, "raw.sha256": false} {
+		for member, want := range map[string]bool{"status": true, "historyKey": true, "endedAt": true, "inputSha256": false,
+			"raw.sha256": false} {
 			if compared(r, false, member) == want {
 				t.Errorf("%s: %s is left out: %t, want %t", r.Status, member, !want, want)
 			}

@@ -22,7 +22,8 @@ import (
 	"github.com/skeinhq/skein/test/process"
 )
 
-// pipeline is a compactor, an indexer and a query stage. Its tenants write to Kafka themselves, so ingest's limits do not protect the stages.
+// pipeline is a compactor, an indexer and a query stage. Its tenants write to Kafka themselves, so ingest's limits do not protect the
+// stages.
 type pipeline struct {
 	*Site
 	producer                  *kgo.Client
@@ -103,7 +104,8 @@ func texts(n int) []string {
 	return events
 }
 
-// publish publishes records, a megabyte or one large record at a time; in the long form 10 MiB a second, as a quota of Kafka's would have it.
+// publish publishes records, a megabyte or one large record at a time; in the long form 10 MiB a second, as a quota of Kafka's would have
+// it.
 func (p *pipeline) publish(records []*kgo.Record) {
 	p.TB.Helper()
 	for len(records) > 0 {
@@ -169,8 +171,8 @@ func (p *pipeline) turns() func(ctx context.Context, n int) error {
 	}
 }
 
-// attack publishes the hostile tenant's records while the honest one is measured. With kill it then kills the compactor, starts it again and
-// measures once more.
+// attack publishes the hostile tenant's records while the honest one is measured. With kill it then kills the compactor, starts it again
+// and measures once more.
 func (p *pipeline) attack(name string, records []*kgo.Record, kill bool) {
 	p.TB.Helper()
 	meter := Measure(p.TB, p.turns())

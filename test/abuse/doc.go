@@ -1,5 +1,6 @@
-// Package abuse holds four promises while one tenant attacks a stage and another one works: the stage stays within the chart's memory limit; the
-// other tenant's calls take at most one second longer (p99); a refusal names the limit and when to try again; a revoked key ends open requests.
+// Package abuse holds four promises while one tenant attacks a stage and another one works: the stage stays within the chart's memory
+// limit; the other tenant's calls take at most one second longer (p99); a refusal names the limit and when to try again; a revoked key ends
+// open requests.
 //
 // Each stage runs as a process of its own. Each attack logs one row: peak memory, the other tenant's delay, and what the attacker got.
 //

@@ -88,8 +88,8 @@ type Stage struct {
 	Limit int64
 }
 
-// Start starts a stage under the chart's memory limit and waits until it is ready. Kafka, administration, quotas and, for ingest and query, the
-// HTTP listener with its keys need no flags.
+// Start starts a stage under the chart's memory limit and waits until it is ready. Kafka, administration, quotas and, for ingest and query,
+// the HTTP listener with its keys need no flags.
 func (s *Site) Start(name string, args ...string) *Stage {
 	s.TB.Helper()
 	all := []string{"--brokers", strings.Join(s.Kafka.Brokers, ","), "--topic-prefix", s.Kafka.TopicPrefix, "--admin-listen", "127.0.0.1:0"}
@@ -102,7 +102,8 @@ func (s *Site) Start(name string, args ...string) *Stage {
 	}
 	stage := &Stage{Limit: chartMemory(s.TB, name)}
 	var err error
-	stage.Process, err = process.StartWith(s.TB, []string{fmt.Sprintf("GOMEMLIMIT=%d", stage.Limit)}, s.Dir, filepath.Join(Bin, name), append(all, args...)...)
+	stage.Process, err = process.StartWith(s.TB, []string{fmt.Sprintf("GOMEMLIMIT=%d", stage.Limit)}, s.Dir, filepath.Join(Bin, name),
+		append(all, args...)...)
 	if err != nil {
 		s.TB.Fatal(err)
 	}
@@ -127,7 +128,8 @@ func chartMemory(tb testing.TB, stage string) (n int64) {
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		tb.Fatal(err)
 	}
-	memory := map[string]of{"ingest": values.Ingest, "compactor": values.Compactor, "indexer": values.Indexer, "query": values.Query}[stage].Resources.Limits.Memory
+	memory := map[string]of{"ingest": values.Ingest, "compactor": values.Compactor, "indexer": values.Indexer,
+		"query": values.Query}[stage].Resources.Limits.Memory
 	var unit string
 	_, err = fmt.Sscanf(memory, "%d%s", &n, &unit)
 	shift := map[string]int{"Mi": 20, "Gi": 30}[unit]
@@ -202,7 +204,8 @@ func Measure(tb testing.TB, call func(ctx context.Context, n int) error) *Meter 
 	return m
 }
 
-// Next waits for n calls since the last Next and returns the durations of all since then, shortest first. It fails the test for each that failed.
+// Next waits for n calls since the last Next and returns the durations of all since then, shortest first. It fails the test for each that
+// failed.
 func (m *Meter) Next(tb testing.TB, n int) (times Times) {
 	tb.Helper()
 	process.Eventually(tb, "the honest tenant's calls are answered", func() (int, bool) {
@@ -237,8 +240,8 @@ func (t Times) At(q float64) time.Duration {
 	return t[min(len(t)-1, int(q*float64(len(t))))].Round(100 * time.Microsecond)
 }
 
-// Hold logs an attack's row and checks two promises: each stage's memory, and the honest tenant's delay. In the short form attackers and stages
-// share the machine with other tests, so only a median that grows by five seconds fails.
+// Hold logs an attack's row and checks two promises: each stage's memory, and the honest tenant's delay. In the short form attackers and
+// stages share the machine with other tests, so only a median that grows by five seconds fails.
 func Hold(tb testing.TB, attack string, before, during Times, got string, stages ...*Stage) {
 	tb.Helper()
 	for _, stage := range stages {
@@ -292,8 +295,8 @@ func (a *Attacker) String() string {
 	return strings.Join(out, ", ")
 }
 
-// Send sends a request, reads the whole answer and notes it: the status and, of a refusal, its limit or reason. It fails the test if a refusal
-// has no detail, or a 429 no limit or no Retry-After.
+// Send sends a request, reads the whole answer and notes it: the status and, of a refusal, its limit or reason. It fails the test if a
+// refusal has no detail, or a 429 no limit or no Retry-After.
 func (a *Attacker) Send(ctx context.Context, method, url string, body io.Reader, header ...string) {
 	req := a.Site.Request(ctx, a.Who, method, url, body)
 	for i := 0; i < len(header); i += 2 {
@@ -320,9 +323,10 @@ func (a *Attacker) Send(ctx context.Context, method, url string, body io.Reader,
 	a.note(strings.TrimSpace(resp.Status + " " + cmp.Or(p.Limit, p.Reason)))
 }
 
-// Against runs an attack on an HTTP stage while the honest tenant makes calls. The attack must end with its context. Each of want must be part
-// of an answer that the attacker got.
-func (a *Attacker) Against(stage *Stage, name string, honest func(ctx context.Context, n int) error, attack func(ctx context.Context), want ...string) {
+// Against runs an attack on an HTTP stage while the honest tenant makes calls. The attack must end with its context. Each of want must be
+// part of an answer that the attacker got.
+func (a *Attacker) Against(stage *Stage, name string, honest func(ctx context.Context, n int) error, attack func(ctx context.Context),
+	want ...string) {
 	tb := a.Site.TB
 	tb.Helper()
 	meter := Measure(tb, honest)

@@ -20,7 +20,8 @@ func (s *Site) publishes(ingest *Stage) func(ctx context.Context, n int) error {
 	web := s.Web()
 	return func(ctx context.Context, n int) error {
 		event := fmt.Sprintf(`{"type":"CUSTOM","name":"n","value":%d}`, n)
-		return ask(web, s.Request(ctx, Honest, http.MethodPost, ingest.URL+fmt.Sprintf("/v1/threads/honest%d/runs/r/events", n%32), strings.NewReader(event)))
+		return ask(web, s.Request(ctx, Honest, http.MethodPost, ingest.URL+fmt.Sprintf("/v1/threads/honest%d/runs/r/events", n%32),
+			strings.NewReader(event)))
 	}
 }
 

@@ -126,7 +126,8 @@ func TestAgents_StockClientsSeeTheSameAndRunsAreKept(t *testing.T) {
 	}
 }
 
-// goOnFrom checks out the first run of a thread that has a second one, has the agent answer another question from there, and expects a branch.
+// goOnFrom checks out the first run of a thread that has a second one, has the agent answer another question from there, and expects a
+// branch.
 func goOnFrom(t *testing.T, server *dev.Server, c *client.Client, name, thread string) {
 	t.Helper()
 	old, second, run := thread+"-run-1", thread+"-run-2", thread+"-other"
@@ -166,7 +167,8 @@ func goOnFrom(t *testing.T, server *dev.Server, c *client.Client, name, thread s
 	}
 	var history struct{ Messages []map[string]any }
 	decode(t, get(t, c, client.RunPath(thread, run)+"/history"), &history)
-	if n := len(history.Messages); n != 4 || history.Messages[2]["content"] != "And if I had asked this?" || !reflect.DeepEqual(history.Messages[1], before[1]) {
+	if n := len(history.Messages); n != 4 || history.Messages[2]["content"] != "And if I had asked this?" ||
+		!reflect.DeepEqual(history.Messages[1], before[1]) {
 		t.Errorf("the history is %v", history.Messages)
 	}
 	// A client that restores the thread holds the new branch: its run was started last.
@@ -334,7 +336,8 @@ func TestCopilotKit_RunsThroughTheProxy(t *testing.T) {
 	python := needed(t)
 	server := startSkein(t, []string{"helper=" + startAgent(t, python, "pydantic_ai")})
 	port := freePort(t)
-	if _, err := process.Start(t, t.TempDir(), "node", "copilotkit/runtime.mjs", strconv.Itoa(port), server.URL()+"/v1/agents/helper"); err != nil {
+	if _, err := process.Start(t, t.TempDir(), "node", "copilotkit/runtime.mjs", strconv.Itoa(port),
+		server.URL()+"/v1/agents/helper"); err != nil {
 		t.Fatal(err)
 	}
 	url := fmt.Sprintf("http://127.0.0.1:%d/api/copilotkit", port)

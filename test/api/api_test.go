@@ -31,8 +31,8 @@ const thread, run = "support-1234", "run-1"
 // a thread: no answer may be a 5xx, and each has to be one that the description has, with its media type, headers and schema.
 //
 // Left out are the checks which say that a request has to be refused or taken by its schema alone (a parameter that is no
-// position, one that the call does not know), that other methods get 405 (ingest and query share an address in skein dev), and those of credentials: skein dev asks for none,
-// and TestTenants_WalkOfEveryRoute walks all calls with all kinds of them.
+// position, one that the call does not know), that other methods get 405 (ingest and query share an address in skein dev), and those of
+// credentials: skein dev asks for none, and TestTenants_WalkOfEveryRoute walks all calls with all kinds of them.
 func TestAPI_IsWhatItsDescriptionSays(t *testing.T) {
 	partstest.SkipShort(t, "Schemathesis")
 	python, err := parts.Python{Name: "schemathesis", Requirements: requirements}.Interpreter(t.Context())
@@ -65,9 +65,10 @@ func TestAPI_IsWhatItsDescriptionSays(t *testing.T) {
 		// The answer takes 3 s where nobody obeys: a few are enough.
 		"cancel": {"--phases", "examples,fuzzing", "--max-examples", "3", "--include-operation-id", "cancelRun"},
 	} {
-		cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(python), "schemathesis"), append([]string{"--config-file", config, "run", server.URL() + "/openapi.json",
-			"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance",
-			"--seed", "1", "--generation-database", "none", "--request-timeout", "30", "--workers", "1", "--no-color"}, args...)...)
+		cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(python), "schemathesis"),
+			append([]string{"--config-file", config, "run", server.URL() + "/openapi.json",
+				"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance",
+				"--seed", "1", "--generation-database", "none", "--request-timeout", "30", "--workers", "1", "--no-color"}, args...)...)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		cases := regexp.MustCompile(`(\d+) generated, (\d+) passed`).FindSubmatch(out)

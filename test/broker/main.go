@@ -1,6 +1,6 @@
-// Command broker runs a command with a Kafka of one node that its tests share: it starts the node, names it in SKEIN_TEST_BROKERS and ends it
-// with the command. Where brokers are named already, or Kafka cannot be started here, it only runs the command: each test then
-// finds its own, or says what is missing.
+// Command broker runs a command with a Kafka of one node that its tests share: it starts the node, names it in SKEIN_TEST_BROKERS and ends
+// it with the command. Where brokers are named already, or Kafka cannot be started here, it only runs the command: each test then finds its
+// own, or says what is missing.
 //
 //	go run ./test/broker make check-race
 package main

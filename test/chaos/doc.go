@@ -1,7 +1,8 @@
 // Package chaos puts the compactor's promise to the test on a real Kafka of three nodes: compactors are
 // killed, frozen beyond the session timeout, doubled, added and removed, brokers are killed, stopped and
 // frozen, all under load; then every record is held to what was sent and to two more folds of the raw
-// topic, one by the stage's own core, one by the reader of "skein refold". There is no code here that anything else uses; the tests are all of it.
+// topic, one by the stage's own core, one by the reader of "skein refold". There is no code here that anything else uses; the tests are all
+// of it.
 //
 //   - load writes interleaved runs of many threads and remembers what it wrote.
 //   - fleet is the compactors, members, as processes; brokers the nodes of Kafka.

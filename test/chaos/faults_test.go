@@ -102,7 +102,8 @@ func (s *storm) note(f *fault) {
 	if f.counts() {
 		s.counted++
 	}
-	s.log("%6.1fs %-28s %-12s open runs %3d, transaction %q (%d of %d)", f.at.Seconds(), f.kind, f.target, f.openRuns, f.transaction, s.counted, s.want)
+	s.log("%6.1fs %-28s %-12s open runs %3d, transaction %q (%d of %d)", f.at.Seconds(), f.kind, f.target, f.openRuns, f.transaction,
+		s.counted, s.want)
 }
 
 // ended says of a fault what followed; f is not touched by others after that.

@@ -138,7 +138,8 @@ func (c comparison) partingOperation(p *parting) {
 	}
 	only := history(c.t, conformance.Conversation(start))
 	parts := func(ops []any) (foldedStream, bool) {
-		want, got := c.both(only, start, []json.RawMessage{encode(obj{"type": p.value["type"], key: ops, "messageId": p.value["messageId"], "activityType": "plan"})})
+		want, got := c.both(only, start, []json.RawMessage{encode(obj{"type": p.value["type"], key: ops, "messageId": p.value["messageId"],
+			"activityType": "plan"})})
 		return got, differs(want, got) != ""
 	}
 	// What becomes of the document does not tell that only one of the two takes a test for passed.

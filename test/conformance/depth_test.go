@@ -135,7 +135,8 @@ func TestDepth_WhatAFoldHoldsIsReadAgain(t *testing.T) {
 
 			// As a record, with the input that it names over its base.
 			own, layout := agui.Diff(nil, messages)
-			rec := &record.Run{Tenant: "a", ThreadID: "t", RunID: "r", Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone},
+			rec := &record.Run{Tenant: "a", ThreadID: "t", RunID: "r", Status: record.StatusFinished,
+				Lineage:  record.Lineage{ParentBy: record.ParentNone},
 				Messages: own, Layout: layout, State: state, InputMessages: in.Messages, Input: agui.Without(in.Raw, "messages"), Resumes: in.Resume}
 			b, err := record.EncodeRun(rec)
 			if err != nil {

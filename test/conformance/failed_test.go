@@ -12,7 +12,8 @@ import (
 	"github.com/skeinhq/skein/test/conformance"
 )
 
-var failedDir = flag.String("failed", filepath.Join("..", "..", ".cache", "conformance"), "write a failing case to this folder; empty: do not")
+var failedDir = flag.String("failed", filepath.Join("..", "..", ".cache", "conformance"),
+	"write a failing case to this folder; empty: do not")
 
 // failedCase is a run on which Skein and the client part; one without a start is of compacted events.
 type failedCase struct{ compared }
@@ -80,9 +81,11 @@ func writesFailedCase(t *testing.T, client *conformance.Client) {
 			events.Write(onOneLine(e))
 			events.WriteByte('\n')
 		}
-		files := map[string][]byte{name + ".jsonl": events.Bytes(), name + ".client.json": encode(lastFailed.want), name + ".skein.json": encode(lastFailed.got.Conversation)}
+		files := map[string][]byte{name + ".jsonl": events.Bytes(), name + ".client.json": encode(lastFailed.want),
+			name + ".skein.json": encode(lastFailed.got.Conversation)}
 		if lastFailed.start.Messages != nil {
-			files[name+".input.json"] = encode(obj{"threadId": "t", "runId": "r", "messages": lastFailed.start.Messages, "state": lastFailed.start.State,
+			files[name+".input.json"] = encode(obj{"threadId": "t", "runId": "r", "messages": lastFailed.start.Messages,
+				"state": lastFailed.start.State,
 				"tools": []any{}, "context": []any{}})
 		} else if err := os.Remove(name + ".input.json"); err != nil && !os.IsNotExist(err) {
 			t.Error(err)

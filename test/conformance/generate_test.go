@@ -138,8 +138,10 @@ func (g gen) state() any {
 	if g.large != "" && g.large != "text" && g.chance(50) {
 		return obj{"a": g.largeValue(), "l": []any{1}}
 	}
-	return clone(pick(g, []any{obj{}, obj{"a": 1, "l": []any{1, 2, 3}, "o": obj{"k": obj{"d": 1}}}, obj{"l": []any{obj{"a": 1}, []any{2}, 3, "text"}, "b": "v"}, obj{"l": []any{}, "a/b": 1, "m~n": 2, "": 3},
-		[]any{obj{"a": 1}, 2}, obj{"l": []any{obj{"a": []any{1, 2}}, []any{3, []any{4}}, "text", 7}, "o": obj{"k": []any{obj{}, nil}}}, nil, "text", 7}))
+	return clone(pick(g, []any{obj{}, obj{"a": 1, "l": []any{1, 2, 3}, "o": obj{"k": obj{"d": 1}}},
+		obj{"l": []any{obj{"a": 1}, []any{2}, 3, "text"}, "b": "v"}, obj{"l": []any{}, "a/b": 1, "m~n": 2, "": 3},
+		[]any{obj{"a": 1}, 2}, obj{"l": []any{obj{"a": []any{1, 2}}, []any{3, []any{4}}, "text", 7}, "o": obj{"k": []any{obj{}, nil}}}, nil,
+		"text", 7}))
 }
 
 // patch draws operations that know nothing of the document.
@@ -189,7 +191,8 @@ var oddParts = []any{
 }
 
 func (g gen) message(id string) obj {
-	m := obj{"id": id, "role": pick(g, []string{"user", "assistant", "assistant", "tool", "system", "developer", "reasoning", "activity", "critic"})}
+	m := obj{"id": id, "role": pick(g, []string{"user", "assistant", "assistant", "tool", "system", "developer", "reasoning", "activity",
+		"critic"})}
 	switch m["role"] {
 	case "user":
 		m["content"] = g.content()
@@ -244,7 +247,8 @@ func (g gen) messages(most int) []any {
 	}
 	if g.chance(10) {
 		for range 1 + g.n(2)/2*(1+g.n(1)) {
-			list = append(list, obj{"id": callingActivity, "role": "activity", "activityType": pick(g, []string{"plan", "chart"}), "content": obj{"l": []any{1}}, "toolCalls": g.calls()})
+			list = append(list, obj{"id": callingActivity, "role": "activity", "activityType": pick(g, []string{"plan", "chart"}),
+				"content": obj{"l": []any{1}}, "toolCalls": g.calls()})
 		}
 	}
 	return list
@@ -257,7 +261,8 @@ const callingActivity = "calling"
 func (g gen) brought(most int) []any {
 	list := g.messages(most)
 	if g.chance(50) {
-		list = slices.Insert(list, g.n(len(list)), pick(g, []any{obj{"id": "m0", "lacks": "role"}, obj{"id": "m0", "role": 7, "content": "x"}, obj{"role": "critic"}, obj{}}))
+		list = slices.Insert(list, g.n(len(list)),
+			pick(g, []any{obj{"id": "m0", "lacks": "role"}, obj{"id": "m0", "role": 7, "content": "x"}, obj{"role": "critic"}, obj{}}))
 	}
 	return list
 }
@@ -291,7 +296,8 @@ func (g gen) episode() []obj {
 		return out
 	case 5, 18:
 		out := []obj{g.event(agui.ReasoningStart, "messageId", id, "subagentRunId", sub)}
-		out = append(out, span(agui.ReasoningMessageStart, agui.ReasoningMessageContent, agui.ReasoningMessageEnd, "messageId", id, "role", "reasoning")...)
+		out = append(out, span(agui.ReasoningMessageStart, agui.ReasoningMessageContent, agui.ReasoningMessageEnd, "messageId", id, "role",
+			"reasoning")...)
 		out = append(out, g.event(agui.ReasoningEnd, "messageId", id))
 		if g.chance(50) {
 			out = append(out, g.event(agui.ReasoningEncryptedValue, "subtype", pick(g, []string{"message", "tool-call"}),
@@ -299,17 +305,21 @@ func (g gen) episode() []obj {
 		}
 		return out
 	case 6, 7:
-		out := []obj{g.event(agui.TextMessageChunk, "messageId", id, "delta", g.or(80, pick(g, words)), "role", g.or(20, "user"), "name", g.or(10, "bot"), "subagentRunId", sub)}
+		out := []obj{g.event(agui.TextMessageChunk, "messageId", id, "delta", g.or(80, pick(g, words)), "role", g.or(20, "user"), "name",
+			g.or(10, "bot"), "subagentRunId", sub)}
 		for range g.n(3) {
 			out = append(out, g.between()...)
-			out = append(out, g.event(agui.TextMessageChunk, "messageId", g.or(30, id), "delta", g.or(85, pick(g, words)), "subagentRunId", g.or(50, sub)))
+			out = append(out, g.event(agui.TextMessageChunk, "messageId", g.or(30, id), "delta", g.or(85, pick(g, words)), "subagentRunId",
+				g.or(50, sub)))
 		}
 		return out
 	case 8:
-		out := []obj{g.event(agui.ToolCallChunk, "toolCallId", call, "toolCallName", g.or(95, "look"), "parentMessageId", g.or(40, id), "delta", g.or(50, "{"), "subagentRunId", sub)}
+		out := []obj{g.event(agui.ToolCallChunk, "toolCallId", call, "toolCallName", g.or(95, "look"), "parentMessageId", g.or(40, id), "delta",
+			g.or(50, "{"), "subagentRunId", sub)}
 		for range g.n(3) {
 			out = append(out, g.between()...)
-			out = append(out, g.event(agui.ToolCallChunk, "toolCallId", g.or(30, call), "delta", g.or(85, pick(g, words)), "subagentRunId", g.or(50, sub)))
+			out = append(out, g.event(agui.ToolCallChunk, "toolCallId", g.or(30, call), "delta", g.or(85, pick(g, words)), "subagentRunId",
+				g.or(50, sub)))
 		}
 		return out
 	case 9:
@@ -347,15 +357,17 @@ func (g gen) episode() []obj {
 		}
 		e := g.event(agui.MessagesSnapshot, "messages", g.brought(4))
 		if g.chance(25) {
-			e["metadata"] = obj{"@ag-ui/client": pick(g, []any{obj{"authoritativeActivityTypes": []any{"plan"}}, obj{"authoritativeActivityTypes": nil},
-				obj{"authoritativeActivityTypes": 7}, obj{"authoritativeActivityTypes": []any{1}}, obj{}, "x", nil, []any{}})}
+			e["metadata"] = obj{"@ag-ui/client": pick(g,
+				[]any{obj{"authoritativeActivityTypes": []any{"plan"}}, obj{"authoritativeActivityTypes": nil},
+					obj{"authoritativeActivityTypes": 7}, obj{"authoritativeActivityTypes": []any{1}}, obj{}, "x", nil, []any{}})}
 		}
 		return []obj{e}
 	case 14, 15:
 		if g.chance(10) {
 			id = callingActivity
 		}
-		out := []obj{g.event(agui.ActivitySnapshot, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "content", g.activity(), "subagentRunId", sub)}
+		out := []obj{g.event(agui.ActivitySnapshot, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "content", g.activity(),
+			"subagentRunId", sub)}
 		if g.chance(30) {
 			out[0]["replace"] = g.chance(50)
 		}
@@ -367,7 +379,8 @@ func (g gen) episode() []obj {
 			if g.chance(16) {
 				whose = pick(g, subagents)
 			}
-			out = append(out, g.event(agui.ActivityDelta, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "patch", g.delta(), "subagentRunId", whose))
+			out = append(out, g.event(agui.ActivityDelta, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "patch", g.delta(),
+				"subagentRunId", whose))
 		}
 		return out
 	case 16, 19:
@@ -382,7 +395,8 @@ func (g gen) episode() []obj {
 		if g.chance(30) {
 			return g.thinking()
 		}
-		return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", nil), g.event(agui.Raw, "event", 1), g.event(unknownType, "messageId", id), g.event(agui.Meta, "metaType", "x")})}
+		return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", nil), g.event(agui.Raw, "event", 1),
+			g.event(unknownType, "messageId", id), g.event(agui.Meta, "metaType", "x")})}
 	}
 }
 
@@ -394,7 +408,8 @@ func (g gen) callingActivities() []obj {
 	out := []obj{
 		g.event(agui.MessagesSnapshot, "messages", append(g.messages(2), activity)),
 		g.event(agui.MessagesSnapshot, "messages", []any{activity, activity}),
-		g.event(agui.ActivityDelta, "messageId", callingActivity, "activityType", "plan", "patch", []any{obj{"op": "add", "path": "/k", "value": 1}}),
+		g.event(agui.ActivityDelta, "messageId", callingActivity, "activityType", "plan", "patch",
+			[]any{obj{"op": "add", "path": "/k", "value": 1}}),
 	}
 	return append(out, g.event(agui.ToolCallArgs, "toolCallId", call0, "delta", g.word()))
 }
@@ -428,8 +443,10 @@ func (g gen) between() []obj {
 	if !g.chance(20) {
 		return nil
 	}
-	return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", 1), g.event(agui.StepStarted, "stepName", "s"), g.event(agui.Raw, "event", 1),
-		g.event(agui.StateSnapshot, "snapshot", obj{}), g.event(agui.ActivitySnapshot, "messageId", g.own+"m3", "activityType", "plan", "content", obj{}),
+	return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", 1), g.event(agui.StepStarted, "stepName", "s"),
+		g.event(agui.Raw, "event", 1),
+		g.event(agui.StateSnapshot, "snapshot", obj{}),
+		g.event(agui.ActivitySnapshot, "messageId", g.own+"m3", "activityType", "plan", "content", obj{}),
 		g.event(unknownType), g.event(agui.SubagentFinished, "subagentRunId", "s0")})}
 }
 
@@ -595,7 +612,8 @@ func (g gen) input(runID string) obj {
 func (g gen) usage() []any {
 	list := []any{}
 	for range g.n(2) {
-		list = append(list, obj{"provider": "p", "model": g.name([]string{"m", "n"}), "inputTokens": pick(g, []any{0, 7, 1e3, 7, 7, -1, 1.5, "7"}), "totalTokens": g.n(9)})
+		list = append(list, obj{"provider": "p", "model": g.name([]string{"m", "n"}),
+			"inputTokens": pick(g, []any{0, 7, 1e3, 7, 7, -1, 1.5, "7"}), "totalTokens": g.n(9)})
 	}
 	return list
 }
@@ -633,7 +651,8 @@ func (g gen) end(runID string) []obj {
 }
 
 // mutationNames are the ways in which agents and networks spoil streams.
-var mutationNames = []string{"dropped", "doubled", "swapped", "moved", "wrong message id", "wrong call id", "wrong owner", "member removed", "member spoiled"}
+var mutationNames = []string{"dropped", "doubled", "swapped", "moved", "wrong message id", "wrong call id", "wrong owner", "member removed",
+	"member spoiled"}
 
 // Three more are done to whole episodes: the agent dies in one, starts twice or goes through it again.
 const (
@@ -701,7 +720,8 @@ func (g gen) mutate(events []obj) ([]obj, string) {
 		}
 		events[i] = c
 	case "member spoiled":
-		member, v := pick(g, []string{"messageId", "delta", "toolCallId", "content", "role", "metadata", "subagentRunId", "timestamp", "parentMessageId"}), pick(g, anyValues)
+		member, v := pick(g, []string{"messageId", "delta", "toolCallId", "content", "role", "metadata", "subagentRunId", "timestamp",
+			"parentMessageId"}), pick(g, anyValues)
 		having(member)
 		change(member, v)
 	}

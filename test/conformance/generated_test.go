@@ -208,7 +208,8 @@ func (c comparison) playsBack(chain []foldedStream, sent []json.RawMessage) {
 	switch {
 	case played.Error != nil:
 		d = fmt.Sprintf("event %d is malformed: %s", played.Error.Index, played.Error.Message)
-	case started && played.Violation != nil && c.reduce(conformance.Job{Events: sent, Upgrade: true, Schema: true, Skip: true, Verify: true}).Violation == nil:
+	case started && played.Violation != nil &&
+		c.reduce(conformance.Job{Events: sent, Upgrade: true, Schema: true, Skip: true, Verify: true}).Violation == nil:
 		d = fmt.Sprintf("event %d breaks a rule: %s", played.Violation.Index, played.Violation.Message)
 	default:
 		d = conformance.Diff(left, played.Conversation)
@@ -336,7 +337,8 @@ func (c comparison) start(parent lineage.History, called, its conformance.Start)
 	for range len(documentedRows) {
 		d := "the client goes on with an input that is malformed to Skein"
 		if s.err == nil {
-			d = conformance.Diff(conformance.Conversation(s.want), conformance.Conversation{Messages: encode(list(s.got.Messages)), State: s.got.State})
+			d = conformance.Diff(conformance.Conversation(s.want),
+				conformance.Conversation{Messages: encode(list(s.got.Messages)), State: s.got.State})
 		}
 		if d == "" {
 			return s.got, s.want

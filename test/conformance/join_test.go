@@ -102,11 +102,13 @@ func TestPrelude_JoinsARecordedRunAtEachEvent(t *testing.T) {
 				for i, got := range results[1:] {
 					points++
 					if d := conformance.Diff(want, mask(t, thread, got.Conversation)); d != "" {
-						t.Errorf("%s, joined with %d events to come: %s\n%s", run.RunID, len(jobs[i+1].Events), d, jobs[i+1].Events[:min(8, len(jobs[i+1].Events))])
+						t.Errorf("%s, joined with %d events to come: %s\n%s", run.RunID, len(jobs[i+1].Events), d,
+							jobs[i+1].Events[:min(8, len(jobs[i+1].Events))])
 						break
 					}
 					if (got.Violation == nil) != (results[0].Violation == nil) {
-						t.Errorf("%s, joined with %d events to come: violation %v, want %v", run.RunID, len(jobs[i+1].Events), got.Violation, results[0].Violation)
+						t.Errorf("%s, joined with %d events to come: violation %v, want %v", run.RunID, len(jobs[i+1].Events), got.Violation,
+							results[0].Violation)
 						break
 					}
 				}
@@ -158,7 +160,8 @@ func TestPrelude_JoinsAGeneratedStreamAtAnyEvent(t *testing.T) {
 		}
 		joined++
 		if d := conformance.Diff(results[0].Conversation, results[1].Conversation); d != "" {
-			rt.Errorf("joined behind event %d: %s\n%s\nof\n%s", at, d, strings.Join(stream{events: part.Events}.lines(), "\n"), strings.Join(s.lines(), "\n"))
+			rt.Errorf("joined behind event %d: %s\n%s\nof\n%s", at, d, strings.Join(stream{events: part.Events}.lines(), "\n"),
+				strings.Join(s.lines(), "\n"))
 		}
 		if v := results[1].Violation; v != nil {
 			rt.Errorf("joined behind event %d: event %d breaks a rule: %s\n%s\nof\n%s", at, v.Index, v.Message, strings.Join(stream{events: part.Events}.lines(), "\n"), strings.Join(s.lines(), "\n"))

@@ -40,7 +40,8 @@ func TestDifference_MessagesOfUnknownRolesAreKept(t *testing.T) {
 				lines = append(lines, e)
 			}
 			f := foldOf(t, conformance.Start{}, lines)
-			if d := conformance.Diff(results[0].Conversation, f.Conversation); d != "" || len(f.run.Messages()) != 2 || len(f.run.Summary().Anomalies) > 0 {
+			if d := conformance.Diff(results[0].Conversation, f.Conversation); d != "" || len(f.run.Messages()) != 2 ||
+				len(f.run.Summary().Anomalies) > 0 {
 				t.Errorf("%s: %s, %v", d, f.Messages, f.run.Summary().Anomalies)
 			}
 			if got := string(results[1].Messages); strings.Contains(got, "narrator") || !strings.Contains(got, `"u"`) {
@@ -56,7 +57,8 @@ func TestDifference_BytesThatAreNotUTF8CostTheEvent(t *testing.T) {
 	if !ok {
 		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
 	}
-	for name, odd := range map[string]string{"no character": "\xff", "half a surrogate pair": "\xed\xa0\x80", "half a character": "\xc3", "a long zero": "\xc0\x80"} {
+	for name, odd := range map[string]string{"no character": "\xff", "half a surrogate pair": "\xed\xa0\x80", "half a character": "\xc3",
+		"a long zero": "\xc0\x80"} {
 		t.Run(name, func(t *testing.T) {
 			events := []string{
 				`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`, `{"type":"TEXT_MESSAGE_START","messageId":"m"}`,

@@ -41,8 +41,8 @@ func linted(start conformance.Start, events []json.RawMessage) []lint.Finding {
 	return found
 }
 
-// judgedOtherwise compares what lint finds with what the client says: where it ends, and by which rule, what it takes out and converts on the way, and where
-// its reducer warns. It returns how they differ, up to which event, or "".
+// judgedOtherwise compares what lint finds with what the client says: where it ends, and by which rule, what it takes out and converts on
+// the way, and where its reducer warns. It returns how they differ, up to which event, or "".
 func judgedOtherwise(want conformance.Result, found []lint.Finding, of int) (upTo int, d string) {
 	last := of // the events that the client looks at
 	stop := ""
@@ -57,7 +57,8 @@ func judgedOtherwise(want conformance.Result, found []lint.Finding, of int) (upT
 	case want.Ends == nil && stop != "":
 		return last, "the client plays it all, lint stops at " + stop
 	case want.Ends != nil && (stop == "" || want.Ends.Index != last-1):
-		return min(last, want.Ends.Index+1), fmt.Sprintf("the client ends at event %d (%s), lint at %q", want.Ends.Index+1, want.Ends.Message, stop)
+		return min(last, want.Ends.Index+1), fmt.Sprintf("the client ends at event %d (%s), lint at %q", want.Ends.Index+1, want.Ends.Message,
+			stop)
 	}
 	if want.Ends != nil {
 		rule := endRule(want.Ends.Message)
@@ -130,7 +131,8 @@ func warning(message string) string {
 		return "drops"
 	case strings.HasPrefix(message, "[ag-ui][compat] Dropping THINKING_START.title"):
 		return "takes out /title"
-	case strings.HasPrefix(message, "[ag-ui][compat] Minting a messageId"), strings.HasPrefix(message, "[ag-ui][compat] A binary content part carries only an id"):
+	case strings.HasPrefix(message, "[ag-ui][compat] Minting a messageId"),
+		strings.HasPrefix(message, "[ag-ui][compat] A binary content part carries only an id"):
 		return "" // the event is refused, or the part taken out, for that
 	}
 	return byReducer
@@ -244,7 +246,8 @@ func TestLint_EqualsTheOfficialClientOnGeneratedStreams(t *testing.T) {
 				from := startOf(events[:upTo])
 				before, at := have, its
 				if from > 0 {
-					at = conformance.Start(c.reduce(conformance.Job{Start: its, Events: events[:from], Upgrade: true, Schema: true, Strip: true}).Conversation)
+					at = conformance.Start(c.reduce(conformance.Job{Start: its, Events: events[:from], Upgrade: true, Schema: true,
+						Strip: true}).Conversation)
 					before = history(rt, conformance.Conversation(at))
 				}
 				instead, ok := c.departed(before, at, events[from:upTo])
@@ -342,7 +345,8 @@ func TestLint_EqualsAnHttpAgentOnBodies(t *testing.T) {
 	}
 	started := `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`
 	for _, body := range []string{
-		"", ": hi\n\n", "<html>", started + "\n", "data: " + started, "data: null\n\n", "data: {\"type\":\"FOO\"}\n\n", "data: " + started + "\r\n\r\n",
+		"", ": hi\n\n", "<html>", started + "\n", "data: " + started, "data: null\n\n", "data: {\"type\":\"FOO\"}\n\n",
+		"data: " + started + "\r\n\r\n",
 		"data: {\"type\":\"CUSTOM\",\"name\":\"\xff\",\"value\":1}\n\n", "\ufeffdata: " + started + "\n\n", "data: \ufeff" + started + "\n\n",
 		"data: " + started + "\n\ndata: {\"type\":\"CUSTOM\",\"name\":\"n\",\"value\":\"" + strings.Repeat("x", 11<<20) + "\"}\n\n",
 		"data: " + started + "\n\ndata: {\"type\":\"CUSTOM\",\"name\":\"n\",\"value\":\"" + strings.Repeat("é", 9<<20) + "\"}\n\n",
@@ -362,7 +366,8 @@ func TestLint_EqualsAnHttpAgentOnBodies(t *testing.T) {
 				continue
 			}
 			at := rapid.IntRange(0, len(body)).Draw(rt, "at")
-			put := rapid.SampledFrom([]string{"\n", "\r", "\n\n", " ", "\xff", "\ufeff", "data: [DONE]\n\n", "data:\n\n", "\ndata: {}\n", "\x00"}).Draw(rt, "put")
+			put := rapid.SampledFrom([]string{"\n", "\r", "\n\n", " ", "\xff", "\ufeff", "data: [DONE]\n\n", "data:\n\n", "\ndata: {}\n",
+				"\x00"}).Draw(rt, "put")
 			body = slices.Concat(body[:at], []byte(put), body[at:])
 		}
 		if holds(rt, body) {

@@ -20,7 +20,8 @@ import (
 
 // event is a source of partition.Offline.
 func event(run string, value []byte) partition.Source {
-	return partition.Source{Headers: record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0)}
+	return partition.Source{Headers: record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, Value: value,
+		At: time.Unix(1_790_000_000, 0)}
 }
 
 func offline(t rapid.TB, thread string, sources []partition.Source) map[string]*record.Run {

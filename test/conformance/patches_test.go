@@ -102,7 +102,8 @@ func (g gen) room(doc any) (steps []string) {
 }
 
 // memberNames are those of objects, names among them that JavaScript has a use for.
-var memberNames = []string{"a", "b", "l", "o", "k", "a/b", "m~n", "", "0", "1", "é", highHalf, "__proto__", "constructor", "hasOwnProperty", "length"}
+var memberNames = []string{"a", "b", "l", "o", "k", "a/b", "m~n", "", "0", "1", "é", highHalf, "__proto__", "constructor", "hasOwnProperty",
+	"length"}
 
 // value is something to put into a document.
 func (g gen) value() any {
@@ -116,7 +117,8 @@ func (g gen) value() any {
 }
 
 // oddNumbers are those that no double is equal to.
-var oddNumbers = []any{json.Number("9007199254740993"), json.Number("12345678901234567890"), json.Number("0.1000000000000000055"), json.Number("1e-400"), json.Number("1e400")}
+var oddNumbers = []any{json.Number("9007199254740993"), json.Number("12345678901234567890"), json.Number("0.1000000000000000055"),
+	json.Number("1e-400"), json.Number("1e400")}
 
 // oddSteps are written otherwise than RFC 6901 has an index, mean something in JavaScript, or are no steps at all.
 var oddSteps = []string{"nope", "-", "01", "00", "", "-1", "1e0", "0x1", "9", "4294967296", "4294967297", "٣", " 1", "a", "x",

@@ -209,7 +209,8 @@ var documentedRows = []row{
 	{name: sharedOverRuns},
 	{name: "several activities between messages of one id", start: func(s *startParting) bool {
 		var called []agui.Message
-		if s.err != nil || json.Unmarshal(s.called.Messages, &called) != nil || len(lineage.InputMessages(s.parent.Messages)) == len(s.parent.Messages) {
+		if s.err != nil || json.Unmarshal(s.called.Messages, &called) != nil ||
+			len(lineage.InputMessages(s.parent.Messages)) == len(s.parent.Messages) {
 			return false
 		}
 		if unique(lineage.InputMessages(s.parent.Messages)) && unique(called) {
@@ -352,7 +353,8 @@ func unfit(m any) bool {
 	message, object := m.(obj)
 	role, isString := message["role"].(string)
 	_, hasID := message["id"].(string)
-	known := slices.Contains([]string{agui.RoleDeveloper, agui.RoleSystem, agui.RoleAssistant, agui.RoleUser, agui.RoleTool, agui.RoleReasoning, agui.RoleActivity}, role)
+	known := slices.Contains([]string{agui.RoleDeveloper, agui.RoleSystem, agui.RoleAssistant, agui.RoleUser, agui.RoleTool,
+		agui.RoleReasoning, agui.RoleActivity}, role)
 	return object && (!isString || !hasID && !known)
 }
 

@@ -25,9 +25,11 @@ const stepsSome = 6
 func timelineOf(t *testing.T, run recordings.Run) *timeline.Reader {
 	t.Helper()
 	lines := run.Lines()
-	rec := &record.Run{ThreadID: run.ThreadID, RunID: run.RunID, Lineage: record.Lineage{ParentBy: record.ParentNone}, Status: record.StatusFinished}
+	rec := &record.Run{ThreadID: run.ThreadID, RunID: run.RunID, Lineage: record.Lineage{ParentBy: record.ParentNone},
+		Status: record.StatusFinished}
 	rec.Raw = record.Raw{Next: int64(len(lines)) + 1, Ranges: [][2]int64{{0, int64(len(lines)) + 1}}}
-	r, err := timeline.NewReader([]*record.Run{rec}, run.RunID, 0, 64<<20, func(string) (lineage.History, error) { panic("it goes on from nothing") })
+	r, err := timeline.NewReader([]*record.Run{rec}, run.RunID, 0, 64<<20,
+		func(string) (lineage.History, error) { panic("it goes on from nothing") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,8 @@ func timelineOf(t *testing.T, run recordings.Run) *timeline.Reader {
 		if i == 0 {
 			kind = record.KindInput
 		}
-		e := record.Event{Offset: int64(i), Time: time.UnixMilli(int64(i)), Headers: record.Headers{Kind: kind, RunID: run.RunID, Seq: -1}, Value: value}
+		e := record.Event{Offset: int64(i), Time: time.UnixMilli(int64(i)), Headers: record.Headers{Kind: kind, RunID: run.RunID, Seq: -1},
+			Value: value}
 		if err := r.Take(e); err != nil {
 			t.Fatal(err)
 		}

@@ -222,7 +222,8 @@ func TestTree_EveryHistoryEqualsTheOfficialClient(t *testing.T) {
 				if r.way != "no input" && r.own {
 					strays++
 					is, want := encode(list(lineage.InputMessages(got.Messages))), encode(list(lineage.InputMessages(r.want.Messages)))
-					if d := conformance.Diff(conformance.Conversation{Messages: want, State: got.State}, conformance.Conversation{Messages: is, State: got.State}); d != "" {
+					if d := conformance.Diff(conformance.Conversation{Messages: want, State: got.State},
+						conformance.Conversation{Messages: is, State: got.State}); d != "" {
 						rt.Fatalf("%s (%s; parent %q, a guess): %s", r.id, r.way, rec.ParentRunID, d)
 					}
 				}

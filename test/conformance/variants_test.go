@@ -268,7 +268,8 @@ func instances() []instance {
 		{"", by(agui.ReasoningMessageChunk, "messageId", "new", "delta", "d")},
 		{"", by(agui.ReasoningEncryptedValue, "subtype", "message", "entityId", "a", "encryptedValue", "e")},
 		{" (tool call)", by(agui.ReasoningEncryptedValue, "subtype", "tool-call", "entityId", "c", "encryptedValue", "e")},
-		{"", of(agui.SubagentStarted, "subagentRunId", "s", "name", "n", "description", "d", "parentSubagentRunId", "p", "parentToolCallId", "c", "parentMessageId", "a")},
+		{"", of(agui.SubagentStarted, "subagentRunId", "s", "name", "n", "description", "d", "parentSubagentRunId", "p", "parentToolCallId", "c",
+			"parentMessageId", "a")},
 		{"", of(agui.SubagentError, "subagentRunId", "s", "message", "m", "code", "c")},
 		{"", by(agui.StepStarted, "stepName", "n")},
 		{"", by(agui.StepFinished, "stepName", "n")},
@@ -298,7 +299,8 @@ func instances() []instance {
 	for kind, outcome := range map[string]obj{
 		"success": {"type": "success"}, "suspended": {"type": "suspended", "interruptIds": []any{"i"}}, "unknown": {"type": "invented"},
 	} {
-		list = append(list, instance{" (" + kind + ")", of(agui.SubagentFinished, "subagentRunId", "s", "result", obj{"k": 1}, "outcome", outcome)})
+		list = append(list, instance{" (" + kind + ")",
+			of(agui.SubagentFinished, "subagentRunId", "s", "result", obj{"k": 1}, "outcome", outcome)})
 	}
 	for kind, op := range map[string]obj{
 		"add": {"op": "add", "path": "/b", "value": obj{"k": 1}}, "replace": {"op": "replace", "path": "/a", "value": 2},
@@ -321,13 +323,14 @@ func instances() []instance {
 			instance{" (" + kind + ")", of(agui.RunStarted, "threadId", "t", "runId", "r", "input",
 				obj{"threadId": "t", "runId": "r", "messages": []any{m}})})
 	}
-	list = append(list, instance{" (input)", of(agui.RunStarted, "threadId", "t", "runId", "r", "protocolVersion", "1.0", "parentRunId", "p", "input", obj{
-		"threadId": "t", "runId": "r", "protocolVersion": "1.0", "parentRunId": "p", "state": obj{"k": 1}, "forwardedProps": obj{"k": 1},
-		"messages": []any{obj{"id": "new", "role": "user", "content": "x"}},
-		"tools":    []any{obj{"name": "n", "description": "d", "parameters": obj{"k": 1}, "metadata": obj{"k": 1}}},
-		"context":  []any{obj{"description": "d", "value": "v"}},
-		"resume":   []any{obj{"interruptId": "i", "status": "resolved", "payload": obj{"k": 1}, "metadata": obj{"k": 1}}},
-	})})
+	list = append(list, instance{" (input)",
+		of(agui.RunStarted, "threadId", "t", "runId", "r", "protocolVersion", "1.0", "parentRunId", "p", "input", obj{
+			"threadId": "t", "runId": "r", "protocolVersion": "1.0", "parentRunId": "p", "state": obj{"k": 1}, "forwardedProps": obj{"k": 1},
+			"messages": []any{obj{"id": "new", "role": "user", "content": "x"}},
+			"tools":    []any{obj{"name": "n", "description": "d", "parameters": obj{"k": 1}, "metadata": obj{"k": 1}}},
+			"context":  []any{obj{"description": "d", "value": "v"}},
+			"resume":   []any{obj{"interruptId": "i", "status": "resolved", "payload": obj{"k": 1}, "metadata": obj{"k": 1}}},
+		})})
 	for i := range list {
 		list[i].name = list[i].event["type"].(string) + list[i].name
 	}
@@ -344,7 +347,8 @@ func usageOf() []any {
 
 // parts are content parts by what they are.
 func parts() map[string]obj {
-	all := map[string]obj{"text part": {"type": "text", "text": "x", "id": "i", "metadata": obj{"k": 1}}, "unknown part": {"type": "invented", "id": "i"}}
+	all := map[string]obj{"text part": {"type": "text", "text": "x", "id": "i", "metadata": obj{"k": 1}},
+		"unknown part": {"type": "invented", "id": "i"}}
 	for kind, source := range map[string]obj{
 		"image": {"type": "data", "value": "v", "mimeType": "m"}, "audio": {"type": "url", "value": "v", "mimeType": "m"},
 		"video": {"type": "file", "value": "v", "provider": "p", "mimeType": "m"}, "document": {"type": "invented", "value": "v"},
@@ -363,7 +367,8 @@ func messages(parts map[string]obj) map[string]obj {
 		"user": {"name": "n", "encryptedValue": "e", "content": "x"}, "reasoning": {"encryptedValue": "e", "content": "x"},
 		"assistant": {"name": "n", "encryptedValue": "e", "content": "x", "toolCalls": []any{obj{"id": "new", "type": "function",
 			"function": obj{"name": "n", "arguments": "{"}, "encryptedValue": "e", "metadata": obj{"k": 1}}}},
-		"tool": {"toolCallId": "c", "error": "e", "encryptedValue": "e", "content": "x"}, "activity": {"activityType": "p", "content": obj{"k": 1}},
+		"tool":     {"toolCallId": "c", "error": "e", "encryptedValue": "e", "content": "x"},
+		"activity": {"activityType": "p", "content": obj{"k": 1}},
 		"invented": {"content": "x"},
 	}
 	for role, m := range all {

@@ -63,7 +63,8 @@ func TestDocs_CommandsWork(t *testing.T) {
 				if _, err := exec.LookPath("curl"); err != nil && strings.Contains(script, "curl ") && os.Getenv("CI") != "true" {
 					t.Skip("there is no curl here; make check needs none")
 				}
-				if _, err := os.Stat(filepath.Join(root, "test", "conformance", "node_modules")); err != nil && strings.Contains(script, "[ -d node_modules ]") {
+				if _, err := os.Stat(filepath.Join(root, "test", "conformance", "node_modules")); err != nil &&
+					strings.Contains(script, "[ -d node_modules ]") {
 					partstest.Skip(t, "no Node: commands of test/conformance/README.md were not tried; make check fetches what they need with Node 20 or later")
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -30,7 +30,8 @@ func TestConfiguration_IsMadeFromTheFlags(t *testing.T) {
 		{"compactor", "folds events into run records", "cmd/compactor/testdata/help.golden", "Flags:\n", ""},
 		{"indexer", "writes run records into the lineage store", "cmd/indexer/testdata/help.golden", "Flags:\n", ""},
 		{"query", "answers over HTTP", "cmd/query/testdata/help.golden", "Flags:\n", ""},
-		{"skein dev", "all of them in one process, for trying and developing", "internal/cli/testdata/help.golden", "$ skein dev --help\n", "\n$ "},
+		{"skein dev", "all of them in one process, for trying and developing", "internal/cli/testdata/help.golden", "$ skein dev --help\n",
+			"\n$ "},
 	} {
 		help, err := os.ReadFile(filepath.Join(root, c.golden))
 		if err != nil {

@@ -23,7 +23,8 @@ func TestFold_EveryRuleIsTold(t *testing.T) {
 	if len(tables) != 4 {
 		t.Fatalf("%d tables of rules, want 4", len(tables))
 	}
-	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules(), {lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone}, fold.Rules()} {
+	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules(),
+		{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone}, fold.Rules()} {
 		var told []string
 		for _, row := range regexp.MustCompile(`(?m)^\| ([^|]*) \|`).FindAllSubmatch(tables[i][1], -1) {
 			for _, name := range regexp.MustCompile("`([^`]*)`").FindAllSubmatch(row[1], -1) {

@@ -26,21 +26,23 @@ var (
 
 // newcomers are the documents of the first hour, in the order in which they name one another.
 var newcomers = []string{
-	"README.md", "docs/connect.md", "docs/agents.md", "docs/producing.md", "docs/live.md", "docs/stepping.md", "docs/search.md", "docs/lint.md", "docs/page.md",
+	"README.md", "docs/connect.md", "docs/agents.md", "docs/producing.md", "docs/live.md", "docs/stepping.md", "docs/search.md",
+	"docs/lint.md", "docs/page.md",
 }
 
 // system is what the smallest Unix has beside the Go, make, git and curl that README asks for: no C compiler, Node, Java, Python or diff.
 var system = []string{
-	"sh", "bash", "env", "cat", "cut", "date", "echo", "expand", "grep", "head", "ls", "mkdir", "mktemp", "mv", "od", "rm", "sed", "sha256sum", "sleep", "sort",
+	"sh", "bash", "env", "cat", "cut", "date", "echo", "expand", "grep", "head", "ls", "mkdir", "mktemp", "mv", "od", "rm", "sed", "sha256sum",
+	"sleep", "sort",
 	"tail", "touch", "tr", "uname", "wc",
 }
 
 // fence is a block of code with its language.
 var fence = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
-// TestFirstHour does what a newcomer does, on a clean clone with an empty HOME and only Go, make, git and curl in PATH: make run, then every
-// shell block of README and the guides, in order, pasted as it stands, and make test with -hour.tests.
-// The transcript is left in .cache/first-hour.txt.
+// TestFirstHour does what a newcomer does, on a clean clone with an empty HOME and only Go, make, git and curl in PATH: make run, then
+// every shell block of README and the guides, in order, pasted as it stands, and make test with -hour.tests. The transcript is left in
+// .cache/first-hour.txt.
 func TestFirstHour(t *testing.T) {
 	if !*hour {
 		t.Skip("make first-hour does it")

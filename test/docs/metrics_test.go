@@ -221,7 +221,8 @@ func TestMetrics_HaveNamesOfOneForm(t *testing.T) {
 			t.Errorf("%s says %q", name, m.help)
 		}
 		for _, label := range m.labels {
-			if slices.Contains([]string{"tenant", "thread", "thread_id", "run", "run_id", "message_id"}, label) && (label != "tenant" || !m.tenants) {
+			if slices.Contains([]string{"tenant", "thread", "thread_id", "run", "run_id", "message_id"}, label) &&
+				(label != "tenant" || !m.tenants) {
 				t.Errorf("%s has a label %s: there is no end to its values", name, label)
 			}
 			if len(m.values[label]) == 0 {

@@ -104,8 +104,9 @@ var (
 	lineEnd = regexp.MustCompile(`(?m)[ \t]+$`)
 )
 
-// differs says how what a block printed differs from what its document says, or nil. Times, durations, hashes, positions and ids that Skein makes may be others. A … stands for
-// any part of a line, or for any lines where it is a line of its own. An output that is nothing but … would say nothing, so it is an error.
+// differs says how what a block printed differs from what its document says, or nil. Times, durations, hashes, positions and ids that Skein
+// makes may be others. A … stands for any part of a line, or for any lines where it is a line of its own. An output that is nothing but …
+// would say nothing, so it is an error.
 func differs(printed, documented string) error {
 	if documented != "" && strings.Trim(documented, "… \n") == "" {
 		return fmt.Errorf("the documented output %q says nothing", documented)

@@ -108,7 +108,8 @@ func TestProducing_TellsEveryHeaderKindAndRule(t *testing.T) {
 			}
 		}
 	}
-	for _, number := range []string{strconv.Itoa(kafka.MaxBatchBytes), fmt.Sprintf("%d MiB", kafka.MaxValueBytes>>20), fmt.Sprintf("%d bytes of UTF-8", record.MaxIDBytes)} {
+	for _, number := range []string{strconv.Itoa(kafka.MaxBatchBytes), fmt.Sprintf("%d MiB", kafka.MaxValueBytes>>20),
+		fmt.Sprintf("%d bytes of UTF-8", record.MaxIDBytes)} {
 		if !strings.Contains(text, number) {
 			t.Errorf("%s is not told", number)
 		}
@@ -183,9 +184,11 @@ var mistakes = map[string]struct {
 }{
 	"no key, or one that is not `tenant/thread`": {records: []sent{{noKey: true, value: started}, {key: []byte("dev"), value: started}, {key: []byte("dev/a/b"), value: started}}},
 	"a key that is not escaped, or escaped in another way": {records: []sent{
-		{key: []byte("dev/a b"), value: started}, {key: []byte("dev/a%2fb"), value: started}, {key: []byte("dev/a+b"), value: started}, {key: []byte("dev/%61"), value: started}, {key: []byte("dev/ä"), value: started}}},
+		{key: []byte("dev/a b"), value: started}, {key: []byte("dev/a%2fb"), value: started}, {key: []byte("dev/a+b"), value: started},
+		{key: []byte("dev/%61"), value: started}, {key: []byte("dev/ä"), value: started}}},
 	"an id in the key that is empty, over 512 bytes, `.` or `..`": {records: []sent{
-		{key: []byte("dev/"), value: started}, {key: []byte("dev/" + strings.Repeat("x", 513)), value: started}, {key: []byte("dev/."), value: started}, {key: []byte("dev/.."), value: started}}},
+		{key: []byte("dev/"), value: started}, {key: []byte("dev/" + strings.Repeat("x", 513)), value: started},
+		{key: []byte("dev/."), value: started}, {key: []byte("dev/.."), value: started}}},
 	"another partition than the key's":                                    {records: []sent{{other: true, value: started}}},
 	"a `skein-version` that is not a version, such as `0` or `new`":       {records: []sent{of(started, "skein-version", "0"), of(started, "skein-version", "new")}},
 	"an unknown `skein-kind`, such as `Event`":                            {records: []sent{of(started, "skein-kind", "Event")}},

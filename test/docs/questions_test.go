@@ -32,7 +32,8 @@ func TestQuestions_GiveTheRowsThatAreShown(t *testing.T) {
 	if !strings.HasPrefix(server.Addr, "http://") {
 		t.Skip("asks over HTTP")
 	}
-	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username, Password: server.Password})
+	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username,
+		Password: server.Password})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,8 @@ func TestQuestions_GiveTheRowsThatAreShown(t *testing.T) {
 		if row := fmt.Sprintf("| [`%s`](questions/%s) | %s |\n", name, name, strings.Join(says, " ")); !strings.Contains(string(listed), row) {
 			t.Errorf("%s lacks the row\n%s", list, row)
 		}
-		q := url.Values{"database": {server.Database}, "param_tenant": {"default"}, "param_from": {"1970-01-01 00:00:00"}, "param_to": {"2100-01-01 00:00:00"}, "default_format": {"Markdown"}}
+		q := url.Values{"database": {server.Database}, "param_tenant": {"default"}, "param_from": {"1970-01-01 00:00:00"},
+			"param_to": {"2100-01-01 00:00:00"}, "default_format": {"Markdown"}}
 		fmt.Fprintf(&b, "\n`%s`:\n\n%s", name, ask(t, server, q, string(text)))
 	}
 	b.WriteString("\n")
@@ -142,7 +144,8 @@ func demoRuns(t *testing.T) (entries []store.Entry) {
 		for _, run := range conv.Runs {
 			add := func(kind record.Kind, value []byte) {
 				sources = append(sources, partition.Source{
-					Headers: record.Headers{Version: record.Version, Kind: kind, RunID: run.ID, Seq: -1, Agent: conv.Producer.Agent, Labels: labels}, Value: value, At: at,
+					Headers: record.Headers{Version: record.Version, Kind: kind, RunID: run.ID, Seq: -1, Agent: conv.Producer.Agent, Labels: labels},
+					Value:   value, At: at,
 				})
 			}
 			add(record.KindInput, run.Input)
@@ -155,7 +158,8 @@ func demoRuns(t *testing.T) (entries []store.Entry) {
 			t.Fatalf("%s: %v refused, %v", conv.ThreadID, refused, err)
 		}
 		for _, r := range records {
-			entries = append(entries, store.Entry{Partition: 0, Version: int64(len(entries)), Tenant: "default", ThreadID: conv.ThreadID, RunID: r.RunID, Run: r})
+			entries = append(entries, store.Entry{Partition: 0, Version: int64(len(entries)), Tenant: "default", ThreadID: conv.ThreadID,
+				RunID: r.RunID, Run: r})
 		}
 	}
 	return entries

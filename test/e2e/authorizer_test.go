@@ -63,7 +63,8 @@ func documentedRules(t *testing.T) []aclRule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operations := map[string]kadm.ACLOperation{"Read": kadm.OpRead, "Write": kadm.OpWrite, "Describe": kadm.OpDescribe, "DescribeConfigs": kadm.OpDescribeConfigs}
+	operations := map[string]kadm.ACLOperation{"Read": kadm.OpRead, "Write": kadm.OpWrite, "Describe": kadm.OpDescribe,
+		"DescribeConfigs": kadm.OpDescribeConfigs}
 	var rules []aclRule
 	for _, row := range ruleRow.FindAllStringSubmatch(string(text), -1) {
 		for name := range strings.SplitSeq(row[4], ", ") {
@@ -115,7 +116,8 @@ func TestAuthorizer_StagesNeedWhatIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "skein"), append([]string{"migrate"}, store...)...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "skein"),
+		append([]string{"migrate"}, store...)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for stage := range g.args {

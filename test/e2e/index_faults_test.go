@@ -25,9 +25,10 @@ import (
 	"github.com/skeinhq/skein/test/process"
 )
 
-// Indexers are killed before and behind the statements that write messages, states, runs, erasures and positions, their connections are cut there, members of
-// the group come and go, and records come twice, while runs are published and threads erased. Then the rows are those of a fold of skein.runs: by version and status of each run, as Go
-// reads them from the topic, in SQL and over the API, and column by column in all tables as a rebuild makes them, which no fault meets.
+// Indexers are killed before and behind the statements that write messages, states, runs, erasures and positions, their connections are cut
+// there, members of the group come and go, and records come twice, while runs are published and threads erased. Then the rows are those of
+// a fold of skein.runs: by version and status of each run, as Go reads them from the topic, in SQL and over the API, and column by column
+// in all tables as a rebuild makes them, which no fault meets.
 func TestIndex_IsThatOfAFoldAfterFaults(t *testing.T) {
 	t.Parallel() // much of it is waiting
 	cluster, server := kafkatest.Real(t, 1), clickhousetest.Start(t)
@@ -106,7 +107,8 @@ func TestIndex_IsThatOfAFoldAfterFaults(t *testing.T) {
 	process.Eventually(t, "the index has what was published", func() (string, bool) {
 		want = p.foldOfRuns()
 		got := rows()
-		return fmt.Sprintf("%d runs of %d; %q in the index alone, %q in the fold alone", len(want), sent.runs, without(got, want), without(want, got)), len(want) == sent.runs && slices.Equal(got, want)
+		return fmt.Sprintf("%d runs of %d; %q in the index alone, %q in the fold alone", len(want), sent.runs, without(got, want),
+			without(want, got)), len(want) == sent.runs && slices.Equal(got, want)
 	})
 	p.sameOverTheAPI(want)
 
@@ -199,7 +201,8 @@ func again(t *testing.T, cfg kafka.Config) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h, err := kafka.ParseHeaders(m.Headers); err == nil && h.Kind == record.KindRun && len(m.Value) > 0 && len(copies) < 20 && !isErased(n) {
+		if h, err := kafka.ParseHeaders(m.Headers); err == nil && h.Kind == record.KindRun && len(m.Value) > 0 && len(copies) < 20 &&
+			!isErased(n) {
 			copies = append(copies, &kgo.Record{Topic: m.Topic, Partition: m.Partition, Key: m.Key, Value: m.Value, Headers: m.Headers})
 		}
 	}

@@ -153,14 +153,15 @@ func notReady(t *testing.T, stage *process.Process, texts ...string) string {
 func readiness(t *testing.T, stage *process.Process, want int, texts ...string) string {
 	t.Helper()
 	admin := "http://" + stage.Said("started", "admin")
-	body := process.Eventually(t, fmt.Sprintf("readiness of %s is %d with %s", stage.Name, want, strings.Join(texts, ", ")), func() (string, bool) {
-		status, body := process.Get(t, admin+"/readyz")
-		has := status == want
-		for _, text := range texts {
-			has = has && strings.Contains(body, text)
-		}
-		return body, has
-	})
+	body := process.Eventually(t, fmt.Sprintf("readiness of %s is %d with %s", stage.Name, want, strings.Join(texts, ", ")),
+		func() (string, bool) {
+			status, body := process.Get(t, admin+"/readyz")
+			has := status == want
+			for _, text := range texts {
+				has = has && strings.Contains(body, text)
+			}
+			return body, has
+		})
 	if status, body := process.Get(t, admin+"/healthz"); status != http.StatusOK {
 		t.Errorf("%s is not alive: %d %s", stage.Name, status, body)
 	}

@@ -174,7 +174,8 @@ func (s *live) numbered(thread, run string, events []string, from, to int) {
 	for i := from; i < to; i++ {
 		lines = append(lines, fmt.Sprintf(`{"seq":%d,"event":%s}`, i, events[i]))
 	}
-	if status, answer := s.send(http.MethodPost, s.ingest+runPath(thread, run)+"/events", "application/vnd.skein.events+ndjson", strings.Join(lines, "\n")); status != http.StatusOK {
+	if status, answer := s.send(http.MethodPost, s.ingest+runPath(thread, run)+"/events", "application/vnd.skein.events+ndjson",
+		strings.Join(lines, "\n")); status != http.StatusOK {
 		s.t.Fatalf("%d %s", status, answer)
 	}
 }
@@ -217,13 +218,16 @@ func TestAttach_RefusesAnIDFromBeforeRetention(t *testing.T) {
 	if _, err := adm.DeleteRecords(t.Context(), below); err != nil {
 		t.Fatal(err)
 	}
-	if text := s.try(0, runPath("chat", "r")+"/stream", "0:2").refused(http.StatusGone); !strings.Contains(text, "older than skein.events keeps") {
+	if text := s.try(0, runPath("chat", "r")+"/stream", "0:2").refused(http.StatusGone); !strings.Contains(text,
+		"older than skein.events keeps") {
 		t.Error(text)
 	}
-	if got, want := strings.Join(s.attach(0, runPath("chat", "r")+"/stream", "0:4").rest(), "\n"), strings.Join(events[5:], "\n"); got != want {
+	if got, want := strings.Join(s.attach(0, runPath("chat", "r")+"/stream", "0:4").rest(), "\n"),
+		strings.Join(events[5:], "\n"); got != want {
 		t.Errorf("after 0:4 came\n%s\nwant\n%s", got, want)
 	}
-	if rest := s.attach(0, runPath("chat", "r")+"/stream", "").rest(); typesOf(rest) != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT RUN_FINISHED" {
+	if rest := s.attach(0, runPath("chat", "r")+"/stream",
+		"").rest(); typesOf(rest) != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT RUN_FINISHED" {
 		t.Errorf("a join gets %s", typesOf(rest))
 	}
 }
@@ -277,7 +281,8 @@ func TestAttach_BeatsWhileAnotherRunGoesOn(t *testing.T) {
 }
 
 func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 2 * time.Second, query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
+	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 2 * time.Second,
+		query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
 	s.publish("chat", "r", said("chat", "r", 5)[:4]...)
 	r := s.attach(0, runPath("chat", "r")+"/stream", "")
 	rest := r.rest()
@@ -289,7 +294,8 @@ func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {
 		t.Errorf("then came %s", rest)
 	}
 	s.try(0, runPath("chat", "r")+"/stream", "0:3:end").refused(http.StatusNoContent)
-	if rest := s.attach(0, runPath("chat", "r")+"/stream", "").rest(); typesOf(rest) != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT RUN_ERROR" {
+	if rest := s.attach(0, runPath("chat", "r")+"/stream",
+		"").rest(); typesOf(rest) != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT RUN_ERROR" {
 		t.Errorf("who joins gets %s", typesOf(rest))
 	}
 	s.numbered("numbered", "r", said("numbered", "r", 5), 0, 4)
@@ -338,7 +344,8 @@ func TestAttach_GoesOnWhereTheProcessWasKilled(t *testing.T) {
 		}
 	}
 	s.publish("chat", "r", events[4:]...)
-	if got, want := strings.Join(s.attach(1, runPath("chat", "r")+"/stream", r.lastID).rest(), "\n"), strings.Join(events[4:], "\n"); got != want {
+	if got, want := strings.Join(s.attach(1, runPath("chat", "r")+"/stream", r.lastID).rest(), "\n"),
+		strings.Join(events[4:], "\n"); got != want {
 		t.Errorf("elsewhere came\n%s\nwant\n%s", got, want)
 	}
 }
@@ -455,7 +462,8 @@ func TestAttach_GoesOnWithoutTheStore(t *testing.T) {
 	gone.Store(true)
 	const reason = "the lineage store does not answer"
 	for _, path := range []string{"/v1/threads/chat/lineage", "/v1/threads/chat", runPath("chat", "r"), runPath("chat", "r") + "/history"} {
-		if status, answer := s.send(http.MethodGet, s.queries[0]+path, "", ""); status != http.StatusServiceUnavailable || !strings.Contains(answer, reason) {
+		if status, answer := s.send(http.MethodGet, s.queries[0]+path, "", ""); status != http.StatusServiceUnavailable ||
+			!strings.Contains(answer, reason) {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
 	}
@@ -495,7 +503,8 @@ func TestAttach_GoesOnWithoutTheStore(t *testing.T) {
 	}
 }
 
-// Many come at once. Beyond its tenant's share of memory readers are told when to come again, the others are served, and what one gives up is taken.
+// Many come at once. Beyond its tenant's share of memory readers are told when to come again, the others are served, and what one gives up
+// is taken.
 func TestAttach_WhereTooManyComeAtOnce(t *testing.T) {
 	const come = 800
 	s := start(t, kafkatest.Start(t, 4), options{query: func(c *query.Config) { c.Memory = 32 << 20 }})

@@ -74,7 +74,8 @@ var connects = flag.Int("connects", 250, "how many clients connect at once to a 
 // connectMemory bounds the heap of a client that is connected: of query for its stream, and of the test for its client.
 const connectMemory = 160 << 10
 
-// Many clients connect at the same time to a run that goes on: each has what was said, and follows the run to its end. Another tenant is served meanwhile.
+// Many clients connect at the same time to a run that goes on: each has what was said, and follows the run to its end. Another tenant is
+// served meanwhile.
 func TestConnect_JoinsARunThatGoesOn(t *testing.T) {
 	clients := *connects
 	s := start(t, kafkatest.Start(t, 2), options{auth: byHeader{}, query: func(c *query.Config) { c.Memory = max(c.Memory, clients<<20) }})
@@ -111,7 +112,8 @@ func TestConnect_JoinsARunThatGoesOn(t *testing.T) {
 			if len(got) < 4 {
 				joined.Done()
 			}
-			if text := strings.Join(got[min(4, len(got)):], "\n"); text != strings.Join(events[5:], "\n") || !strings.Contains(strings.Join(got, ""), "0 1 2 ") {
+			if text := strings.Join(got[min(4, len(got)):], "\n"); text != strings.Join(events[5:], "\n") ||
+				!strings.Contains(strings.Join(got, ""), "0 1 2 ") {
 				t.Errorf("%s: a client got %s", resp.Status, got)
 			}
 		})
@@ -187,7 +189,8 @@ func TestConnect_IsAnAgentToAStockClient(t *testing.T) {
 	events := said("chat", "r", 6)
 	s.input("chat", "r", fmt.Sprintf(input, "chat", "r"))
 	s.publish("chat", "r", events[:5]...)
-	job := conformance.Job{Answer: &conformance.Answer{URL: s.publishOnceConnected("chat", "r", events[5:]...) + "/v1/connect", ThreadID: "chat"}}
+	job := conformance.Job{Answer: &conformance.Answer{URL: s.publishOnceConnected("chat", "r", events[5:]...) + "/v1/connect",
+		ThreadID: "chat"}}
 	failed := said("failed", "r", 2)
 	failed[len(failed)-1] = `{"type":"RUN_ERROR","message":"the model is away"}`
 	s.publish("failed", "r", failed...)

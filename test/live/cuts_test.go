@@ -27,12 +27,13 @@ var cuts = flag.Int("cuts", 30, "how many times streams are cut at random points
 const cutThreads = 6
 
 // Streams of runs are cut at random points, inside an event too, and go on at one of two processes with the last id that they gave:
-// while the run goes on, and when it is over. Nothing is missing, and nothing comes twice: what a join says so far and what comes then is the whole. Some
-// follow the thread, and some go on with the numbers of events as a caller of the proxy does.
+// while the run goes on, and when it is over. Nothing is missing, and nothing comes twice: what a join says so far and what comes then is
+// the whole. Some follow the thread, and some go on with the numbers of events as a caller of the proxy does.
 func TestAttach_CutAtRandomPoints(t *testing.T) {
 	kafkatest.OnBoth(t, 3, func(t *testing.T, k kafka.Config) {
 		seed := seedtest.New(t)
-		s := start(t, k, options{queries: 2, checkpoint: 50 * time.Millisecond, query: func(c *query.Config) { c.StreamHeartbeat = 20 * time.Millisecond }})
+		s := start(t, k, options{queries: 2, checkpoint: 50 * time.Millisecond,
+			query: func(c *query.Config) { c.StreamHeartbeat = 20 * time.Millisecond }})
 		var cut atomic.Int64
 		for round := 0; int(cut.Load()) < *cuts; round++ {
 			var under sync.WaitGroup

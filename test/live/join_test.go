@@ -177,7 +177,8 @@ func TestAttach_AStockClientFollowsAThread(t *testing.T) {
 		}
 		s.status("chat", run.id, "finished")
 		_, history := s.send(http.MethodGet, s.queries[0]+runPath("chat", run.id)+"/history", "", "")
-		want = append(want, conformance.Conversation{Messages: member(json.RawMessage(history), "messages"), State: member(json.RawMessage(history), "state")})
+		want = append(want, conformance.Conversation{Messages: member(json.RawMessage(history), "messages"),
+			State: member(json.RawMessage(history), "state")})
 		jobs = append(jobs, conformance.Job{Events: raw(got), Upgrade: true, Verify: true})
 	}
 	results, err := client.Reduce(jobs...)

@@ -58,7 +58,8 @@ type options struct {
 
 func start(t *testing.T, k kafka.Config, o options) *live {
 	t.Helper()
-	s := &live{t: t, kafka: k, servers: map[string]*httptest.Server{}, client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}}
+	s := &live{t: t, kafka: k, servers: map[string]*httptest.Server{},
+		client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}}
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "lineage.sqlite"))
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,8 @@ func start(t *testing.T, k kafka.Config, o options) *live {
 	if o.auth == nil {
 		o.auth = tenant.Fixed("acme")
 	}
-	s.ingest = s.serve(site.Start(t, k, st, site.Options{Auth: o.auth, Agents: o.agents, Checkpoint: o.checkpoint, IdleLimit: o.idleLimit}).Handler())
+	s.ingest = s.serve(site.Start(t, k, st, site.Options{Auth: o.auth, Agents: o.agents, Checkpoint: o.checkpoint,
+		IdleLimit: o.idleLimit}).Handler())
 	var reader store.Reader = st
 	if o.reader != nil {
 		reader = o.reader(reader)

@@ -212,7 +212,8 @@ func (b *browser) tab(address string, width, height int64, dark bool) *tab {
 		scheme = "dark"
 	}
 	p.run(network.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, width < 700),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme},
+			{Name: "prefers-reduced-motion", Value: "reduce"}}),
 		chromedp.Navigate(address))
 	return p
 }
@@ -348,8 +349,8 @@ func (p *tab) accessible() {
 	}
 }
 
-// legible fails the test where text stands out from what is behind it by less than 4.5 to 1, or 3 to 1 where it is large. Unlike axe it judges
-// text in drawings, and text that is hidden from screen readers.
+// legible fails the test where text stands out from what is behind it by less than 4.5 to 1, or 3 to 1 where it is large. Unlike axe it
+// judges text in drawings, and text that is hidden from screen readers.
 func (p *tab) legible() {
 	p.t.Helper()
 	for _, bad := range eval[[]string](p, `(() => {

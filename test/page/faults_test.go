@@ -112,14 +112,16 @@ func TestPage_OpensTheStreamAgain(t *testing.T) {
 			refused.Add(1)
 			return refuse(r, http.StatusServiceUnavailable, "away")
 		}
-		if slices.ContainsFunc(slices.Collect(maps.Keys(r.Request.Headers)), func(name string) bool { return strings.EqualFold(name, "Last-Event-ID") }) {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(r.Request.Headers)),
+			func(name string) bool { return strings.EqualFold(name, "Last-Event-ID") }) {
 			resumed.Add(1)
 			return fetch.ContinueRequest(r.RequestID) // the server refuses it
 		}
 		if opened.Add(1) > 1 {
 			return fetch.ContinueRequest(r.RequestID)
 		}
-		return fetch.FulfillRequest(r.RequestID, http.StatusOK).WithResponseHeaders([]*fetch.HeaderEntry{{Name: "Content-Type", Value: "text/event-stream"}}).
+		return fetch.FulfillRequest(r.RequestID,
+			http.StatusOK).WithResponseHeaders([]*fetch.HeaderEntry{{Name: "Content-Type", Value: "text/event-stream"}}).
 			WithBody(base64.StdEncoding.EncodeToString([]byte("retry: 200\n\nid: 0:999999999\ndata: {\"type\":\"CUSTOM\"}\n\n")))
 	})
 	p.visit("?thread=trip-planner&run=edited")

@@ -51,25 +51,31 @@ func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
 	start := func(id string) object {
 		return object{"type": "RUN_STARTED", "threadId": thread, "runId": id}
 	}
-	content := []object{{"type": "text", "text": all}, {"type": "image", "source": object{"type": "url", "value": "https://evil.example/f.png", "mimeType": "image/png"}}}
-	input := object{"threadId": thread, "runId": run, "messages": []object{{"id": "u" + hostile[0], "role": "user", "content": content}}, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
+	content := []object{{"type": "text", "text": all},
+		{"type": "image", "source": object{"type": "url", "value": "https://evil.example/f.png", "mimeType": "image/png"}}}
+	input := object{"threadId": thread, "runId": run, "messages": []object{{"id": "u" + hostile[0], "role": "user", "content": content}},
+		"state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
 	// The agent's name and the labels, which links may hold, come in headers: one line each.
 	by := []string{"Skein-Agent", hostile[1], "Skein-Label-User", hostile[3], "Skein-Label-Trace", "javascript:window.ran=9"}
 	publishAs(t, by, address, thread, run, input,
 		start(run),
 		object{"type": "STEP_STARTED", "stepName": all},
-		object{"type": "REASONING_MESSAGE_START", "messageId": "r", "role": "reasoning"}, object{"type": "REASONING_MESSAGE_CONTENT", "messageId": "r", "delta": all}, object{"type": "REASONING_MESSAGE_END", "messageId": "r"},
-		object{"type": "TEXT_MESSAGE_START", "messageId": "a", "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": all}, object{"type": "TEXT_MESSAGE_END", "messageId": "a"},
-		object{"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": all, "parentMessageId": "a"}, object{"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": marshal(t, all)}, object{"type": "TOOL_CALL_END", "toolCallId": "c"},
+		object{"type": "REASONING_MESSAGE_START", "messageId": "r", "role": "reasoning"},
+		object{"type": "REASONING_MESSAGE_CONTENT", "messageId": "r", "delta": all}, object{"type": "REASONING_MESSAGE_END", "messageId": "r"},
+		object{"type": "TEXT_MESSAGE_START", "messageId": "a", "role": "assistant"},
+		object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": all}, object{"type": "TEXT_MESSAGE_END", "messageId": "a"},
+		object{"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": all, "parentMessageId": "a"},
+		object{"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": marshal(t, all)}, object{"type": "TOOL_CALL_END", "toolCallId": "c"},
 		object{"type": "TOOL_CALL_RESULT", "messageId": "t", "toolCallId": "c", "content": all, "role": "tool"},
 		object{"type": "ACTIVITY_SNAPSHOT", "messageId": "v", "activityType": all, "content": object{all: all}},
 		object{"type": "STATE_SNAPSHOT", "snapshot": object{all: all, "__proto__": all}},
 		object{"type": "CUSTOM", "name": all, "value": all},
 		object{"type": "RUN_ERROR", "message": all, "code": all},
 	)
-	publishAs(t, by, address, thread, "asks", nil, start("asks"), object{"type": "RUN_FINISHED", "threadId": thread, "runId": "asks", "outcome": object{
-		"type": "interrupt", "interrupts": []object{{"id": all, "reason": all, "message": all, "responseSchema": object{all: all}}},
-	}})
+	publishAs(t, by, address, thread, "asks", nil, start("asks"),
+		object{"type": "RUN_FINISHED", "threadId": thread, "runId": "asks", "outcome": object{
+			"type": "interrupt", "interrupts": []object{{"id": all, "reason": all, "message": all, "responseSchema": object{all: all}}},
+		}})
 	get(t, address+"/v1/threads/"+url.PathEscape(thread)+"/lineage", func(l struct{ Runs []struct{ Status string } }) bool {
 		return len(l.Runs) == 2 && l.Runs[0].Status == "error" && l.Runs[1].Status == "interrupted"
 	})
@@ -77,7 +83,8 @@ func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
 	at := "/?thread=" + url.QueryEscape(thread) + "&run=" + url.QueryEscape(run)
 	for _, view := range []struct{ path, ready string }{
 		{"/", "#waits li"}, {"/?q=error:any", "[data-row]"}, {"/?numbers=agent", ".multiples"}, {"/?numbers=label:user", ".multiples"},
-		{"/?thread=" + url.QueryEscape(thread) + "&run=asks", ".card.wait"}, {at, ".card.bad"}, {at + "&plain=1", ".card.bad"}, {at + "&zoom=story", ".list .r[aria-current]"}, {at + "&zoom=timeline", ".bar-row"},
+		{"/?thread=" + url.QueryEscape(thread) + "&run=asks", ".card.wait"}, {at, ".card.bad"}, {at + "&plain=1", ".card.bad"},
+		{at + "&zoom=story", ".list .r[aria-current]"}, {at + "&zoom=timeline", ".bar-row"},
 		{at + "&zoom=raw&at=5", ".list .r[aria-current]"}, {at + "&compare=" + url.QueryEscape(run), ".sides"},
 	} {
 		p := b.tab(address+view.path, 1440, 900, false)
@@ -109,7 +116,8 @@ func TestPage_StateIsTheServers(t *testing.T) {
 	seed := seedtest.New(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	const thread, run, n = "states", "r", 700
-	events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": run}, object{"type": "STATE_SNAPSHOT", "snapshot": object{"list": []any{}, "a/b": object{"~": 0}, "n": 0}}}
+	events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": run},
+		object{"type": "STATE_SNAPSHOT", "snapshot": object{"list": []any{}, "a/b": object{"~": 0}, "n": 0}}}
 	length := 0
 	for k := range n {
 		var op object
@@ -118,7 +126,8 @@ func TestPage_StateIsTheServers(t *testing.T) {
 			length--
 			op = object{"op": "remove", "path": fmt.Sprintf("/list/%d", rng.IntN(length+1))}
 		case x < 3:
-			op = object{"op": "add", "path": fmt.Sprintf("/list/%d", rng.IntN(length+1)), "value": object{"k": k, "text": strings.Repeat("x", rng.IntN(20))}}
+			op = object{"op": "add", "path": fmt.Sprintf("/list/%d", rng.IntN(length+1)),
+				"value": object{"k": k, "text": strings.Repeat("x", rng.IntN(20))}}
 			length++
 		case x == 3:
 			op = object{"op": "replace", "path": "/a~1b/~0", "value": []any{k, nil, true, "é"}}
@@ -204,7 +213,8 @@ func TestPage_NumbersAreTheAPIs(t *testing.T) {
 	}
 	now := time.Now().UTC()
 	monday := now.Truncate(24*time.Hour).AddDate(0, 0, -int(now.Weekday()+6)%7)
-	counted := get(t, address+"/v1/statistics?by=status&measure=runs,errors&since="+monday.Format(time.RFC3339), func(g groups) bool { return len(g.Groups) > 3 })
+	counted := get(t, address+"/v1/statistics?by=status&measure=runs,errors&since="+monday.Format(time.RFC3339),
+		func(g groups) bool { return len(g.Groups) > 3 })
 	want := map[string]string{}
 	for _, g := range counted.Groups {
 		want[g.By["status"]] = fmt.Sprintf("%d/%d", g.Values.Errors, g.Values.Runs)
@@ -249,14 +259,17 @@ func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 	address := serve(t, func(cfg *dev.Config) { cfg.Checkpoint = checkpoint }).URL()
 	begin := func(run string) {
 		publish(t, address, thread, run, nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": run},
-			object{"type": "TEXT_MESSAGE_START", "messageId": run, "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": run, "delta": "one"})
+			object{"type": "TEXT_MESSAGE_START", "messageId": run, "role": "assistant"},
+			object{"type": "TEXT_MESSAGE_CONTENT", "messageId": run, "delta": "one"})
 	}
 	end := func(run string) {
-		publish(t, address, thread, run, nil, object{"type": "TEXT_MESSAGE_END", "messageId": run}, object{"type": "RUN_FINISHED", "threadId": thread, "runId": run})
+		publish(t, address, thread, run, nil, object{"type": "TEXT_MESSAGE_END", "messageId": run},
+			object{"type": "RUN_FINISHED", "threadId": thread, "runId": run})
 	}
 	begin("r")
 	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
-	publish(t, address, thread, "r", nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "r", "delta": " and a half"}) // behind the record
+	// behind the record
+	publish(t, address, thread, "r", nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "r", "delta": " and a half"})
 	b := newBrowser(t)
 	p := b.tab(address+"/?thread="+thread, 1440, 900, false)
 	p.until(`document.querySelector(".chat")?.innerText.includes("one and a half")`)
@@ -400,8 +413,10 @@ func TestPage_CopiesCommandsThatAreSafeToPaste(t *testing.T) {
 	// An id that looks like a flag is none: a command must not go to another server.
 	const flag, message = "--url=https://evil.example", "-m"
 	publish(t, address, flag, "r", nil, object{"type": "RUN_STARTED", "threadId": flag, "runId": "r"},
-		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": message, "role": "assistant", "delta": "Words."}, object{"type": "RUN_FINISHED", "threadId": flag, "runId": "r"})
-	publish(t, address, thread, "r", nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"}, object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
+		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": message, "role": "assistant", "delta": "Words."},
+		object{"type": "RUN_FINISHED", "threadId": flag, "runId": "r"})
+	publish(t, address, thread, "r", nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"},
+		object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
 	get(t, address+"/v1/threads/"+url.PathEscape(thread)+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
 	p := newBrowser(t).tab(address+"/?thread="+url.QueryEscape(thread)+"&run=r", 1440, 900, false)
 	p.wait(".runhead")

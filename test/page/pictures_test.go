@@ -11,7 +11,8 @@ import (
 )
 
 // TestPage_Pictures opens every view, light and dark, wide and as on a phone, and takes its picture (SKEIN_TEST_PICTURES says where).
-// No view may raise an error, ask another host, be wider than its screen, have a fault that axe finds, or text that is hard to tell from what is behind it.
+// No view may raise an error, ask another host, be wider than its screen, have a fault that axe finds, or text that is hard to tell from
+// what is behind it.
 func TestPage_Pictures(t *testing.T) {
 	address := toured.address(t)
 	b := newBrowser(t)

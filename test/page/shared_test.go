@@ -53,7 +53,8 @@ func (f *fixture) address(t *testing.T) string {
 		}
 		f.folder = folder
 		cfg := devConfig(folder)
-		cfg.Links, err = web.ParseLinks([]string{"traces=https://traces.example/{label.trace}?thread={thread}", "tickets=https://tickets.example/{label.ticket}"})
+		cfg.Links, err = web.ParseLinks([]string{"traces=https://traces.example/{label.trace}?thread={thread}",
+			"tickets=https://tickets.example/{label.ticket}"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,27 +42,33 @@ func TestPage_IsQuick(t *testing.T) {
 			started["parentRunId"] = parent
 		}
 		publish(t, address, "long", fmt.Sprint("r", n), nil, started,
-			object{"type": "TEXT_MESSAGE_START", "messageId": fmt.Sprint("m", n), "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": fmt.Sprint("m", n), "delta": "Words."},
-			object{"type": "TEXT_MESSAGE_END", "messageId": fmt.Sprint("m", n)}, object{"type": "RUN_FINISHED", "threadId": "long", "runId": fmt.Sprint("r", n)})
+			object{"type": "TEXT_MESSAGE_START", "messageId": fmt.Sprint("m", n), "role": "assistant"},
+			object{"type": "TEXT_MESSAGE_CONTENT", "messageId": fmt.Sprint("m", n), "delta": "Words."},
+			object{"type": "TEXT_MESSAGE_END", "messageId": fmt.Sprint("m", n)},
+			object{"type": "RUN_FINISHED", "threadId": "long", "runId": fmt.Sprint("r", n)})
 	}
 	// More threads than the list reads at once, the latest last by id, and before all of them one that waits for a person.
 	const threads = 300
 	ago := time.Now().Add(-24 * time.Hour).UnixMilli()
-	publish(t, address, "waits", "r", nil, object{"type": "RUN_STARTED", "threadId": "waits", "runId": "r", "timestamp": ago}, object{"type": "RUN_FINISHED", "threadId": "waits", "runId": "r", "timestamp": ago + 1000,
-		"outcome": object{"type": "interrupt", "interrupts": []any{object{"id": "i", "reason": "confirm", "message": "Shall I?"}}}})
+	publish(t, address, "waits", "r", nil, object{"type": "RUN_STARTED", "threadId": "waits", "runId": "r", "timestamp": ago},
+		object{"type": "RUN_FINISHED", "threadId": "waits", "runId": "r", "timestamp": ago + 1000,
+			"outcome": object{"type": "interrupt", "interrupts": []any{object{"id": "i", "reason": "confirm", "message": "Shall I?"}}}})
 	for n := range threads {
 		id, at := fmt.Sprintf("short-%03d", n), time.Now().Add(time.Duration(n-threads)*time.Minute).UnixMilli()
-		publish(t, address, id, "r", nil, object{"type": "RUN_STARTED", "threadId": id, "runId": "r", "timestamp": at}, object{"type": "RUN_FINISHED", "threadId": id, "runId": "r", "timestamp": at + 1000})
+		publish(t, address, id, "r", nil, object{"type": "RUN_STARTED", "threadId": id, "runId": "r", "timestamp": at},
+			object{"type": "RUN_FINISHED", "threadId": id, "runId": "r", "timestamp": at + 1000})
 	}
 	many := func(thread string, n int) (changes int) {
-		events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"}, object{"type": "STATE_SNAPSHOT", "snapshot": object{"n": 0}}}
+		events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"},
+			object{"type": "STATE_SNAPSHOT", "snapshot": object{"n": 0}}}
 		for k := 0; len(events) < n-1; k++ {
 			id := fmt.Sprint("m", k)
 			events = append(events, object{"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"})
 			for range 95 {
 				events = append(events, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": "some words "})
 			}
-			events = append(events, object{"type": "TEXT_MESSAGE_END", "messageId": id}, object{"type": "STATE_DELTA", "delta": []any{object{"op": "replace", "path": "/n", "value": k}}})
+			events = append(events, object{"type": "TEXT_MESSAGE_END", "messageId": id},
+				object{"type": "STATE_DELTA", "delta": []any{object{"op": "replace", "path": "/n", "value": k}}})
 		}
 		events = append(events[:n-1], object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
 		for _, e := range events {
@@ -93,7 +99,8 @@ func TestPage_IsQuick(t *testing.T) {
 	p.visit("?thread=events-36000&at=18000&zoom=raw")
 	p.until(`document.querySelector("#state")?.dataset.n === "18000" && document.querySelector(".list.raw .r[aria-current]")?.innerText.startsWith("18000")`)
 	t.Logf("an event in its middle is there after %v", time.Since(began).Round(time.Millisecond))
-	want := get(t, address+"/v1/threads/events-36000/runs/r/state?at=18000", func(s struct{ State struct{ N int } }) bool { return s.State.N > 0 })
+	want := get(t, address+"/v1/threads/events-36000/runs/r/state?at=18000",
+		func(s struct{ State struct{ N int } }) bool { return s.State.N > 0 })
 	p.shows("#state", fmt.Sprint("n ", want.State.N))
 	if n := p.asked("/state?"); n > 8 {
 		t.Errorf("looking at two places of a run of 36,000 events takes %d requests", n)
@@ -293,7 +300,8 @@ func TestPage_ManyRuns(t *testing.T) {
 		other = append(other, object{"id": fmt.Sprint("m", k), "role": "user", "content": fmt.Sprint("Words of the other, message ", k)})
 	}
 	for run, messages := range map[string][]object{"one": one, "other": other} {
-		publish(t, s.URL(), "apart", run, nil, object{"type": "RUN_STARTED", "threadId": "apart", "runId": run}, object{"type": "MESSAGES_SNAPSHOT", "messages": messages}, object{"type": "RUN_FINISHED", "threadId": "apart", "runId": run})
+		publish(t, s.URL(), "apart", run, nil, object{"type": "RUN_STARTED", "threadId": "apart", "runId": run},
+			object{"type": "MESSAGES_SNAPSHOT", "messages": messages}, object{"type": "RUN_FINISHED", "threadId": "apart", "runId": run})
 	}
 	get(t, s.URL()+"/v1/threads/apart/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 2 })
 	p = b.timed("comparing two runs", s.URL()+"/?thread=apart&run=other&compare=one", `document.querySelector(".pair .w")`, time.Second)
@@ -338,7 +346,8 @@ func talk(thread string, n int, seed uint64) map[string][]sent {
 		if from >= 0 {
 			started["parentRunId"] = fmt.Sprint("r", from)
 		}
-		for _, e := range []object{started, {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m" + id, "role": "assistant", "delta": "Words of " + id}, {"type": "RUN_FINISHED", "threadId": thread, "runId": id}} {
+		for _, e := range []object{started, {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m" + id, "role": "assistant", "delta": "Words of " + id},
+			{"type": "RUN_FINISHED", "threadId": thread, "runId": id}} {
 			text, _ := json.Marshal(e) // maps of strings always encode
 			log[thread] = append(log[thread], sent{record.Headers{RunID: id, Seq: -1}, string(text)})
 		}

@@ -20,7 +20,8 @@ func tour(t *testing.T, address string) {
 	t.Helper()
 	const thread = "trip-planner"
 	at := time.Now().Add(-3 * time.Hour).UnixMilli()
-	producer := []string{"Skein-Agent", "travel-desk", "Skein-Label-Env", "prod", "Skein-Label-User", "u-236", "Skein-Label-Trace", "7c0ffee/1"}
+	producer := []string{"Skein-Agent", "travel-desk", "Skein-Label-Env", "prod", "Skein-Label-User", "u-236", "Skein-Label-Trace",
+		"7c0ffee/1"}
 	// What a run names as its parent, where it is not the one that it goes on from; "-" is nothing.
 	names := map[string]string{"found": "-", "spawned": "research/run-7", "early": "one"}
 	histories, states := map[string][]any{}, map[string]any{} // by run: the messages and the state behind it
@@ -31,7 +32,8 @@ func tour(t *testing.T, address string) {
 			state = object{}
 		}
 		states[id] = state
-		var input any = object{"threadId": thread, "runId": id, "messages": messages, "state": state, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
+		var input any = object{"threadId": thread, "runId": id, "messages": messages, "state": state, "tools": []any{}, "context": []any{},
+			"forwardedProps": object{}}
 		if named := cmp.Or(names[id], parent); named != "" && named != "-" {
 			input.(object)["parentRunId"] = named
 		}
@@ -95,7 +97,8 @@ func tour(t *testing.T, address string) {
 			{"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": args}, {"type": "TOOL_CALL_END", "toolCallId": id},
 		}
 		if result != "" {
-			out = append(out, object{"type": "TOOL_CALL_RESULT", "messageId": "t-" + id, "toolCallId": id, "content": result, "role": "tool", "after": wait})
+			out = append(out, object{"type": "TOOL_CALL_RESULT", "messageId": "t-" + id, "toolCallId": id, "content": result, "role": "tool",
+				"after": wait})
 		}
 		return out
 	}
@@ -109,12 +112,15 @@ func tour(t *testing.T, address string) {
 	}
 	events = append(events, call("c1", "weather", `{"city":"Paris"}`, `{"city":"Paris","c":20}`, 900)...)
 	events = append(events, call("c2", "weather", `{"city":"Zürich"}`, `{"city":"Zürich","c":12}`, 6000)...)
-	events = append(events, object{"type": "STEP_FINISHED", "stepName": "weather"}, object{"type": "STATE_DELTA", "delta": []any{object{"op": "add", "path": "/items/0", "value": "milk"}}},
+	events = append(events, object{"type": "STEP_FINISHED", "stepName": "weather"},
+		object{"type": "STATE_DELTA", "delta": []any{object{"op": "add", "path": "/items/0", "value": "milk"}}},
 		object{"type": "ACTIVITY_SNAPSHOT", "messageId": "act", "activityType": "LIST", "content": object{"count": 1}},
 		object{"type": "STATE_DELTA", "delta": []any{object{"op": "add", "path": "/items/-", "value": "eggs / ~tilde"}}})
 	events = append(events, say("ask", "Paris has 20 °C, Zürich 12 °C. ", "Shall I clear the old list?")...)
 	events = append(events, call("c3", "delete_file", `{"path":"/tmp/old-list"}`, "", 0)...)
-	ask := object{"type": "RUN_FINISHED", "outcome": object{"type": "interrupt", "interrupts": []any{object{"id": "i1", "reason": "tool_call", "message": "Approve delete_file(\"/tmp/old-list\")?", "toolCallId": "c3", "responseSchema": object{"type": "object", "properties": object{"approved": object{"type": "boolean"}}}}}}}
+	ask := object{"type": "RUN_FINISHED", "outcome": object{"type": "interrupt",
+		"interrupts": []any{object{"id": "i1", "reason": "tool_call", "message": "Approve delete_file(\"/tmp/old-list\")?", "toolCallId": "c3",
+			"responseSchema": object{"type": "object", "properties": object{"approved": object{"type": "boolean"}}}}}}}
 	run("ask", "r12", "Weather in Paris and Zürich, then make a shopping list", events, ask)
 	asked := get(t, address+"/v1/threads/"+thread+"/runs/ask/checkout", func(c struct {
 		Messages []any
@@ -125,19 +131,24 @@ func tour(t *testing.T, address string) {
 	})
 	histories["ask"], states["ask"] = asked.Messages, asked.State
 	answer := func(id, status string, words string) {
-		input := object{"threadId": thread, "runId": id, "parentRunId": "ask", "messages": histories["ask"], "state": states["ask"], "tools": []any{}, "context": []any{}, "forwardedProps": object{}, "resume": []any{object{"interruptId": "i1", "status": status, "payload": object{"approved": status == "resolved"}}}}
+		input := object{"threadId": thread, "runId": id, "parentRunId": "ask", "messages": histories["ask"], "state": states["ask"],
+			"tools": []any{}, "context": []any{}, "forwardedProps": object{},
+			"resume": []any{object{"interruptId": "i1", "status": status, "payload": object{"approved": status == "resolved"}}}}
 		list := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": id, "timestamp": at}}
 		for _, e := range say(id, words) {
 			e["timestamp"] = at + 300
 			list = append(list, e)
 		}
-		histories[id], states[id] = append(slices.Clone(histories["ask"]), object{"id": "a-" + id, "role": "assistant", "content": words}), states["ask"]
+		histories[id], states[id] = append(slices.Clone(histories["ask"]), object{"id": "a-" + id, "role": "assistant", "content": words}),
+			states["ask"]
 		at += 30_000
-		publishAs(t, producer, address, thread, id, input, append(list, object{"type": "RUN_FINISHED", "threadId": thread, "runId": id, "timestamp": at - 29_000})...)
+		publishAs(t, producer, address, thread, id, input,
+			append(list, object{"type": "RUN_FINISHED", "threadId": thread, "runId": id, "timestamp": at - 29_000})...)
 	}
 	answer("yes", "resolved", "Done: the old list is gone. The new one has milk and eggs.")
 	answer("no", "cancelled", "Then I leave the old list where it is. Milk and eggs are on a new one.")
-	run("archive", "yes", "Ask the archive for last year", say("archive", "Looking"), object{"type": "RUN_ERROR", "message": "the archive did not answer within 5 s", "code": "timeout"})
+	run("archive", "yes", "Ask the archive for last year", say("archive", "Looking"),
+		object{"type": "RUN_ERROR", "message": "the archive did not answer within 5 s", "code": "timeout"})
 	talk("archive-again", "yes", "Ask the archive for last year", "In May of last year it rained on nine days in Paris, and on four in Zürich.")
 	talk("edited", "r12", "Only make a shopping list", "Milk, eggs, and bread for the train.")
 	for n, said := range []string{
@@ -147,12 +158,15 @@ func tour(t *testing.T, address string) {
 	} {
 		talk(fmt.Sprintf("again-%d", n), "archive-again", "And the year before?", said)
 	}
-	talk("found", "archive-again", "Show me both on a map", "Paris and Zürich lie 490 km apart: four hours by train.") // its parent is found by content
-	talk("guess", "", "", "You said nothing. Shall I go on with the list?")                                            // by its time alone
+	// its parent is found by content
+	talk("found", "archive-again", "Show me both on a map", "Paris and Zürich lie 490 km apart: four hours by train.")
+	talk("guess", "", "", "You said nothing. Shall I go on with the list?") // by its time alone
 	talk("spawned", "", "Look for museums that open on Mondays", "The Louvre does, and the Landesmuseum does not.")
 	talk("early", "", "Check the ferry times, too", "The first boat leaves at 9:10.")
 	talk("one", "early", "And the last one?", "At 18:30.")
-	run("export", "no", "Remove the old export", say("export", "That cannot be undone, so I ask first."), object{"type": "RUN_FINISHED", "outcome": object{"type": "interrupt", "interrupts": []any{object{"id": "i2", "reason": "tool_call", "message": "Approve delete_file(\"/srv/exports/may.zip\")?"}}}})
+	run("export", "no", "Remove the old export", say("export", "That cannot be undone, so I ask first."),
+		object{"type": "RUN_FINISHED", "outcome": object{"type": "interrupt",
+			"interrupts": []any{object{"id": "i2", "reason": "tool_call", "message": "Approve delete_file(\"/srv/exports/may.zip\")?"}}}})
 	at = time.Now().Add(-20 * time.Second).UnixMilli()
 	run("now", "again-0", "And what did the archive say of May?", say("now", "It says")[:2], nil)
 	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 31 })
@@ -165,12 +179,15 @@ const bigEvent = `{"type": "CUSTOM", "name": "receipt", "value": {"id": 12345678
 // picture is base64 as an agent has it of a file of 1,500 bytes.
 var picture = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("\x89PNG\r\n\x1a\n\x00\x00\xffIHDR"), 100))
 
-// expenses plays a thread with contents that are large: a picture inside of a message, a long result, a history that a later run leaves out.
+// expenses plays a thread with contents that are large: a picture inside of a message, a long result, a history that a later run leaves
+// out.
 func expenses(t *testing.T, address string, at int64) {
 	t.Helper()
 	const thread = "expenses-may"
 	by := []string{"Skein-Agent", "expense-desk", "Skein-Label-Env", "prod", "Skein-Label-User", "u-087"}
-	ask := object{"id": "u1", "role": "user", "content": []object{{"type": "text", "text": "What did we spend on the train?"}, {"type": "binary", "mimeType": "image/png", "data": picture}}}
+	ask := object{"id": "u1", "role": "user",
+		"content": []object{{"type": "text", "text": "What did we spend on the train?"},
+			{"type": "binary", "mimeType": "image/png", "data": picture}}}
 	var lines strings.Builder
 	for n := range 900 {
 		fmt.Fprintf(&lines, "%d. 2026-05-%02d, SNCF, seat %d, 39.00 €\n", n+1, n%31+1, n%90+1)
@@ -179,19 +196,29 @@ func expenses(t *testing.T, address string, at int64) {
 		return object{"type": "RUN_STARTED", "threadId": thread, "runId": id, "timestamp": at}
 	}
 	input := func(id string, messages ...object) object {
-		return object{"threadId": thread, "runId": id, "messages": messages, "state": object{"receipt": picture, "number": json.Number("12345678901234567890")}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
+		return object{"threadId": thread, "runId": id, "messages": messages,
+			"state": object{"receipt": picture, "number": json.Number("12345678901234567890")}, "tools": []any{}, "context": []any{},
+			"forwardedProps": object{}}
 	}
 	publishAs(t, by, address, thread, "receipts", input("receipts", ask), started("receipts"),
-		object{"type": "REASONING_MESSAGE_CHUNK", "messageId": "think", "delta": "The receipt is of SNCF. I look the others up.", "timestamp": at + 200},
+		object{"type": "REASONING_MESSAGE_CHUNK", "messageId": "think", "delta": "The receipt is of SNCF. I look the others up.",
+			"timestamp": at + 200},
 		json.RawMessage(fmt.Sprintf(bigEvent, at+250)),
 		object{"type": "TOOL_CALL_START", "toolCallId": "c1", "toolCallName": "find_receipts", "timestamp": at + 300}, object{"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": `{"shop":"SNCF"}`, "timestamp": at + 320}, object{"type": "TOOL_CALL_END", "toolCallId": "c1", "timestamp": at + 340},
-		object{"type": "TOOL_CALL_RESULT", "messageId": "t1", "toolCallId": "c1", "role": "tool", "content": marshal(t, object{"list": lines.String(), "scan": picture}), "timestamp": at + 900},
-		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": "a1", "role": "assistant", "delta": "900 seats of 39.00 €:\n\n" + lines.String(), "timestamp": at + 1400},
+		object{"type": "TOOL_CALL_RESULT", "messageId": "t1", "toolCallId": "c1", "role": "tool",
+			"content": marshal(t, object{"list": lines.String(), "scan": picture}), "timestamp": at + 900},
+		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": "a1", "role": "assistant", "delta": "900 seats of 39.00 €:\n\n" + lines.String(),
+			"timestamp": at + 1400},
 		object{"type": "RUN_FINISHED", "threadId": thread, "runId": "receipts", "timestamp": at + 1500})
 	at += 60_000
 	// It goes on from a summary.
-	publishAs(t, by, address, thread, "sum", object{"threadId": thread, "runId": "sum", "parentRunId": "receipts", "messages": []object{{"id": "s", "role": "system", "content": "So far: 900 seats of 39.00 €."}, {"id": "u2", "role": "user", "content": "And in all?"}}, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}, started("sum"),
-		object{"type": "MESSAGES_SNAPSHOT", "messages": []object{{"id": "s", "role": "system", "content": "So far: 900 seats of 39.00 €."}, {"id": "u2", "role": "user", "content": "And in all?"}}, "timestamp": at + 100},
+	publishAs(t, by, address, thread, "sum",
+		object{"threadId": thread, "runId": "sum", "parentRunId": "receipts",
+			"messages": []object{{"id": "s", "role": "system", "content": "So far: 900 seats of 39.00 €."},
+				{"id": "u2", "role": "user", "content": "And in all?"}}, "state": object{}, "tools": []any{}, "context": []any{},
+			"forwardedProps": object{}}, started("sum"),
+		object{"type": "MESSAGES_SNAPSHOT", "messages": []object{{"id": "s", "role": "system", "content": "So far: 900 seats of 39.00 €."},
+			{"id": "u2", "role": "user", "content": "And in all?"}}, "timestamp": at + 100},
 		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": "a2", "role": "assistant", "delta": "35,100.00 €.", "timestamp": at + 700},
 		object{"type": "RUN_FINISHED", "threadId": thread, "runId": "sum", "timestamp": at + 800})
 	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []struct{ Status string } }) bool {

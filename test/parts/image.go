@@ -11,8 +11,8 @@ import (
 // pullTimeout bounds the pull of an image.
 const pullTimeout = 5 * time.Minute
 
-// Image sees to it that a Docker daemon has an image, and pulls it where it has not. A daemon that reaches no registry, as behind a firewall,
-// is an *UnavailableError: it can start no container of that image, and another way has to be taken.
+// Image sees to it that a Docker daemon has an image, and pulls it where it has not. A daemon that reaches no registry, as behind a
+// firewall, is an *UnavailableError: it can start no container of that image, and another way has to be taken.
 func Image(ctx context.Context, docker client.ImageAPIClient, name string) error {
 	if _, err := docker.ImageInspect(ctx, name); err == nil {
 		return nil
@@ -24,7 +24,8 @@ func Image(ctx context.Context, docker client.ImageAPIClient, name string) error
 		err = pull.Wait(ctx)
 	}
 	if err != nil {
-		return &UnavailableError{Reason: fmt.Sprintf("Docker answers but cannot pull %s (%v)", name, err), Install: "load the image, or let the daemon reach its registry"}
+		return &UnavailableError{Reason: fmt.Sprintf("Docker answers but cannot pull %s (%v)", name, err),
+			Install: "load the image, or let the daemon reach its registry"}
 	}
 	return nil
 }

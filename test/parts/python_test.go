@@ -48,8 +48,10 @@ func TestPython_RefusesWhatIsNotPinned(t *testing.T) {
 	t.Setenv(CacheVariable, t.TempDir())
 	t.Setenv("PIP_NO_INDEX", "1")
 	t.Setenv("PIP_FIND_LINKS", wheel(t))
-	_, err := Python{Name: "test", Requirements: fmt.Appendf(nil, "odd==1.0 --hash=sha256:%s\n", strings.Repeat("0", 64))}.Interpreter(t.Context())
-	if missing := new(UnavailableError); errors.As(err, &missing) && strings.Contains(missing.Reason, "virtual environment") && os.Getenv("CI") != "true" {
+	_, err := Python{Name: "test", Requirements: fmt.Appendf(nil, "odd==1.0 --hash=sha256:%s\n",
+		strings.Repeat("0", 64))}.Interpreter(t.Context())
+	if missing := new(UnavailableError); errors.As(err, &missing) && strings.Contains(missing.Reason, "virtual environment") &&
+		os.Getenv("CI") != "true" {
 		t.Skipf("SKIP: %v", err)
 	}
 	if !errors.Is(err, ErrChecksum) {

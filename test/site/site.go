@@ -94,7 +94,8 @@ func Start(t *testing.T, k kafka.Config, st Store, o Options) *ingest.Service {
 }
 
 // Query makes a query stage that reads until the test ends; the functions change its settings and those of its tail.
-func Query(t *testing.T, k kafka.Config, st store.Reader, auth tenant.Authenticator, change func(*query.Config, *tail.Config)) *query.Service {
+func Query(t *testing.T, k kafka.Config, st store.Reader, auth tenant.Authenticator,
+	change func(*query.Config, *tail.Config)) *query.Service {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	q, f := query.DefaultConfig(), tail.DefaultConfig(k)

@@ -51,7 +51,8 @@ func (s *tenants) streamAsOthers(st stage, r front.Route) {
 			header := s.as(who)
 			header.Set("Last-Event-ID", position)
 			refused(t, who+" with acme's "+position, s.call(st, r.Method, path, header), http.StatusBadRequest)
-			refused(t, who+" with acme's position as a parameter", s.call(st, r.Method, path+"?lastEventId="+position, s.as(who)), http.StatusBadRequest)
+			refused(t, who+" with acme's position as a parameter", s.call(st, r.Method, path+"?lastEventId="+position, s.as(who)),
+				http.StatusBadRequest)
 		}
 		for _, way := range []string{"acme%2Ft1", "..%2Facme%2Ft1", "t1%00", "acme%252Ft1"} {
 			quiet(t, way, s.call(st, r.Method, s.path(r, way, run), s.as("stranger")))

@@ -235,7 +235,8 @@ func (s *tenants) readAsOthers(st stage, r front.Route, method, thread, run stri
 				t.Errorf("the path %s is answered with %s", way, got)
 			}
 		}
-		refused(t, method+" of a thread with a secret id", s.call(st, method, s.path(r, "only-acme-know", run), s.as("stranger")), http.StatusNotFound)
+		refused(t, method+" of a thread with a secret id", s.call(st, method, s.path(r, "only-acme-know", run), s.as("stranger")),
+			http.StatusNotFound)
 	}
 	for _, parameter := range []string{"tenant=acme", "tenantId=acme"} {
 		refused(t, method+" with ?"+parameter, s.call(st, method, s.path(r, thread, run)+"?"+parameter, s.as("stranger")), http.StatusBadRequest)

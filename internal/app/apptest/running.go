@@ -199,7 +199,8 @@ func CredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
 	r.NotReady(`"status":"not ready"`, refused)
 	put("another one")
 	r.Ready()
-	if log := r.log.String(); strings.Contains(log, "a wrong one") || strings.Contains(log, "another one") || strings.Contains(log, string(good)) {
+	if log := r.log.String(); strings.Contains(log, "a wrong one") || strings.Contains(log, "another one") ||
+		strings.Contains(log, string(good)) {
 		t.Error("a password is in the log")
 	}
 }
@@ -235,7 +236,8 @@ func StoreCredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
 	r.NotReady(refused)
 	put("another one")
 	r.Ready()
-	if log := r.log.String(); strings.Contains(log, "a wrong one") || strings.Contains(log, "another one") || strings.Contains(log, g.Password) {
+	if log := r.log.String(); strings.Contains(log, "a wrong one") || strings.Contains(log, "another one") ||
+		strings.Contains(log, g.Password) {
 		t.Error("a password is in the log")
 	}
 }
@@ -301,7 +303,8 @@ func OpenTransactionIsTold(t *testing.T, s app.Stage, topic func(kafka.Topics) s
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := somebody.ProduceSync(t.Context(), &kgo.Record{Topic: topic(cfg.Topics()), Key: []byte("x"), Value: []byte("x")}).FirstErr(); err != nil {
+	if err := somebody.ProduceSync(t.Context(),
+		&kgo.Record{Topic: topic(cfg.Topics()), Key: []byte("x"), Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
 	r.Ready(`"status":"degraded"`, "a transaction is open there;", "kafka-transactions.sh abort --topic "+topic(cfg.Topics()))

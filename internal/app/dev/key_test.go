@@ -29,7 +29,8 @@ func TestServer_ListensBeyondLoopbackWithAKey(t *testing.T) {
 			t.Error("a restart has made another key")
 		}
 		before = string(key)
-		for token, want := range map[string]int{"": http.StatusUnauthorized, "Bearer wrong": http.StatusUnauthorized, "Bearer " + strings.TrimSpace(before): http.StatusOK} {
+		for token, want := range map[string]int{"": http.StatusUnauthorized, "Bearer wrong": http.StatusUnauthorized,
+			"Bearer " + strings.TrimSpace(before): http.StatusOK} {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+"/v1/threads", nil)
 			if err != nil {
 				t.Fatal(err)

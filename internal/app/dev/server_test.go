@@ -275,8 +275,9 @@ func TestServer_KeepsWebPagesOut(t *testing.T) {
 		}{
 			"rebound name":                   {http.MethodGet, s.URL() + "/v1/threads", "rebound.example", "", http.StatusForbidden},
 			"rebound name at administration": {http.MethodGet, s.AdminURL() + "/metrics", "rebound.example", "", http.StatusForbidden},
-			"write of another origin":        {http.MethodPost, s.URL() + "/v1/threads/t/runs/r/events", "", "https://page.example", http.StatusForbidden},
-			"localhost":                      {http.MethodGet, s.URL() + "/v1/threads", "localhost", "", http.StatusOK},
+			"write of another origin": {http.MethodPost, s.URL() + "/v1/threads/t/runs/r/events", "", "https://page.example",
+				http.StatusForbidden},
+			"localhost": {http.MethodGet, s.URL() + "/v1/threads", "localhost", "", http.StatusOK},
 		} {
 			req, err := http.NewRequestWithContext(t.Context(), c.method, c.url, nil)
 			if err != nil {

@@ -12,10 +12,11 @@ import (
 
 // The functions of libchdb's C interface that a Conn needs. They are bound once by load.
 var (
-	chdbConnect      func(argc int32, argv unsafe.Pointer) unsafe.Pointer // the connection's handle is *result
-	chdbClose        func(conn unsafe.Pointer)
-	chdbQuery        func(conn, query unsafe.Pointer, queryLen uintptr, format unsafe.Pointer, formatLen uintptr) unsafe.Pointer
-	chdbQueryParams  func(conn, query unsafe.Pointer, queryLen uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values, valueLens unsafe.Pointer, n uintptr) unsafe.Pointer
+	chdbConnect     func(argc int32, argv unsafe.Pointer) unsafe.Pointer // the connection's handle is *result
+	chdbClose       func(conn unsafe.Pointer)
+	chdbQuery       func(conn, query unsafe.Pointer, queryLen uintptr, format unsafe.Pointer, formatLen uintptr) unsafe.Pointer
+	chdbQueryParams func(conn, query unsafe.Pointer, queryLen uintptr, format unsafe.Pointer, formatLen uintptr, names, nameLens, values,
+		valueLens unsafe.Pointer, n uintptr) unsafe.Pointer
 	chdbDestroy      func(result unsafe.Pointer)
 	chdbBuffer       func(result unsafe.Pointer) unsafe.Pointer
 	chdbLength       func(result unsafe.Pointer) uintptr

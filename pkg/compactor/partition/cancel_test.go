@@ -24,7 +24,8 @@ func TestPartition_LeavesARequestToStopARunToItsHolder(t *testing.T) {
 	s.SendKind(record.KindCancel, "t", "r", `{}`)
 	s.all()
 	r := s.run("r")
-	equal(t, "run", []any{r.Status, r.Raw.Ranges, r.Stats.Anomalies}, []any{record.StatusCancelled, [][2]int64{{1, 2}, {4, 5}}, map[string]int64(nil)})
+	equal(t, "run", []any{r.Status, r.Raw.Ranges, r.Stats.Anomalies},
+		[]any{record.StatusCancelled, [][2]int64{{1, 2}, {4, 5}}, map[string]int64(nil)})
 	equal(t, "dead letters", s.letters(), []string{})
 	equal(t, "P", s.committed.Processed, int64(6))
 	s.proves()

@@ -128,7 +128,8 @@ func TestPartition_PlacesRunsByWhatIsAbandonedByThen(t *testing.T) {
 		s.all()
 		s.Now = s.Now.Add(s.cfg.CheckpointMax)
 		s.commit(true)
-		equal(t, fmt.Sprintf("parents, one by one %t", each), []string{s.run("b").ParentRunID, s.run("x").ParentRunID, s.run("y").ParentRunID}, []string{"first", "first", "a"})
+		equal(t, fmt.Sprintf("parents, one by one %t", each), []string{s.run("b").ParentRunID, s.run("x").ParentRunID, s.run("y").ParentRunID},
+			[]string{"first", "first", "a"})
 	}
 }
 
@@ -212,7 +213,8 @@ func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
 			s.silence(0)
 			s.all()
 			r := s.run("r")
-			equal(t, "status, synthetic, closed, open", []any{r.Status, r.Synthetic, r.Closed, r.Open == nil}, []any{record.StatusAbandoned, true, true, true})
+			equal(t, "status, synthetic, closed, open", []any{r.Status, r.Synthetic, r.Closed, r.Open == nil},
+				[]any{record.StatusAbandoned, true, true, true})
 			equal(t, "bytes for its branch's next snapshot", r.SinceSnapshot, int64(conversationBytes(r.Messages)))
 			equal(t, "not sealed, by the local store", slices.Contains(s.openKeys(), "acme/t/r"), false)
 			equal(t, "waits", s.part.closing.byKey["acme/t/r"] == nil && s.part.expiring.byKey["acme/t/r"] == nil, true)

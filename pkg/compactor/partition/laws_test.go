@@ -110,7 +110,8 @@ func (s *sim) checkHeads() {
 	}
 	needed := func(h fold.Metadata) string {
 		if h.Pending {
-			h.Run = lineage.Run{ID: h.ID, ClientID: h.ClientID, Start: h.Start, End: h.End, Status: h.Status, Synthetic: h.Synthetic, RawLost: h.RawLost}
+			h.Run = lineage.Run{ID: h.ID, ClientID: h.ClientID, Start: h.Start, End: h.End, Status: h.Status, Synthetic: h.Synthetic,
+				RawLost: h.RawLost}
 		}
 		if h.Sealed {
 			h.LastAt = time.Time{}

@@ -34,7 +34,8 @@ func TestPartition_CutsARunThatHasOutgrownItsRecord(t *testing.T) {
 	s.Turn("next", "m2")
 	s.all()
 	large = s.run("large")
-	equal(t, "record", []any{large.Status, large.Synthetic, large.Truncated, large.Raw.Events}, []any{record.StatusFinished, false, true, int64(42)})
+	equal(t, "record", []any{large.Status, large.Synthetic, large.Truncated, large.Raw.Events},
+		[]any{record.StatusFinished, false, true, int64(42)})
 	equal(t, "dead letters", s.letters(), []string{})
 	next := s.run("next")
 	equal(t, "place of the next run", []any{next.ParentRunID, next.ParentBy, next.Base}, []any{"large", record.ParentLatest, "large"})
@@ -290,7 +291,8 @@ func TestPartition_GoesOnFromAPlaceWhoseEventsAreGone(t *testing.T) {
 	}
 	s.all()
 	placed := s.run("R")
-	equal(t, "its record", []any{placed.Open.Placed, placed.Open.Pending, placed.Raw.First, placed.Raw.Next, placed.Raw.Events}, []any{true, true, int64(3), int64(3), int64(0)})
+	equal(t, "its record", []any{placed.Open.Placed, placed.Open.Pending, placed.Raw.First, placed.Raw.Next, placed.Raw.Events},
+		[]any{true, true, int64(3), int64(3), int64(0)})
 	equal(t, "C", s.committed.Committed, int64(3))
 	s.Send("t", "S", text("mS", " two"))
 	s.open(false)

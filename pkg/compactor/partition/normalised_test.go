@@ -103,7 +103,8 @@ func TestNormalised_HistoryIsTheParentsWithTheInputBehind(t *testing.T) {
 		"a sibling branch from the first of three": {func(s *sim) {
 			three(s)
 			s.answer("run4", startedWith("run4", "run1", u("u4")))
-		}, map[string]string{"run3": "u1 a-run1 u2 a-run2 u3 a-run3; latest run2 normalised", "run4": "u1 a-run1 u4 a-run4; explicit run1 normalised"}},
+		}, map[string]string{"run3": "u1 a-run1 u2 a-run2 u3 a-run3; latest run2 normalised",
+			"run4": "u1 a-run1 u4 a-run4; explicit run1 normalised"}},
 		"regeneration by a whole list": {func(s *sim) {
 			three(s)
 			s.answer("run4", startedWith("run4", "", u("u1", "a-run1", "u2")))
@@ -121,7 +122,8 @@ func TestNormalised_HistoryIsTheParentsWithTheInputBehind(t *testing.T) {
 			s.Send("t", "run1", text("late", "answer"))
 			s.Send("t", "run1", finished("run1"))
 			s.answer("run3", startedWith("run3", "run1", u("a-run1", "u3")))
-		}, map[string]string{"run1": "u1 a-run1 late; none", "run2": "u1 a-run1 u2 a-run2; explicit run1 normalised", "run3": "a-run1 u3 a-run3; explicit run1"}},
+		}, map[string]string{"run1": "u1 a-run1 late; none", "run2": "u1 a-run1 u2 a-run2; explicit run1 normalised",
+			"run3": "a-run1 u3 a-run3; explicit run1"}},
 		"a parent of another thread": {func(s *sim) {
 			s.Send("other", "run1", strings.Replace(startedWith("run1", "", u("u1")), `"t"`, `"other"`, 1))
 			s.Send("other", "run1", finished("run1"))

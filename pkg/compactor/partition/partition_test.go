@@ -216,7 +216,8 @@ func TestPartition_TakesTheInputBeforeTheFirstEventOnly(t *testing.T) {
 	s.Send("t", "r", finished("r"))
 	s.all()
 	r := s.run("r")
-	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{fold.AnomalyInputReplaced: 1, fold.AnomalyLateInput: 1}) // and none for the repeat
+	// and none for the repeat
+	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{fold.AnomalyInputReplaced: 1, fold.AnomalyLateInput: 1})
 	messages, _ := s.history("r")
 	equal(t, "history", messages, `[`+userMessage("u2", "hello")+`]`)
 	equal(t, "positions", r.Raw.Ranges, [][2]int64{{0, 6}})
@@ -387,13 +388,18 @@ func TestPosition_GoesOnFromWhatSkeinRunsSays(t *testing.T) {
 		readable record.Progress
 		want     Progress
 	}{
-		"the group has it":              {Progress{Committed: 5, Processed: 9, Partitions: 12}, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"the group is further":          {Progress{Committed: 3, Processed: 10, Partitions: 12}, readable, Progress{Committed: 3, Processed: 10, Partitions: 12}},
-		"set back with what it had":     {Progress{Committed: 3, Processed: 4, Partitions: 12}, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"nothing anywhere":              {none, record.Progress{}, Progress{Partitions: 12}},
-		"gone":                          {none, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"set back by a tool":            {Progress{Committed: 9, Processed: 9, Partitions: 12, noMetadata: true}, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"set on by a tool":              {Progress{Committed: 10, Processed: 10, Partitions: 12, noMetadata: true}, readable, Progress{Committed: 10, Processed: 10, Partitions: 12}},
+		"the group has it": {Progress{Committed: 5, Processed: 9, Partitions: 12}, readable,
+			Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"the group is further": {Progress{Committed: 3, Processed: 10, Partitions: 12}, readable,
+			Progress{Committed: 3, Processed: 10, Partitions: 12}},
+		"set back with what it had": {Progress{Committed: 3, Processed: 4, Partitions: 12}, readable,
+			Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"nothing anywhere": {none, record.Progress{}, Progress{Partitions: 12}},
+		"gone":             {none, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"set back by a tool": {Progress{Committed: 9, Processed: 9, Partitions: 12, noMetadata: true}, readable,
+			Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"set on by a tool": {Progress{Committed: 10, Processed: 10, Partitions: 12, noMetadata: true}, readable,
+			Progress{Committed: 10, Processed: 10, Partitions: 12}},
 		"a record that does not say it": {none, record.Progress{Next: 5}, Progress{Partitions: 12}},
 	} {
 		if got, err := c.group.reconcile(c.readable); err != nil || got != c.want {
@@ -700,7 +706,8 @@ func TestPartition_GoesOnBehindAnInputThatIsTooLargeForARecord(t *testing.T) {
 			s.Send("other", "x", text("m", "later"))
 			s.all()
 			large := s.run("large")
-			equal(t, "status and what is left of it", []any{large.Status, large.Truncated, large.Open == nil}, []any{record.StatusAbandoned, true, true})
+			equal(t, "status and what is left of it", []any{large.Status, large.Truncated, large.Open == nil},
+				[]any{record.StatusAbandoned, true, true})
 			s.checkHeads()
 			reopen(s)
 			s.Turn("next", "m2")

@@ -69,7 +69,8 @@ func TestPartition_AnEndOfTheProxyIsSynthetic(t *testing.T) {
 			r := s.run("r")
 			equal(t, "status", []any{r.Status, r.Synthetic, string(r.Terminal)}, []any{c.status, true, c.end})
 			equal(t, "anomalies", r.Stats.Anomalies, map[string]int64(nil))
-			equal(t, "counts", []any{r.Raw.Events, r.Stats.Events["RUN_FINISHED"] + r.Stats.Events["RUN_ERROR"], r.Raw.NextSeq, r.Raw.Next}, []any{int64(3), int64(0), int64(4), int64(4)})
+			equal(t, "counts", []any{r.Raw.Events, r.Stats.Events["RUN_FINISHED"] + r.Stats.Events["RUN_ERROR"], r.Raw.NextSeq, r.Raw.Next},
+				[]any{int64(3), int64(0), int64(4), int64(4)})
 			equal(t, "duration", *r.Stats.Duration, int64(3000))
 			equal(t, "open", r.Open == nil, true)
 			equal(t, "dead letters", s.letters(), []string{})

@@ -129,7 +129,8 @@ func TestPartition_AnyBatchingAndAnyCrashEndRunsOverTheQuotaForGood(t *testing.T
 			s.open(false)
 			for crashes := 0; s.committed.Processed < int64(len(s.Events)); {
 				s.feed(1 + rng.IntN(1+rng.IntN(30)))
-				if open := len(s.part.expiring.heap) + len(s.part.closing.heap); open > 2 && crashes == 0 { // what is read again may be over it for a while
+				// what is read again may be over it for a while
+				if open := len(s.part.expiring.heap) + len(s.part.closing.heap); open > 2 && crashes == 0 {
 					t.Fatalf("%d runs are open", open)
 				}
 				crash := crashes < 40 && rng.IntN(3) == 0

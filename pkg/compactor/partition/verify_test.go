@@ -151,7 +151,8 @@ func (s *sim) isProved(rng *rand.Rand, n *tally) {
 	}
 	if s.tb.Failed() {
 		for i, m := range s.Events {
-			s.tb.Logf("%d %s %s %s %q %s", i, m.Key, header(m, record.HeaderKind), header(m, record.HeaderRunID), header(m, record.HeaderSeq), m.Value)
+			s.tb.Logf("%d %s %s %s %q %s", i, m.Key, header(m, record.HeaderKind), header(m, record.HeaderRunID), header(m, record.HeaderSeq),
+				m.Value)
 		}
 		for key, value := range s.values() {
 			s.tb.Logf("%s: %s", key, value)

@@ -35,7 +35,8 @@ type disk struct {
 }
 
 func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
-	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute, purgeAfter: record.ErasedLocallyAfter, purging: make(chan struct{}, 1)}
+	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute, purgeAfter: record.ErasedLocallyAfter,
+		purging: make(chan struct{}, 1)}
 }
 
 // watch fails the disk unless done is called in time.

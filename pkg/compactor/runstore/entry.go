@@ -151,7 +151,8 @@ func indexMessages(b *pebble.Batch, e Entry) error {
 // putErasure notes how far a thread is erased. Its tombstones come before it, and what the thread has from then on after it. Each
 // table is emptied of the thread, including what tombstones have deleted: one of them may be gone from the topic by now.
 func putErasure(b *pebble.Batch, e Entry) error {
-	errs := []error{b.Set(storeKey(erasureTable, e.Key), binary.BigEndian.AppendUint64(nil, uint64(e.Erased)), nil), b.Set(purgeKey(e.Key, e.Offset), nil, nil)}
+	errs := []error{b.Set(storeKey(erasureTable, e.Key), binary.BigEndian.AppendUint64(nil, uint64(e.Erased)), nil),
+		b.Set(purgeKey(e.Key, e.Offset), nil, nil)}
 	for _, table := range threadTables {
 		from := listKey(table, string(e.Key), "")
 		errs = append(errs, b.DeleteRange(from, after(from), nil))

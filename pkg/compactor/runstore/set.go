@@ -38,7 +38,8 @@ const cacheBytes = 96 << 20
 // NewSet returns the stores of a process, in sub-folders of a folder. Nothing is opened yet.
 func NewSet(fs vfs.FS, dir string, logger *slog.Logger) *Set {
 	return &Set{
-		disk: newDisk(fs, dir, logger), cache: pebble.NewCache(cacheBytes), slots: make(chan struct{}, MaxCatchUps), stores: map[int32]*lockedStore{},
+		disk: newDisk(fs, dir, logger), cache: pebble.NewCache(cacheBytes), slots: make(chan struct{}, MaxCatchUps),
+		stores: map[int32]*lockedStore{},
 	}
 }
 

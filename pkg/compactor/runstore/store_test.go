@@ -153,8 +153,9 @@ func TestStore_LeadsToSealedRuns(t *testing.T) {
 	put := func(thread, id, given, parent, branch string, depth int, start, next int64) {
 		t.Helper()
 		rec := &record.Run{
-			Tenant: "acme", ThreadID: thread, RunID: id, ClientRunID: given, Lineage: record.Lineage{ParentRunID: parent, BranchID: branch, RootRunID: branch, Depth: depth, ParentBy: record.ParentNone},
-			Status: record.StatusFinished, HistoryKey: history.String(),
+			Tenant: "acme", ThreadID: thread, RunID: id, ClientRunID: given,
+			Lineage: record.Lineage{ParentRunID: parent, BranchID: branch, RootRunID: branch, Depth: depth, ParentBy: record.ParentNone},
+			Status:  record.StatusFinished, HistoryKey: history.String(),
 			Raw: record.Raw{First: start, Next: next, NextSeq: -1},
 		}
 		value, err := record.EncodeRun(rec)
@@ -294,7 +295,8 @@ func TestStore_KeepsLargeRecordsInChunks(t *testing.T) {
 	}
 	s.do(s.Apply(neighbours, now))
 	offset := int64(20)
-	for _, size := range []int{0, chunkBytes - empty, chunkBytes - empty + 1, 10 * chunkBytes, 2*chunkBytes - empty, 3*chunkBytes + 1, 40 * chunkBytes, 2 * chunkBytes, 0} {
+	for _, size := range []int{0, chunkBytes - empty, chunkBytes - empty + 1, 10 * chunkBytes, 2*chunkBytes - empty, 3*chunkBytes + 1,
+		40 * chunkBytes, 2 * chunkBytes, 0} {
 		for _, again := range []bool{false, true} {
 			if again {
 				equal(t, "reason", s.reopen(), "")
@@ -545,7 +547,8 @@ func TestStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.T) {
 	records := func(s *storeTest) error { _, _, err := s.Record(run); return err }
 	largeRecords := func(s *storeTest) error { _, _, err := s.Record(largeRun); return err }
 	erased := func(s *storeTest) error { _, err := s.Thread(thread).ErasedBelow(); return err }
-	entries := []Entry{storeRecord(t, "t", "a", record.StatusFinished, 1), largeRecord(t, "large", "a", record.StatusFinished, 4*chunkBytes, 2)}
+	entries := []Entry{storeRecord(t, "t", "a", record.StatusFinished, 1),
+		largeRecord(t, "large", "a", record.StatusFinished, 4*chunkBytes, 2)}
 	for _, c := range []struct {
 		name  string
 		key   []byte

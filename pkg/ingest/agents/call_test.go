@@ -51,7 +51,8 @@ func TestCaller_SendsTheHeadersThatItIsToldTo(t *testing.T) {
 		}
 	}
 	key := tenant.NewKey()
-	caller := http.Header{"Authorization": {"Bearer theirs"}, "X-A": {"1", "2"}, "X-B": {"3"}, "Cookie": {"c"}, "Skein-Authorization": {"Bearer " + key}}
+	caller := http.Header{"Authorization": {"Bearer theirs"}, "X-A": {"1", "2"}, "X-B": {"3"}, "Cookie": {"c"},
+		"Skein-Authorization": {"Bearer " + key}}
 	call(Agent{Name: "a", Headers: []string{"x-a", "authorization"}}, caller)
 	want("Authorization", "Bearer theirs")
 	want("X-A", "1", "2")

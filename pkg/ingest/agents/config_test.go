@@ -103,7 +103,8 @@ func TestParse_SaysWhatToDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse([]byte(c.text))
-			if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "hush") {
+			if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") ||
+				strings.Contains(err.Error(), "hush") {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})

@@ -31,8 +31,8 @@ const image = "apache/kafka:" + apache.Version
 // dockerTimeout is how long a daemon may take to answer before it counts as none.
 const dockerTimeout = 3 * time.Second
 
-// dockerAnswers reports whether there is a Docker daemon to use, which has the image or can pull it. It is asked once, and says on stderr where
-// a daemon that answers is of no use.
+// dockerAnswers reports whether there is a Docker daemon to use, which has the image or can pull it. It is asked once, and says on stderr
+// where a daemon that answers is of no use.
 func dockerAnswers(whole context.Context) bool {
 	asked.Do(func() {
 		ctx, cancel := context.WithTimeout(whole, dockerTimeout)
@@ -93,7 +93,8 @@ func startContainers(ctx context.Context, count int, settings map[string]string)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Docker: %w", err)
 	}
-	c := &containers{docker: p.Client(), version: "Apache Kafka in Docker, image " + image, nodes: make([]*testcontainers.DockerContainer, count)}
+	c := &containers{docker: p.Client(), version: "Apache Kafka in Docker, image " + image,
+		nodes: make([]*testcontainers.DockerContainer, count)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())

@@ -20,7 +20,8 @@ func oddThread(t *rapid.T) []lineage.Run {
 	}))
 	var runs []lineage.Run
 	for i := range rapid.IntRange(1, 14).Draw(t, "runs") {
-		r := lineage.Run{ID: words.Draw(t, "id"), Start: int64(i), End: int64(i), Sealed: true, Status: lineage.StatusFinished, ParentBy: lineage.ParentNone}
+		r := lineage.Run{ID: words.Draw(t, "id"), Start: int64(i), End: int64(i), Sealed: true, Status: lineage.StatusFinished,
+			ParentBy: lineage.ParentNone}
 		if i > 0 && rapid.IntRange(0, 4).Draw(t, "root") > 0 {
 			r.Parent, r.ParentBy = rapid.SampledFrom(runs).Draw(t, "parent").ID, lineage.ParentContent
 		}

@@ -39,7 +39,8 @@ func parseRuns(t *testing.T, text string) []lineage.Run {
 	}
 	for n, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		words := strings.Fields(line)
-		r := lineage.Run{ID: unquote(words[0]), ParentBy: lineage.ParentNone, Start: int64(n), End: int64(n), Sealed: true, Status: lineage.StatusFinished, MessageCount: 2}
+		r := lineage.Run{ID: unquote(words[0]), ParentBy: lineage.ParentNone, Start: int64(n), End: int64(n), Sealed: true,
+			Status: lineage.StatusFinished, MessageCount: 2}
 		r.Branch = r.ID
 		words = words[1:]
 		if len(words) > 1 && words[0] == "<" {
@@ -256,7 +257,8 @@ func checkPicture(t *rapid.T, g *lineage.Graph, p *Picture, o Options) {
 func TestPicture_KeepsTheRulesOfLanes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var runs []lineage.Run
-		statuses := []lineage.Status{lineage.StatusFinished, lineage.StatusFinished, lineage.StatusFinished, lineage.StatusError, lineage.StatusInterrupted, lineage.StatusRunning}
+		statuses := []lineage.Status{lineage.StatusFinished, lineage.StatusFinished, lineage.StatusFinished, lineage.StatusError,
+			lineage.StatusInterrupted, lineage.StatusRunning}
 		for i := range rapid.IntRange(1, 60).Draw(t, "runs") {
 			r := lineage.Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), ParentBy: lineage.ParentNone, Status: rapid.SampledFrom(statuses).Draw(t, "status")}
 			if r.Status == lineage.StatusRunning {
@@ -272,7 +274,8 @@ func TestPicture_KeepsTheRulesOfLanes(t *testing.T) {
 			runs = append(runs, r)
 		}
 		g := lineage.NewGraph(runs)
-		o := Options{MaxLanes: rapid.IntRange(2, 8).Draw(t, "lanes"), MinFold: rapid.SampledFrom([]int{-1, 0, 2}).Draw(t, "fold"), MaxSides: rapid.SampledFrom([]int{-1, 0, 1}).Draw(t, "sides")}
+		o := Options{MaxLanes: rapid.IntRange(2, 8).Draw(t, "lanes"), MinFold: rapid.SampledFrom([]int{-1, 0, 2}).Draw(t, "fold"),
+			MaxSides: rapid.SampledFrom([]int{-1, 0, 1}).Draw(t, "sides")}
 		p := New(g, o)
 		checkPicture(t, g, p, o)
 		o.MinFold, o.MaxLanes = -1, 1000
@@ -293,7 +296,8 @@ func TestPicture_OfAnything(t *testing.T) {
 		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("r", rapid.IntRange(0, n).Draw(t, "id")) })
 		runs := make([]lineage.Run, n)
 		for i := range runs {
-			runs[i] = lineage.Run{ID: fmt.Sprint("r", i), Start: rapid.Int64Range(0, 20).Draw(t, "start"), End: rapid.Int64Range(-1, 0).Draw(t, "end")}
+			runs[i] = lineage.Run{ID: fmt.Sprint("r", i), Start: rapid.Int64Range(0, 20).Draw(t, "start"),
+				End: rapid.Int64Range(-1, 0).Draw(t, "end")}
 			if rapid.IntRange(0, 5).Draw(t, "has a parent") > 0 {
 				runs[i].Parent = id.Draw(t, "parent")
 			}
@@ -355,7 +359,8 @@ func generatedTalk(n int, seed uint64, again, edited float64) []lineage.Run {
 	runs := make([]lineage.Run, n)
 	tip := -1
 	for i := range runs {
-		r := lineage.Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), Sealed: true, Status: lineage.StatusFinished, ParentBy: lineage.ParentNone}
+		r := lineage.Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), Sealed: true, Status: lineage.StatusFinished,
+			ParentBy: lineage.ParentNone}
 		from := tip
 		switch x := rng.Float64(); {
 		case tip > 0 && x < again:

@@ -17,7 +17,8 @@ func byTime(t *testing.T, s *Store, tenant string) (view, found string) {
 	t.Helper()
 	view = text(t, s, "SELECT arrayStringConcat(groupArray(run_id || '@' || toString(version)), ' ') FROM "+
 		"(SELECT * FROM v_runs_by_time WHERE tenant = '"+tenant+"' ORDER BY started_at DESC, run_id DESC)")
-	page, err := s.Search(t.Context(), tenant, search.Query{Sort: search.SortStarted, Limit: 100, Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}})
+	page, err := s.Search(t.Context(), tenant,
+		search.Query{Sort: search.SortStarted, Limit: 100, Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,8 +29,8 @@ func byTime(t *testing.T, s *Store, tenant string) (view, found string) {
 	return view, strings.Join(ids, " ")
 }
 
-// A run has one row in the order of time: also where its start changes, as that of a run does whose input came first, and where an older record
-// comes behind its tombstone. An id that comes again is a run again.
+// A run has one row in the order of time: also where its start changes, as that of a run does whose input came first, and where an older
+// record comes behind its tombstone. An id that comes again is a run again.
 func TestRunsByTime_HasEachRunOnce(t *testing.T) {
 	s := open(t)
 	for _, table := range []string{"runs", "runs_by_time"} {
@@ -89,7 +90,8 @@ func TestSearch_SkipsMessagesWithoutTheWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for word, want := range map[string]struct{ granules, runs int }{"zebraf": {1, 1}, "nowhere": {0, 0}} {
-		q := search.Query{Filter: search.Filter{Words: []string{word}}, Sort: search.SortStarted, Limit: 10, Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}}
+		q := search.Query{Filter: search.Filter{Words: []string{word}}, Sort: search.SortStarted, Limit: 10,
+			Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}}
 		page, err := s.Search(t.Context(), "t", q)
 		if err != nil || len(page.Runs) != want.runs {
 			t.Errorf("%s: %d runs, %v; want %d", word, len(page.Runs), err, want.runs)

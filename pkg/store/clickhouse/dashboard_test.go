@@ -60,10 +60,12 @@ LIMIT 50`},
 }
 
 // grafana turns the parameters of a question into Grafana's variables and the macros of its ClickHouse plugin.
-var grafana = strings.NewReplacer("{tenant:String}", "${tenant:singlequote}", "{from:DateTime64(3, 'UTC')}", "$__fromTime", "{to:DateTime64(3, 'UTC')}", "$__toTime")
+var grafana = strings.NewReplacer("{tenant:String}", "${tenant:singlequote}", "{from:DateTime64(3, 'UTC')}", "$__fromTime",
+	"{to:DateTime64(3, 'UTC')}", "$__toTime")
 
 // asked is what Grafana makes of them.
-var asked = strings.NewReplacer("${tenant:singlequote}", "'t'", "$__fromTime", "toDateTime(1767225600)", "$__toTime", "toDateTime(1798761600)")
+var asked = strings.NewReplacer("${tenant:singlequote}", "'t'", "$__fromTime", "toDateTime(1767225600)", "$__toTime",
+	"toDateTime(1798761600)")
 
 type object = map[string]any
 
@@ -90,9 +92,11 @@ func dashboard(t *testing.T) object {
 			format = 0
 		}
 		list = append(list, object{
-			"id": i + 1, "title": p.title, "description": strings.TrimSpace(strings.ReplaceAll(description, "\n", " ")), "type": p.kind, "datasource": source,
-			"gridPos": object{"h": 8, "w": 12, "x": 12 * (i % 2), "y": 8 * (i / 2)},
-			"targets": []any{object{"refId": "A", "datasource": source, "editorType": "sql", "queryType": p.kind, "format": format, "rawSql": grafana.Replace(p.sql)}},
+			"id": i + 1, "title": p.title, "description": strings.TrimSpace(strings.ReplaceAll(description, "\n", " ")), "type": p.kind,
+			"datasource": source,
+			"gridPos":    object{"h": 8, "w": 12, "x": 12 * (i % 2), "y": 8 * (i / 2)},
+			"targets": []any{object{"refId": "A", "datasource": source, "editorType": "sql", "queryType": p.kind, "format": format,
+				"rawSql": grafana.Replace(p.sql)}},
 		})
 	}
 	return object{

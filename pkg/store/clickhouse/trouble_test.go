@@ -167,8 +167,8 @@ func TestWrite_AgainWhereTheAnswerIsLate(t *testing.T) {
 	}
 }
 
-// An indexer that is killed at any statement between its first insert and its commit, whether the server has carried that out or not, leaves nothing
-// that shows once another has written the same records in other blocks.
+// An indexer that is killed at any statement between its first insert and its commit, whether the server has carried that out or not,
+// leaves nothing that shows once another has written the same records in other blocks.
 func TestWrite_KilledAtEachStatement(t *testing.T) {
 	o := optionsFor(t)
 	s := connect(t, o)
@@ -215,7 +215,8 @@ func TestWrite_KilledAtEachStatement(t *testing.T) {
 			version++
 		}
 		return append(entries,
-			store.Entry{Partition: 3, Version: version, Tenant: tenant, ThreadID: entries[0].ThreadID, Erasure: &store.Erasure{Below: 9, At: time.Unix(1_800_000_000, 0).UTC()}},
+			store.Entry{Partition: 3, Version: version, Tenant: tenant, ThreadID: entries[0].ThreadID,
+				Erasure: &store.Erasure{Below: 9, At: time.Unix(1_800_000_000, 0).UTC()}},
 			store.Entry{Partition: 3, Version: version + 1, Position: &store.Position{Next: 50_000}})
 	}
 	rows := func(tenant string) string {

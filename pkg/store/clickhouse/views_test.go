@@ -67,7 +67,8 @@ func TestViews_AnswerQuestions(t *testing.T) {
 	}
 }
 
-// A tip is a run that none goes on from, and a run is superseded where a later one of the same parent took its place; roots are siblings too.
+// A tip is a run that none goes on from, and a run is superseded where a later one of the same parent took its place; roots are siblings
+// too.
 func TestViews_SayWhereARunStands(t *testing.T) {
 	s := open(t)
 	var entries []store.Entry
@@ -86,7 +87,8 @@ func TestViews_SayWhereARunStands(t *testing.T) {
 	const columns = "(run_id, parent_run_id, children, is_tip, place, siblings, superseded, newest_sibling)"
 	want := "('root','',2,false,1,2,true,'other-root') ('a','root',0,true,1,2,true,'b') ('b','root',1,false,2,2,false,'b') ('leaf','b',0,true,1,1,false,'leaf') ('other-root','',0,true,2,2,false,'other-root')"
 	order := "indexOf(['root', 'a', 'b', 'leaf', 'other-root'], run_id)"
-	if got := text(t, s, "SELECT arrayStringConcat(groupArray(toString("+columns+")), ' ') FROM (SELECT * FROM v_places ORDER BY "+order+")"); got != want {
+	if got := text(t, s, "SELECT arrayStringConcat(groupArray(toString("+columns+")), ' ') FROM (SELECT * FROM v_places ORDER BY "+order+
+		")"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -157,7 +157,8 @@ func TestStore_KeepsACancelledCallApartFromWeather(t *testing.T) {
 	}
 }
 
-// The server is killed while blocks are written, and comes back with what it had: nothing that was written is lost, and nothing is there twice.
+// The server is killed while blocks are written, and comes back with what it had: nothing that was written is lost, and nothing is there
+// twice.
 func TestStore_LosesNothingWhereTheServerIsKilled(t *testing.T) {
 	r := clickhousetest.StartRestartable(t)
 	s := connect(t, Options{Addrs: []string{r.Addr}, Database: r.Database, Username: r.Username})

@@ -56,7 +56,8 @@ func TestStore_KeepsWhatWasWrittenOverARestart(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	entry := store.Entry{Version: 3, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone}}}
+	entry := store.Entry{Version: 3, Tenant: "t", ThreadID: "th", RunID: "r",
+		Run: &record.Run{Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone}}}
 	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,8 @@ func expiry(t *testing.T, s Store) {
 			t.Fatalf("call %d: %d threads, %v; want %d", i, n, err, want)
 		}
 	}
-	if got, err := s.Tenants(t.Context()); !slices.Contains(got, "acme") || !slices.Contains(got, "other") || slices.Contains(got, "") || err != nil {
+	if got, err := s.Tenants(t.Context()); !slices.Contains(got, "acme") || !slices.Contains(got, "other") || slices.Contains(got, "") ||
+		err != nil {
 		t.Errorf("tenants %q, %v", got, err)
 	}
 	if got := walk(t, s, store.ThreadQuery{Limit: 100}); !slices.Equal(got, []string{"clock behind", "ends then", "goes on", "open"}) {
@@ -61,7 +62,8 @@ func expiry(t *testing.T, s Store) {
 	if c := mustContents(t, s, "acme", "goes on", "a", "b"); len(c) != 2 {
 		t.Errorf("a thread that goes on has %d contents, want 2", len(c))
 	}
-	page, err := s.Search(t.Context(), "acme", search.Query{Sort: search.SortStarted, Limit: 100, Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}})
+	page, err := s.Search(t.Context(), "acme",
+		search.Query{Sort: search.SortStarted, Limit: 100, Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}})
 	if err != nil || len(page.Runs) != 6 {
 		t.Errorf("a search finds %d runs, %v; want 6", len(page.Runs), err)
 	}

@@ -14,7 +14,8 @@ import (
 func factual(k key, first int64, status record.Status) *record.Run {
 	r := k.record(first, status, "a1", "a2")
 	r.ClientRunID, r.Agent, r.Base = "as given", "shop", "r0"
-	r.Lineage = record.Lineage{ParentRunID: "r0", ParentBy: record.ParentContent, SpawnedBy: "outside", BranchID: "b", RootRunID: "r0", Depth: 4}
+	r.Lineage = record.Lineage{ParentRunID: "r0", ParentBy: record.ParentContent, SpawnedBy: "outside", BranchID: "b", RootRunID: "r0",
+		Depth: 4}
 	r.Rewrote = []string{"rewound", "edited"}
 	r.Synthetic, r.Truncated, r.RawLost = true, true, true
 	r.Raw.Ranges = [][2]int64{{first, first + 2}, {first + 3, first + 5}}
@@ -44,7 +45,8 @@ func narrow(r store.Run) store.Run {
 // Lineage tells of each run what its record does, in the newest version, and its facts.
 func narrowLineage(t *testing.T, s Store) {
 	of := func(run string) key { return key{"acme", "thread", run} }
-	wholes := []*record.Run{factual(of("r2"), 30, record.StatusError), factual(of("r1"), 10, record.StatusCancelled), of("r0").record(1, record.StatusFinished)}
+	wholes := []*record.Run{factual(of("r2"), 30, record.StatusError), factual(of("r1"), 10, record.StatusCancelled),
+		of("r0").record(1, record.StatusFinished)}
 	var entries []store.Entry
 	for i, r := range wholes {
 		entries = append(entries, of(r.RunID).entry(int64(10+i), r))

@@ -42,7 +42,8 @@ func searchedRuns(r *rand.Rand, tenant string, n int) []*searchedRun {
 	for i := range n {
 		thread := fmt.Sprint(pick(r, "a", "ab", "b%", "ü"), r.IntN(5))
 		k := key{tenant, thread, fmt.Sprintf("run-%d", i)}
-		status := pick(r, record.StatusFinished, record.StatusFinished, record.StatusError, record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned, record.StatusRunning)
+		status := pick(r, record.StatusFinished, record.StatusFinished, record.StatusError, record.StatusInterrupted, record.StatusCancelled,
+			record.StatusAbandoned, record.StatusRunning)
 		run := &searchedRun{Run: k.record(int64(10*i), status), failed: map[string]int{}, took: map[string][]int64{}}
 		run.Messages = nil
 		run.Agent = pick(r, "", "shop", "desk", "it's")
@@ -266,7 +267,8 @@ func someFilter(r *rand.Rand) search.Filter {
 		case 3:
 			f.Agent = pick(r, "shop", "desk", "it's", "sho")
 		case 4:
-			f.Labels = append(f.Labels, search.LabelIs{Key: pick(r, "user", "env", "a'b\\", "none"), Value: pick(r, "", "ann", "x=y"), Any: r.IntN(3) == 0})
+			f.Labels = append(f.Labels, search.LabelIs{Key: pick(r, "user", "env", "a'b\\", "none"), Value: pick(r, "", "ann", "x=y"),
+				Any: r.IntN(3) == 0})
 		case 5:
 			f.Tool = pick(r, "search", "o'tool", "sear")
 		case 6:
@@ -380,7 +382,8 @@ func searches(t *testing.T, s Store) {
 		at := slices.IndexFunc(all, func(run *searchedRun) bool { return run.RunID == found.RunID })
 		equal(t, found.RunID, jsonOf(t, found), jsonOf(t, wantedRun(all[at])))
 	}
-	_, err = s.Search(t.Context(), "acme", search.Query{Sort: search.SortStarted, Limit: 10, Bounds: search.Bounds{Rows: 5, Time: time.Minute}})
+	_, err = s.Search(t.Context(), "acme", search.Query{Sort: search.SortStarted, Limit: 10,
+		Bounds: search.Bounds{Rows: 5, Time: time.Minute}})
 	if !errors.Is(err, search.ErrTooMuch) {
 		t.Errorf("more rows than the bound: %v, want ErrTooMuch", err)
 	}

@@ -20,7 +20,8 @@ import (
 func statistics(t *testing.T, s Store) {
 	r := searchSeed(t)
 	all := searched(t, s, r, 160)
-	dimensions := []search.Dimension{search.ByAgent, search.ByModel, search.ByStatus, search.ByTool, search.ByHour, search.ByDay, search.ByWeek, "label:user", "label:a'b\\"}
+	dimensions := []search.Dimension{search.ByAgent, search.ByModel, search.ByStatus, search.ByTool, search.ByHour, search.ByDay,
+		search.ByWeek, "label:user", "label:a'b\\"}
 	for i := range 20 {
 		q := search.Statistics{Filter: someFilter(r), Measures: slices.Clone(search.Measures), Limit: 10_000, Bounds: searchBounds}
 		if i%2 == 0 { // each alone, too
@@ -40,7 +41,8 @@ func statistics(t *testing.T, s Store) {
 			t.Errorf("%+v (more %t):\n got %s\nwant %s", q, got.More, g, w)
 		}
 	}
-	q := search.Statistics{By: []search.Dimension{search.ByAgent}, Measures: []search.Measure{search.Tokens, search.Runs}, Limit: 2, Bounds: searchBounds}
+	q := search.Statistics{By: []search.Dimension{search.ByAgent}, Measures: []search.Measure{search.Tokens, search.Runs}, Limit: 2,
+		Bounds: searchBounds}
 	want := search.Table{Groups: counting(q, all)}
 	want.Cut(2)
 	if got, err := s.Statistics(t.Context(), "acme", q); err != nil || !got.More || jsonOf(t, got) != jsonOf(t, want) {
@@ -52,8 +54,8 @@ func statistics(t *testing.T, s Store) {
 	}
 }
 
-// A call whose id comes again in the thread, which an agent or a snapshot may do, counts once: where it was made first, with the time that it has
-// there, be it none. Runs that are running do not count.
+// A call whose id comes again in the thread, which an agent or a snapshot may do, counts once: where it was made first, with the time that
+// it has there, be it none. Runs that are running do not count.
 func callsMadeTwice(t *testing.T, s Store) {
 	calls := func(run string, first int64, status record.Status, tool string, times map[string][]int64) store.Entry {
 		k := key{"acme", "thread", run}

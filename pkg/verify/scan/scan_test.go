@@ -56,7 +56,8 @@ func (s *topics) run(thread, run string) {
 		fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run),
 	} {
 		headers := record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}
-		kafkatest.Produce(s.T, s.kafka, &kgo.Record{Topic: s.kafka.Topics().Events, Key: []byte(key), Value: []byte(value), Timestamp: at, Headers: kafka.Headers(headers)})
+		kafkatest.Produce(s.T, s.kafka, &kgo.Record{Topic: s.kafka.Topics().Events, Key: []byte(key), Value: []byte(value), Timestamp: at,
+			Headers: kafka.Headers(headers)})
 		_, _, err := loop.Next(record.Event{Offset: s.next, Time: at, Headers: headers, Value: []byte(value)})
 		s.check(err)
 		s.next++
@@ -65,7 +66,8 @@ func (s *topics) run(thread, run string) {
 	value, err := record.EncodeRun(rec)
 	s.check(err)
 	kafkatest.Produce(s.T, s.kafka, &kgo.Record{
-		Topic: s.kafka.Topics().Runs, Key: []byte(key + "/" + run), Value: value, Headers: kafka.Headers(record.Headers{Kind: record.KindRun, RunID: run, Seq: -1}),
+		Topic: s.kafka.Topics().Runs, Key: []byte(key + "/" + run), Value: value,
+		Headers: kafka.Headers(record.Headers{Kind: record.KindRun, RunID: run, Seq: -1}),
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 // skippedVariable names a file that Note appends a line to; make check prints it at its end.
 const skippedVariable = "SKEIN_TEST_SKIPPED"
 
-// Skip skips a test for want of a part, and notes what would bring it in for the list at the end of make check. With CI=true, where every part
-// has to be there, the test fails.
+// Skip skips a test for want of a part, and notes what would bring it in for the list at the end of make check. With CI=true, where every
+// part has to be there, the test fails.
 func Skip(tb testing.TB, reason string) {
 	tb.Helper()
 	if os.Getenv("CI") == "true" {

@@ -11,7 +11,8 @@ import (
 )
 
 func supported() error {
-	return &parts.UnavailableError{Reason: "Kafka from jars runs on Unix systems only", Install: "use Docker, or name brokers in SKEIN_TEST_BROKERS"}
+	return &parts.UnavailableError{Reason: "Kafka from jars runs on Unix systems only",
+		Install: "use Docker, or name brokers in SKEIN_TEST_BROKERS"}
 }
 
 var errNotHere = errors.New("not on this system")
