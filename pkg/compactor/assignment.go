@@ -7,13 +7,13 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 )
 
-// phase is how far the opening of a partition is.
+// phase is a stage in the opening of a partition.
 type phase int
 
 const (
-	// phaseFetchingOffsets: assigned, or of unknown outcome; what the group has committed is not known yet.
+	// phaseFetchingOffsets: assigned, or after a transaction of unknown outcome; the committed offset is not known yet.
 	phaseFetchingOffsets phase = iota
-	// phaseFencing: what is committed is known; a fence goes into the next transaction.
+	// phaseFencing: the committed offset is known; a fence goes into the next transaction.
 	phaseFencing
 	// phaseCatchingUp: the fence is committed; the local store reads up to it.
 	phaseCatchingUp
@@ -21,24 +21,24 @@ const (
 	phaseOpen
 )
 
-// assignment is one assignment of one partition to this session. A partition that comes back gets a
-// new one, so that nothing meant for the old can reach it.
+// assignment is one assignment of one partition to this session. A partition that returns gets a new one, so that
+// nothing meant for the old one can reach it.
 type assignment struct {
 	id    int32
 	since time.Time
-	// ctx ends with the assignment; work on its behalf ends with it.
+	// ctx ends with the assignment, and with it all work for it.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	// Guarded by membership.mu.
 	phase phase
-	// refetched: this session fetches the committed offset itself, as the client's answer to the assignment is past.
+	// refetched: this session fetches the committed offset itself, as the client fetches it only at an assignment.
 	refetched bool
-	// seen: the client has held the partition as its own; see membership.owned.
+	// seen: the client has listed the partition as its own; see membership.owned.
 	seen     bool
 	progress partition.Progress
 
-	// For the main loop alone.
+	// Used by the main loop alone.
 	fence int64
 	part  *partition.Processor
 }
@@ -49,7 +49,7 @@ func newAssignment(id int32, now time.Time) *assignment {
 	return a
 }
 
-// view is an assignment as it stands at a moment.
+// view is the state of an assignment at one moment.
 type view struct {
 	*assignment
 	phase    phase

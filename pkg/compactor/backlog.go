@@ -20,48 +20,49 @@ import (
 )
 
 const (
-	// foldTime is how long all partitions together fold before the main loop looks at the clock, at what is still ours, and at what
-	// else has come. One record is always folded whole.
+	// foldTime is how long all partitions together fold before the main loop checks the clock, its assignments and new
+	// records. One record is always folded whole.
 	foldTime = 50 * time.Millisecond
-	// foldRecords and foldBytes bound what is folded of a partition between two looks at the clock.
+	// foldRecords and foldBytes bound what one partition folds between two looks at the clock.
 	foldRecords = 8
 	foldBytes   = 16 << 10
-	// pollRecords is how many records are taken at once of what brokers have answered. One answer is some 25,000 where
-	// texts are short. A broker is asked again once its answer is taken whole, so that the next one is fetched and
-	// unpacked while this one is folded; the bound is for many brokers, as what is taken is held beside it.
+	// pollRecords is how many records one poll takes of the brokers' answers. One answer has some 25,000 if texts are
+	// short. A broker is asked again once its whole answer is taken, so that the next one is fetched and unpacked while
+	// this one is folded; the bound is for many brokers, as the records that were taken stay in memory besides.
 	pollRecords = 50_000
-	// holdBytes is how much may be left of all partitions while others are polled. Partitions that have more than their share of it
-	// left are not fetched.
+	// holdBytes is how much may be left of all partitions while others are polled. A partition with more than its part of
+	// it is not fetched.
 	holdBytes = 8 << 20
 )
 
-// backlog is what was polled and is not processed yet. As a rule all of it is processed before more is polled. Where that takes longer than
-// foldTime, partitions are polled beside it, so that none waits for a slow one.
+// backlog holds the records that were polled and are not processed yet. Usually all of them are processed before the
+// next poll. If that takes longer than foldTime, partitions are polled meanwhile, so that none waits for a slow one.
 type backlog struct {
 	group     *kgo.GroupTransactSession
 	logger    *slog.Logger
 	lag       *kafka.Lag
 	now       func() time.Time
-	stretches []*stretch // those that have waited longest first
+	stretches []*stretch // the longest waiting first
 	turn      int        // calls of process
-	// refused are the partitions that an answer had no room for (kafka.ErrUnpackLater), and when.
+	// refused are the partitions that an answer had no room for (kafka.ErrUnpackLater), and since when.
 	refused   map[int32]time.Time
-	lastError string // of a poll, that was logged
+	lastError string // the last error of a poll that was logged
 }
 
-// stretch holds the polled records of a partition, and the assignment under which they were polled. When that assignment ends, the
+// stretch holds the polled records of a partition, and the assignment under which they were polled. When that ends, the
 // rest is discarded: the next owner reads from the committed offset.
 type stretch struct {
 	of      *assignment
 	records []*kgo.Record
-	bytes   int            // about what they take in memory
-	held    bool           // nothing more of the partition is fetched
-	turn    int            // the last one in which records of it were processed
+	bytes   int            // estimated size in memory
+	held    bool           // true while the partition is not fetched
+	turn    int            // the last turn in which its records were processed
 	stop    partition.Stop // why the processor took no more
 }
 
-// fetch polls, and keeps what comes for open partitions. It waits only where nothing is left, or where an answer had no room for a
-// partition that has nothing left. What leaks through of a paused partition is fetched again once it opens.
+// fetch polls, and keeps the records of open partitions. It waits only if nothing is left, or if an answer had no room
+// for a partition of which nothing is left. Records of a paused partition that arrive nevertheless are fetched again
+// once it opens.
 func (b *backlog) fetch(ctx context.Context, members *membership) error {
 	briefly, cancel := context.WithTimeout(ctx, foldTime)
 	defer cancel()
@@ -71,7 +72,7 @@ func (b *backlog) fetch(ctx context.Context, members *membership) error {
 		if starving := b.hold(open, members); starving {
 			until = briefly
 		} else if len(b.stretches) > 0 {
-			until = nil // tells the client not to wait
+			until = nil // do not wait
 		}
 		fetches, err := b.poll(until)
 		if err != nil {
@@ -96,17 +97,17 @@ func (b *backlog) fetch(ctx context.Context, members *membership) error {
 	}
 }
 
-// hold has the client fetch no more of partitions that have much left, and go on with those that have not. An answer may have no room for a
-// partition behind what others have in it: as long as that is so, and nothing is left of that partition (starving), none that has something
-// left is fetched.
+// hold pauses the fetching of partitions with much left, and resumes the others. An answer may have no room for a
+// partition behind the records of others: while that is so and nothing is left of that partition (starving), no
+// partition with records left is fetched.
 func (b *backlog) hold(open map[int32]*assignment, members *membership) (starving bool) {
 	starving = b.isStarving(open)
 	for _, s := range b.stretches {
-		if open[s.of.id] != s.of { // another assignment's pause is not ours to end
+		if open[s.of.id] != s.of { // the pause belongs to another assignment
 			continue
 		}
 		held := starving || s.bytes > holdBytes/len(b.stretches)
-		if held == s.held || members.metrics.stops.Has(s.of.id) { // one that has stopped stays paused
+		if held == s.held || members.metrics.stops.Has(s.of.id) { // a stopped partition stays paused
 			continue
 		}
 		s.held = held
@@ -120,7 +121,7 @@ func (b *backlog) hold(open map[int32]*assignment, members *membership) (starvin
 	return starving
 }
 
-// isStarving reports whether an open partition of which nothing is left was refused room in an answer, not long ago.
+// isStarving reports whether an answer recently had no room for an open partition of which nothing is left.
 func (b *backlog) isStarving(open map[int32]*assignment) bool {
 	maps.DeleteFunc(b.refused, func(_ int32, at time.Time) bool { return b.now().Sub(at) > time.Second })
 	for id := range b.refused {
@@ -131,7 +132,7 @@ func (b *backlog) isStarving(open map[int32]*assignment) bool {
 	return false
 }
 
-// poll takes some of what the client holds, and waits where that is nothing; not without a context.
+// poll takes some of the records that the client holds. If there are none it waits, unless ctx is nil.
 func (b *backlog) poll(ctx context.Context) (kgo.Fetches, error) {
 	failed := false
 	fetches := b.group.PollRecords(ctx, pollRecords)
@@ -156,7 +157,7 @@ func (b *backlog) poll(ctx context.Context) (kgo.Fetches, error) {
 		}
 	}
 	if failed && ctx != nil && fetches.NumRecords() == 0 {
-		// The client may have the same answer at once again, such as where the topic is gone.
+		// The client may return the same answer at once again, for example if the topic is gone.
 		<-ctx.Done()
 	}
 	return fetches, nil
@@ -172,14 +173,14 @@ func (b *backlog) add(a *assignment, records []*kgo.Record) {
 	b.stretches[at].add(records)
 }
 
-// noteLagAgain tells the lag of what is left: the last commit has said that all that was read is done.
+// noteLagAgain sets the lag of what is left, since the last commit has reset it.
 func (b *backlog) noteLagAgain() {
 	for _, s := range b.stretches {
 		b.noteLag(s.of.id, s.records)
 	}
 }
 
-// noteLag tells the lag of what was polled. Nobody waits for markers of transactions.
+// noteLag sets the lag of what was polled. Transaction markers do not count.
 func (b *backlog) noteLag(id int32, records []*kgo.Record) {
 	var oldest, newest time.Time
 	for _, m := range records {
@@ -200,12 +201,12 @@ func (b *backlog) noteLag(id int32, records []*kgo.Record) {
 	b.lag.Read(id, newest)
 }
 
-// dropLost drops what belongs to an assignment that does not hold any more.
+// dropLost drops the records of assignments that have ended.
 func (b *backlog) dropLost(own owned) {
 	b.stretches = slices.DeleteFunc(b.stretches, func(s *stretch) bool { return own.parts[s.of.id].assignment != s.of })
 }
 
-// process folds some of the backlog into the room, each partition beside the others, for about foldTime in all.
+// process folds some of the backlog into the room, partitions in parallel, for about foldTime.
 func (b *backlog) process(room *partition.Room, members *membership) error {
 	b.turn++
 	workers := runtime.GOMAXPROCS(0)
@@ -222,13 +223,13 @@ func (b *backlog) process(room *partition.Room, members *membership) error {
 		}
 	}
 	b.stretches = slices.DeleteFunc(b.stretches, func(s *stretch) bool { return len(s.records) == 0 && !s.held })
-	// Those that found the room full come first the next time.
+	// Partitions that found the room full come first next time.
 	slices.SortStableFunc(b.stretches, func(x, y *stretch) int { return cmp.Compare(x.turn, y.turn) })
 	return err
 }
 
-// stop ends the reading of a partition before a record that a newer Skein wrote. The records before it are committed, and the partition's
-// owner after an upgrade continues from there.
+// stop ends the reading of a partition before a record that a newer Skein wrote. Earlier records are committed, and the
+// partition's owner after an upgrade continues from there.
 func (b *backlog) stop(s *stretch, members *membership) {
 	b.group.Client().PauseFetchPartitions(map[string][]int32{members.topic: {s.of.id}})
 	members.stop(s.of.id, kafka.CheckVersion(s.records[0]))
@@ -236,7 +237,7 @@ func (b *backlog) stop(s *stretch, members *membership) {
 	s.stop = partition.StopEnd
 }
 
-// process folds records for a time, and some of them in any case.
+// process folds records for a time, and always some of them.
 func (s *stretch) process(room *partition.Room, clock func() time.Time, most time.Duration, turn int) error {
 	began := clock()
 	for now := began; len(s.records) > 0; {
@@ -273,7 +274,7 @@ func (s *stretch) add(records []*kgo.Record) {
 	}
 }
 
-// memoryOf is about what a record takes before it is folded.
+// memoryOf estimates a record's size in memory before it is folded.
 func memoryOf(m *kgo.Record) int {
 	const overhead = 512 // of the record and its headers
 	n := overhead + len(m.Key) + len(m.Value)
@@ -283,7 +284,7 @@ func memoryOf(m *kgo.Record) int {
 	return n
 }
 
-// take drops the first records: the processor has what it needs of them, and the client uses their memory again.
+// take drops the first records. The processor has copied what it needs, and the client reuses their memory.
 func (s *stretch) take(n int) {
 	for _, m := range s.records[:n] {
 		s.bytes -= memoryOf(m)

@@ -47,13 +47,13 @@ func (o *opener) readRuns(a *assignment, store *runstore.Store) error {
 }
 
 const (
-	// slotWait is how long a catch-up waits for an answer before it gives its slot to another.
+	// slotWait is how long a catch-up waits for an answer before it releases its slot.
 	slotWait = 200 * time.Millisecond
 	// applyBytes is how many bytes of records go into one batch of a local store.
 	applyBytes = 1 << 20
 )
 
-// readAnswer takes one answer in, and reports whether the fence was in it.
+// readAnswer applies one answer and reports whether the fence was in it.
 func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Client, progress *catchUp) (done bool, err error) {
 	release, err := o.stores.Acquire(a.ctx)
 	if err != nil {
@@ -103,8 +103,8 @@ func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Cl
 	return done, write()
 }
 
-// catchUps report the catch-ups of a session in the log and in metrics: on an empty folder one reads all of a partition of
-// skein.runs.
+// catchUps reports the catch-ups of a session in the log and in metrics. On an empty folder one reads a whole partition
+// of skein.runs.
 type catchUps struct {
 	logger  *slog.Logger
 	metrics *metrics
@@ -117,14 +117,14 @@ func newCatchUps(logger *slog.Logger, metrics *metrics) *catchUps {
 	return &catchUps{logger: logger, metrics: metrics, all: map[*catchUp]struct{}{}}
 }
 
-// catchUp is how far one is. It counts offsets: compaction leaves fewer records than offsets, so the time left is an upper
-// estimate where much was compacted.
+// catchUp is the progress of one catch-up, in offsets. As compaction leaves fewer records than offsets, the time left
+// is an upper estimate.
 type catchUp struct {
 	of       *catchUps
 	id       int32
 	first    int64
 	next     int64
-	end      int64 // behind the fence
+	end      int64 // the offset after the fence
 	records  int
 	bytes    int
 	began    time.Time
@@ -143,7 +143,7 @@ func (c *catchUps) begin(id int32, next, end int64, now time.Time) *catchUp {
 	return u
 }
 
-// read notes what was read and applied: the next offset is next.
+// read adds what was read and applied; the next offset is next.
 func (u *catchUp) read(records, bytes int, next int64, now time.Time) {
 	c := u.of
 	c.mu.Lock()
@@ -159,7 +159,7 @@ func (u *catchUp) read(records, bytes int, next int64, now time.Time) {
 	}
 }
 
-// done takes it out of the metrics, however it ended.
+// done removes the catch-up from the metrics, however it ended.
 func (u *catchUp) done(now time.Time) {
 	c := u.of
 	c.mu.Lock()
@@ -168,7 +168,7 @@ func (u *catchUp) done(now time.Time) {
 	c.show(now)
 }
 
-// left is how long it will take at its pace so far; 0 until there is one.
+// left returns the estimated time that remains; 0 before there is a pace.
 func (u *catchUp) left(now time.Time) time.Duration {
 	if u.next <= u.first {
 		return 0
@@ -176,7 +176,7 @@ func (u *catchUp) left(now time.Time) time.Duration {
 	return time.Duration(float64(now.Sub(u.began)) * float64(u.end-u.next) / float64(u.next-u.first))
 }
 
-// show sets the gauges: the offsets of all, and the time of the one that takes longest.
+// show sets the gauges: the offsets of all, and the time of the slowest.
 func (c *catchUps) show(now time.Time) {
 	var offsets int64
 	var left time.Duration

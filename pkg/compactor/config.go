@@ -10,9 +10,9 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 )
 
-// Config are the settings of the stage. DefaultConfig gives values for all but Dir and InstanceID.
+// Config has the settings of the stage. DefaultConfig sets all but Dir and InstanceID.
 type Config struct {
-	// Dir is the folder of the local stores, one sub-folder a partition. One process owns it.
+	// Dir is the folder of the local stores, with a sub-folder for each partition. One process owns it.
 	Dir string
 	// Group is the consumer group. All compactors of one topic set share it, and no others do. Empty
 	// is the topic set's prefix and "skein-compactor".
@@ -22,13 +22,13 @@ type Config struct {
 	// transactional id, so a second process with the same name fences the first.
 	InstanceID string
 
-	// CommitInterval is how long events are gathered before they are committed: the longest time
-	// that a sealed run waits to be seen.
+	// CommitInterval is how long events are gathered before they are committed: the longest time before a sealed run
+	// becomes visible.
 	CommitInterval time.Duration
-	// Partition are the settings of each partition.
+	// Partition has the settings of each partition.
 	partition.Config
 
-	// Registerer gets the metrics, of the stage and of the TenantMetrics largest tenants; nil registers none.
+	// Registerer receives the metrics of the stage and of the TenantMetrics largest tenants; nil registers none.
 	Registerer    prometheus.Registerer
 	TenantMetrics int
 }
@@ -41,7 +41,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports every setting that cannot work, all at once.
+// Validate returns an error with every invalid setting.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(is bool, format string, args ...any) {
@@ -52,7 +52,7 @@ func (c Config) Validate() error {
 	bad(c.Dir == "", "compactor: dir is empty: name a folder for the local stores")
 	bad(c.InstanceID == "", "compactor: instance id is empty: give each process a name that it keeps over restarts")
 	bad(c.CommitInterval <= 0, "compactor: commit interval %s must be positive", c.CommitInterval)
-	// The transaction timeout is 8 s: a longer round would be aborted by the broker.
+	// The transaction timeout is 8 s: the brokers would abort a longer transaction.
 	bad(c.CommitInterval > 5*time.Second, "compactor: commit interval %s must be at most 5s", c.CommitInterval)
 	return errors.Join(append(errs, c.Config.Validate())...)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 )
 
-// membership is what the group says is ours. The client's callbacks note it here and do nothing else; the main loop
-// acts on it.
+// membership holds the partitions that the group has assigned to this member. The client's callbacks update it and do
+// nothing else; the main loop acts on it.
 type membership struct {
 	topic      string // skein.events
 	partitions int32  // of the topic set
@@ -25,29 +25,29 @@ type membership struct {
 
 	mu       sync.Mutex
 	assigned map[int32]*assignment
-	// inGroup: the group has said what is ours, which may be nothing, and has not thrown us out since.
+	// inGroup: the group has sent an assignment, which may be empty, and has not removed the member since.
 	inGroup bool
-	// revoked: partitions were taken since the last End, so that the next End will abort.
+	// revoked: partitions were revoked since the last End, so the next End will abort.
 	revoked bool
 	// joining is when a rebalance began that is not over; zero if none is under way. callbackDue: kgo rejoins after a
 	// revocation and hides that second callback, so one more assignment is to come.
 	joining     time.Time
 	callbackDue bool
-	// failure is what a callback has found; it ends the session.
+	// failure is an error that a callback found; it ends the session.
 	failure error
 }
 
-// joinWait is how long a transaction waits for a join at most.
+// joinWait is the longest time that a transaction waits for a join.
 const joinWait = 5 * time.Second
 
-// owned is what is ours at a moment.
+// owned is the state of this member's partitions at one moment.
 type owned struct {
 	parts map[int32]view
 	// joining: a join is under way. A transaction would carry the old generation and be aborted, or stall.
 	joining bool
 }
 
-// open returns the processors that may be used: no runs are marked for a gap in them.
+// open returns the processors that may be used: those without runs that still have to be marked for a gap.
 func (o owned) open() (parts []*partition.Processor) {
 	for _, v := range o.parts {
 		if v.phase == phaseOpen && !v.part.Stats().Paused {
@@ -70,7 +70,7 @@ func (m *membership) onAssigned(_ context.Context, cl *kgo.Client, assigned map[
 	}
 	m.callbackDue = false
 	if !m.inGroup && len(m.assigned) == 0 {
-		m.metrics.lag.Only(ids...) // what another session had may be another member's now
+		m.metrics.lag.Only(ids...) // partitions of an earlier session may be another member's now
 	}
 	m.inGroup = true
 	for _, id := range ids {
@@ -98,7 +98,7 @@ func (m *membership) drop(a *assignment) {
 	m.metrics.stops.Remove(a.id)
 }
 
-// stop notes that a partition stops, since a newer Skein wrote what it would read next.
+// stop marks a partition as stopped, since a newer Skein wrote its next record.
 func (m *membership) stop(id int32, err error) {
 	if m.metrics.stops.Add(id, err) {
 		m.logger.Error("partition stopped: a newer version wrote its next record; update this process", "partition", id, "error", err)
@@ -121,7 +121,7 @@ func (m *membership) lost(ids []int32, revoked bool) {
 	m.joining = m.now() // until onAssigned, which comes for every generation, even with nothing new
 	m.inGroup = m.inGroup && revoked
 	for _, id := range ids {
-		if a := m.assigned[id]; a != nil { // else the session is being closed: what waits is the next one's
+		if a := m.assigned[id]; a != nil { // nil while the session closes: the lag is then the next session's
 			m.drop(a)
 		}
 		m.revoked = true
@@ -132,7 +132,7 @@ func (m *membership) lost(ids []int32, revoked bool) {
 	}
 }
 
-// onOffsetsFetched takes committed offsets and metadata out of the answer that the client asked for with an assignment.
+// onOffsetsFetched reads committed offsets and metadata from the answer that the client requested at an assignment.
 func (m *membership) onOffsetsFetched(_ context.Context, _ *kgo.Client, r *kmsg.OffsetFetchResponse) error {
 	for _, g := range r.Groups {
 		for _, t := range g.Topics {
@@ -155,7 +155,7 @@ func (m *membership) onOffsetsFetched(_ context.Context, _ *kgo.Client, r *kmsg.
 	return nil
 }
 
-// offsetFetched notes what the group has committed for a partition.
+// offsetFetched sets the group's committed offset of a partition.
 func (m *membership) offsetFetched(a *assignment, offset int64, metadata string) {
 	progress, err := partition.ParseProgress(offset, metadata, m.partitions)
 	m.mu.Lock()
@@ -183,8 +183,8 @@ func adjustOffsets(_ context.Context, m map[string]map[int32]kgo.Offset) (map[st
 	return m, nil
 }
 
-// owned returns what is ours. Partitions that the client does not hold any more are dropped, as the client hides
-// callbacks between two Ends: held is what it holds.
+// owned returns this member's partitions. It drops those that are not in held, the client's own list, as the client
+// hides callbacks between two Ends.
 func (m *membership) owned(held map[int32]kgo.EpochOffset) owned {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +221,7 @@ func (m *membership) open() map[int32]*assignment {
 	return open
 }
 
-// misplaced reports whether a record on the wrong partition is to go to dead letters.
+// misplaced reports whether a record on the wrong partition has to become a dead letter.
 func (m *membership) misplaced() bool {
 	for _, a := range m.open() {
 		if a.part.Stats().Misplaced > 0 {
@@ -231,21 +231,21 @@ func (m *membership) misplaced() bool {
 	return false
 }
 
-// current reports whether the assignment still holds.
+// current reports whether the assignment has not ended.
 func (m *membership) current(a *assignment) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.assigned[a.id] == a
 }
 
-// advance notes how far an assignment is.
+// advance sets the phase of an assignment.
 func (m *membership) advance(a *assignment, to phase) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a.phase = to
 }
 
-// takeRevocation reports whether partitions were taken since the last time, and what a callback has found.
+// takeRevocation reports whether partitions were revoked since the last call, and returns the failure of a callback.
 func (m *membership) takeRevocation() (revoked bool, failure error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -256,8 +256,8 @@ func (m *membership) takeRevocation() (revoked bool, failure error) {
 	return revoked, nil
 }
 
-// reopen replaces all assignments, for what the group has committed is not known, and returns those whose offset has to
-// be fetched. Where the client's own answer to an assignment is still to come, it serves.
+// reopen replaces all assignments, as the committed offsets are unknown, and returns those whose offset has to be
+// fetched. If the client's own answer to an assignment is still to come, that serves.
 func (m *membership) reopen() (refetch []*assignment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,7 +273,7 @@ func (m *membership) reopen() (refetch []*assignment) {
 	return refetch
 }
 
-// ready returns nil while all partitions that the group has given us are open, else what is missing.
+// ready returns nil while all assigned partitions are open, else an error with what is missing.
 func (m *membership) ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -296,7 +296,7 @@ func (m *membership) ready() error {
 	return nil
 }
 
-// close ends all assignments. Their lag stays: the next session has the partitions, or another member.
+// close ends all assignments. Their lag stays: the next session or another member gets the partitions.
 func (m *membership) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

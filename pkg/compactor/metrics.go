@@ -13,11 +13,11 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// kindFence is the kind of an output that no partition makes.
+// kindFence is the output kind of fences, which no partition makes.
 const kindFence = "fence"
 
-// metrics are the stage's metrics. Counters of events and runs are raised once per event or run
-// by the process that committed it; after a crash between commit and count one may be missing.
+// metrics are the stage's metrics. The process that committed an event or run counts it once; a crash between commit
+// and count loses the count.
 type metrics struct {
 	events      *prometheus.CounterVec // outcome
 	deadLetters *prometheus.CounterVec // reason
@@ -61,7 +61,7 @@ func (m *metrics) nameTenants(reg prometheus.Registerer, n int) {
 	reg.MustRegister(m.tenants, m.tenantOpenRuns, m.tenantOpenRunBytes)
 }
 
-// countTenant counts an output of the tenant that its key names.
+// countTenant counts an output for the tenant in its key.
 func (m *metrics) countTenant(o partition.Output) {
 	runs, letters := 1, 0
 	switch {
@@ -77,7 +77,7 @@ func (m *metrics) countTenant(o partition.Output) {
 	}
 }
 
-// newMetrics makes the metrics and registers them, with those of so many tenants.
+// newMetrics registers the metrics, with those of the given number of tenants.
 func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 	const ns, sub = "skein", "compactor"
 	vec := func(name, help string, label string, values ...string) *prometheus.CounterVec {

@@ -20,8 +20,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// opener opens partitions, beside the main loop: it fetches what the group has committed, brings the local store up to
-// the fence and makes the processor.
+// opener opens partitions in the background of the main loop: it fetches the committed offset, brings the local store
+// up to the fence and makes the processor.
 type opener struct {
 	cfg     Config
 	kafka   kafka.Config
@@ -33,25 +33,25 @@ type opener struct {
 	client  *kgo.Client // the session's
 	members *membership
 	stores  *runstore.Set
-	// catchUps tell how far the stores are that are behind.
+	// catchUps reports the progress of stores that are behind.
 	catchUps *catchUps
 
 	runsTopicID string
-	eventsID    string // empty where the brokers know no topic ids
+	eventsID    string // empty if the brokers have no topic ids
 	storeMaxAge time.Duration
 
 	opened chan opened
 	work   sync.WaitGroup
 }
 
-// opened is the end of an opening.
+// opened is the result of an opening.
 type opened struct {
 	a    *assignment
 	part *partition.Processor
 	err  error
 }
 
-// fence is the record that a partition's owner writes before it reads what was committed: once it is acknowledged, no
+// fence is the record that a partition's owner writes before it reads what was committed. Once it is acknowledged, no
 // transaction of an earlier owner can end.
 func (o *opener) fence(id int32) *kgo.Record {
 	return &kgo.Record{
@@ -60,7 +60,7 @@ func (o *opener) fence(id int32) *kgo.Record {
 	}
 }
 
-// refetch fetches what the group has committed for the assignments, until each is known, in the background.
+// refetch fetches the committed offsets of the assignments in the background until each is known.
 func (o *opener) refetch(waiting []*assignment) {
 	o.work.Go(func() {
 		const shortest, longest = 100 * time.Millisecond, time.Second
@@ -74,13 +74,13 @@ func (o *opener) refetch(waiting []*assignment) {
 			}
 			select {
 			case <-time.After(pause):
-			case <-waiting[0].ctx.Done(): // as a rule all of them end together
+			case <-waiting[0].ctx.Done(): // usually all of them end together
 			}
 		}
 	})
 }
 
-// fetchOffsets asks once for what the group has committed, and returns the assignments whose offset is not stable.
+// fetchOffsets requests the group's committed offsets once, and returns the assignments whose offset is not stable.
 func (o *opener) fetchOffsets(waiting []*assignment) (unstable []*assignment) {
 	ctx, cancel := context.WithTimeout(waiting[0].ctx, 5*time.Second)
 	defer cancel()
@@ -116,7 +116,7 @@ func (o *opener) open(a *assignment) {
 	})
 }
 
-// takeOpened takes in the partitions whose stores have caught up, and has the client read them.
+// takeOpened adds the partitions whose stores have caught up, and resumes their fetching.
 func (o *opener) takeOpened() error {
 	for {
 		select {
@@ -125,7 +125,7 @@ func (o *opener) takeOpened() error {
 				continue
 			}
 			if errors.Is(c.err, runstore.ErrOtherEvents) {
-				return c.err // the same of every partition
+				return c.err // the same for every partition
 			}
 			if errors.Is(c.err, record.ErrUnknownVersion) {
 				o.members.stop(c.a.id, c.err) // it stays closed
@@ -149,7 +149,7 @@ func (o *opener) takeOpened() error {
 	}
 }
 
-// readFrom has the client fetch a partition from an offset on.
+// readFrom sets the offset from which the client fetches a partition.
 func (o *opener) readFrom(id int32, offset int64) {
 	o.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{o.topics.Events: {id: {Epoch: -1, Offset: offset}}})
 	o.metrics.stops.Remove(id)
@@ -200,7 +200,7 @@ func (o *opener) catchUp(a *assignment) (*partition.Processor, error) {
 	return part, nil
 }
 
-// logReport says where a partition does not resume at what the group has committed.
+// logReport logs if a partition does not resume at the committed offset.
 func (o *opener) logReport(id int32, r partition.OpenReport) {
 	at := []any{"group", o.cfg.Group, "topic", o.topics.Events, "partition", id}
 	if r.FromRecord {
@@ -216,7 +216,7 @@ func (o *opener) logReport(id int32, r partition.OpenReport) {
 	}
 }
 
-// startOffset asks for the first offset that skein.events still has.
+// startOffset returns the first offset that skein.events still has.
 func (o *opener) startOffset(a *assignment) (int64, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, 10*time.Second)
 	defer cancel()
@@ -236,7 +236,7 @@ func (o *opener) startOffset(a *assignment) (int64, error) {
 
 var errNoAnswer = errors.New("the broker did not say")
 
-// retriable reports whether a poll's error passes by itself: kgo goes on trying.
+// retriable reports whether kgo retries after a poll's error.
 func retriable(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || kerr.IsRetriable(err)
 }

@@ -12,32 +12,32 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// partitionCounts watches whether partitions are added to the topics: threads would be split in silence.
+// partitionCounts detects partitions that are added to the topics, which would silently split threads.
 type partitionCounts struct {
 	admin  *kadm.Client
 	topics kafka.Topics
-	set    kafka.TopicSet // as the session found it
+	set    kafka.TopicSet // at the start of the session
 	logger *slog.Logger
 	now    func() time.Time
 
 	checkedAt time.Time
-	heldAt    time.Time // since when a transaction waits for an answer; zero if none does
-	lastError string    // that was logged
+	heldAt    time.Time // when a transaction began to wait for an answer; zero if none waits
+	lastError string    // the last one that was logged
 }
 
 const (
 	// countsEvery is the time between two checks.
 	countsEvery = 30 * time.Second
-	// misplacedEvery is the least time between the brokers' answer and the next check on behalf of records on the wrong
-	// partition. It must exceed the time for which the client caches metadata (250 ms), which may be older than the record.
-	// It is not longer than that, as all transactions wait for it.
+	// misplacedEvery is the least time between the brokers' answer and the next check for records on the wrong partition.
+	// It must exceed the time for which the client caches metadata (250 ms), which may be older than the record. It is no
+	// longer than that, as all transactions wait for it.
 	misplacedEvery = 300 * time.Millisecond
-	// misplacedWait is how long a transaction waits for partition counts at most. Only transactions let runs leave
-	// memory, so runs grow meanwhile. It is time for some tries: one takes 2 s where a broker is silent.
+	// misplacedWait is the longest time that a transaction waits for partition counts. Only transactions let runs leave
+	// memory, so runs grow meanwhile. It allows several tries: one takes 2 s if a broker does not answer.
 	misplacedWait = 10 * time.Second
 )
 
-// shorten returns how long a cycle may be: a transaction that waits for partition counts is late already.
+// shorten returns the length of a cycle, which is short while a transaction waits for partition counts.
 func (c *partitionCounts) shorten(interval time.Duration, misplaced bool) time.Duration {
 	if now := c.now(); misplaced && c.isFresh(now) {
 		return min(interval, misplacedEvery-now.Sub(c.checkedAt))
@@ -45,10 +45,10 @@ func (c *partitionCounts) shorten(interval time.Duration, misplaced bool) time.D
 	return interval
 }
 
-// isFresh reports whether the brokers were asked so recently that their answer may be from before a record came.
+// isFresh reports whether the brokers' answer may be older than a record, as they were asked too recently.
 func (c *partitionCounts) isFresh(now time.Time) bool { return now.Sub(c.checkedAt) < misplacedEvery }
 
-// checkNowAndThen checks the counts once the last check is long ago.
+// checkNowAndThen checks the counts if the last check was long ago.
 func (c *partitionCounts) checkNowAndThen(ctx context.Context) error {
 	now := c.now()
 	if c.checkedAt.IsZero() {
@@ -58,17 +58,17 @@ func (c *partitionCounts) checkNowAndThen(ctx context.Context) error {
 		return nil
 	}
 	known, err := c.check(ctx)
-	if !known { // a broker is away: the transactions will tell
+	if !known { // a broker is away: transactions will fail if it matters
 		c.logger.Debug("checking partition counts", "error", err)
 		return nil
 	}
 	return err
 }
 
-// confirmMisplaced checks the counts before a transaction that sends records to dead letters because they are on the
-// wrong partition: their producer may know of partitions that were added. The transaction waits (known is false) where
-// the brokers were asked a moment ago, or do not say: whose mistake it is must not be guessed. Where they do not say for
-// long the session ends, and with it what waits in memory: the next one does not join before they do.
+// confirmMisplaced checks the counts before a transaction that sends records on the wrong partition to dead letters:
+// their producer may know of partitions that were added. The transaction waits (known is false) if the brokers were
+// asked a moment ago or do not answer: whose mistake it is must not be guessed. If they do not answer for long the
+// session ends and discards what is in memory; the next one does not join before they answer.
 func (c *partitionCounts) confirmMisplaced(ctx context.Context, misplaced bool) (known bool, err error) {
 	now := c.now()
 	if !misplaced {
@@ -96,14 +96,14 @@ func (c *partitionCounts) confirmMisplaced(ctx context.Context, misplaced bool) 
 	return false, nil
 }
 
-// check compares the topics with what the session found: added partitions stop the compactor. Topics that are gone, or
-// were created again, end the session, as the client would wait for the old ones for ever. Where the brokers do not say
-// how it stands (known is false), the error is why.
+// check compares the topics with those of the session's start: added partitions stop the compactor. Deleted and
+// recreated topics end the session, as the client would wait for the old ones for ever. If the brokers do not answer,
+// known is false and the error is the reason.
 func (c *partitionCounts) check(ctx context.Context) (known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	set, err := kafka.ReadTopicSet(ctx, c.admin, c.topics)
-	c.checkedAt = c.now() // not before: the client keeps an answer from when it came
+	c.checkedAt = c.now() // set after the answer, as the client's cache counts from then
 	switch {
 	case errors.Is(err, kafka.ErrPartitionCounts), errors.Is(err, kafka.ErrNoTopic):
 		return true, err

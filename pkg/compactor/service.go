@@ -26,12 +26,12 @@ type Service struct {
 	now     func() time.Time
 	fs      vfs.FS // of the local stores
 	current atomic.Pointer[session]
-	failure atomic.Pointer[error] // of the last session; nil while one is up
-	broken  atomic.Pointer[error] // why there will be no other
-	turned  atomic.Int64          // when the main loop has last come round, in nanoseconds of the clock
+	failure atomic.Pointer[error] // of the last session; nil while one is running
+	broken  atomic.Pointer[error] // why no further session will start
+	turned  atomic.Int64          // the time of the main loop's last cycle, in nanoseconds
 }
 
-// New makes the stage and registers its metrics. It opens nothing before Run. The topics must exist.
+// New returns the stage and registers its metrics. It opens nothing before Run. The topics must exist.
 func New(cfg Config, k kafka.Config, logger *slog.Logger) (*Service, error) {
 	if err := errors.Join(cfg.Validate(), k.Validate()); err != nil {
 		return nil, err
@@ -50,15 +50,15 @@ func newService(cfg Config, k kafka.Config, logger *slog.Logger, m *metrics) *Se
 	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: m, now: time.Now, fs: vfs.Default}
 }
 
-// Lag is the lag of the events that were read: see kafka.NewStallWatch.
+// Lag returns the lag of the events that were read: see kafka.NewStallWatch.
 func (s *Service) Lag() *kafka.Lag { return s.metrics.lag }
 
-// Run works until ctx ends (nil), or until going on would be wrong: another process has this
-// instance's ids (ErrFenced), partition counts differ (kafka.ErrPartitionCounts), or the local stores cannot be used any
-// more (runstore.ErrFailed). Everything else ends a session, and the next one starts, after a pause, from what was committed. What is
-// under way when ctx ends may be committed for a few seconds more.
+// Run works until ctx ends (nil), or until it must not continue: another process has this instance's ids (ErrFenced),
+// partition counts differ (kafka.ErrPartitionCounts), or the local stores have failed (runstore.ErrFailed). After any
+// other error the next session starts, after a pause, from what was committed. What is in progress when ctx ends may be
+// committed for a few seconds more.
 //
-// With runstore.ErrFailed it may leave goroutines behind which wait for the disk; they write nothing to Kafka.
+// After runstore.ErrFailed, goroutines may remain that wait for the disk; they write nothing to Kafka.
 func (s *Service) Run(ctx context.Context) error {
 	admin, err := kafka.NewAdmin(s.kafka)
 	if err != nil {
@@ -86,22 +86,22 @@ func (s *Service) Run(ctx context.Context) error {
 	cancel()
 	select {
 	case <-ended:
-	case <-time.After(unwind): // the main loop, or a store that is closed, waits for the disk
+	case <-time.After(unwind): // the main loop or the closing of a store waits for the disk
 		if one := s.current.Load(); one != nil {
-			go one.group.CloseAllowingRebalance() // so that the group does not take it for alive
+			go one.group.CloseAllowingRebalance() // so that the member does not seem alive
 		}
 	}
 	return fmt.Errorf("compacting: %w", failure)
 }
 
-// unwind is how long a session may take to end once the local stores have failed.
+// unwind is the longest time that a session may take to end after the local stores have failed.
 const unwind = time.Second
 
 // sessions runs one session after another.
 func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *runstore.Set) error {
 	const shortest, longest = 200 * time.Millisecond, 5 * time.Second
 	pause := shortest
-	said := make(map[string]bool) // since a session was up
+	said := make(map[string]bool) // the errors logged since a session was running
 	for ctx.Err() == nil {
 		s.heartbeat()
 		began := s.now()
@@ -109,15 +109,15 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *runs
 		if errors.Is(err, ErrFenced) || errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, runstore.ErrFailed) {
 			return fmt.Errorf("compacting: %w", err)
 		}
-		if ctx.Err() != nil { // what a session ends with then is no news
+		if ctx.Err() != nil { // the session's error is then of no interest
 			continue
 		}
 		if s.now().Sub(began) > time.Minute {
 			pause = shortest
 		}
-		// While Kafka is away each try ends like the one before.
+		// While Kafka is away each try ends with the same error.
 		level := slog.LevelError
-		// runstore.ErrOtherEvents is found by sessions that are up.
+		// Sessions that are running find runstore.ErrOtherEvents.
 		if s.failure.Swap(&err) == nil && !errors.Is(err, runstore.ErrOtherEvents) {
 			clear(said)
 		}
@@ -148,8 +148,8 @@ func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *runst
 	return one.run(ctx)
 }
 
-// Ready returns nil while a session with the group is up and all partitions that it has are open,
-// else what is missing. A member that the group has given no partition is ready: it stands by.
+// Ready returns nil while a session is in the group and all its partitions are open, else an error with what is
+// missing. A member without partitions is ready: it stands by.
 func (s *Service) Ready() error {
 	if err := s.broken.Load(); err != nil {
 		return *err
@@ -169,8 +169,8 @@ func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
 func (s *Service) heartbeat() { s.turned.Store(s.now().UnixNano()) }
 
-// Turned is when Run has last come round: polled, committed, or begun a session. That takes seconds, or as long as Kafka
-// does not answer. Before Run it is now.
+// Turned returns the time of the main loop's last cycle: a poll, a commit, or the start of a session. A cycle takes
+// seconds, or as long as Kafka does not answer. Before Run it is now.
 func (s *Service) Turned() time.Time {
 	if at := s.turned.Load(); at != 0 {
 		return time.Unix(0, at)

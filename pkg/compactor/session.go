@@ -16,9 +16,9 @@ import (
 )
 
 // session is one life of the group's client. One goroutine runs the main loop (cycle): it polls, processes and commits.
-// While it folds, each partition is in the hands of one goroutine, which the loop waits for. Partitions are opened beside
-// it (opener). A session ends with the context, or with an error after which the client cannot be trusted; the next one
-// starts from what is committed.
+// While it folds, one goroutine works on each partition, and the loop waits for them. Partitions are opened in the
+// background (opener). A session ends with the context, or with an error after which the client cannot be trusted; the
+// next one starts from what was committed.
 type session struct {
 	*Service // its settings, clock, logger and metrics
 	topics   kafka.Topics
@@ -31,26 +31,26 @@ type session struct {
 	counts  partitionCounts
 	opener  opener
 	backlog backlog
-	// room is what the next transaction may hold; turn counts calls of collect, see inTurn.
+	// room is the room of the next transaction; turn counts calls of collect, see inTurn.
 	room *partition.Room
 	turn int
 
-	learned         map[string]bool // topics that the client has written to, and knows
+	learned         map[string]bool // topics that the client has written to and has metadata of
 	expiryCheckedAt time.Time       // see logEnds
 	tenantsNotedAt  time.Time       // see noteTenants
 }
 
-// cycleOutcome is how a cycle of the main loop ended.
+// cycleOutcome is the end of a cycle of the main loop.
 type cycleOutcome string
 
 const (
 	// cycleCommitted: a transaction was committed.
 	cycleCommitted cycleOutcome = "committed"
-	// cycleLostPartition: it was committed, and a partition of it was lost meanwhile.
+	// cycleLostPartition: a transaction was committed, and one of its partitions was lost meanwhile.
 	cycleLostPartition cycleOutcome = "lost-partition"
-	// cycleAborted: this process has given the transaction up, as a record was not acknowledged.
+	// cycleAborted: this process aborted the transaction, as a record was not acknowledged.
 	cycleAborted cycleOutcome = "aborted"
-	// cycleUnknown: aborted by a rebalance or a broker, or the client cannot tell.
+	// cycleUnknown: a rebalance or a broker aborted the transaction, or the client does not know its outcome.
 	cycleUnknown cycleOutcome = "unknown"
 	// cycleFailed: the client cannot be trusted any more; a new session follows.
 	cycleFailed cycleOutcome = "error"
@@ -62,7 +62,7 @@ const (
 	cycleRevoked cycleOutcome = "revoked"
 )
 
-// newSession makes a session that has not started.
+// newSession returns a session that has not started.
 func (s *Service) newSession(admin *kadm.Client, stores *runstore.Set) *session {
 	topics := s.kafka.Topics()
 	one := &session{
@@ -100,7 +100,7 @@ func (s *session) start(ctx context.Context) error {
 	return nil
 }
 
-// readTopics asks for what a session rests on: one partition count, and which topics these are.
+// readTopics reads the topics' partition count and ids, which must not change during the session.
 func (s *session) readTopics(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -117,8 +117,7 @@ func (s *session) readTopics(ctx context.Context) error {
 	return err
 }
 
-// tombstoneAge is half of the time that tombstones stay on skein.runs: a store that is older may
-// have missed one.
+// tombstoneAge returns half of the time that tombstones stay on skein.runs: an older store may have missed one.
 func (s *session) tombstoneAge(ctx context.Context) (time.Duration, error) {
 	settings, err := kafka.TopicSettings(ctx, s.admin, s.topics.Runs)
 	if err != nil {
@@ -135,11 +134,11 @@ func (s *session) tombstoneAge(ctx context.Context) (time.Duration, error) {
 	return age / 2, nil
 }
 
-// close ends the session without a commit. The member does not leave the group: it is static, and
-// its next session, in this process or the next, takes its place.
+// close ends the session without a commit. The member does not leave the group: it is static, and its next session, in
+// this process or the next, takes its place.
 func (s *session) close() {
 	s.members.close()
-	// They are of partitions that are not ours any more.
+	// These belong to partitions that are no longer this member's.
 	s.metrics.openRuns.Set(0)
 	s.metrics.openRunBytes.Set(0)
 	s.metrics.tenantOpenRuns.Set(nil)
@@ -167,7 +166,7 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// cycle takes what comes within a commit interval and commits it. It ends sooner once that fills the room of a
+// cycle gathers records for a commit interval and commits their effects. It ends sooner once they fill the room of a
 // transaction.
 func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	interval, cancel := context.WithTimeout(ctx, s.counts.shorten(s.cfg.CommitInterval, s.members.misplaced()))
@@ -193,7 +192,7 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	case !known:
 		return s.hold(interval), nil
 	}
-	own := s.owned() // again: what was read since took time
+	own := s.owned() // again, as reading took time
 	if own.joining {
 		return s.hold(interval), nil
 	}
@@ -215,7 +214,7 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	return outcome, nil
 }
 
-// hold ends a cycle without a transaction. Where the room is full, nothing is processed meanwhile, so it waits.
+// hold ends a cycle without a transaction. If the room is full, nothing can be processed meanwhile, so it waits.
 func (s *session) hold(interval context.Context) cycleOutcome {
 	if s.room.Full() {
 		<-interval.Done()
@@ -223,7 +222,7 @@ func (s *session) hold(interval context.Context) cycleOutcome {
 	return cycleHeld
 }
 
-// owned returns what is ours.
+// owned returns this member's partitions.
 func (s *session) owned() owned { return s.members.owned(s.client.CommittedOffsets()[s.topics.Events]) }
 
 // process folds some of the backlog, until the room is full.
@@ -235,8 +234,9 @@ func (s *session) process(own owned) error {
 	return s.backlog.process(s.room, &s.members)
 }
 
-// spendRevocation ends an empty transaction after a revocation: the client aborts the next End anyway, and this one has
-// nothing to lose. The client goes back to its last committed position: what is fetched twice is known by its offset.
+// spendRevocation ends an empty transaction after a revocation: the client aborts the next End in any case, and this
+// one has nothing to lose. The client returns to its last committed position; records fetched twice are recognised by
+// their offsets.
 func (s *session) spendRevocation(ctx context.Context) (bool, error) {
 	revoked, err := s.members.takeRevocation()
 	if err != nil || !revoked {

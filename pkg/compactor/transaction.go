@@ -63,7 +63,7 @@ func (s *session) collect(ctx context.Context, own owned) (shares []share, err e
 	return shares, nil
 }
 
-// inTurn returns what is ours with another partition first each time: it finds the room empty.
+// inTurn returns this member's partitions, each time with another one first, which finds the room empty.
 func (s *session) inTurn(own owned) []view {
 	ids := slices.Sorted(maps.Keys(own.parts))
 	parts := make([]view, len(ids))
@@ -79,8 +79,8 @@ func isWorthCommitting(shares []share) bool {
 	return slices.ContainsFunc(shares, func(sh share) bool { return sh.fenceRecord != nil || sh.effects.Changed })
 }
 
-// logEnds asks where the log of each partition ends that has a run which expires by the clock. It does so now and then.
-// Where the brokers do not say, no run expires.
+// logEnds returns the end of the log of each partition with a run that expires by the clock. It asks at intervals.
+// Without an answer no run expires.
 func (s *session) logEnds(ctx context.Context, own owned, now time.Time) map[int32]int64 {
 	if now.Sub(s.expiryCheckedAt) < min(time.Minute, max(s.cfg.IdleLimit/10, 50*time.Millisecond)) {
 		return nil
@@ -133,7 +133,7 @@ func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, err
 		outcome = cycleCommitted
 	case refused != nil:
 		outcome = cycleAborted
-		if errors.Is(refused, kerr.UnknownTopicID) { // created again: the client stays with the topic that is gone
+		if errors.Is(refused, kerr.UnknownTopicID) { // created again: the client keeps the deleted topic
 			err = fmt.Errorf("producing: %w", refused)
 		}
 	}
@@ -159,7 +159,8 @@ func (s *session) produce(ctx context.Context, shares []share) error {
 	return first.Err()
 }
 
-// learn has the client know the topics of what was produced before the transaction ends (kafka.Learned).
+// learn makes the client fetch metadata of the topics that were produced to, before the transaction ends
+// (kafka.Learned).
 func (s *session) learn(shares []share) {
 	first := false
 	note := func(m *kgo.Record) {
@@ -195,7 +196,7 @@ func (s *session) end(ctx context.Context, failed error) (bool, error) {
 
 var errUnfenced = errors.New("no partition's position is known: the transaction would not be fenced")
 
-// commitOffsets replaces the client's commit request: what was polled is not what is committed.
+// commitOffsets replaces the client's commit request: the polled offsets are not the ones to commit.
 func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitRequest) error {
 	return func(req *kmsg.TxnOffsetCommitRequest) error {
 		t := kmsg.NewTxnOffsetCommitRequestTopic()
@@ -214,7 +215,7 @@ func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitReques
 	}
 }
 
-// settle takes in that the transaction was committed.
+// settle updates the partitions after their transaction was committed.
 func (s *session) settle(shares []share) (cycleOutcome, error) {
 	now, outcome := s.now(), cycleCommitted
 	openRuns, openRunBytes := 0, 0
@@ -243,17 +244,17 @@ func (s *session) settle(shares []share) (cycleOutcome, error) {
 	return outcome, s.noteTenants(shares, now)
 }
 
-// noteOpenRuns takes in what open runs hold once some have left memory.
+// noteOpenRuns measures open runs once some have left memory.
 func (s *session) noteOpenRuns(runs, bytes int) {
 	s.metrics.openRuns.Set(float64(runs))
 	s.metrics.openRunBytes.Set(float64(bytes))
 	s.room.LimitMemory(s.cfg.Room(bytes))
 }
 
-// tenantsEvery is how often open runs are counted by tenant: that looks at each run in memory.
+// tenantsEvery is the interval of counting open runs by tenant, which visits each run in memory.
 const tenantsEvery = 5 * time.Second
 
-// noteTenants takes in what tenants have open.
+// noteTenants counts the tenants' open runs.
 func (s *session) noteTenants(shares []share, now time.Time) error {
 	if s.metrics.tenants == nil || now.Sub(s.tenantsNotedAt) < tenantsEvery {
 		return nil
@@ -272,7 +273,7 @@ func (s *session) noteTenants(shares []share, now time.Time) error {
 	return nil
 }
 
-// limitMemory has the next transaction end before open runs hold more than they may.
+// limitMemory ends the next transaction before open runs hold more memory than they may.
 func (s *session) limitMemory(own owned) {
 	bytes := 0
 	for _, p := range own.open() {
@@ -281,7 +282,8 @@ func (s *session) limitMemory(own owned) {
 	s.room.LimitMemory(s.cfg.Room(bytes))
 }
 
-// settleIdle takes in that there was nothing to commit: what was read, if anything, was read again.
+// settleIdle updates the partitions if there was nothing to commit: any records that were read had been processed
+// before.
 func (s *session) settleIdle(shares []share) error {
 	now := s.now()
 	openRuns, openRunBytes := 0, 0
@@ -302,8 +304,8 @@ func (s *session) settleIdle(shares []share) error {
 	return s.noteTenants(shares, now)
 }
 
-// reopen goes back to what is committed, on every partition: the outcome is not known. After a held commit the client's
-// own idea of the offsets is what it has polled, not what the broker holds.
+// reopen returns every partition to what is committed, as the outcome is unknown. After a held commit the client's own
+// offsets are those it has polled, not those the broker holds.
 func (s *session) reopen() {
 	assignments := s.members.reopen()
 	ids := make([]int32, 0, len(assignments))
@@ -353,7 +355,7 @@ func (s *session) count(sh share) {
 	}
 }
 
-// endError says what an error of End means: another process has our ids, or a new session is needed.
+// endError classifies an error of End: another process has this instance's ids, or a new session is needed.
 func endError(err error) error {
 	if isFenced(err) {
 		return fmt.Errorf("%w: %w", ErrFenced, err)
@@ -361,11 +363,11 @@ func endError(err error) error {
 	return fmt.Errorf("ending transaction: %w", err)
 }
 
-// grace is how long a transaction may go on once the process is asked to stop.
+// grace is how long a transaction may continue after the process is asked to stop.
 const grace = 5 * time.Second
 
-// detached returns a context that outlives its parent by the grace: a cancelled End leaves the
-// client in a state that only a new session cures.
+// detached returns a context that outlives its parent by the grace: a cancelled End leaves the client in a state that
+// only a new session cures.
 func detached(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	var timer *time.Timer

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Pace is how much faster than recorded events are given: 1 as they came, 0 without any pause.
+// Pace is the speed of events relative to their recorded pauses: 1 keeps these, 0 leaves out all.
 type Pace float64
 
 // ParsePace reads max, recorded or a factor above zero.
@@ -26,7 +26,7 @@ func ParsePace(text string) (Pace, error) {
 	return Pace(f), nil
 }
 
-// Pause is how long to wait for an event that came so much later.
+// Pause returns how long to wait for an event that was recorded so much later than the one before.
 func (p Pace) Pause(later time.Duration) time.Duration {
 	if p == 0 || later <= 0 {
 		return 0
@@ -34,13 +34,14 @@ func (p Pace) Pause(later time.Duration) time.Duration {
 	return time.Duration(min(float64(later)/float64(p), math.MaxInt64/2))
 }
 
-// clock keeps events apart as they came, or nearer by a factor, from the first one on: what is late is made up for.
+// clock keeps the recorded pauses between events, divided by a factor. It measures from the first event, so it makes up
+// for delays.
 type clock struct {
 	pace         Pace
 	begun, first time.Time
 }
 
-// wait waits until an event of that time is due.
+// wait waits until an event with that time is due.
 func (c *clock) wait(ctx context.Context, at time.Time) error {
 	if c.pace == 0 {
 		return ctx.Err()

@@ -18,72 +18,74 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// HeaderReplayedFrom is the header of a record that was replayed: its original's Position in skein.events. No record of a topic set has it.
+// HeaderReplayedFrom is the header of a replayed record with the Position of its original in skein.events. No record of
+// a topic set has it.
 const HeaderReplayedFrom = "skein-replayed-from"
 
-// Options say what to replay, and how.
+// Options select what to replay, and how.
 type Options struct {
 	Query
-	// To is the topic. It has to be there, and must not belong to a topic set.
+	// To is the target topic. It must exist, outside of any topic set.
 	To string
-	// Headers are those that are copied beside what producers say to Skein (record.SaidByProducer).
+	// Headers are the names of headers to copy besides those that describe an event and its producer
+	// (record.SaidByProducer).
 	Headers []string
 	Pace    Pace
-	// Follow goes on with what comes behind the range, until the context ends.
+	// Follow continues with events after the range until the context ends.
 	Follow bool
-	// Progress is called as records are read or published; nil is nobody.
+	// Progress is called as records are read or published; nil disables it.
 	Progress func(what string, done, total int)
 }
 
-// scanTold is the number of records after which Progress is called.
+// scanTold is the number of records between two calls of Progress.
 const scanTold = 1000
 
 // askTimeout bounds one round of requests to the brokers.
 const askTimeout = 30 * time.Second
 
-// Plan is what a replay will publish. Its members are the JSON of skein replay --to.
+// Plan is what a replay will publish. Its fields are the JSON of skein replay --to.
 type Plan struct {
 	Topic      string `json:"topic"`
 	Partitions int32  `json:"partitions"`
 	Records    int    `json:"records"`
-	// Bytes are those of keys and values.
+	// Bytes is the size of keys and values.
 	Bytes int64 `json:"bytes"`
-	// Ranges are where the records lie in skein.events, those of a partition from its first one to behind its last.
+	// Ranges are the offsets of the records in skein.events, by partition, from the first to after the last.
 	Ranges []Range `json:"ranges"`
 	// FirstAt and LastAt are the times of the first record and of the last.
 	FirstAt *time.Time `json:"firstAt,omitempty"`
 	LastAt  *time.Time `json:"lastAt,omitempty"`
-	// Types are the records by type of event, Inputs and Malformed those that are no event.
+	// Types counts the records by type of event, Inputs and Malformed those that are no event.
 	Types     map[string]int `json:"types"`
 	Inputs    int            `json:"inputs"`
 	Malformed int            `json:"malformed"`
-	// Headers are the records by header that is copied, LeftOut by one that is not.
+	// Headers counts the records by each header that is copied, LeftOut by each that is not.
 	Headers map[string]int `json:"headers"`
 	LeftOut map[string]int `json:"leftOut"`
-	// TooLarge is how many records are larger than the topic takes: the first of them will end the replay.
+	// TooLarge is the number of records larger than the topic accepts; the first of them will end the replay.
 	TooLarge int `json:"tooLarge"`
-	// Erased is how many records are left out because their thread was erased since.
+	// Erased is the number of records that are left out because their thread was erased.
 	Erased int `json:"erased"`
 
-	// most is how large a batch the topic takes.
+	// most is the largest batch that the topic accepts, in bytes.
 	most      int32
 	cfg       kafka.Config
 	options   Options
 	selection *selection
 	spans     map[int32]kafka.Span
-	// ends are where the partitions of skein.events ended when it was planned.
+	// ends are the ends of the partitions of skein.events at the time of the plan.
 	ends map[int32]int64
 }
 
-// Range is a stretch of one partition.
+// Range is a range of offsets of one partition.
 type Range struct {
 	From    record.Position `json:"from"`
 	To      record.Position `json:"to"`
 	Records int             `json:"records"`
 }
 
-// NewPlan reads what is selected and says what publishing it would mean. Nothing is written. The error is ErrTopicSet, ErrGone, ErrNoRun,
-// ErrQuery, or that of a request.
+// NewPlan reads the selected records and returns what publishing them would mean. It writes nothing. The error is
+// ErrTopicSet, ErrGone, ErrNoRun, ErrQuery, or that of a request.
 func NewPlan(ctx context.Context, cfg kafka.Config, o Options) (*Plan, error) {
 	if kafka.InTopicSet(o.To) {
 		return nil, fmt.Errorf("replaying to %s: %w", o.To, ErrTopicSet)
@@ -110,8 +112,8 @@ func NewPlan(ctx context.Context, cfg kafka.Config, o Options) (*Plan, error) {
 	return p, p.count(ctx)
 }
 
-// ask asks the brokers for the topics and what they hold; it returns the spans of skein.events and skein.runs that the selection has to
-// do with.
+// ask requests the topics and their offsets from the brokers. It returns the spans of skein.events and skein.runs that
+// the selection may need.
 func (p *Plan) ask(ctx context.Context) (events, runs map[int32]kafka.Span, err error) {
 	adm, err := kafka.NewAdmin(p.cfg)
 	if err != nil {
@@ -161,7 +163,7 @@ func (p *Plan) ask(ctx context.Context) (events, runs map[int32]kafka.Span, err 
 	return events, runs, nil
 }
 
-// batchLimit asks how large a batch a topic takes.
+// batchLimit returns the largest batch that a topic accepts.
 func batchLimit(ctx context.Context, adm *kadm.Client, topic string) (int32, error) {
 	const setting = "max.message.bytes"
 	configs, err := adm.DescribeTopicConfigs(ctx, topic)
@@ -183,7 +185,7 @@ func batchLimit(ctx context.Context, adm *kadm.Client, topic string) (int32, err
 	return 0, fmt.Errorf("asking for the settings of %s: it has no %s", topic, setting)
 }
 
-// count reads what is selected.
+// count reads the selected records.
 func (p *Plan) count(ctx context.Context) error {
 	total, done := 0, 0
 	for _, span := range p.spans {
@@ -249,7 +251,7 @@ func (p *Plan) add(m *kgo.Record) {
 	}
 }
 
-// size is at least what a record takes in a batch of its own, before compression.
+// size returns a lower bound of a record's size in a batch of its own, uncompressed.
 func size(m *kgo.Record) int {
 	const frame, lengths = 61, 24
 	n := frame + lengths + len(m.Key) + len(m.Value)
@@ -259,7 +261,7 @@ func size(m *kgo.Record) int {
 	return n
 }
 
-// copies reports whether a header goes along.
+// copies reports whether a header is copied.
 func (o *Options) copies(name string) bool {
 	return name != HeaderReplayedFrom && (record.SaidByProducer(name) || slices.Contains(o.Headers, name))
 }

@@ -16,27 +16,27 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Query selects events and inputs as they lie, repeats included.
+// Query selects records of skein.events, both events and inputs, including repeats.
 type Query struct {
-	// Tenant is whose events; empty is everybody's, and those whose key names nobody.
+	// Tenant is the owner of the records; empty selects all tenants' and records whose key names none.
 	Tenant string
-	// Thread is one thread of the tenant's, and Run one run of it; empty is all.
+	// Thread is a thread of the tenant, and Run one of its runs; empty selects all.
 	Thread, Run string
-	// Range is where they lie. A position in it means its partition only.
+	// Range limits the offsets. A position in it selects its partition only.
 	Range record.Range
-	// Types are the types of event; none are all, and inputs.
+	// Types are the types of event; an empty list selects all, and inputs.
 	Types []agui.Type
 }
 
-// selection decides which records a query takes.
+// selection decides which records a query selects.
 type selection struct {
 	Query
 	thread string // its key; empty is any
-	tenant string // what the keys of the tenant's threads begin with
+	tenant string // the prefix of the keys of the tenant's threads
 	erased map[string]int64
-	// runs are those of the thread where the query names a run.
+	// runs are the thread's runs if the query names a run.
 	runs *fold.Table[*fold.Metadata]
-	// decided is, by partition, where the erasures of skein.events begin that erased may not hold yet.
+	// decided is, by partition, the offset in skein.events from which erasures may be missing in erased.
 	decided map[int32]int64
 	decoded fold.Decoded
 }
@@ -62,7 +62,7 @@ func newSelection(q Query) (*selection, error) {
 	return s, nil
 }
 
-// spans returns where the selected events lie in what the topic holds.
+// spans returns the offsets of the selected records among those that the topic has.
 func (s *selection) spans(ctx context.Context, adm *kadm.Client, topic string) (map[int32]kafka.Span, error) {
 	spans, err := kafka.Spans(ctx, adm, topic)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *selection) spans(ctx context.Context, adm *kadm.Client, topic string) (
 	return spans, nil
 }
 
-// offsets returns the offset of a point in each partition where it lies; what stands for no point.
+// offsets resolves a point to an offset in each partition. A partition without the point gets none.
 func (s *selection) offsets(ctx context.Context, adm *kadm.Client, topic string, at record.Point, spans map[int32]kafka.Span,
 	none func(kafka.Span) int64) (map[int32]int64, error) {
 	out := make(map[int32]int64, len(spans))
@@ -132,7 +132,8 @@ func partitions(spans map[int32]kafka.Span) string {
 	return fmt.Sprintf("%d to %d", all[0], all[len(all)-1])
 }
 
-// records reads from skein.runs what was erased and, where the query names a run, where the runs of its thread lie.
+// records reads from skein.runs which threads were erased and, if the query names a run, the offsets of its thread's
+// runs.
 func (s *selection) records(ctx context.Context, cfg kafka.Config, spans map[int32]kafka.Span, progress func(done, total int)) error {
 	total, done := 0, 0
 	for _, span := range spans {
@@ -201,7 +202,7 @@ func (s *selection) learn(m *kgo.Record, runs map[string]*record.Run) error {
 	return nil
 }
 
-// erasures reads those of skein.events that skein.runs does not tell of yet. It may be called again, for what has come since.
+// erasures reads the erasures in skein.events that skein.runs does not have yet. It may be called again for later ones.
 func (s *selection) erasures(ctx context.Context, cfg kafka.Config, spans map[int32]kafka.Span) error {
 	rest := map[int32]kafka.Span{}
 	for p, span := range spans {

@@ -18,31 +18,32 @@ import (
 )
 
 const (
-	// inFlight bounds what is read and not acknowledged yet; the largest event is a quarter of it.
+	// inFlight bounds the bytes that are read and not acknowledged; the largest event is a quarter of it.
 	inFlight = 4 * kafka.MaxValueBytes
-	// flushWithin is how long a replay that was stopped waits for what it has sent.
+	// flushWithin is how long a stopped replay waits for acknowledgements.
 	flushWithin = kafka.DeliveryTimeout + 5*time.Second
-	// erasuresEvery is how often a replay that keeps a pace or follows looks for erasures: what it publishes later than that after its
-	// thread was erased is left out.
+	// erasuresEvery is how often a replay with a pace, or one that follows, reads erasures: it stops publishing events of
+	// an erased thread within this time.
 	erasuresEvery = time.Minute
 )
 
-// Done is how far a replay came.
+// Done is the progress of a replay.
 type Done struct {
-	// Published is how many records were acknowledged.
+	// Published is the number of acknowledged records.
 	Published int `json:"published"`
-	// Next is, by partition, where another replay goes on: all before it was published.
+	// Next is, by partition, the offset from which another replay continues: everything before it was published.
 	Next []record.Position `json:"next"`
 }
 
-// Run publishes what was planned, without what was erased since, in the order of the partitions, and of times over several. Each record
-// has key and value of its original, the headers that are allowed, the time at which it is published and its original's position
-// (HeaderReplayedFrom); records of one key come to one partition. What Done says holds with an error as well.
+// Run publishes the planned records, without those erased since, in the order of a partition, and by time across
+// partitions. Each record has key and value of its original, the headers that are allowed, the time at which it is
+// published and its original's position (HeaderReplayedFrom); records of one key go to one partition. Done is valid
+// with an error as well.
 func (p *Plan) Run(ctx context.Context) (Done, error) {
 	if err := p.lookForErasures(ctx); err != nil {
 		return Done{}, err
 	}
-	// A batch that is too large costs all that is in it.
+	// The brokers refuse a whole batch that is too large.
 	cl, err := kafka.NewProducer(p.cfg, kgo.MaxBufferedBytes(inFlight), kgo.ProducerBatchMaxBytes(p.most))
 	if err != nil {
 		return Done{}, err
@@ -62,7 +63,7 @@ func (p *Plan) Run(ctx context.Context) (Done, error) {
 	return s.end(errors.Join(err, cl.Flush(ending)))
 }
 
-// lookForErasures reads the erasures that have come since it was planned, or since the last look.
+// lookForErasures reads the erasures since the plan or the last call.
 func (p *Plan) lookForErasures(ctx context.Context) error {
 	ends, err := p.endsNow(ctx)
 	if err != nil {
@@ -71,7 +72,7 @@ func (p *Plan) lookForErasures(ctx context.Context) error {
 	return p.selection.erasures(ctx, p.cfg, ends)
 }
 
-// endsNow returns what the selected partitions of skein.events hold by now.
+// endsNow returns the current ends of the selected partitions of skein.events.
 func (p *Plan) endsNow(ctx context.Context) (map[int32]kafka.Span, error) {
 	adm, err := kafka.NewAdmin(p.cfg)
 	if err != nil {
@@ -88,7 +89,7 @@ func (p *Plan) endsNow(ctx context.Context) (map[int32]kafka.Span, error) {
 	return spans, nil
 }
 
-// sender publishes records and notes which are acknowledged.
+// sender publishes records and records which ones are acknowledged.
 type sender struct {
 	plan   *Plan
 	client *kgo.Client
@@ -102,7 +103,7 @@ type sender struct {
 	err       error
 }
 
-// send publishes records until they end, or one of them fails.
+// send publishes records until there are no more, or one fails.
 func (s *sender) send(ctx context.Context, records iter.Seq2[*kgo.Record, error]) error {
 	for m, err := range records {
 		if err != nil {
@@ -121,7 +122,7 @@ func (s *sender) send(ctx context.Context, records iter.Seq2[*kgo.Record, error]
 			}
 		}
 		if taken {
-			// Not with ctx: what is sent is waited for, so that it can be said how far it came.
+			// Without ctx: the acknowledgements of sent records are awaited, so that Done is exact.
 			s.client.Produce(context.WithoutCancel(ctx), s.plan.replayed(m), func(_ *kgo.Record, err error) { s.acknowledged(m, err) })
 		}
 		s.mu.Lock()
@@ -135,7 +136,7 @@ func (s *sender) send(ctx context.Context, records iter.Seq2[*kgo.Record, error]
 	return nil
 }
 
-// still reports whether a record that was taken is not erased by now. It looks for erasures once a minute at most.
+// still reports whether a record has not been erased since it was selected. It reads erasures once a minute at most.
 func (s *sender) still(ctx context.Context, m *kgo.Record) (bool, error) {
 	if time.Since(s.looked) >= erasuresEvery {
 		if err := s.plan.lookForErasures(ctx); err != nil {
@@ -146,7 +147,7 @@ func (s *sender) still(ctx context.Context, m *kgo.Record) (bool, error) {
 	return m.Offset >= s.plan.selection.erased[string(m.Key)], nil
 }
 
-// replayed is a record as it is published.
+// replayed returns the record to publish.
 func (p *Plan) replayed(m *kgo.Record) *kgo.Record {
 	out := &kgo.Record{Topic: p.Topic, Partition: record.Partition(m.Key, p.Partitions), Key: m.Key, Value: m.Value}
 	for _, h := range m.Headers {
@@ -184,7 +185,7 @@ func (s *sender) acknowledged(m *kgo.Record, err error) {
 	}
 }
 
-// end says how far it came, once nothing is under way.
+// end returns the progress once nothing is in flight.
 func (s *sender) end(err error) (Done, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

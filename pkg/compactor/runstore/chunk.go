@@ -10,15 +10,15 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// chunkBytes is how much of a record lies under one key. Pebble unpacks a block to see that a key is not in it, and a block is at least as
-// large as the largest value in it: where a record of megabytes lay under one key, each new thread whose reads came upon it took
-// milliseconds (BenchmarkThread_NotThere).
+// chunkBytes is how much of a record is stored under one key. Pebble unpacks a whole block to find that a key is not in
+// it, and a block is at least as large as its largest value: with records of megabytes under one key, each new thread
+// whose reads met one took milliseconds (BenchmarkThread_NotThere).
 const chunkBytes = 32 << 10
 
-// chunksOf is how many chunks a record of that size has.
+// chunksOf returns the number of chunks of a record of that size.
 func chunksOf(size int) int { return max(1, (size+chunkBytes-1)/chunkBytes) }
 
-// putRecord writes the record of a run in chunks, and deletes those that an earlier, longer record of the run has beyond them.
+// putRecord writes a run's record in chunks, and deletes further chunks of an earlier, longer record of the run.
 func (s *Store) putRecord(b *pebble.Batch, e Entry) error {
 	recordKey, chunks := storeKey(recordTable, e.Key), chunksOf(len(e.Value))
 	first := e.Value[:min(len(e.Value), chunkBytes)]
@@ -39,7 +39,7 @@ func (s *Store) deleteRecord(b *pebble.Batch, key []byte) error {
 	return errors.Join(b.Delete(storeKey(recordTable, key), nil), s.setChunks(b, key, 1, true))
 }
 
-// setChunks notes how many chunks the record of a run has from now on, and deletes those that it had beyond them.
+// setChunks sets the number of chunks of a run's record, and deletes further ones that it had.
 func (s *Store) setChunks(b *pebble.Batch, key []byte, chunks int, sealed bool) error {
 	for number := chunks; number < s.chunks[string(key)]; number++ {
 		if err := b.Delete(chunkKey(storeKey(recordTable, key), number), nil); err != nil {
@@ -72,10 +72,10 @@ func (s *Store) loadChunks() error {
 	return it.Close()
 }
 
-// Record returns the latest committed record of a run that is known, and its size.
+// Record returns the latest committed record of a known run, and its size.
 func (s *Store) Record(key string) (r *record.Run, size int, err error) {
 	recordKey := storeKey(recordTable, []byte(key))
-	var begun []byte // of one with further chunks
+	var begun []byte // the beginning of a record with further chunks
 	err = s.get(ReadRecord, recordKey, func(value []byte) error {
 		if len(value) < 8 {
 			return errCut

@@ -13,24 +13,24 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// disk is the file system that the stores of a process lie on. It reports the first failure, whichever store meets it, and lets no
-// failed write return: Pebble would panic with its locks held, or try again for ever while writers wait. So the process has to end, and
-// nothing may wait for a store then.
+// disk is the file system of the stores of a process. It reports the first failure, whichever store meets it, and lets
+// no failed write return: Pebble would panic with its locks held, or retry for ever while writers wait. So the process
+// must end, and nothing may wait for a store then.
 type disk struct {
 	vfs.FS
 	dir    string
 	logger *slog.Logger
-	failed chan struct{} // closed once it has failed; err says why
+	failed chan struct{} // closed after a failure, which is in err
 	once   sync.Once
 	err    error
 	// timeout is how long one call of a store may take: a disk that does not answer at all has failed, too.
 	timeout time.Duration
-	// purgeAfter is how long after an erasure a store is purged, and purging is held by the one that is.
+	// purgeAfter is the delay after an erasure before a store is purged. A store holds purging while it purges.
 	purgeAfter time.Duration
 	purging    chan struct{}
 
 	mu       sync.Mutex
-	loggedAt time.Time // of what Pebble reports
+	loggedAt time.Time // of the last error that Pebble reported
 	leftOut  int
 }
 
@@ -44,7 +44,7 @@ func (d *disk) watch() (done func() bool) {
 	return time.AfterFunc(d.timeout, func() { _ = d.fail(fmt.Errorf("%w for %v", errStuck, d.timeout)) }).Stop
 }
 
-// fail notes a failure, and returns the first one with what to do about it.
+// fail sets the failure, and returns the first one with what to do about it.
 func (d *disk) fail(err error) error {
 	d.once.Do(func() {
 		free := ""
@@ -167,5 +167,5 @@ func (d *disk) Errorf(format string, args ...any) {
 	d.leftOut++
 }
 
-// Fatalf implements pebble.Logger. It must not return: Pebble calls it where its files can no longer be trusted.
+// Fatalf implements pebble.Logger. It must not return: Pebble calls it when its files can no longer be trusted.
 func (d *disk) Fatalf(format string, args ...any) { d.block(fmt.Errorf(format, args...)) }

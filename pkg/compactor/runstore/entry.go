@@ -18,12 +18,12 @@ import (
 type Entry struct {
 	Key   []byte
 	Value []byte
-	// Metadata is that of a run's record: see RunEntry.
+	// Metadata is the metadata in a run's record: see RunEntry.
 	Metadata *fold.Metadata
 	messages []messageSum
 	// Erased is set for an erasure record, whose key is a thread's: its events below are erased.
 	Erased int64
-	// Progress is what a progress record says.
+	// Progress is the value of a progress record.
 	Progress *record.Progress
 	Offset   int64
 	Time     time.Time // of the record
@@ -35,7 +35,7 @@ func EntryOf(m *kgo.Record) (Entry, error) {
 		return Entry{}, err
 	}
 	switch string(m.Key) {
-	case record.FenceKey: // it says nothing of a run
+	case record.FenceKey: // it is about no run
 		return Entry{Offset: m.Offset}, nil
 	case record.ProgressKey:
 		reached, err := record.DecodeProgress(m.Value)
@@ -55,7 +55,8 @@ func EntryOf(m *kgo.Record) (Entry, error) {
 	return e, nil
 }
 
-// RunEntry returns the entry of a run's record without offset and time. Apply makes it from the value where an entry has no metadata.
+// RunEntry returns the entry of a run's record, without offset and time. If an entry has no metadata, Apply makes them
+// from the value.
 func RunEntry(key string, r *record.Run, value []byte) (Entry, error) {
 	m, err := fold.MetadataOf(r)
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *Store) put(b *pebble.Batch, e Entry) error {
 		return putErasure(b, e)
 	}
 	metadataKey, openKey := metadataKey(e.Key), storeKey(openTable, e.Key)
-	if e.Value == nil { // an erasure follows, which takes the rest
+	if e.Value == nil { // an erasure follows, which deletes the rest
 		return errors.Join(b.Delete(metadataKey, nil), s.deleteRecord(b, e.Key), b.Delete(openKey, nil))
 	}
 	text, err := encodeMetadata(e.Metadata)
@@ -101,10 +102,10 @@ func (s *Store) put(b *pebble.Batch, e Entry) error {
 	return errors.Join(err, b.Delete(openKey, nil), index(b, threadOf(e.Key), e.Metadata))
 }
 
-// openPrefix is how many bytes stand before the metadata in openTable.
+// openPrefix is the number of bytes before the metadata in openTable.
 const openPrefix = 8 + 4
 
-// openValue is what lies in openTable: the time of the record in milliseconds, how many chunks the record has, and the metadata.
+// openValue is a value in openTable: the time of the record in milliseconds, its number of chunks, and the metadata.
 func openValue(e Entry, metadata []byte) []byte {
 	value := binary.BigEndian.AppendUint64(make([]byte, 0, openPrefix+len(metadata)), uint64(e.Time.UnixMilli()))
 	value = binary.BigEndian.AppendUint32(value, uint32(chunksOf(len(e.Value))))
@@ -148,8 +149,9 @@ func indexMessages(b *pebble.Batch, e Entry) error {
 	return nil
 }
 
-// putErasure notes how far a thread is erased. Its tombstones come before it, and what the thread has from then on after it. Each
-// table is emptied of the thread, including what tombstones have deleted: one of them may be gone from the topic by now.
+// putErasure sets the offset below which a thread is erased. Its tombstones come before it, and later records of the
+// thread after it. It empties each table of the thread, even of keys that tombstones delete: a tombstone may be gone
+// from the topic by now.
 func putErasure(b *pebble.Batch, e Entry) error {
 	errs := []error{b.Set(storeKey(erasureTable, e.Key), binary.BigEndian.AppendUint64(nil, uint64(e.Erased)), nil),
 		b.Set(purgeKey(e.Key, e.Offset), nil, nil)}

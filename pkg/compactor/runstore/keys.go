@@ -48,7 +48,7 @@ const (
 	purgeTable    = 'p'
 )
 
-// threadTables are those that have something of a thread.
+// threadTables are the tables with keys of threads.
 var threadTables = []byte{metadataTable, recordTable, openTable, historyTable, endTable, childTable, tipTable, messageTable}
 
 var (
@@ -60,10 +60,11 @@ func storeKey(table byte, key []byte) []byte {
 	return append([]byte{table, '/'}, key...)
 }
 
-// metadataKey is the key of a run's metadata. It ends with a slash, so that what leads to it by the same id is beside it.
+// metadataKey returns the key of a run's metadata. It ends with a slash, so that the index keys with the same id are
+// next to it.
 func metadataKey(key []byte) []byte { return append(storeKey(metadataTable, key), '/') }
 
-// listKey begins the keys of a table that belong to a thread and, unless it is empty, a name.
+// listKey returns the prefix of a table's keys that belong to a thread and, unless it is empty, a name.
 func listKey(table byte, threadKey, name string) []byte {
 	key := append(append(make([]byte, 0, len(threadKey)+len(name)+12), table, '/'), threadKey...)
 	key = append(key, '/')
@@ -73,19 +74,19 @@ func listKey(table byte, threadKey, name string) []byte {
 	return key
 }
 
-// orderKey completes such a key with the number by which it is in order; orderOf is the reverse.
+// orderKey appends the number that orders such keys; orderOf returns it.
 func orderKey(prefix []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(slices.Clip(prefix), uint64(n))
 }
 
-// chunkKey is the key of a further chunk of a large record; they count from 1.
+// chunkKey returns the key of a further chunk of a large record, from 1.
 func chunkKey(recordKey []byte, number int) []byte {
 	return orderKey(append(slices.Clip(recordKey), '/'), int64(number))
 }
 
 func orderOf(key []byte) int64 { return int64(binary.BigEndian.Uint64(key[len(key)-8:])) }
 
-// after is the first key behind those with the prefix.
+// after returns the first key after those with the prefix.
 func after(prefix []byte) []byte {
 	end := bytes.Clone(prefix)
 	end[len(end)-1]++
@@ -98,7 +99,7 @@ func threadOf(recordKey []byte) string {
 	return string(recordKey[:bytes.LastIndexByte(recordKey, '/')])
 }
 
-// messageSum stands for a message's id in the keys that lead to runs by it.
+// messageSum is a hash of a message's id, used in the keys that lead to runs by it.
 type messageSum [8]byte
 
 func messageSumOf(id string) messageSum {

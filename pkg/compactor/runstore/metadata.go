@@ -8,7 +8,8 @@ import (
 	"github.com/skeinhq/skein/pkg/fold"
 )
 
-// metadataJSON is a run's metadata in the store. It lies beside each record, so that resolving a parent does not read whole conversations.
+// metadataJSON is a run's metadata in the store. It is stored beside each record, so that resolving a parent does not
+// read whole conversations.
 type metadataJSON struct {
 	*fold.Metadata
 	SpawnedBy agui.String `json:"spawnedBy,omitempty"`

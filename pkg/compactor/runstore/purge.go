@@ -10,19 +10,18 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// What is deleted stays in Pebble's files until they are rewritten, which may be never. So record.ErasedLocallyAfter behind an erasure,
-// the store has those rewritten that had something of the thread. A mark in purgeTable says that this is due, so that a restart does
-// not forget it.
+// Deleted keys stay in Pebble's files until these are rewritten, which may be never. So record.ErasedLocallyAfter after
+// an erasure, the store rewrites the files with keys of the thread. A mark in purgeTable makes a restart remember it.
 
 const (
-	// maxPurged is how many threads are purged each by itself; of more, all of the store is rewritten.
+	// maxPurged is the largest number of threads that are purged one by one; for more, the whole store is rewritten.
 	maxPurged = 1000
-	// oldLogs is how many logs Pebble keeps beside the one that it writes, to write over them one day (its MemTableStopWritesThreshold
-	// and one), and some to spare.
+	// oldLogs is the number of logs that Pebble keeps for reuse besides the current one (its MemTableStopWritesThreshold
+	// and one), and some more.
 	oldLogs = 6
 )
 
-// purger purges a store beside the goroutine that uses it.
+// purger purges a store in the background.
 type purger struct {
 	store   *Store
 	ctx     context.Context
@@ -39,7 +38,7 @@ func newPurger(s *Store) *purger {
 	return p
 }
 
-// schedule has what is marked purged soon.
+// schedule starts a purge of what is marked, soon.
 func (p *purger) schedule() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +49,7 @@ func (p *purger) schedule() {
 	p.timer = time.AfterFunc(p.store.disk.purgeAfter, p.run)
 }
 
-// close ends the purge that is under way; what is left of it is marked still.
+// close ends the purge in progress; the rest of it stays marked.
 func (p *purger) close() {
 	p.mu.Lock()
 	p.stop()
@@ -70,20 +69,20 @@ func (p *purger) run() {
 		return
 	}
 	p.mu.Lock()
-	p.timer = nil // what is marked from now on is another purge's
+	p.timer = nil // later marks are for another purge
 	p.mu.Unlock()
 	if err := p.store.purge(p.ctx); err != nil && p.ctx.Err() == nil {
 		_ = p.store.fail(fmt.Errorf("removing erased threads from local store: %w", err)) // it makes the process end
 	}
 }
 
-// purgeKey marks that what was deleted of a thread is to leave the files, of an erasure at an offset of skein.runs; with an empty key,
-// that all is which was deleted.
+// purgeKey returns the mark that what was deleted of a thread has to leave the files, for an erasure at an offset of
+// skein.runs; with an empty key, everything deleted.
 func purgeKey(threadKey []byte, offset int64) []byte {
 	return orderKey(append(storeKey(purgeTable, threadKey), '/'), offset)
 }
 
-// purge rewrites the files that have something of what is marked.
+// purge rewrites the files with marked keys.
 func (s *Store) purge(ctx context.Context) error {
 	marks, err := s.marks()
 	if err != nil || len(marks) == 0 {
@@ -110,7 +109,7 @@ func (s *Store) purge(ctx context.Context) error {
 			}
 		}
 	}
-	// What was written lies in logs, too. Each new one takes the place of an old one.
+	// Written keys are in logs, too. Each new log replaces an old one.
 	for range oldLogs {
 		if err := s.db.Set(purgedKey, nil, pebble.NoSync); err != nil {
 			return err
@@ -129,7 +128,7 @@ func (s *Store) purge(ctx context.Context) error {
 	return b.Commit(pebble.NoSync)
 }
 
-// marks returns the keys that mark what is to be purged, one more than maxPurged at most.
+// marks returns the marks, at most maxPurged and one.
 func (s *Store) marks() (keys [][]byte, err error) {
 	from := []byte{purgeTable, '/'}
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: after(from)})
@@ -144,7 +143,7 @@ func (s *Store) marks() (keys [][]byte, err error) {
 
 func threadOfMark(mark []byte) []byte { return mark[len("p/") : len(mark)-len("/")-8] }
 
-// flush writes what is in memory to a file, and begins a new log.
+// flush writes the contents of memory to a file, and begins a new log.
 func (s *Store) flush(ctx context.Context) error {
 	done, err := s.db.AsyncFlush()
 	if err != nil {

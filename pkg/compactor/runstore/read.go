@@ -10,12 +10,13 @@ import (
 	"github.com/skeinhq/skein/pkg/fold"
 )
 
-// Reads counts reads of a store: look-ups of a key, or of several that follow each other, and the bytes of keys and values they gave.
+// Reads counts reads of a store (look-ups of one key, or of several in a row), and the bytes of keys and values that
+// they returned.
 type Reads struct{ Calls, Bytes int }
 
 // The kinds of reads, for the metric.
 const (
-	ReadThread   = "thread"   // what a thread that was not in memory begins with
+	ReadThread   = "thread"   // the first reads of a thread that was not in memory
 	ReadMetadata = "metadata" // a run's metadata, or what leads to it: an id, a history, a parent, a branch
 	ReadRecord   = "record"   // the record of one run
 )
@@ -30,7 +31,7 @@ func (s *Store) TakeReads() map[string]Reads {
 	return taken
 }
 
-// count notes a read, or with 0 calls more of one, and the bytes of keys and values that it gave.
+// count adds a read, or with 0 calls more bytes of the current one.
 func (s *Store) count(kind string, calls int, bytes ...[]byte) {
 	r := s.reads[kind]
 	r.Calls += calls
@@ -71,9 +72,9 @@ func (s *Store) get(kind string, key []byte, fn func(value []byte) error) error 
 	return s.checkSound(key, err)
 }
 
-// checkSound fails the store if what was read cannot be what was written, though Pebble returned it as that.
+// checkSound fails the store if a value that Pebble returned cannot be one that was written.
 func (s *Store) checkSound(key []byte, err error) error {
-	if err == nil || errors.Is(err, ErrFailed) { // met before, by a read inside this one
+	if err == nil || errors.Is(err, ErrFailed) { // from a read inside this one
 		return err
 	}
 	return s.fail(fmt.Errorf("%w: reading %q: %w", errContradiction, key, err))

@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Set holds the local stores of one process. A store is opened with its partition's first assignment and stays open: a partition that
-// comes back finds it a little behind.
+// Set holds the local stores of one process. A store is opened with its partition's first assignment and stays open:
+// when the partition returns, the store is only a little behind.
 type Set struct {
 	disk  *disk
 	cache *pebble.Cache
@@ -21,14 +21,15 @@ type Set struct {
 	stores map[int32]*lockedStore
 }
 
-// lockedStore is a store and the lock that a catch-up holds, which opens it first.
+// lockedStore is a store and its lock, which a catch-up holds and which opens it first.
 type lockedStore struct {
 	sync.Mutex
 	store *Store
 }
 
-// MaxCatchUps is how many catch-ups of a process read and write at a time. What one has in hand is in memory, unpacked and as a batch
-// for its store; the others wait with nothing, or with the one answer that came when they gave their slot back.
+// MaxCatchUps is how many catch-ups of a process read and write at a time. Each has records in memory, unpacked and as
+// a batch for its store; the others wait with nothing, or with the one answer that arrived when they released their
+// slot.
 const MaxCatchUps = 4
 
 // cacheBytes are for blocks of all stores of a process. Pebble takes memtables from it, up to two of 4 MiB for each partition that
@@ -43,9 +44,9 @@ func NewSet(fs vfs.FS, dir string, logger *slog.Logger) *Set {
 	}
 }
 
-// Lock returns a partition's store, and opens it if it is not open; rebuilt says why it was created again. A catch-up holds the lock
-// until it calls unlock: one for an earlier assignment may still be on its way out. All other use is that of the partition's
-// processor, which begins after the catch-up.
+// Lock returns a partition's store, and opens it if it is not open; rebuilt is the reason if it was created again. A
+// catch-up holds the lock until it calls unlock, as one for an earlier assignment may not have ended. Afterwards only
+// the partition's processor uses the store.
 func (s *Set) Lock(partition int32) (store *Store, rebuilt string, unlock func(), err error) {
 	s.mu.Lock()
 	one := s.stores[partition]
@@ -64,8 +65,8 @@ func (s *Set) Lock(partition int32) (store *Store, rebuilt string, unlock func()
 	return one.store, rebuilt, one.Unlock, nil
 }
 
-// Acquire takes a catch-up slot for one fetch; call the result to release it. A catch-up that has little to read waits for one fetch
-// of each of the others, and not until they are done.
+// Acquire takes a catch-up slot for one fetch; call the result to release it. So a short catch-up waits for one fetch
+// of each of the others, not for their ends.
 func (s *Set) Acquire(ctx context.Context) (release func(), err error) {
 	select {
 	case s.slots <- struct{}{}:
@@ -75,8 +76,8 @@ func (s *Set) Acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// Failed is closed once a store cannot be read or written; Err says why then, and is nil before. Calls of a store may never return
-// after that.
+// Failed is closed once a store cannot be read or written; Err has the reason. Calls of a store may never return after
+// that.
 func (s *Set) Failed() <-chan struct{} { return s.disk.failed }
 
 // Err returns why the stores cannot be used any more; nil if they can.

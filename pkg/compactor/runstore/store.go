@@ -19,38 +19,40 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Store holds, for one partition, what committed records of skein.runs say: each run's latest record, its metadata, and an entry for
-// each run that is not sealed; and up to where threads were erased. One goroutine uses it at a time.
+// Store holds, for one partition, the contents of committed records of skein.runs: each run's latest record, its
+// metadata, an entry for each run that is not sealed, and the offsets below which threads were erased. One goroutine
+// uses it at a time.
 type Store struct {
 	disk     *disk
 	dir      string
 	db       *pebble.DB
-	cache    *pebble.Cache // its own, in memory only
+	cache    *pebble.Cache // of a store in memory; nil otherwise
 	followed Followed
 	reads    map[string]Reads // since TakeReads, by kind
-	chunks   map[string]int   // of records of unsealed runs that have several, by record key
+	chunks   map[string]int   // number of chunks of unsealed runs' large records, by record key
 	opened   atomic.Bool
 	purger   *purger
 }
 
-// Followed says which topics a store follows and how far.
+// Followed is which topics a store follows and how far.
 type Followed struct {
 	Version int    `json:"version"`
 	TopicID string `json:"topicId"`
-	// EventsID is the skein.events that all offsets in the records are of; empty until a record or a broker has said so.
+	// EventsID is the id of the skein.events that all offsets in the records refer to; empty until a record or a broker
+	// names it.
 	EventsID string `json:"eventsId,omitempty"`
-	// NextOffset is the first record of skein.runs that the store does not know.
+	// NextOffset is the first offset of skein.runs that the store does not have.
 	NextOffset int64 `json:"nextOffset"`
-	// Progress is what the last progress record says.
+	// Progress is the value of the last progress record.
 	Progress record.Progress `json:"progress,omitzero"`
-	// WrittenAt is when the store last knew all that was committed, or was empty. Tombstones that were removed from the topic after that
-	// cannot be learned any more. A catch-up that was cut short leaves it as it was.
+	// WrittenAt is when the store last had everything that was committed, or was empty. Tombstones that the topic removed
+	// since then cannot be read any more. An interrupted catch-up does not change it.
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
 const storeVersion = 9
 
-// The reasons for which a store is thrown away and rebuilt.
+// Reasons for which a store is deleted and rebuilt.
 const (
 	RebuildTopic   = "other-topic"
 	RebuildAge     = "too-old"
@@ -64,10 +66,10 @@ func RebuildReasons() []string {
 	return []string{RebuildTopic, RebuildAge, RebuildRange, RebuildVersion, RebuildDamage}
 }
 
-// damagedName is a file in a store's folder which says that the store is damaged.
+// damagedName is a file in a store's folder that marks the store as damaged.
 const damagedName = "DAMAGED"
 
-// OpenMemory opens a store that lies in memory and is gone once it is closed.
+// OpenMemory opens a store in memory, which Close deletes.
 func OpenMemory() (*Store, error) {
 	cache := pebble.NewCache(1 << 20)
 	s, _, err := openStore(newDisk(vfs.NewMem(), "memory", slog.New(slog.DiscardHandler)), 0, cache)
@@ -79,8 +81,9 @@ func OpenMemory() (*Store, error) {
 	return s, nil
 }
 
-// openStore opens or creates the store of one partition. A store that cannot be opened, or is marked as damaged, is removed and created
-// again (rebuilt says why): it holds nothing that skein.runs does not. A call that the file system refuses is no damage.
+// openStore opens or creates the store of one partition. A store that cannot be opened, or is marked as damaged, is
+// deleted and created again (rebuilt is the reason): skein.runs has all of its contents. A call that the file system
+// refuses is no damage.
 func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *Store, rebuilt string, err error) {
 	defer disk.watch()()
 	s = &Store{disk: disk, dir: disk.PathJoin(disk.dir, strconv.Itoa(int(partition))), reads: map[string]Reads{}, chunks: map[string]int{}}
@@ -108,7 +111,7 @@ func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *Store, rebu
 			return nil, "", errors.Join(err, s.Close())
 		}
 	}
-	s.purger.schedule() // of what the last process has not
+	s.purger.schedule() // the marks that the last process left
 	return s, rebuilt, nil
 }
 
@@ -167,7 +170,7 @@ func (s *Store) open(cache *pebble.Cache) error {
 	return nil
 }
 
-// load reads what is held in memory.
+// load reads what the store keeps in memory.
 func (s *Store) load() error {
 	s.followed = Followed{}
 	clear(s.chunks)
@@ -191,8 +194,8 @@ func (s *Store) load() error {
 	return s.loadChunks()
 }
 
-// fail makes the process end. A store that is damaged is marked, so that the next start creates it again; where the mark cannot be
-// written the damage is met again.
+// fail ends the process. A damaged store is marked, so that the next start creates it again; if the mark cannot be
+// written, the next start finds the damage itself.
 func (s *Store) fail(err error) error {
 	if pebble.IsCorruptionError(err) || errors.Is(err, errContradiction) {
 		defer s.disk.watch()()
@@ -211,13 +214,13 @@ func (s *Store) fail(err error) error {
 // Followed returns which topics the store follows and how far.
 func (s *Store) Followed() Followed { return s.followed }
 
-// Prepare makes sure that a catch-up from NextOffset leads to all that is committed, and empties the store where it would not: it
-// followed another topic, or it is so old that tombstones may be gone.
+// Prepare empties the store unless a catch-up from NextOffset leads to all that is committed: it followed another
+// topic, or it is so old that tombstones may be gone.
 func (s *Store) Prepare(topicID string, maxAge time.Duration, now time.Time) (rebuilt string, err error) {
 	switch {
 	case s.followed.TopicID == topicID && now.Sub(s.followed.WrittenAt) <= maxAge:
 		return "", nil
-	case s.followed.NextOffset == 0: // it is empty as it is
+	case s.followed.NextOffset == 0: // it is empty
 	case s.followed.TopicID != topicID:
 		rebuilt = RebuildTopic
 	default:
@@ -226,8 +229,8 @@ func (s *Store) Prepare(topicID string, maxAge time.Duration, now time.Time) (re
 	return rebuilt, s.Reset(topicID, now)
 }
 
-// BindEvents binds the store to a skein.events: its records are of the first one that it meets, and another one of that name is refused.
-// A broker that knows no topic ids gives "".
+// BindEvents binds the store to a skein.events by topic id. The first one is kept, and another topic of that name is
+// refused. A broker without topic ids passes "".
 func (s *Store) BindEvents(eventsID string) error {
 	switch {
 	case eventsID == "":
@@ -246,7 +249,7 @@ func (s *Store) Reset(topicID string, now time.Time) error {
 		return fmt.Errorf("emptying local store: %w", err)
 	}
 	held := s.followed.NextOffset > 0 || s.followed.Version != 0 && s.followed.Version != storeVersion
-	if held { // some of it may be erased since
+	if held { // some of it may have been erased
 		if err := b.Set(purgeKey(nil, 0), nil, nil); err != nil {
 			return fmt.Errorf("emptying local store: %w", err)
 		}
@@ -261,9 +264,9 @@ func (s *Store) Reset(topicID string, now time.Time) error {
 	return nil
 }
 
-// Apply writes committed records in the order of their offsets, and passes over what the store knows, so that a catch-up may overlap
-// what was written before. With them the store knows all that was committed by the time known; within a catch-up, where more is to
-// come, that is zero.
+// Apply writes committed records in the order of their offsets, and skips those that the store has, so that a catch-up
+// may overlap earlier writes. With them the store has all that was committed by the time known, which is zero within a
+// catch-up while more is to come.
 func (s *Store) Apply(entries []Entry, known time.Time) error {
 	followed, erased := s.followed, false
 	b := s.db.NewBatch()
@@ -309,7 +312,7 @@ func (s *Store) commit(b *pebble.Batch, followed Followed) error {
 		return errors.Join(err, b.Close())
 	}
 	defer s.disk.watch()()
-	// No sync: what a crash takes from the end of the log is read again from skein.runs.
+	// No sync: after a crash the lost end of the log is read again from skein.runs.
 	if err := b.Commit(pebble.NoSync); err != nil {
 		return s.fail(fmt.Errorf("writing local store: %w", err))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// Thread reads what a store has of one thread.
+// Thread reads one thread of a store.
 type Thread struct {
 	store *Store
 	key   string
@@ -24,7 +24,7 @@ func (s *Store) Thread(key string) Thread { return Thread{s, key} }
 func (t Thread) All() (runs []*fold.Metadata, err error) {
 	prefix := listKey(metadataTable, t.key, "")
 	err = t.store.scan(ReadThread, prefix, func(key, value []byte) error {
-		if bytes.IndexByte(key[len(prefix):], '/') < len(key)-len(prefix)-1 { // it leads to one
+		if bytes.IndexByte(key[len(prefix):], '/') < len(key)-len(prefix)-1 { // an index key
 			return nil
 		}
 		m, err := decodeMetadata(value)
@@ -44,8 +44,8 @@ func (t Thread) Unsealed() (runs []*fold.Metadata, err error) {
 	return runs, err
 }
 
-// EndedAt returns the sealed runs that ended at the offset or behind, and the one that ended last before it; all says that there are
-// no others.
+// EndedAt returns the sealed runs that ended at or after the offset, and the one that ended last before it; all is true
+// if there are no others.
 func (t Thread) EndedAt(offset int64) (runs []*fold.Metadata, all bool, err error) {
 	err = t.store.seek(ReadThread, listKey(endTable, t.key, ""), func(it *pebble.Iterator) error {
 		before := false
@@ -64,8 +64,8 @@ func (t Thread) EndedAt(offset int64) (runs []*fold.Metadata, all bool, err erro
 	return runs, all, err
 }
 
-// ByID returns the runs that an id stands for: of the sealed ones that have it from their client, the last that started before the
-// offset and all that started later; and the one whose own id it is.
+// ByID returns the runs that an id may name: of the sealed ones with this client run id, the last that started before
+// the offset and all that started later; and the one with this id.
 func (t Thread) ByID(id string, offset int64) (runs []*fold.Metadata, err error) {
 	prefix := listKey(metadataTable, t.key, escape(id))
 	err = t.store.seek(ReadMetadata, prefix, func(it *pebble.Iterator) error {
@@ -89,8 +89,8 @@ func (t Thread) ByID(id string, offset int64) (runs []*fold.Metadata, err error)
 	return runs, err
 }
 
-// ByHistory goes through histories up to one that a sealed run has which ended before the offset, and returns of those runs the one
-// that started last; nil if there is none.
+// ByHistory finds the first of the histories with which a sealed run ended before the offset, and returns the last
+// started of those runs; nil if there is none.
 func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *fold.Metadata, err error) {
 	err = t.store.seek(ReadMetadata, listKey(historyTable, t.key, ""), func(it *pebble.Iterator) error {
 		for _, k := range histories {
@@ -100,7 +100,7 @@ func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *fold.Me
 				if err != nil {
 					return err
 				}
-				// A run that was folded again may have had this history before.
+				// A run that was folded again may have had this history in an earlier record.
 				if m.End < offset && m.HistoryKey == k {
 					found = m
 					return nil
@@ -112,8 +112,8 @@ func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *fold.Me
 	return found, err
 }
 
-// ByMessage calls yield, id by id, with the runs that started before the offset and may have a message of the id as their own. It ends
-// where yield returns false. One iterator serves all ids: to open one for each would cost ten times as much.
+// ByMessage calls yield, id by id, with the runs that started before the offset and may have a message of the id as
+// their own, until yield returns false. One iterator serves all ids: opening one for each would cost ten times as much.
 func (t Thread) ByMessage(ids []string, offset int64, yield func(runs []*fold.Metadata) (more bool, err error)) error {
 	return t.store.seek(ReadMetadata, listKey(messageTable, t.key, ""), func(it *pebble.Iterator) error {
 		for _, id := range ids {
@@ -172,7 +172,7 @@ func (t Thread) ErasedBelow() (below int64, err error) {
 	return below, err
 }
 
-// follow returns the metadata to which a key leads.
+// follow returns the metadata that an index key leads to.
 func (t Thread) follow(kind string, at *pebble.Iterator) (m *fold.Metadata, err error) {
 	t.store.count(kind, 0, at.Key(), at.Value())
 	id := escape(string(at.Value()))
