@@ -86,7 +86,8 @@ func (c *call) history() (*answer, error) {
 			return nil, badRequest("limit and before page the JSON form; the event stream is always whole")
 		}
 		out.contentType, out.body = typeSSE, func() ([]byte, error) { return events(h) }
-		return out, c.weigh(h.Messages, h.State)
+		out.weigh = func() error { return c.weigh(h.Messages, h.State) }
+		return out, nil
 	}
 	a := historyAnswer{
 		ThreadID: h.run.ThreadID, RunID: h.run.RunID, Status: h.run.Status,
@@ -97,7 +98,8 @@ func (c *call) history() (*answer, error) {
 	}
 	a.From, a.Messages = page.of(h.Messages)
 	out.body = a
-	return out, c.weigh(a.Messages, a.State)
+	out.weigh = func() error { return c.weigh(a.Messages, a.State) }
+	return out, nil
 }
 
 // messagePage is the part of a history that is asked for: the last limit messages before an index.

@@ -126,8 +126,14 @@ func (l *load) close() {
 	l.end()
 }
 
-// hold counts memory that is held beyond the turn; a negative number gives it back.
-func (l *load) hold(bytes int64) error { return l.kept.Take(bytes) }
+// hold counts memory of the whole request. A negative number returns it to the pool at once, which never fails.
+func (l *load) hold(bytes int64) error {
+	if bytes < 0 {
+		l.kept.Give(-bytes)
+		return nil
+	}
+	return l.kept.Take(bytes)
+}
 
 // take counts memory of the turn before it is taken; a negative number gives it back.
 func (l *load) take(bytes int64) error { return l.turn.Take(bytes) }

@@ -55,6 +55,25 @@ func TestLoad_RefusesWhatNeverFitsAndWhatDoesNotFitNow(t *testing.T) {
 	}
 }
 
+// A live stream lasts for minutes: memory that it needed for a moment is not held until its end.
+func TestLoad_HoldReturnsMemoryAtOnce(t *testing.T) {
+	room := testRoom()
+	l := room.load("acme")
+	if err := l.hold(32 << 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.hold(-(32 << 20)); err != nil {
+		t.Fatal(err)
+	}
+	if held := room.memory.HeldBy("acme"); held >= memoryStep {
+		t.Errorf("the request still holds %d bytes", held)
+	}
+	l.close()
+	if held := room.held(); held != nothingHeld {
+		t.Error(held)
+	}
+}
+
 func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := testRoom()

@@ -146,9 +146,10 @@ type answer struct {
 	vary        bool             // by the Accept header
 	tag         string           // identifies the answer, for 304
 	contentType string           // ""; JSON
-	// body is written as JSON, in which numbers and escapes of raw parts stay as they are; or it is a func that returns the bytes. What it
-	// holds much of was counted before, by weigh.
+	// body is written as JSON, in which numbers and escapes of raw parts stay as they are; or it is a func that returns the bytes.
 	body any
+	// weigh counts the memory that writing a large body takes; nil if it is small or was counted before. A 304 takes none.
+	weigh func() error
 }
 
 // write sends an answer. Its caller may be slow, so the slot is given back before.
@@ -169,6 +170,12 @@ func (c *call) write(a *answer) error {
 			h.Set("Cache-Control", "private, no-cache")
 			c.W.WriteHeader(http.StatusNotModified)
 			return nil
+		}
+	}
+	if a.weigh != nil {
+		if err := a.weigh(); err != nil {
+			h.Del("ETag")
+			return err
 		}
 	}
 	encode, ok := a.body.(func() ([]byte, error))
