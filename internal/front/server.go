@@ -57,7 +57,9 @@ func bounded(next http.Handler) http.Handler {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead { // they mean nothing by it, so the answer does not wait for it
 			w.Header().Set("Connection", "close")
 		}
+		// A copy of the request: net/http looks at its own body to see whether the connection can be used again.
 		body := &readBody{ReadCloser: r.Body}
+		r = r.WithContext(r.Context())
 		r.Body = body
 		defer func() {
 			if !body.over.Load() {

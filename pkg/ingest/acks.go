@@ -96,7 +96,13 @@ type ackStream struct {
 }
 
 // startAcks begins the answer: from here on its status is 200, whatever comes.
-func (s *Service) startAcks(w http.ResponseWriter, p *publisher) *ackStream {
+//
+// The connection is not used again: the answer may end before the body does, and net/http would read the rest of the body as the next
+// request, or panic if it reads that rest itself at the same time.
+func (s *Service) startAcks(w http.ResponseWriter, r *http.Request, p *publisher) *ackStream {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
 	a := &ackStream{w: w, rc: http.NewResponseController(w), p: p, pause: s.cfg.AckBeat}
 	_ = a.rc.EnableFullDuplex() // refused only by writers that are no connection (tests)
 	w.Header().Set("Content-Type", typeNDJSON)
@@ -203,7 +209,7 @@ func (a *ackStream) end(last ackLine) {
 // answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself. The error has been
 // answered.
 func (s *Service) answerAcks(c *front.Call, b *body, events *eventstream.Reader, p *publisher) error {
-	a := s.startAcks(c.W, p)
+	a := s.startAcks(c.W, c.R, p)
 	refused := publishAll(c.R, b, events, p, func(rej *front.Problem) bool {
 		s.metrics.rejected.WithLabelValues(rej.Reason).Inc()
 		return a.refuse(rej)

@@ -95,8 +95,10 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	if err != nil {
 		return err
 	}
-	input, err := readInput(b, s.maxInput(t), inputHeld.Begin)
-	b.close()
+	input, err := func() ([]byte, error) {
+		defer b.close() // even if reading panics
+		return readInput(b, s.maxInput(t), inputHeld.Take)
+	}()
 	if err != nil {
 		return err
 	}
