@@ -119,26 +119,28 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancel
 	request := func() (ack, error) {
 		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
 	}
+	// From the end on, before the request is written: the reader then never needs older records, for which it would wait for its turn.
+	follow, err := s.log.Follow(ctx, t.key, t.partition, tail.End)
+	if err != nil {
+		return cancelled{}, fmt.Errorf("%w: following the run: %w", ErrUnavailable, err)
+	}
+	defer follow.Close()
 	got, err := request()
 	if err != nil {
 		return cancelled{}, err
 	}
 	begun := time.Now()
 	out := cancelled{ThreadID: t.thread, RunID: t.run, Position: record.Position{Partition: got.Partition, Offset: got.FirstOffset}}
-	follow, err := s.log.Follow(ctx, t.key, t.partition, got.FirstOffset+1)
-	if err != nil {
-		return out, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)
-	}
-	defer follow.Close()
 	for _, until := range append(cancelAgain[:len(cancelAgain):len(cancelAgain)], s.cancelWait) {
 		wait, stop := context.WithDeadline(ctx, begun.Add(min(until, s.cancelWait)))
-		end, err := nextEnd(wait, follow, t.run)
+		end, err := nextEnd(wait, follow, t.run, got.FirstOffset)
+		late := wait.Err() != nil
 		stop()
 		switch {
 		case err == nil:
 			out.Status, out.Synthetic, out.End = end.status, end.synthetic, end.at
 			return out, nil
-		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded): // the caller has left, or Kafka has failed
+		case ctx.Err() != nil || !late: // the caller has left, or Kafka has failed
 			return out, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)
 		case until >= s.cancelWait:
 			return out, errNotEnded
@@ -150,14 +152,17 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancel
 	return out, errNotEnded
 }
 
-// nextEnd returns the next end of a run of the thread that is followed.
-func nextEnd(ctx context.Context, follow *tail.Reader, run string) (runEnd, error) {
+// nextEnd returns the next end of a run after an offset of the thread that is followed.
+func nextEnd(ctx context.Context, follow *tail.Reader, run string, after int64) (runEnd, error) {
 	for {
 		batch, err := follow.Next(ctx)
 		if err != nil {
 			return runEnd{}, err
 		}
 		for _, m := range batch.Records {
+			if m.Offset <= after {
+				continue
+			}
 			if end, err := endOf(m); err != nil || end.status != "" && end.runID == run {
 				return end, err
 			}
@@ -171,6 +176,17 @@ type runEnd struct {
 	at        record.Position
 	status    record.Status
 	synthetic bool
+}
+
+// concernsStops reports whether a record may be a request to stop a run or the end of one, or was written by a newer Skein. Rings keep no
+// others, so that neither large events nor many push these out.
+func concernsStops(m *kgo.Record) bool {
+	if kafka.CheckVersion(m) != nil {
+		return true
+	}
+	h, err := kafka.ParseHeaders(m.Headers)
+	return err == nil && (h.Kind == record.KindCancel ||
+		h.Kind == record.KindEvent && (bytes.Contains(m.Value, []byte(agui.RunFinished)) || bytes.Contains(m.Value, []byte(agui.RunError))))
 }
 
 // endOf returns the terminal event that a record is; without a status if it is none. Its run is the one that the record or the event names.

@@ -136,7 +136,7 @@ func followLog(cfg kafka.Config, logger *slog.Logger) (*tail.Tail, error) {
 		return nil, err
 	}
 	return tail.New(tail.Config{
-		RingBytes: 4 << 20, Linger: 30 * time.Second, CatchUps: 2, Away: 5 * time.Second, Fetch: limits,
+		RingBytes: 4 << 20, Keep: concernsStops, Linger: 30 * time.Second, CatchUps: 2, Away: 5 * time.Second, Fetch: limits,
 		Kafka: cfg, Logger: logger, Registerer: prometheus.NewRegistry(), // its metrics are those of query's live streams
 	})
 }

@@ -17,6 +17,8 @@ type Config struct {
 	// RingBytes bounds the keys and values in the rings of all partitions together. Each partition that is read gets an
 	// equal share.
 	RingBytes int
+	// Keep reports whether readers want a record; nil: all. Rings leave out others, but a reader that catches up from the log returns them.
+	Keep func(*kgo.Record) bool
 	// Linger is how long a partition is still read after its last reader has left.
 	Linger time.Duration
 	// Window is how many offsets before the end of the log reading starts when the first reader of a partition comes. A

@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ring holds the latest records of one partition without a gap, in offset order, with an index by thread.
+// ring holds the latest records of one partition without a gap (but for those that Config.Keep leaves out), in offset order, with an index by thread.
 type ring struct {
 	// records holds every record of the partition from the offset start to before next.
 	start, next int64
@@ -55,6 +55,9 @@ func (g *ring) add(m *kgo.Record) *thread {
 	g.bytes += size(m)
 	return t
 }
+
+// skip passes over the next record of the partition without keeping it.
+func (g *ring) skip(m *kgo.Record) { g.next = max(g.next, m.Offset+1) }
 
 // evict drops the oldest records until at most limit bytes are left.
 func (g *ring) evict(limit int) {

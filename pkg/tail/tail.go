@@ -256,6 +256,9 @@ func (t *Tail) start(p *partition) {
 	p.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.partitions[p.id] != p { // forget has closed it meanwhile
+		return
+	}
 	t.opened = append(t.opened, p)
 	if t.interrupt != nil {
 		t.interrupt()
@@ -363,6 +366,10 @@ func (t *Tail) take(f kgo.FetchTopicPartition) {
 	}
 	held := p.ring.bytes
 	for _, m := range f.Records {
+		if t.cfg.Keep != nil && !t.cfg.Keep(m) {
+			p.ring.skip(m)
+			continue
+		}
 		if th := p.ring.add(m); th != nil {
 			for r := range th.readers {
 				r.signal()

@@ -155,6 +155,19 @@ func TestReader_ThatDoesNotKeepUpIsTold(t *testing.T) {
 	}
 }
 
+// What rings leave out pushes nothing out of them.
+func TestTail_RingsKeepOnlyWhatReadersWant(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), func(c *Config) {
+		c.RingBytes, c.Keep = 1<<20, func(m *kgo.Record) bool { return m.Offset%1000 == 0 }
+	})
+	r := s.follow("acme/a", End)
+	s.write(0, 3000, "acme/a")
+	expect(t, read(t, r, 3), []int64{0, 1000, 2000})
+	if n := testutil.ToFloat64(s.metrics.catchUps); n != 0 {
+		t.Errorf("%v readers caught up from the log", n)
+	}
+}
+
 func TestTail_RefusesOffsetsThatTheLogDoesNotHave(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 1)
 	s := start(t, cluster.Config, func(c *Config) { c.Window = 10 })
