@@ -22,7 +22,7 @@ type Source interface {
 	Holding(messageIDs []string) (runs []string, err error)
 }
 
-// Thread is a thread that takes in raw records. It is not safe for concurrent use.
+// Thread folds the raw records of one thread. It is not safe for concurrent use.
 type Thread struct {
 	*fold.Thread[*Run]
 	id     string
@@ -39,24 +39,25 @@ type Run struct {
 	// Record is the run's record, which may lack contents; nil if the run has none yet.
 	Record *record.Run
 
-	folding *fold.Run // nil if nothing has come since the record, or the record is final
-	// again finds the outcomes of recorded events (Replay); nil: nobody asks for them.
+	folding *fold.Run // nil if the record is final, or nothing came after it
+	// again finds the outcomes of recorded events; nil unless Replay was called.
 	again *fold.Outcomes
-	// weight is that of the fold, weightAgain that of again's.
+	// weight is the weight of the fold, weightAgain that of again's fold.
 	weight, weightAgain weight
 }
 
-// weight is about how much memory a fold holds.
+// weight estimates the memory of a fold.
 type weight struct {
-	// text is about how long its messages and state are; at which text they are measured again.
+	// text is the approximate length of its messages and state, in bytes. They are measured again once text reaches at.
 	text, at int64
-	// bytes is the part of Thread.Bytes that is the fold's.
+	// bytes is the fold's part of Thread.Bytes.
 	bytes int64
 }
 
-// add notes that an event of so many bytes was folded, or a fold resumed, and returns by how much the fold has grown.
+// add counts an event of this many bytes that was folded; 0 is for a fold that was resumed. It returns by how much the
+// fold's memory has grown.
 func (w *weight) add(f *compact.Run, event int) int64 {
-	if w.text += int64(event); w.text >= w.at { // not all that came has stayed: snapshots replace, and RAW leaves nothing
+	if w.text += int64(event); w.text >= w.at { // not all bytes stay: snapshots replace others, and RAW events leave nothing
 		w.text = int64(len(f.State()))
 		for _, m := range f.Messages() {
 			w.text += int64(len(m.Raw))
@@ -73,7 +74,7 @@ func (r *Run) Begun() bool {
 	return r.Fold() != nil || r.Record != nil && !r.Record.InputOnly()
 }
 
-// Fold returns the run's current fold; nil if only the record has it, or nothing was folded.
+// Fold returns the run's current fold; nil if only the record has its contents, or nothing was folded.
 func (r *Run) Fold() *compact.Run {
 	if r.folding == nil {
 		return nil
@@ -81,8 +82,8 @@ func (r *Run) Fold() *compact.Run {
 	return r.folding.Fold
 }
 
-// New returns a thread of these runs. The records are complete below the offset indexed: an event below it that no record covers belongs to
-// no run.
+// New returns a thread of these runs. The records must be complete below the offset indexed: an event below it that no
+// record covers belongs to no run.
 func New(id string, records []*record.Run, indexed int64, source Source) (*Thread, error) {
 	t := &Thread{id: id, source: source, from: indexed, said: lineage.Said{}}
 	runs := make([]*Run, len(records))
@@ -101,7 +102,7 @@ func New(id string, records []*record.Run, indexed int64, source Source) (*Threa
 	t.loop = fold.NewLoop(t.Thread)
 	t.Lineage.Tell(t)
 	for _, r := range t.Unsealed() {
-		if !r.Open() { // an abandoned one goes on only where an event comes
+		if !r.Open() { // an abandoned run is resumed only at its next event
 			continue
 		}
 		t.from = min(t.from, r.Next)
@@ -112,7 +113,7 @@ func New(id string, records []*record.Run, indexed int64, source Source) (*Threa
 	return t, nil
 }
 
-// From is the first offset from which the thread needs its raw records.
+// From returns the first offset from which the thread needs its raw records.
 func (t *Thread) From() int64 { return t.from }
 
 // Open reports whether any run of the thread is open.
@@ -120,8 +121,8 @@ func (t *Thread) Open() bool {
 	return slices.ContainsFunc(t.Unsealed(), func(r *Run) bool { return r.Metadata.Open() })
 }
 
-// Replay makes Take return the outcome of recorded events of the run in place of fold.Covered. It returns the offset from which Take needs
-// the run's records to know the outcomes from the given offset on.
+// Replay makes Take return the real outcome of events that the run's record covers, in place of fold.Covered. It
+// returns the offset from which Take needs the run's records to know the outcomes from the given offset on.
 func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 	r.again = fold.NewOutcomes(r.Record)
 	if r.again.Steady() {
@@ -130,8 +131,8 @@ func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 	return r.Record.Raw.First
 }
 
-// Take takes in the thread's next record and returns its run (nil if it has none) and its outcome. Errors are those of the
-// source.
+// Take processes the thread's next record. It returns the record's run (nil if it has none) and its outcome. Its errors
+// are those of the source.
 func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 	taken, outcome, err := t.loop.Next(e)
 	r := t.Member
@@ -146,7 +147,7 @@ func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 		return r, outcome, err
 	case taken == nil:
 		return r, outcome, nil
-	case t.IsNew && outcome == fold.Malformed: // it begins nothing
+	case t.IsNew && outcome == fold.Malformed: // a malformed event begins no run
 		return nil, outcome, nil
 	}
 	r.Next, r.NextSeq = e.Offset+1, taken.Seq.Next
@@ -160,16 +161,17 @@ func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 	return r, outcome, err
 }
 
-// weighEvery is how much text may come, beside as much as a fold had, before it is measured again.
+// weighEvery, in bytes, keeps small folds from being measured often: a fold is measured again once its text has grown
+// by its last length plus weighEvery.
 const weighEvery = 16 << 10
 
-// foldedMessage is about how much memory a message takes in a fold beside its text.
+// foldedMessage is the approximate memory of a message in a fold besides its text, in bytes.
 const foldedMessage = 768
 
-// Bytes is about how much memory the folds of the thread's runs hold.
+// Bytes returns the approximate memory of the folds of the thread's runs.
 func (t *Thread) Bytes() int64 { return t.bytes }
 
-// folded updates metadata and lineage of a run by its current fold, so that the parents of later runs can be resolved.
+// folded updates a run's metadata and lineage from its current fold, so that parents of later runs can be resolved.
 func (t *Thread) folded(r *Run) error {
 	f := r.folding.Fold
 	if t.Resolution != nil {
@@ -188,7 +190,7 @@ func (t *Thread) folded(r *Run) error {
 	return t.Lineage.Add(r.Metadata.Run)
 }
 
-// Load implements fold.Directory: all runs are there.
+// Load implements fold.Directory. It does nothing, as all runs are in memory.
 func (t *Thread) Load(string, int64) error { return nil }
 
 // New implements fold.Directory.
@@ -229,7 +231,8 @@ func (t *Thread) Resume(r *Run) (*fold.Run, error) {
 
 var errNotOpen = errors.New("its record is not that of an open run")
 
-// Record implements fold.Directory: of a run that has ended since its record, it returns what the record will say of its beginning.
+// Record implements fold.Directory. For a run that has ended since its record, it returns the beginning of the run as
+// its next record will have it.
 func (t *Thread) Record(r *Run) (*record.Run, error) {
 	if r.folding == nil {
 		return r.Record, nil

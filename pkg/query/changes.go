@@ -23,33 +23,34 @@ import (
 const (
 	defaultChanges = 100
 	maxChanges     = 1000
-	// maxChangeBytes bounds the size of a page of changes; a page has at least one change, if there is one.
+	// maxChangeBytes bounds the size of a page of changes. A page has at least one change if one exists.
 	maxChangeBytes = 4 << 20
-	// changesFor bounds the time that is spent on one page.
+	// changesFor bounds the time spent on one page.
 	changesFor = 2 * time.Second
 	// changesLook is the number of steps between two checks of that time.
 	changesLook = 256
 )
 
-// changesAnswer is a page of the changes of one place along a chain of runs, in their order.
+// changesAnswer is a page of the changes of one place along a chain of runs, in order.
 type changesAnswer struct {
 	ThreadID string `json:"threadId"`
 	// RunID is the run at the end of the chain.
 	RunID string `json:"runId"`
-	// Path is the JSON Pointer of the place in the state; MessageID the message, in its place.
+	// Path is the JSON Pointer of the place in the state. For a message, MessageID replaces it.
 	Path      *string     `json:"path,omitempty"`
 	MessageID agui.String `json:"messageId,omitempty"`
-	// Before is what was at the place before the page; absent where nothing was.
+	// Before is the value at the place before the page; absent if there was none.
 	Before  json.RawMessage `json:"before,omitempty"`
 	Changes []placeChange   `json:"changes"`
-	// Unread are the runs of the chain whose events are not there, or not known to be theirs, and why.
+	// Unread are the runs of the chain whose events could not be read, with the reason.
 	Unread []unreadRun `json:"unread"`
 	// Next is where the next page begins; absent at the end.
 	Next      string          `json:"next,omitempty"`
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// placeChange is one change of a place: by a step of a run or, where its events are not read, by the run as a whole.
+// placeChange is one change of a place: by a step of a run or, if the run's events are not readable, by the run as a
+// whole.
 type placeChange struct {
 	RunID    string           `json:"runId"`
 	N        *int             `json:"n,omitempty"`
@@ -59,19 +60,19 @@ type placeChange struct {
 	Op       timeline.Op      `json:"op"`
 	Before   json.RawMessage  `json:"before,omitempty"`
 	After    json.RawMessage  `json:"after,omitempty"`
-	// Path and Text say what was appended to a message, in the place of Before and After.
+	// Path and Text describe what was appended to a message. They replace Before and After.
 	Path string          `json:"path,omitempty"`
 	Text json.RawMessage `json:"text,omitempty"`
 }
 
-// unreadRun is a run whose events are not read.
+// unreadRun is a run whose events were not read.
 type unreadRun struct {
 	RunID  string `json:"runId"`
 	Reason string `json:"reason"`
 }
 
-// changes answers with all events along the chain of the run in the path (the thread's tip, where it names none) that changed a place in
-// the state, or a message.
+// changes answers with all events that changed a place in the state, or a message, along the chain of the run in the
+// path (by default the thread's tip).
 func (c *call) changes() (*answer, error) {
 	place, err := c.place()
 	if err != nil {
@@ -113,7 +114,7 @@ func (c *call) changes() (*answer, error) {
 	return &answer{body: b.a}, nil
 }
 
-// place reads what is asked for; all of the state, where nothing is.
+// place reads the requested place. The default is the whole state.
 func (c *call) place() (timeline.Place, error) {
 	path, message := c.Query.Get("path"), c.Query.Get("message")
 	switch {
@@ -129,7 +130,7 @@ func (c *call) place() (timeline.Place, error) {
 	return place, nil
 }
 
-// changesFrom reads where a page begins: a step and its run, with a colon between.
+// changesFrom reads the start of a page: a step number and its run, with a colon between them.
 func (c *call) changesFrom() (n int, run string, err error) {
 	text := c.Query.Get("from")
 	if text == "" {
@@ -143,16 +144,16 @@ func (c *call) changesFrom() (n int, run string, err error) {
 	return n, run, nil
 }
 
-// blame goes along a chain of runs.
+// blame walks along a chain of runs and collects the changes of one place.
 type blame struct {
 	c     *call
 	view  view
 	place timeline.Place
 	limit int
 	until time.Time
-	chain []store.Run // the root first
+	chain []store.Run // from the root on
 	bytes int
-	// value is what is at the place; it is known once a run was read.
+	// value is the current value at the place; it is known once a run was read.
 	value json.RawMessage
 	known bool
 	a     changesAnswer
@@ -170,7 +171,7 @@ func (b *blame) rows(ids []string) []store.Run {
 	return chain
 }
 
-// walk goes from a step of a run of the chain as far as a page does.
+// walk starts at step n of the run chain[first] and ends when the page is full or the chain ends.
 func (b *blame) walk(first, n int) error {
 	quiet, err := b.quiet(first)
 	if err != nil {
@@ -198,13 +199,13 @@ func (b *blame) walk(first, n int) error {
 	return nil
 }
 
-// full reports whether the page is.
+// full reports whether the page is full.
 func (b *blame) full() bool {
 	return len(b.a.Changes) >= b.limit || b.bytes >= maxChangeBytes || time.Now().After(b.until)
 }
 
-// taken is the offset up to which events of a run of the chain are in the history of the next one: that went on from it as it stood
-// then, and what the run did behind that is not on the chain.
+// taken returns the offset below which events of run i of the chain are in its child's history. The child started from
+// the run as it was then; later events of the run are not part of the chain.
 func (b *blame) taken(i int) (int64, error) {
 	if i == len(b.chain)-1 {
 		return math.MaxInt64, nil
@@ -218,13 +219,13 @@ func (b *blame) taken(i int) (int64, error) {
 		until = s.Begins()
 		return nil
 	})
-	if why := new(front.Problem); errors.As(err, &why) && why.Retry == 0 { // then what it says of itself is said in its turn
+	if why := new(front.Problem); errors.As(err, &why) && why.Retry == 0 { // walk reports this error when it reaches the child
 		err = nil
 	}
 	return until, err
 }
 
-// run goes through the steps of a run up to an offset.
+// run walks through the steps of a run below an offset.
 func (b *blame) run(s stepping, n int, until int64) error {
 	end := s.Len() + 1
 	for end > 1 && s.Step(end-1).Offset >= until {
@@ -233,10 +234,10 @@ func (b *blame) run(s stepping, n int, until int64) error {
 	if n >= end {
 		return badRequest(fmt.Sprintf("from names step %d of run %q, whose steps end at %d; use next of the previous page", n, s.row.RunID, end-1))
 	}
-	var at *timeline.Cursor // that of a request for steps stays where it is
+	var at *timeline.Cursor // not the cached one, which requests for steps use
 	var counted int64
 	for part := n; part < end; part += changesLook {
-		_ = s.c.load.take(-counted) // giving back never fails
+		_ = s.c.load.take(-counted) // a release never fails
 		last := min(part+changesLook, end) - 1
 		values, reached, err := s.reach(at, part-1, last)
 		if err != nil {
@@ -275,7 +276,7 @@ func (b *blame) run(s stepping, n int, until int64) error {
 	return nil
 }
 
-// see notes what is at the place before the first step that is read.
+// see sets the current value at the place. The first one is the page's Before.
 func (b *blame) see(value json.RawMessage) {
 	if !b.known {
 		b.a.Before, b.known = value, true
@@ -283,7 +284,7 @@ func (b *blame) see(value json.RawMessage) {
 	b.value = value
 }
 
-// next ends the page before a step of a run; where that is the run's last, the next run begins the next page.
+// next ends the page before step n of a run. If the run has no such step, the next run begins the next page.
 func (b *blame) next(n, end int, run string) {
 	if n < end {
 		b.a.Next = fmt.Sprintf("%d:%s", n, run)
@@ -298,7 +299,7 @@ func (b *blame) add(s stepping, step timeline.Step, before, after json.RawMessag
 	b.append(change, before, after)
 }
 
-// append adds a change with what it did.
+// append adds a change with its kind and values.
 func (b *blame) append(change placeChange, before, after json.RawMessage) {
 	switch {
 	case before == nil:
@@ -314,17 +315,17 @@ func (b *blame) append(change placeChange, before, after json.RawMessage) {
 			change.Op, change.Path, change.Text, change.Before, change.After = m.Op, m.Path, m.Text, nil, nil
 		}
 	}
-	// They are parts of larger texts, which would stay with them.
+	// These are slices of larger texts. Copies do not keep those in memory.
 	change.Before, change.After, change.Text = bytes.Clone(change.Before), bytes.Clone(change.After), bytes.Clone(change.Text)
 	b.bytes += len(change.Before) + len(change.After) + len(change.Text)
 	b.a.Changes = append(b.a.Changes, change)
 }
 
-// unread adds a run whose events cannot be read as a whole: what it changed, but not by which event. It returns other errors as they are.
+// unread adds a run whose events cannot all be read, with its change as a whole. It returns other errors unchanged.
 func (b *blame) unread(i int, err error) error {
 	why := new(front.Problem)
 	if !errors.As(err, &why) || why.Status != http.StatusGone && why.Status != http.StatusConflict {
-		if err != nil && why.Status == http.StatusNotFound && why.Members != nil { // nothing of it has come
+		if err != nil && why.Status == http.StatusNotFound && why.Members != nil { // none of its events has arrived
 			return nil
 		}
 		return err
@@ -352,7 +353,7 @@ func (b *blame) unread(i int, err error) error {
 	return nil
 }
 
-// quiet are the runs of the chain, from one on, whose records say that they did not change what is at the place.
+// quiet returns the runs, from chain[first] on, whose records show that they did not change the place.
 func (b *blame) quiet(first int) (map[string]bool, error) {
 	var asked []store.Run
 	for i := max(first, 1); i < len(b.chain); i++ {
@@ -385,7 +386,7 @@ func (b *blame) quiet(first int) (map[string]bool, error) {
 	return quiet, nil
 }
 
-// restless reports whether a run has events that may have changed what is at the place and changed it back.
+// restless reports whether a run has events that may have changed the place and changed it back.
 func (b *blame) restless(row store.Run) bool {
 	for name := range row.Stats.Events {
 		switch agui.Type(name) {

@@ -14,21 +14,20 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// headerRemarks says what of a checked out input or an export is not plain truth, in the words of
-// remarks: neither has room for it.
+// headerRemarks is the header that lists the badges of a checked out input or an export, in the words of remarks.
+// Neither body has room for them.
 const headerRemarks = "Skein-Remarks"
 
-// The points of a run that can be checked out.
+// These are the points of a run that can be checked out.
 const (
-	// atEnd: go on from the run. The new run is its child.
+	// atEnd: continue from the run. The new run is its child.
 	atEnd = "end"
-	// atStart: do the run over. The new run is its sibling.
+	// atStart: repeat the run. The new run is its sibling.
 	atStart = "start"
 )
 
-// checkout answers with a RunAgentInput that any agent can be called with to go on from the run in
-// the path (the thread's tip, where it names none) or, with ?at=start, to do that run over. It names
-// its parent, so that nothing has to be inferred when it comes back.
+// checkout answers with a RunAgentInput for any agent. It continues from the run in the path (by default the thread's
+// tip) or, with ?at=start, repeats that run. The input names its parent, so that Skein need not infer the parent later.
 func (c *call) checkout() (*answer, error) {
 	at, err := oneOf(c, "at", atEnd, atStart)
 	if err != nil {
@@ -66,12 +65,12 @@ func (c *call) checkout() (*answer, error) {
 	return &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: body}, nil
 }
 
-// used reports whether a run of the thread has the id, or its agent gave it that.
+// used reports whether a run of the thread has the id, as its own or from its agent.
 func used(runs []store.Run, id string) bool {
 	return slices.ContainsFunc(runs, func(r store.Run) bool { return r.RunID == id || r.ClientRunID == id })
 }
 
-// remarks are the badges of honesty of a history, as words of a header.
+// remarks returns the badges of a history as words for a header.
 func remarks(graph *lineage.Graph, h restored) []string {
 	var out []string
 	for _, r := range []struct {
@@ -91,20 +90,18 @@ func remarks(graph *lineage.Graph, h restored) []string {
 	return out
 }
 
-// newInput is a RunAgentInput in the making.
+// newInput is a RunAgentInput under construction.
 type newInput struct {
 	threadID, runID, parent string
 	messages                []agui.Message
 	state                   json.RawMessage
 	resume                  []json.RawMessage
-	// from is a stored input, for tools, context, forwardedProps and whatever else there is;
-	// nil where none was ever given.
+	// from is a stored input, the source of tools, context, forwardedProps and all other fields; nil if there is none.
 	from json.RawMessage
 }
 
-// goOn fills the input of a run that continues h. What clients do not send, activity messages, is
-// left out. Of the tools and the like, those of the nearest run of the chain are taken that had an
-// input.
+// goOn fills in the input of a run that continues h. It leaves out activity messages, as clients do not send them.
+// Tools and other fields come from the nearest run of the chain that had an input.
 func (in *newInput) goOn(graph *lineage.Graph, runs []store.Run, h restored) error {
 	in.parent, in.messages, in.state = h.run.RunID, lineage.InputMessages(h.Messages), h.State
 	rows := make(map[string]store.Run, len(runs))
@@ -128,9 +125,9 @@ func (in *newInput) goOn(graph *lineage.Graph, runs []store.Run, h restored) err
 	return nil
 }
 
-// resumeOf is the entry of resume for an open interrupt. It cancels the interrupt: an input that is sent
-// unchanged must not approve anything. The entry's metadata has the interrupt, so that a person who answers
-// sees the question.
+// resumeOf returns the entry of resume for an open interrupt. It cancels the interrupt, because an input that is sent
+// unchanged must not approve anything. The entry's metadata has the interrupt, so that the person who answers sees the
+// question.
 func resumeOf(interrupt json.RawMessage) (json.RawMessage, error) {
 	type metadata struct {
 		Interrupt json.RawMessage `json:"interrupt"`
@@ -142,8 +139,8 @@ func resumeOf(interrupt json.RawMessage) (json.RawMessage, error) {
 	}{agui.Lookup(interrupt, "id"), "cancelled", metadata{interrupt}})
 }
 
-// startOver fills the input that the run of h was itself started with: its own, whole, or where it
-// had none what its parent held.
+// startOver fills in the input that started the run of h: the run's own input, whole, or if it had none, its parent's
+// history.
 func (c *call) startOver(in *newInput, runs []store.Run, h restored) error {
 	if in.parent = h.run.ParentRunID; in.parent == "" {
 		in.parent = string(h.run.SpawnedBy)
@@ -173,7 +170,7 @@ func (c *call) startOver(in *newInput, runs []store.Run, h restored) error {
 	return nil
 }
 
-// encode writes the input. Messages, state and what the stored input has are written as they came.
+// encode returns the input as JSON. Messages, state and fields of the stored input keep their bytes.
 func (in *newInput) encode() (json.RawMessage, error) {
 	own, err := marshal(struct {
 		ThreadID string            `json:"threadId"`

@@ -16,14 +16,15 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// lightInput is up to which length, in bytes, an input is decoded without a turn: it takes a millisecond or so.
+// lightInput is the largest input, in bytes, that is decoded without a slot. It takes about a millisecond.
 const lightInput = 256 << 10
 
-// decodedInput is about how many times its length an input holds while it is decoded.
+// decodedInput is the approximate memory of an input while it is decoded, as a multiple of its length.
 const decodedInput = 4
 
-// connect answers a RunAgentInput with the latest run of its thread, so that a stock client restores the thread and follows an open run to
-// its end. Of the input it uses the ids only, and forwardedProps.skein.runId, which selects another run.
+// connect answers a RunAgentInput with the latest run of its thread, so that a stock client restores the thread and
+// follows an open run to its end. It uses only the ids of the input, and forwardedProps.skein.runId, which selects
+// another run.
 func (c *call) connect() error {
 	in, err := c.readInput()
 	if err != nil {
@@ -46,8 +47,8 @@ func (c *call) connect() error {
 	return c.live(runID, joining(), true)
 }
 
-// readInput reads the request's body. What that holds counts as memory of the tenant's reads, and all of it may take as long as a reader
-// may take nothing.
+// readInput reads the request's body. Its memory counts for the tenant's reads. Reading the whole body may take
+// front.Stall at most.
 func (c *call) readInput() (*agui.RunAgentInput, error) {
 	held := int64(kafka.MaxValueBytes)
 	if n := c.R.ContentLength; n >= 0 {
@@ -56,13 +57,13 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 	if err := c.load.hold(decodedInput * held); err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.load.hold(-decodedInput * held) }() // giving back never fails
+	defer func() { _ = c.load.hold(-decodedInput * held) }() // a release never fails
 	rc := http.NewResponseController(c.W)
 	if err := rc.SetReadDeadline(time.Now().Add(c.front.Stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, fmt.Errorf("bounding the time of a body: %w", err)
 	}
 	var read bytes.Buffer
-	if c.R.ContentLength >= 0 { // else it would grow, and leave several times its size to the collector
+	if c.R.ContentLength >= 0 { // growing step by step would leave several times its size as garbage
 		read.Grow(int(held) + bytes.MinRead)
 	}
 	_, err := read.ReadFrom(http.MaxBytesReader(c.W, c.R.Body, kafka.MaxValueBytes))
@@ -93,7 +94,7 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 	return in, nil
 }
 
-// empty answers for a thread without runs.
+// empty answers for a thread without runs: with an empty history, or with 404 if a run was requested.
 func (s *stream) empty() error {
 	if s.runID != "" {
 		return &front.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("the thread has no run %q", s.runID)}

@@ -8,21 +8,21 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// cursor is the id of the last event that a reader of a live stream has received.
+// cursor is the id of the last event that a reader of a live stream received.
 type cursor struct {
-	// at is the position of that event; its offset is -1 for a reader that joins.
+	// at is the position of that event; its offset is -1 for a reader that has received nothing.
 	at record.Position
-	// ended: the reader has received the synthetic end after that event, too.
+	// ended: the reader has also received the synthetic end after that event.
 	ended bool
-	// seq is the sequence number of the last event that came from the proxy, in place of at; -1 is none.
+	// seq is the sequence number of the last event, if it came from the proxy; it replaces at. -1 is none.
 	seq int64
 }
 
-// The forms of an id other than a position.
+// These are the forms of an id other than a position.
 const (
 	// cursorJoin is the first id of a stream. A reader that has received nothing after it joins again.
 	cursorJoin = "join"
-	// cursorEnd follows the position of a run's last event if Skein has ended the run.
+	// cursorEnd follows the position of a run's last event if Skein ended the run.
 	cursorEnd = ":end"
 	// cursorSeq precedes the sequence number of an event in the proxy's stream, which has no positions.
 	cursorSeq = "seq:"
@@ -68,8 +68,8 @@ func parseCursor(text string) (cursor, error) {
 	return c, nil
 }
 
-// cursor reads the id from the request. The header wins over the parameter: a browser that reconnects sends both, and the parameter is
-// the one of its first request.
+// cursor reads the id from the request. The header has precedence over the parameter: a browser that reconnects sends
+// both, and repeats the parameter of its first request.
 func (c *call) cursor() (cursor, error) {
 	name, text := headerLastEventID, c.R.Header.Get(headerLastEventID)
 	if text == "" {

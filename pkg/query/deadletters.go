@@ -14,14 +14,14 @@ type deadLettersAnswer struct {
 	Next string `json:"next,omitempty"`
 }
 
-// Dead letters on a page.
+// These bound a page of dead letters.
 const (
 	defaultDeadLetters = 100
 	maxDeadLetters     = 1000
 )
 
-// deadLetters answers with what the compactor could do nothing with. They are read from Kafka; the index
-// says which of them lie below an erasure of their thread.
+// deadLetters answers with the records that the compactor could not process. It reads them from Kafka; the index shows
+// which of them lie below an erasure of their thread.
 func (c *call) deadLetters() (*answer, error) {
 	q := deadletter.Query{Tenant: c.Tenant, Thread: c.Query.Get("thread")}
 	var err error
@@ -62,8 +62,8 @@ func (c *call) deadLetters() (*answer, error) {
 	return &answer{body: a}, nil
 }
 
-// notErased leaves out the dead letters of threads that were erased since. An erasure speaks of its
-// thread's partition: it does not cover what came on another one.
+// notErased drops the dead letters of threads that were erased since. An erasure covers only the thread's own
+// partition, so dead letters from another partition stay.
 func (c *call) notErased(letters []deadletter.Record) ([]deadletter.Record, error) {
 	below := map[string]int64{}
 	kept := []deadletter.Record{}

@@ -8,16 +8,16 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// diffAnswer is how the histories of two runs differ.
+// diffAnswer is the difference between the histories of two runs.
 type diffAnswer struct {
 	ThreadID string `json:"threadId"`
-	// From is absent where a root is compared with the empty history that it started from.
+	// From is absent if a root is compared with the empty history from which it started.
 	From *diffSide `json:"from,omitempty"`
 	To   diffSide  `json:"to"`
-	// CommonAncestor is the last run that both chains hold: one of the two where it lies on the
-	// other's chain, absent for runs of different trees.
+	// CommonAncestor is the last run that both chains contain. It is one of the two runs if that run is on the other's
+	// chain, and absent for runs of different trees.
 	CommonAncestor string `json:"commonAncestor,omitempty"`
-	// Same says that the histories do not differ.
+	// Same: the histories do not differ.
 	Same bool `json:"same"`
 	lineage.Difference
 	IndexedTo record.Position `json:"indexedTo"`
@@ -31,8 +31,8 @@ type diffSide struct {
 	badges
 }
 
-// diff compares two runs of the thread. Without ?to= it is the tip with the latest start; without
-// ?from= the parent of the other, so that the answer is what that run has changed.
+// diff compares two runs of the thread. The default of ?to= is the tip that started last. The default of ?from= is the
+// parent of the other run, so that the answer shows what that run changed.
 func (c *call) diff() (*answer, error) {
 	from, err := c.runParam("from")
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *call) diff() (*answer, error) {
 	return &answer{status: v.status, body: a}, nil
 }
 
-// runParam reads a run id of the query, or "" where it is not given.
+// runParam reads a run id from the query. It returns "" if the parameter is absent.
 func (c *call) runParam(name string) (string, error) {
 	id := c.Query.Get(name)
 	if !c.Query.Has(name) {

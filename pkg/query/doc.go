@@ -1,7 +1,6 @@
-// Package query is the stage that answers: the HTTP API over the lineage store and, for open runs,
-// skein.runs. It only reads, holds no state that outlives a request but what it has read last, and every call is bound to the
-// caller's tenant: what belongs to another one is not found.
+// Package query is the stage that serves the HTTP API. It only reads: the lineage store; skein.runs, for open runs and
+// verification; and raw events, for replay, verification and live streams. The only state that outlives a request is
+// caches of recent reads. Every call is bound to the caller's tenant: data of another tenant is not found.
 //
-// The API is described by schemas/openapi.json, served at /openapi.json; a test holds routes and
-// fields to it.
+// schemas/openapi.json describes the API and is served at /openapi.json; a test compares routes and fields with it.
 package query

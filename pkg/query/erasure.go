@@ -17,42 +17,43 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// The states of an erasure.
+// These are the states of an erasure.
 const (
-	// erasurePending: readers may still be given what lies below it.
+	// erasurePending: readers may still receive data from below the erasure.
 	erasurePending = "pending"
-	// erasureDone: the compactor has taken its records back and the index has followed. Nobody is given
-	// anything of the thread any more that lies below the erasure.
+	// erasureDone: the compactor has removed the thread's records and the index has followed. No reader receives data of
+	// the thread from below the erasure any more.
 	erasureDone = "done"
 )
 
-// erasureAnswer says how far an erasure is.
+// erasureAnswer describes the progress of an erasure.
 type erasureAnswer struct {
 	ThreadID string          `json:"threadId"`
 	Position record.Position `json:"position"`
 	State    string          `json:"state"`
 	// RequestedAt is the time of the erasure's record on skein.events.
 	RequestedAt time.Time `json:"requestedAt"`
-	// ErasedAt is when the compactor has taken back what was made of the thread, last: a later erasure of
-	// the thread counts for this one. It is absent before that, and where an older compactor found nothing.
+	// ErasedAt is when the compactor last removed what it had derived from the thread: a later erasure of the thread
+	// counts for this one. It is absent until then, and if an older compactor found nothing to remove.
 	ErasedAt *time.Time `json:"erasedAt,omitempty"`
-	// LocalPurgedBy is by when a compactor that runs all the time has removed the bytes from the files of its local store. Absent before
-	// ErasedAt is there.
+	// LocalPurgedBy is the time by which a compactor that runs all the time has removed the bytes from the files of its
+	// local store. It is absent as long as ErasedAt is.
 	LocalPurgedBy *time.Time `json:"localPurgedBy,omitempty"`
-	// CompactedBy and RawGoneBy are by when Kafka's brokers must have dropped the bytes: of derived topics, of
-	// raw events and dead letters. Absent before ErasedAt is there, where the topics set no bound, and where
-	// the brokers do not tell their settings.
+	// CompactedBy and RawGoneBy are the times by which Kafka's brokers must have dropped the bytes: CompactedBy for
+	// derived topics, RawGoneBy for raw events and dead letters. They are absent as long as ErasedAt is, if the topics set
+	// no bound, and if the brokers do not disclose their settings.
 	CompactedBy *time.Time `json:"compactedBy,omitempty"`
 	RawGoneBy   *time.Time `json:"rawGoneBy,omitempty"`
-	// IndexPurged: the index has removed the bytes as well. Until then they are hidden there from every reader.
+	// IndexPurged: the index has removed the bytes too. Until then it hides them from every reader.
 	IndexPurged bool            `json:"indexPurged"`
 	IndexedTo   record.Position `json:"indexedTo"`
 }
 
-// everyTenant is a tenant without rows: how far the index is for it, it is for all.
+// everyTenant is the name of a tenant without rows. The index's progress for it is the progress for all tenants.
 const everyTenant = ""
 
-// erasure answers with how far an erasure is; with ?wait=true once it is done, or the wait has ended.
+// erasure answers with the progress of an erasure. With ?wait=true it answers when the erasure is done, or after
+// cfg.Wait.
 func (c *call) erasure() (*answer, error) {
 	at, err := record.ParsePosition(c.R.PathValue("position"))
 	if err != nil {
@@ -74,9 +75,9 @@ func (c *call) erasure() (*answer, error) {
 	if wait {
 		deadline = deadline.Add(c.cfg.Wait)
 	}
-	// The position first: an erasure that is read after it is at least as new. Where an older
-	// compactor found nothing there is none, and the partition's position says that it was looked for. The
-	// tenant's rows do not count: one of another thread may be there before this one's are gone.
+	// The position is read first, so that the erasure is at least as new. If an older compactor found nothing, no erasure
+	// is stored, but the partition's position shows that the compactor has processed the request. The tenant's own
+	// position does not count: rows of another thread may be indexed before the erased rows are gone.
 	to, err := c.store.IndexedTo(c.R.Context(), everyTenant)
 	if err != nil {
 		return nil, err
@@ -117,7 +118,8 @@ type askedErasure struct {
 	bounds         erasureBounds
 }
 
-// erasure reads the record of an erasure, of any tenant. It is store.ErrNotFound where none lies there.
+// erasureAt reads the record of an erasure, of any tenant. It returns store.ErrNotFound if the record at that position
+// is no erasure.
 func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 	ctx := c.R.Context()
 	r, err := c.openRaw(at.Partition)
@@ -168,7 +170,7 @@ func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 	}, nil
 }
 
-// bound is a time within which something happens; negative is none.
+// bound is a duration within which something happens; a negative one means no bound.
 type bound time.Duration
 
 func (b bound) after(t time.Time) *time.Time {
@@ -179,9 +181,8 @@ func (b bound) after(t time.Time) *time.Time {
 	return &t
 }
 
-// erasureBounds are how long bytes stay with the brokers at most once a thread is erased: those of derived
-// topics until they are compacted, those of raw events and dead letters until their segment is closed
-// and its retention has passed.
+// erasureBounds are the longest times that brokers keep the bytes of an erased thread: on derived topics until they are
+// compacted; as raw events and dead letters until their segment is closed and its retention has passed.
 type erasureBounds struct{ derived, raw bound }
 
 func (r *rawRead) erasureBounds(ctx context.Context) erasureBounds {
@@ -189,7 +190,7 @@ func (r *rawRead) erasureBounds(ctx context.Context) erasureBounds {
 	defer cancel()
 	t := r.log.cfg.Topics()
 	settings, err := kafka.TopicSettings(ctx, r.admin(), t.All()...)
-	if err != nil { // not everybody is allowed to ask for them
+	if err != nil { // a client may lack permission to read them
 		return erasureBounds{-1, -1}
 	}
 	sum := func(topic string, keys ...string) bound {

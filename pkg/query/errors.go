@@ -10,31 +10,32 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// badRequest refuses what the caller has written.
+// badRequest returns a 400 problem for an invalid request.
 func badRequest(detail string) error {
 	return &front.Problem{Status: http.StatusBadRequest, Detail: detail}
 }
 
-// later refuses what will be there soon: the index or another part is behind.
+// later returns a 503 problem for data that will be available soon: the index or another component lags.
 func later(detail string) error {
 	return &front.Problem{Status: http.StatusServiceUnavailable, Detail: detail, Retry: time.Second}
 }
 
-// tooEarly refuses where the index did not get to atLeast in time, and there is nothing to answer without it.
+// tooEarly returns a 425 problem. It is for calls that cannot be answered until the index reaches atLeast.
 func tooEarly() error {
 	return &front.Problem{Status: http.StatusTooEarly, Retry: time.Second, Detail: "the index has not got to atLeast yet; try again"}
 }
 
-// isNoRoom reports whether an error refuses memory.
+// isNoRoom reports whether an error is a refusal for lack of memory.
 func isNoRoom(err error) bool {
 	var p *front.Problem
 	return errors.As(err, &p) && p.Reason == front.ReasonMemory
 }
 
-// errBroken marks data that does not fit together: to try again does not help.
+// errBroken marks stored data that is inconsistent. A retry does not help.
 var errBroken = errors.New("broken data")
 
-// explain returns the answer of an error whose text is not for the caller, and logs it once: here. A caller that has hung up gets none.
+// explain returns the problem for an error whose text is not for the caller, and logs the error; nothing else logs it.
+// It returns nil if the caller has disconnected.
 func (s *Service) explain(c *front.Call, err error) *front.Problem {
 	p := &front.Problem{Status: http.StatusServiceUnavailable, Retry: 2 * time.Second,
 		Detail: "the lineage store does not answer, or Kafka; try again"}

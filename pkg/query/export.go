@@ -13,14 +13,14 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// exportAnswer is what ?report=true gives: the artifact, and beside it what the projection has left out.
+// exportAnswer is the answer with ?report=true: the artifact and a report of what it leaves out.
 type exportAnswer struct {
 	Artifact json.RawMessage  `json:"artifact"`
 	Report   *artifact.Report `json:"report"`
 }
 
-// export returns the export artifact of the run in the path or, if it names none, of the thread's
-// tip. A run that the contract cannot express is refused with the rule's name.
+// export returns the export artifact of the run in the path (by default the thread's tip). It refuses a run that the
+// contract cannot express, with the rule's name.
 func (c *call) export() (*answer, error) {
 	startedAt, err := c.time("startedAt")
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *call) export() (*answer, error) {
 		StartedAt: h.run.StartedAt, Messages: h.Messages, Basis: string(graph.Basis(h.run.RunID)),
 		Truncated: h.badges.Truncated || h.badges.RawLost,
 	}
-	if h.run.ParentBy == record.ParentExplicit { // what was observed, never what was inferred
+	if h.run.ParentBy == record.ParentExplicit { // an artifact never has an inferred parent
 		run.ParentRunID = givenID(v.runs, h.run.ParentRunID)
 	}
 	if h.run.EndedAt != nil {
@@ -78,7 +78,8 @@ func (c *call) export() (*answer, error) {
 	return out, nil
 }
 
-// givenID is a run's id as its platform knows it, where that was used again and numbered.
+// givenID returns the id that the agent's platform uses for a run. It differs from the run's id if the agent used that
+// id before.
 func givenID(runs []store.Run, id string) string {
 	for _, r := range runs {
 		if r.RunID == id && r.ClientRunID != "" {

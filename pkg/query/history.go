@@ -16,52 +16,53 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// historyAnswer is what the official client holds at the end of a run, or, while the run is open, at
-// the point up to which its record tells it.
+// historyAnswer holds the messages and state that the official client has at the end of a run. For an open run it holds
+// those at the end of the run's latest record.
 type historyAnswer struct {
 	ThreadID string        `json:"threadId"`
 	RunID    string        `json:"runId"`
 	Status   record.Status `json:"status"`
-	// Basis says what the messages rest on.
+	// Basis is the evidence for the messages.
 	Basis lineage.Basis `json:"basis"`
 	badges
-	// Error is what the run's RUN_ERROR says; nil where it has none.
+	// Error is the content of the run's RUN_ERROR; nil if the run has none.
 	Error *runFailure `json:"error,omitempty"`
-	// Interrupts are open at the run's end, as they came: what the run waits for.
+	// Interrupts are those open at the run's end, unchanged: the run waits for their answers.
 	Interrupts []json.RawMessage `json:"interrupts,omitempty"`
-	// Messages are the page's; From is the index of its first one in the history of Total.
+	// Messages are those of the page. From is the index of the first one in the whole history, Total the length of that
+	// history.
 	Messages []agui.Message `json:"messages"`
 	From     int            `json:"from"`
 	Total    int            `json:"total"`
-	// State is always there; {} if none was set.
+	// State is always present; {} if none was set.
 	State json.RawMessage `json:"state"`
-	// Forks are the points where the thread branches along the run's chain, from the root on: what a branch picker needs.
+	// Forks are the points where the thread branches along the run's chain, from the root on. A branch picker needs them.
 	Forks []fork `json:"forks"`
-	// Through is the last event that is in this history.
+	// Through is the position of the last event in this history.
 	Through   record.Position `json:"through"`
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// runFailure is why a run failed, in the agent's words.
+// runFailure is the agent's own description of why a run failed.
 type runFailure struct {
 	Message agui.String `json:"message"`
 	Code    agui.String `json:"code,omitempty"`
 }
 
-// failureOf returns what a terminal event says of a failure, or nil.
+// failureOf returns the failure in a terminal event, or nil if it is not a RUN_ERROR.
 func failureOf(terminal json.RawMessage) *runFailure {
 	var e struct {
 		Type agui.Type `json:"type"`
 		runFailure
 	}
 	if json.Unmarshal(terminal, &e) != nil || e.Type != agui.RunError {
-		return nil // none, or one of another form, which says nothing
+		return nil // no terminal event, or one of another form
 	}
 	return &e.runFailure
 }
 
-// history answers with the history of the run in the path or, where it names none, of the thread's
-// tip with the latest start.
+// history answers with the history of the run in the path. Without a run, it uses the tip of the thread that started
+// last.
 func (c *call) history() (*answer, error) {
 	page, err := c.page()
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *call) history() (*answer, error) {
 	return out, nil
 }
 
-// messagePage is the part of a history that is asked for: the last limit messages before an index.
+// messagePage selects part of a history: the last limit messages before an index.
 type messagePage struct {
 	set           bool
 	limit, before int
@@ -125,9 +126,9 @@ func (p messagePage) of(all []agui.Message) (int, []agui.Message) {
 	return from, list(all[from:end])
 }
 
-// entityTag identifies a sealed history. It is weak: the same conversation may have other bytes (indexedTo,
+// entityTag identifies a sealed history. The tag is weak: the same conversation may have other bytes (indexedTo,
 // compression). A sealed record and the records that it is based on change only if the thread is folded again, which
-// rewrites all records based on one that changes. Forks do change: later runs may branch from its chain.
+// rewrites every record that is based on a changed one. Forks do change, as later runs may branch from the chain.
 func (c *call) entityTag(h restored, forks []fork) (string, error) {
 	form := "events"
 	if !wantsEvents(c.R) {
@@ -153,9 +154,9 @@ func wantsEvents(r *http.Request) bool {
 	return false
 }
 
-// events returns the AG-UI events that rebuild the history in a stock client: RUN_STARTED,
-// MESSAGES_SNAPSHOT, STATE_SNAPSHOT and the terminal event. The stream of an open run ends after the
-// snapshots: there is no terminal event that would be true.
+// events returns the AG-UI events that rebuild the history in a stock client: RUN_STARTED, MESSAGES_SNAPSHOT,
+// STATE_SNAPSHOT and the terminal event. For an open run it stops after the snapshots, as no terminal event would be
+// true.
 func events(h restored) ([]byte, error) {
 	started := h.run.Started
 	if started == nil {
@@ -187,7 +188,7 @@ func events(h restored) ([]byte, error) {
 	}
 	for i, ev := range list {
 		if i == len(list)-1 {
-			// A reader that goes on from here has seen all up to this event.
+			// The id lets a reader continue after this event.
 			fmt.Fprintf(&b, "id: %s\n", record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1})
 		}
 		fmt.Fprintf(&b, "data: %s\n\n", oneLine(ev))
@@ -195,26 +196,26 @@ func events(h restored) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// oneLine returns JSON without line breaks, which may stand only between its tokens: an SSE field
-// ends at one.
+// oneLine returns JSON without line breaks, because a line break ends an SSE field. JSON has raw line breaks only
+// between tokens.
 func oneLine(b json.RawMessage) []byte {
 	return bytes.ReplaceAll(bytes.ReplaceAll(b, []byte{'\n'}, []byte{' '}), []byte{'\r'}, []byte{' '})
 }
 
-// maxAlternatives is how many runs a fork names: those next to the one of this history, by start.
+// maxAlternatives is how many runs a fork lists: those closest in start time to the run of this history.
 const maxAlternatives = 100
 
-// fork is a run of a history's chain that has siblings: what a branch picker shows.
+// fork is a run of a history's chain that has siblings. A branch picker shows it.
 type fork struct {
-	// RunID is the run on this history's chain. ParentRunID is its parent and that of its siblings; absent for a root.
+	// RunID is the run on this history's chain. ParentRunID is the parent of it and its siblings; absent for a root.
 	RunID       string `json:"runId"`
 	ParentRunID string `json:"parentRunId,omitempty"`
-	// Message is the index in the history of the first message that is the run's own; absent if it has none, or it is not known.
+	// Message is the index in the history of the run's first own message; absent if it has none or it is unknown.
 	Message *int `json:"message,omitempty"`
-	// Index is the run's place among the Total siblings, itself included, by start.
+	// Index is the run's place among all Total siblings (itself included), ordered by start.
 	Index int `json:"index"`
 	Total int `json:"total"`
-	// Alternatives are the siblings, RunID included, from index From on.
+	// Alternatives are the siblings from index From on, RunID included.
 	Alternatives []alternative `json:"alternatives"`
 	From         int           `json:"from"`
 }
@@ -222,13 +223,14 @@ type fork struct {
 // alternative is one of the siblings at a fork.
 type alternative struct {
 	RunID string `json:"runId"`
-	// TipRunID is the latest run of this sibling and its descendants: the history to show when it is picked.
+	// TipRunID is the latest run among this sibling and its descendants. Its history is shown when a user picks the
+	// sibling.
 	TipRunID  string        `json:"tipRunId"`
 	Status    record.Status `json:"status"`
 	StartedAt time.Time     `json:"startedAt"`
 }
 
-// forksOf returns the forks of a run's chain, the root's first. Own gives the run that a message of the history is of, by its index.
+// forksOf returns the forks of a run's chain, from the root on. own maps each run id to the run's own messages.
 func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui.Message, own map[string][]agui.Message) []fork {
 	byID := make(map[string]store.Run, len(rows))
 	for _, r := range rows {
@@ -241,7 +243,7 @@ func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui
 		if len(siblings) == 0 {
 			continue
 		}
-		if tips == nil { // once for all forks: there may be as many as runs
+		if tips == nil { // computed once for all forks, of which there may be as many as runs
 			tips = graph.Latest()
 		}
 		all := append(siblings, id)
@@ -257,7 +259,7 @@ func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui
 	return forks
 }
 
-// firstOf returns the index of the first message of a history that is among a run's own.
+// firstOf returns the index of the first message in a history that is among own; nil if there is none.
 func firstOf(own, messages []agui.Message) *int {
 	ids := make(map[string]bool, len(own))
 	for _, m := range own {

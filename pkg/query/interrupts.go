@@ -24,14 +24,14 @@ type interruptsAnswer struct {
 	IndexedTo []record.Position `json:"indexedTo"`
 }
 
-// waitingRun is a run that ended with interrupts, and that no run goes on from.
+// waitingRun is a run that ended with interrupts and has no continuation.
 type waitingRun struct {
 	ThreadID string            `json:"threadId"`
 	RunID    string            `json:"runId"`
 	Agent    string            `json:"agent,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	EndedAt  time.Time         `json:"endedAt"`
-	// AgeSeconds is how long it has waited.
+	// AgeSeconds is how long the run has waited.
 	AgeSeconds int64              `json:"ageSeconds"`
 	Interrupts []waitingInterrupt `json:"interrupts"`
 	Answer     interruptAnswer    `json:"answer"`
@@ -39,13 +39,14 @@ type waitingRun struct {
 
 // waitingInterrupt is an open interrupt.
 type waitingInterrupt struct {
-	// Interrupt is the AG-UI object as it came.
+	// Interrupt is the unchanged AG-UI object.
 	Interrupt json.RawMessage `json:"interrupt"`
-	// Expired: its expiresAt is over.
+	// Expired: the time in its expiresAt has passed.
 	Expired bool `json:"expired,omitempty"`
 }
 
-// interruptAnswer says what would answer a run: the input that Checkout gives, with Resume, sent to the agent.
+// interruptAnswer describes how to answer a run: get the input at Checkout, replace its resume by Resume, and send it
+// to the agent.
 type interruptAnswer struct {
 	Checkout string        `json:"checkout"`
 	Resume   []resumeEntry `json:"resume"`
@@ -57,7 +58,7 @@ type resumeEntry struct {
 	Status      string      `json:"status"`
 }
 
-// interrupts answers with the runs of the tenant that wait for an answer.
+// interrupts answers with the tenant's runs that wait for an answer.
 func (c *call) interrupts() (*answer, error) {
 	q := store.InterruptQuery{Agent: c.Query.Get("agent")}
 	var err error
@@ -111,7 +112,7 @@ func newWaitingRun(r store.Run, now time.Time) waitingRun {
 			ID        agui.String
 			ExpiresAt string
 		}
-		// It is as the agent sent it: what is of another form says nothing.
+		// The interrupt is as the agent sent it. If it has another form, it has no expiry.
 		_ = json.Unmarshal(raw, &said)
 		until, err := time.Parse(time.RFC3339, said.ExpiresAt)
 		w.Interrupts = append(w.Interrupts, waitingInterrupt{raw, err == nil && until.Before(now)})

@@ -20,10 +20,10 @@ type lineageAnswer struct {
 	ThreadID string           `json:"threadId"`
 	Runs     []lineageRun     `json:"runs"` // by start
 	Branches []lineage.Branch `json:"branches"`
-	// Spawns are edges beside the chains: parents that were named but not there.
+	// Spawns are edges apart from the chains: a run named a parent that did not exist when it started.
 	Spawns []lineage.Spawn `json:"spawns"`
-	// Tips are the thread's runs without children, by start, as far as they are among Runs; TipRunID is the last of the thread's,
-	// also where it is not among Runs.
+	// Tips are those of Runs that have no children, by start. TipRunID is the last tip of the whole thread, even if Runs
+	// lacks it.
 	Tips     []string `json:"tips"`
 	TipRunID string   `json:"tipRunId"`
 	// Picture is the layout of lanes that all drawings of the thread share.
@@ -36,7 +36,7 @@ type lineageRun struct {
 	RunID       string `json:"runId"`
 	ClientRunID string `json:"clientRunId,omitempty"`
 	record.Lineage
-	// Rewrote says how the run's input departs from its parent's history.
+	// Rewrote lists how the run's input departs from its parent's history.
 	Rewrote      []string      `json:"rewrote,omitempty"`
 	Status       record.Status `json:"status"`
 	Agent        string        `json:"agent,omitempty"`
@@ -45,7 +45,8 @@ type lineageRun struct {
 	EndedAt      *time.Time    `json:"endedAt,omitempty"`
 	// First is the position of the run's first event.
 	First record.Position `json:"first"`
-	// DurationMS is how long the run took, by its events' timestamps; absent while it is open, or if the events have none.
+	// DurationMS is the run's duration by its events' timestamps; absent while the run is open, or if its events have
+	// none.
 	DurationMS *int64 `json:"durationMs,omitempty"`
 	// Row is the index of the picture's row that shows the run.
 	Row int `json:"row"`
@@ -64,7 +65,7 @@ func newLineageRun(r store.Run) lineageRun {
 	}
 }
 
-// lineageFormats are the renderings; the empty name is the default.
+// lineageFormats are the values of the parameter format. The default is json.
 var lineageFormats = map[string]struct {
 	contentType string
 	render      func(*draw.Picture, io.Writer, int) error // nil for JSON
@@ -77,11 +78,11 @@ var lineageFormats = map[string]struct {
 }
 
 const (
-	// nodeBytes is about how much memory a run takes of a graph, its picture and the answer.
+	// nodeBytes is the approximate memory that a run takes in a graph, its picture and the answer.
 	nodeBytes = 1 << 10
-	// minWidth is the narrowest text that still says something.
+	// minWidth is the narrowest text that is still useful.
 	minWidth = 20
-	// maxLanes is more than anybody can tell apart.
+	// maxLanes is more lanes than anybody can tell apart.
 	maxLanes = 100
 )
 
@@ -157,15 +158,16 @@ func (c *call) lineage() (*answer, error) {
 	return &answer{status: v.status, indexedTo: &v.indexedTo, body: a}, nil
 }
 
-// relations are the parameters that ask for a part of a thread: the runs that stand in that relation to the run that they name.
-// That run is among its ancestors, as in git log, and not among its descendants and siblings.
+// relations maps each parameter that selects part of a thread to the function that finds the runs with that relation to
+// the run in the parameter. As in git log, a run is among its own ancestors. It is not among its descendants and
+// siblings.
 var relations = map[string]func(g *lineage.Graph, run string) []string{
 	"ancestorsOf":   (*lineage.Graph).Chain,
 	"descendantsOf": (*lineage.Graph).Descendants,
 	"siblingsOf":    (*lineage.Graph).Siblings,
 }
 
-// relation returns the parameter that asks for a part, or "".
+// relation returns the parameter of relations that the request has, or "".
 func (c *call) relation() (string, error) {
 	asked := ""
 	for name := range relations {
@@ -184,7 +186,7 @@ func (c *call) relation() (string, error) {
 	return asked, nil
 }
 
-// relatives are the rows that a relation asks for, by start.
+// relatives returns the rows that a relation selects, by start.
 func relatives(g *lineage.Graph, rows []store.Run, relation, run string) ([]store.Run, error) {
 	if _, ok := g.Run(run); !ok {
 		return nil, store.ErrNotFound
@@ -192,7 +194,7 @@ func relatives(g *lineage.Graph, rows []store.Run, relation, run string) ([]stor
 	return only(rows, relations[relation](g, run)), nil
 }
 
-// bundled are the rows of runs that the fan or bundle with this run holds.
+// bundled returns the rows of the runs in the fan or bundle that contains this run.
 func bundled(g *lineage.Graph, rows []store.Run, o draw.Options, run string) ([]store.Run, error) {
 	picture := draw.New(g, o)
 	row := picture.Row(run)
@@ -205,7 +207,7 @@ func bundled(g *lineage.Graph, rows []store.Run, o draw.Options, run string) ([]
 	return only(rows, picture.RunsOf(row)), nil
 }
 
-// only are the rows of these runs.
+// only returns the rows of these runs.
 func only(rows []store.Run, ids []string) []store.Run {
 	wanted := make(map[string]bool, len(ids))
 	for _, id := range ids {

@@ -10,10 +10,10 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// Drain ends all live streams, each with an id that another process resumes from, and refuses new ones.
+// Drain ends all live streams and refuses new ones. Each stream ends with an id from which another process can resume.
 func (s *Service) Drain() { s.drain(errDraining) }
 
-// attach streams a run, or a thread's runs.
+// attach streams one run, or the runs of a thread.
 func (c *call) attach() error {
 	from, err := c.cursor()
 	if err != nil {
@@ -54,10 +54,11 @@ func (c *call) live(runID string, from cursor, once bool) error {
 	return err
 }
 
-// finish sends the end of the stream and returns its reason for the metrics, or the refusal if the stream has not begun.
+// finish sends the end of the stream and returns its reason for the metrics. If the stream has not begun, it returns
+// the refusal too.
 func (s *stream) finish(err error) (why string, refused error) {
 	end, refusal := new(endError), new(front.Problem)
-	if err != nil && s.ctx.Err() != nil && s.R.Context().Err() == nil { // it drains, in the middle of a call
+	if err != nil && s.ctx.Err() != nil && s.R.Context().Err() == nil { // the process drains during a call
 		err = context.Cause(s.ctx)
 	}
 	switch {
@@ -77,7 +78,7 @@ func (s *stream) finish(err error) (why string, refused error) {
 		return endRefused, err
 	case isNoRoom(err):
 		*end = *errRoom
-	case errors.As(err, &refusal): // found out after the stream had to begin, since it waited for its turn
+	case errors.As(err, &refusal): // found after the stream had begun, as it had to wait for a slot
 		end.why, end.detail = endRefused, refusal.Detail
 	case errors.As(err, &end):
 		if end.event != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
-// metrics are the stage's. Routes are patterns; no thread or run is in a label.
+// metrics are the stage's metrics. A route label is a pattern; no label has a thread or run id.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -22,7 +22,7 @@ type metrics struct {
 	timelineReads *prometheus.CounterVec
 	timelineBytes prometheus.Gauge
 
-	// Of live streams.
+	// These are about live streams.
 	streams  prometheus.Gauge
 	ended    *prometheus.CounterVec // reason
 	streamed prometheus.Counter
@@ -30,13 +30,13 @@ type metrics struct {
 	tenants *usage.Counters // requests, bytes
 }
 
-// The outcomes of waiting for the index.
+// These are the outcomes of waiting for the index.
 const (
 	waitReached = "reached"
 	waitLate    = "late"
 )
 
-// Where a run that is stepped through came from.
+// These are the sources of a timeline.
 const (
 	readFromCache = "cache"
 	readFromLog   = "log"
@@ -107,7 +107,7 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) (*
 	return m, errors.Join(errs...)
 }
 
-// done counts a call of the API. The duration of a stream is its reader's choice, and does not count.
+// done counts a call of the API. It does not observe the duration of a stream, which the reader determines.
 func (m *metrics) done(c *front.Call, _ *front.Problem, took time.Duration) {
 	if c.Route.Scope == "" {
 		return

@@ -10,14 +10,13 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// A parameter that is empty is as one that is not given. What is refused is refused in one form, which
-// says what is allowed.
+// An empty parameter counts as absent. Every refusal has the same form and lists the allowed values.
 
 func (c *call) badParam(name, allowed string) error {
 	return badRequest(fmt.Sprintf("%s must be %s, not %.80q", name, allowed, c.Query.Get(name)))
 }
 
-// number reads a whole number within bounds, or returns fallback where there is none.
+// number reads a whole number from low to high, or returns fallback if the parameter is absent.
 func (c *call) number(name string, fallback, low, high int) (int, error) {
 	text := c.Query.Get(name)
 	if text == "" {
@@ -30,26 +29,26 @@ func (c *call) number(name string, fallback, low, high int) (int, error) {
 	return n, nil
 }
 
-// time reads a time; zero is none.
+// time reads an RFC 3339 time. It returns the zero time if the parameter is absent.
 func (c *call) time(name string) (time.Time, error) {
 	text := c.Query.Get(name)
 	if text == "" {
 		return time.Time{}, nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
-	if err != nil || t.IsZero() { // which stands for none
+	if err != nil || t.IsZero() { // zero means absent
 		return time.Time{}, c.badParam(name, "a time such as 2026-09-17T12:00:00Z")
 	}
 	return t, nil
 }
 
-// flag reads what is true or false; false where there is none.
+// flag reads true or false. It returns false if the parameter is absent.
 func (c *call) flag(name string) (bool, error) {
 	text, err := oneOf(c, name, "true", "false")
 	return text == "true", err
 }
 
-// position reads a place in skein.events; nil is none.
+// position reads a position in skein.events. It returns nil if the parameter is absent.
 func (c *call) position(name string) (*record.Position, error) {
 	text := c.Query.Get(name)
 	if text == "" {
@@ -62,7 +61,7 @@ func (c *call) position(name string) (*record.Position, error) {
 	return &p, nil
 }
 
-// oneOf reads one of several words; "" is none.
+// oneOf reads one of the allowed words. It returns "" if the parameter is absent.
 func oneOf[T ~string](c *call, name string, allowed ...T) (T, error) {
 	text := T(c.Query.Get(name))
 	if text == "" || slices.Contains(allowed, text) {

@@ -14,77 +14,80 @@ import (
 )
 
 const (
-	// rawKept is how many clients are kept for the next reads.
+	// rawKept is how many idle clients are kept for later reads.
 	rawKept = 8
-	// rawPoll is how many records are taken from the client at once.
+	// rawPoll is how many records one poll takes from the client.
 	rawPoll = 500
-	// rawFetch bounds one answer of a broker, compressed; a batch comes whole. It is unpacked before its first record is there, which
-	// may take rawBytes: a read of a few events waits for no more than this.
+	// rawFetch bounds one answer of a broker, compressed; a larger batch still comes whole. An answer is unpacked, to up
+	// to rawBytes, before its first record is available. The bound keeps a read of a few events from waiting for more than
+	// this.
 	rawFetch = 64 << 10
-	// rawBytes is about how much memory a read takes for what brokers answer.
+	// rawBytes is the approximate memory that a read needs for the brokers' answers.
 	rawBytes = 8 << 20
-	// rawSeek is the gap between two ranges, in records, from which on seeking costs less than reading.
+	// rawSeek is the gap between two ranges, in records, above which a seek costs less than reading on.
 	rawSeek = 2000
-	// rawQuiet is how long a read waits for the next record. All that is read is there already, so this
-	// is for brokers that are away.
+	// rawQuiet is how long a read waits for the next record. Everything it reads exists already, so only an unavailable
+	// broker takes that long.
 	rawQuiet = 10 * time.Second
 )
 
-// errNoPartition says that skein.events has no such partition.
+// errNoPartition means that skein.events has no such partition.
 var errNoPartition = errors.New("there is no such partition")
 
-// errRawGone says that skein.events does not have an offset (any more).
+// errRawGone means that skein.events does not have the offset, or no longer.
 var errRawGone = errors.New("the raw events are gone")
 
-// RawLog reads skein.events, and the dead letters among them, read_committed and outside of any group. Reads share a few clients.
+// RawLog reads skein.events, and the dead letters among them, read_committed and without a consumer group. Reads share
+// a few clients.
 type RawLog struct {
 	cfg     kafka.Config
 	readers *kafka.Readers
 	quiet   time.Duration
 }
 
-// NewRawLog returns a reader for a topic set. It connects to nothing before the first read. Close it.
+// NewRawLog returns a reader for a topic set. It connects at the first read. Close it.
 func NewRawLog(cfg kafka.Config) *RawLog {
 	return &RawLog{
 		cfg: cfg, quiet: rawQuiet,
-		// Control records, as markers are the last of what some producers write.
+		// Some producers end with a transaction marker, so control records show that the end was read.
 		readers: kafka.NewReaders(cfg, cfg.Topics().Events, rawKept, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(rawFetch)),
 	}
 }
 
-// Close closes the connections that no read uses, and the others at the end of their reads.
+// Close closes idle connections at once, and each other one when its read ends.
 func (l *RawLog) Close() { l.readers.Close() }
 
-// rawRead is one read of one partition, or several that follow each other.
+// rawRead reads one partition, once or several times in succession.
 type rawRead struct {
 	log       *RawLog
 	cl        *kgo.Client
 	topic     string
 	partition int32
-	// start is the first offset that the partition still has, end the one after the last that is committed.
+	// start is the first offset that the partition still has; end is the one after the last committed record.
 	start, end int64
-	// done gives its memory back.
+	// done releases the memory of the read.
 	done func()
 	// waits is called before each wait for the brokers; it may be nil.
 	waits func()
 
-	// reading: the client reads the partition. batch is what it gave last, which is all there is from one offset up to another.
+	// reading: the client consumes the partition. batch is its last answer, which has all records of the offsets [from,
+	// to).
 	reading  bool
 	batch    []*kgo.Record
 	from, to int64
-	// failed: the client has given an error, and no other read is to get it.
+	// failed: the client has returned an error, and no other read may use it.
 	failed bool
 }
 
-// takeRaw takes memory for what brokers answer; call the result to give it back.
+// takeRaw takes memory for the brokers' answers; call the result to release it.
 func (c *call) takeRaw() (done func(), err error) {
 	if err := c.load.hold(rawBytes); err != nil {
 		return nil, err
 	}
-	return func() { _ = c.load.hold(-rawBytes) }, nil // giving back never fails
+	return func() { _ = c.load.hold(-rawBytes) }, nil // a release never fails
 }
 
-// openRaw begins a read of a partition of skein.events for the tenant. Close it.
+// openRaw starts a read of a partition of skein.events and takes the tenant's memory for it. Close it.
 func (c *call) openRaw(partition int32) (*rawRead, error) {
 	done, err := c.takeRaw()
 	if err != nil {
@@ -99,7 +102,7 @@ func (c *call) openRaw(partition int32) (*rawRead, error) {
 	return r, nil
 }
 
-// open begins a read of a partition. Close it.
+// open starts a read of a partition. Close it.
 func (l *RawLog) open(ctx context.Context, partition int32) (*rawRead, error) {
 	cl, err := l.readers.Lend()
 	if err != nil {
@@ -127,7 +130,7 @@ func (r *rawRead) close() {
 	r.done()
 }
 
-// ask asks for one offset of the partition.
+// ask requests one offset of the partition.
 func (r *rawRead) ask(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, recordWait)
 	defer cancel()
@@ -145,14 +148,14 @@ func (r *rawRead) ask(ctx context.Context, list func(context.Context, ...string)
 	return o.Offset, nil
 }
 
-// at returns the first offset whose record is not older than the time.
+// at returns the first offset whose record is not older than t.
 func (r *rawRead) at(ctx context.Context, t time.Time) (int64, error) {
 	return r.ask(ctx, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
 		return r.admin().ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
 	})
 }
 
-// earliest returns the first offset of the ranges that is still there; -1 where there is none.
+// earliest returns the first offset of the ranges that still exists; -1 if there is none.
 func (r *rawRead) earliest(ranges [][2]int64) int64 {
 	for _, part := range ranges {
 		if at := max(part[0], r.start); at < min(part[1], r.end) {
@@ -162,10 +165,10 @@ func (r *rawRead) earliest(ranges [][2]int64) int64 {
 	return -1
 }
 
-// each calls f with every record in the ranges, which are half-open, rising, disjoint and within the
-// bounds. f may call each. A record of a newer Skein (record.ErrUnknownVersion) ends it.
+// each calls f with every record in the ranges, which are half-open, rising, disjoint and within start and end. f may
+// call each. A record that a newer Skein wrote ends it with record.ErrUnknownVersion.
 func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Record) error) error {
-	next := int64(0) // to be read
+	next := int64(0) // the next offset to read
 	for _, part := range ranges {
 		for next = max(next, part[0]); next < part[1]; {
 			records, err := r.read(ctx, next)
@@ -195,8 +198,8 @@ func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Recor
 	return nil
 }
 
-// read returns records that hold the next one from an offset on. They are those of the last time where that was
-// among them, and come from the same client where it lies behind: the runs of a thread follow each other.
+// read returns the batch of records from the given offset on. It returns the last batch again if that holds the offset,
+// and reuses the client to read forward, since the runs of a thread follow each other.
 func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 	switch {
 	case r.reading && r.from <= next && next < r.to:
@@ -218,7 +221,7 @@ func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Lower offsets were fetched before the client was moved to another offset.
+		// Lower offsets may arrive: they were fetched before the client moved to another offset.
 		if last := records[len(records)-1].Offset; last >= next {
 			r.batch, r.from, r.to = records, r.to, last+1
 			return records, nil

@@ -10,14 +10,15 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// readers is how many records are read from Kafka at the same time; further calls wait their turn.
+// readers is how many records are read from Kafka at the same time; further calls wait.
 const readers = 16
 
-// recordWait bounds the reading of one record, the wait for a turn included. A client without a bound
-// asks brokers that are away for as long as the caller stays.
+// recordWait bounds the reading of one record, including the wait for a slot. Without a bound a client would retry
+// unavailable brokers for as long as the caller stays.
 const recordWait = 5 * time.Second
 
-// KafkaRecords reads records of skein.runs from Kafka, all over one client, which lives from the first read to Close.
+// KafkaRecords reads records of skein.runs from Kafka. All reads share one client, which lives from the first read to
+// Close.
 type KafkaRecords struct {
 	cfg   kafka.Config
 	slots chan struct{}
@@ -32,7 +33,7 @@ func NewKafkaRecords(cfg kafka.Config) *KafkaRecords {
 	return &KafkaRecords{cfg: cfg, slots: make(chan struct{}, readers), wait: recordWait}
 }
 
-// Close closes the connections. Reads that are under way fail.
+// Close closes the connections. Reads in progress fail.
 func (k *KafkaRecords) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -41,7 +42,7 @@ func (k *KafkaRecords) Close() {
 	}
 }
 
-// open returns the one reader.
+// open returns the shared reader, and creates it for the first read.
 func (k *KafkaRecords) open() (*kafka.RecordReader, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// recordsOfThread reads a thread's runs from the index and skein.runs (live.Source). Once the thread is open, its reads wait for the store:
-// the thread cannot take a record twice. Before, reopen repeats them all.
+// recordsOfThread implements live.Source from the index and skein.runs. Once the thread is open, its reads retry until
+// the store answers, because the thread cannot take a record twice. Before that a failed read fails, and reopen repeats
+// all of them.
 type recordsOfThread struct {
 	*stream
 	rows []store.Run
@@ -22,7 +23,7 @@ func (s *recordsOfThread) patiently(f func() error) error {
 	if s.thread == nil {
 		return f()
 	}
-	s.load.rest() // of takeInTurn: it may wait for the store
+	s.load.rest() // acquired by takeInTurn; the read may wait for the store
 	return s.stream.patiently(f, errBehind, store.ErrNotFound)
 }
 

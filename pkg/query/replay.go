@@ -24,30 +24,30 @@ import (
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// What a replay with all=true gives beside the outcomes of package fold.
+// These are the outcomes in a replay with all=true besides those of package fold.
 const (
 	// outcomeLate: the event came after its run's terminal event.
 	outcomeLate fold.Outcome = "late"
-	// outcomeAhead: the event is in no record yet, as its run is open.
+	// outcomeAhead: no record includes the event yet, as its run is open.
 	outcomeAhead fold.Outcome = "ahead"
 	// outcomeNoRun: the event belongs to no run.
 	outcomeNoRun fold.Outcome = "no-run"
-	// outcomeUnknown: the run had repeats or malformed events, and its first ones are gone.
+	// outcomeUnknown: the run had repeats or malformed events, and its first events are gone.
 	outcomeUnknown fold.Outcome = "unknown"
-	// outcomeOther: the event belongs to a run that is not asked for. It is not given back.
+	// outcomeOther: the event belongs to a run that was not requested. It is not returned.
 	outcomeOther fold.Outcome = ""
 )
 
-// rawReplay gives back raw events of a thread: those that its runs were folded from or, with all, all.
+// rawReplay selects raw events of a thread: those from which its runs were folded or, with all, every one.
 type rawReplay struct {
 	key      string // of the thread
 	recorded *fold.Table[*fold.Metadata]
 	wanted   map[string]*replayRun // by run id
 	from, to int64
 	all      bool
-	// types are those of the events that are given back; none are all.
+	// types are the event types to return; none means all.
 	types []agui.Type
-	// whole: every run of the thread is wanted, and so what belongs to none.
+	// whole: every run of the thread was requested, so events without a run are returned too.
 	whole bool
 
 	decoded fold.Decoded // the last record
@@ -56,7 +56,7 @@ type rawReplay struct {
 // replayRun is a run of a replay.
 type replayRun struct {
 	*fold.Outcomes
-	// cut: it is not steady and its first records have expired, so that outcomes are not known.
+	// cut: the run is not steady and its first records have expired, so outcomes are unknown.
 	cut bool
 }
 
@@ -85,11 +85,11 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	free, err := c.takeRaw() // where there is no room, the thread is not read for nothing
+	free, err := c.takeRaw() // without memory for it, do not read the thread in vain
 	if err != nil {
 		return err
 	}
-	free() // until the raw events are opened: reading the thread may wait for the index
+	free() // taken again by openRaw; reading the thread may wait for the index
 	v, err := c.readThread()
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (c *call) replayEvents() error {
 		return err
 	}
 	var ranges [][2]int64
-	folds := int64(0) // what the runs take that have to be folded
+	folds := int64(0) // memory for the runs that must be folded, in bytes
 	for _, r := range runs {
 		run := &replayRun{Outcomes: fold.NewOutcomes(&r.Run)}
 		rp.wanted[r.RunID] = run
@@ -136,13 +136,13 @@ func (c *call) replayEvents() error {
 			}
 		}
 		if !run.Steady() && !run.cut && len(ranges) > before {
-			folds += verify.Bytes(&r.Run) / 2 // of a fold and what it is compared with
+			folds += verify.Bytes(&r.Run) / 2 // half: verify.Bytes counts a fold and its comparison
 		}
 	}
 	if err := c.load.hold(folds); err != nil {
 		return err
 	}
-	defer func() { _ = c.load.hold(-folds) }() // giving back never fails
+	defer func() { _ = c.load.hold(-folds) }() // a release never fails
 	ranges = fold.MergeRanges(ranges)
 	if len(ranges) > 0 && (ranges[0][0] < raw.start || ranges[len(ranges)-1][1] > raw.end) {
 		return rp.gone(raw, ranges)
@@ -153,8 +153,8 @@ func (c *call) replayEvents() error {
 	if c.R.Method == http.MethodHead {
 		return nil
 	}
-	// It lasts as long as its caller likes. Many without a pace would have all processors, so that what is folded and written into the buffer
-	// takes a slot; while it waits for brokers, its pace or its caller it holds none.
+	// A replay lasts as long as its caller likes, and many without a pace would occupy all processors. So folding and
+	// writing into the buffer take a slot. While the replay waits for brokers, its pace or its caller, it holds none.
 	c.load.rest()
 	defer c.load.rest()
 	c.load.await = func(ready <-chan struct{}) error {
@@ -193,7 +193,7 @@ func (c *call) replayEvents() error {
 	}), out)
 }
 
-// replayRuns are the runs whose events are asked for.
+// replayRuns returns the requested runs.
 func (c *call) replayRuns(all []store.Run) ([]store.Run, error) {
 	if c.runID != "" {
 		i := slices.IndexFunc(all, func(r store.Run) bool { return r.RunID == c.runID })
@@ -218,7 +218,7 @@ func (c *call) replayRuns(all []store.Run) ([]store.Run, error) {
 	return runs, nil
 }
 
-// recordsOf are the records of rows.
+// recordsOf returns the records of rows.
 func recordsOf(runs []store.Run) []*record.Run {
 	out := make([]*record.Run, len(runs))
 	for i := range runs {
@@ -227,7 +227,7 @@ func recordsOf(runs []store.Run) []*record.Run {
 	return out
 }
 
-// bounds reads from and to. They are offsets, to excluded and no further than what is there now.
+// bounds reads from and to as offsets. to is excluded and at most the current end of the log.
 func (c *call) bounds(raw *rawRead) (from, to int64, err error) {
 	to = raw.end
 	if text := c.Query.Get("from"); text != "" {
@@ -251,7 +251,8 @@ func (c *call) bounds(raw *rawRead) (from, to int64, err error) {
 	return from, to, nil
 }
 
-// offset reads one end of a range. Start is the log's first event ever, so that it does not hide that events are gone.
+// offset reads one end of a range. The word start is offset 0, not the start of the log, so that expired events are
+// reported.
 func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 	p, err := record.ParsePoint(text)
 	switch {
@@ -270,7 +271,7 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 	return p.Position.Offset, nil
 }
 
-// gone refuses what is not in the log any more.
+// gone returns the refusal for ranges that the log no longer has whole.
 func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
 	r := &front.Problem{Status: http.StatusGone, Detail: "the raw events are older than skein.events keeps them; the history is kept: ask for the history"}
 	if at := raw.earliest(ranges); at >= 0 {
@@ -287,9 +288,9 @@ func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
 	return r
 }
 
-// take decides about the next record of the partition; ok is false where it is not given back.
+// take processes the next record of the partition; ok is false if it is not to be returned.
 func (rp *rawReplay) take(m *kgo.Record) (e replayed, ok bool, err error) {
-	// Other threads, and other tenants, lie in between.
+	// The partition also has records of other threads and tenants.
 	if string(m.Key) != rp.key {
 		return replayed{}, false, nil
 	}
@@ -309,7 +310,7 @@ func (rp *rawReplay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 	return e, in && (rp.all || outcome == fold.Folded) && rp.ofType(), nil
 }
 
-// ofType reports whether the last record is of one of the types that are asked for.
+// ofType reports whether the last record has one of the requested types.
 func (rp *rawReplay) ofType() bool {
 	if len(rp.types) == 0 {
 		return true
@@ -318,7 +319,7 @@ func (rp *rawReplay) ofType() bool {
 	return ev != nil && slices.Contains(rp.types, ev.Type)
 }
 
-// types are the types of event that are asked for, separated by commas.
+// types reads the requested event types from a list with commas. Without the parameter it returns none.
 func (c *call) types() ([]agui.Type, error) {
 	if !c.Query.Has("types") {
 		return nil, nil
@@ -333,7 +334,7 @@ func (c *call) types() ([]agui.Type, error) {
 	return types, nil
 }
 
-// outcome tells what became of a record, and of which run it is.
+// outcome returns the run and the outcome of a record.
 func (rp *rawReplay) outcome(d *fold.Decoded) (runID string, _ fold.Outcome, err error) {
 	of := rp.recorded.Of(d)
 	if of == nil && rp.whole {
@@ -359,7 +360,7 @@ func (rp *rawReplay) outcome(d *fold.Decoded) (runID string, _ fold.Outcome, err
 	return of.ID, outcome, err
 }
 
-// stream ends a response whose first bytes were sent. A failure can only be reported by cutting the response off.
+// stream ends a response whose header was sent. A failure can only be reported by cutting off the response.
 func (c *call) stream(err error, out *replayWriter) error {
 	if err == nil {
 		err = out.flush()
@@ -368,7 +369,7 @@ func (c *call) stream(err error, out *replayWriter) error {
 		return nil
 	}
 	if tenant.Revoked(c.R.Context()) {
-		_ = out.comment(tenant.ErrRevoked.Error()) // the caller takes it or has left
+		_ = out.comment(tenant.ErrRevoked.Error()) // fails only if the caller has left
 	} else if c.R.Context().Err() == nil && !errors.Is(err, errCaller) {
 		c.cfg.Logger.ErrorContext(c.R.Context(), "replay broken off",
 			"tenant", c.Tenant, "thread_id", c.threadID, "run_id", c.runID, "error", err)
@@ -376,14 +377,14 @@ func (c *call) stream(err error, out *replayWriter) error {
 	panic(http.ErrAbortHandler)
 }
 
-// The bounds of a replay's pace. A pause is cut to maxPause: a replay holds a connection to Kafka, and a run may have waited for its user
-// for days.
+// These bound a replay's pace. A pause is cut to maxPause, because a replay holds a connection to Kafka and a run may
+// have waited days for its user.
 const (
 	minPace, maxPace replay.Pace = 0.001, 1000
 	maxPause                     = time.Minute
 )
 
-// pacer keeps the time between events.
+// pacer reproduces the pauses between events, at the requested pace.
 type pacer struct {
 	pace replay.Pace
 	last time.Time
@@ -401,7 +402,7 @@ func (c *call) pace() (*pacer, error) {
 	return &pacer{pace: pace}, nil
 }
 
-// wait waits until an event of that time is due after the one before it.
+// wait waits until the event of the time at is due, measured from the event before it.
 func (p *pacer) wait(ctx context.Context, at time.Time, out *replayWriter) error {
 	gap := at.Sub(p.last)
 	first := p.last.IsZero()

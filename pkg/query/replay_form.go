@@ -16,19 +16,19 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// replayAlive is the pause after which a stream of server-sent events that has nothing to say says so,
-// as what stands in between ends connections that are silent for a minute.
+// replayAlive is the pause after which an idle stream of server-sent events sends a comment. Proxies close connections
+// that are silent for a minute.
 const replayAlive = 15 * time.Second
 
-// The forms of a replay.
+// These are the forms of a replay.
 const (
 	typeNDJSON = "application/x-ndjson"
 	typeSSE    = "text/event-stream"
-	// typeMarked says of each event where it lies and what became of it.
+	// typeMarked adds the position and outcome of each event.
 	typeMarked = "application/vnd.skein.events+ndjson"
 )
 
-// errCaller says that the caller's connection takes no more.
+// errCaller means that writing to the caller's connection failed.
 var errCaller = errors.New("writing the answer")
 
 // replayLine is an event in the marked form.
@@ -39,14 +39,14 @@ type replayLine struct {
 	At   time.Time   `json:"at"`
 	Kind record.Kind `json:"kind"`
 	Seq  *int64      `json:"seq,omitempty"`
-	// Outcome is what became of it.
+	// Outcome is how the compactor decided about the event.
 	Outcome fold.Outcome `json:"outcome"`
-	// Event is the value, or Bytes where that is not JSON.
+	// Event is the value if it is JSON; otherwise Bytes is.
 	Event json.RawMessage `json:"event,omitempty"`
 	Bytes []byte          `json:"bytes,omitempty"`
 }
 
-// replayWriter writes events in the form that the caller takes.
+// replayWriter writes events in the form that the caller accepts.
 type replayWriter struct {
 	c    *call
 	form string
@@ -64,7 +64,7 @@ func newReplayWriter(c *call) *replayWriter {
 	return w
 }
 
-// resting gives a request's slot back whenever its caller is written to.
+// resting is a writer that releases the request's slot before each write to the caller.
 type resting struct {
 	w    io.Writer
 	load *load
@@ -75,8 +75,8 @@ func (r resting) Write(b []byte) (int, error) {
 	return r.w.Write(b)
 }
 
-// newProofWriter writes answers about many runs, of which each is heavy work. While its caller is written to, the request holds no slot,
-// and behind that it waits for one for as long as the caller stays.
+// newProofWriter returns a writer for answers about many runs, each of which is heavy work. The request holds no slot
+// while it writes to its caller. After that it waits for a slot for as long as the caller stays.
 func newProofWriter(c *call) *replayWriter {
 	c.load.await = func(ready <-chan struct{}) error {
 		select {
@@ -89,7 +89,8 @@ func newProofWriter(c *call) *replayWriter {
 	return &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(lending{c}, 64<<10)}
 }
 
-// lending gives a request's slot back while its caller is written to.
+// lending is a writer that releases the request's slot during each write to the caller and acquires one for heavy work
+// again.
 type lending struct{ c *call }
 
 func (l lending) Write(b []byte) (int, error) {
@@ -113,12 +114,12 @@ func (w *replayWriter) start() {
 func (w *replayWriter) write(e replayed) error {
 	var err error
 	switch w.form {
-	case typeNDJSON: // byte for byte: the hash of a run's record is over this
+	case typeNDJSON: // byte for byte, as the hash in a run's record covers these bytes
 		if _, err = w.b.Write(e.value); err == nil {
 			err = w.b.WriteByte('\n')
 		}
 	case typeSSE:
-		// What was not folded has a name of its own, so that an AG-UI client does not take it.
+		// An event that was not folded gets a name, so that AG-UI clients ignore it.
 		name := ""
 		if e.outcome != fold.Folded {
 			name = "event: " + string(e.outcome) + "\n"
@@ -155,7 +156,7 @@ func (w *replayWriter) line(v any) error {
 	return callers(err)
 }
 
-// flush sends what is written so far.
+// flush sends what was written so far.
 func (w *replayWriter) flush() error {
 	if err := w.b.Flush(); err != nil {
 		return callers(err)
@@ -163,10 +164,11 @@ func (w *replayWriter) flush() error {
 	return callers(http.NewResponseController(w.c.W).Flush())
 }
 
-// alive tells the caller that more is to come.
+// alive sends an empty comment to keep the connection open.
 func (w *replayWriter) alive() error { return w.comment("") }
 
-// comment writes a line that readers of server-sent events pass over; the other forms have no place for one.
+// comment writes a line that readers of server-sent events ignore. It does nothing in the other forms, which have no
+// comments.
 func (w *replayWriter) comment(text string) error {
 	if w.form != typeSSE {
 		return nil
@@ -180,7 +182,7 @@ func (w *replayWriter) comment(text string) error {
 	return w.flush()
 }
 
-// callers marks an error of the connection.
+// callers wraps an error of the connection with errCaller.
 func callers(err error) error {
 	if err == nil {
 		return nil

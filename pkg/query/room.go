@@ -12,20 +12,23 @@ import (
 )
 
 const (
-	// requestBytes is about how much memory a request takes beside what it reads: net/http's buffers, goroutines and usual headers.
+	// requestBytes is the approximate memory of a request without what it reads: net/http's buffers, goroutines and usual
+	// headers.
 	requestBytes = 24 << 10
-	// memoryStep is how much memory is taken from the pool at once, so that its lock is not asked for each row.
+	// memoryStep is how much memory one claim takes from the pool at once, so that not every row takes the pool's lock.
 	memoryStep = 64 << 10
-	// heavyPart is the part of the slots that are for heavy work: one in so many, beside the others, so that small reads wait for none of it.
+	// heavyPart is the divisor that gives the number of slots for heavy work. These are separate slots, so that small
+	// reads never wait for heavy work.
 	heavyPart = 4
 )
 
-// room is what the requests of all tenants share, by the rule of share.Pool: a tenant may hold as much as is left free.
+// room holds the budgets that the requests of all tenants share. By the rule of share.Pool, a tenant may hold as much
+// as all tenants together leave free.
 type room struct {
-	// slots are for work: a read takes one, and what computes for long or has the store or brokers read much one of heavy. A request that
-	// waits, writes to its caller or keeps a pace holds none.
+	// slots bounds reads. heavy bounds work that computes for long or makes the store or brokers read much. A request that
+	// waits, writes to its caller or keeps a pace holds no slot.
 	slots, heavy *share.Pool
-	// memory is what requests hold: themselves, rows, contents and folds.
+	// memory bounds what requests hold: their own overhead, rows, contents and folds.
 	memory *front.Memory
 	// patience is how long a request waits for its slots.
 	patience time.Duration
@@ -37,25 +40,26 @@ func newRoom(cfg Config) *room {
 		memory:   &front.Memory{Pool: share.NewPool(cfg.readBytes())}}
 }
 
-// load returns what a request of a tenant holds, which is nothing yet.
+// load returns the load of a new request of a tenant. It holds nothing yet.
 func (r *room) load(tenant string) *load {
 	return &load{room: r, tenant: tenant, kept: r.memory.Claim(tenant, 0), turn: r.memory.Claim(tenant, memoryStep)}
 }
 
-// load is what one request holds of the room. Its methods but take are for one goroutine, none of them while another may be in take.
+// load tracks the slot and memory that one request holds. Only take may be called from other goroutines, and no other
+// method may run at the same time as take.
 type load struct {
 	*room
 	tenant string
-	slot   *share.Pool // of which it holds one: slots, heavy, or nil
-	// await waits for slots in the place of patience: of live streams, replays and proofs whose answer has begun, which cannot be refused any
-	// more. They wait as long as they may last, and are bounded by themselves.
+	slot   *share.Pool // the pool of the slot that it holds: slots, heavy, or nil
+	// await, if set, replaces patience in waits for slots. Live streams, replays and verifications set it: their answer
+	// has begun, so they can no longer be refused. They wait until their own time limit.
 	await func(ready <-chan struct{}) error
-	// kept is the memory of the whole request, turn that of its turn.
+	// kept is the memory of the whole request; turn is the memory of the current slot's work.
 	kept, turn *front.Claim
 }
 
-// inTurn calls f, which reads what an answer takes, with a slot. Behind it nothing of what f has read is counted any more. If the request
-// has one already, inTurn is f.
+// inTurn acquires a slot, calls f, and releases the slot and all memory that take took. If the request has a slot
+// already, inTurn only calls f.
 func (l *load) inTurn(ctx context.Context, f func() error) error {
 	if l.slot != nil {
 		return f()
@@ -67,7 +71,7 @@ func (l *load) inTurn(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// begin takes a slot, unless the request has one.
+// begin acquires a slot, unless the request has one.
 func (l *load) begin(ctx context.Context) error {
 	if l.slot != nil {
 		return nil
@@ -75,8 +79,8 @@ func (l *load) begin(ctx context.Context) error {
 	return l.acquire(ctx, l.slots)
 }
 
-// work takes a slot of heavy work, in place of another one: for searches, proofs, dead letters, folding raw events and decoding large
-// inputs.
+// work acquires a slot for heavy work in place of any other slot. Searches, verifications, dead letters, folding raw
+// events and decoding large inputs need one.
 func (l *load) work(ctx context.Context) error {
 	if l.slot == l.heavy {
 		return nil
@@ -106,7 +110,7 @@ func (l *load) acquire(ctx context.Context, of *share.Pool) error {
 	return nil
 }
 
-// rest gives the slot back, and keeps the memory: for a request that waits, or writes what it has read.
+// rest releases the slot and keeps the memory. Call it before waiting, or before writing what was read.
 func (l *load) rest() {
 	if l.slot != nil {
 		l.slot.Give(l.tenant, 1)
@@ -114,13 +118,13 @@ func (l *load) rest() {
 	l.slot = nil
 }
 
-// end gives all back but what hold has taken.
+// end releases everything except the memory that hold took.
 func (l *load) end() {
 	l.rest()
 	l.free()
 }
 
-// close gives all back.
+// close releases everything.
 func (l *load) close() {
 	l.kept.Close()
 	l.end()
@@ -135,14 +139,14 @@ func (l *load) hold(bytes int64) error {
 	return l.kept.Take(bytes)
 }
 
-// take counts memory of the turn before it is taken; a negative number gives it back.
+// take takes memory for the current slot's work before it is allocated; a negative number releases it.
 func (l *load) take(bytes int64) error { return l.turn.Take(bytes) }
 
-// free gives the memory of the turn back.
+// free releases the memory that take took.
 func (l *load) free() { l.turn.Close() }
 
-// fits reports whether a request may ever take so much memory.
+// fits reports whether a request may ever take this many bytes.
 func (l *load) fits(bytes int64) bool { return bytes <= l.memory.Alone() }
 
-// metered returns a context whose reads of the store are counted.
+// metered returns a context in which reads of the store take memory of the load.
 func (l *load) metered(ctx context.Context) context.Context { return store.WithMeter(ctx, l.take) }

@@ -20,14 +20,14 @@ import (
 	"github.com/skeinhq/skein/web"
 )
 
-// Routes returns the calls that the stage answers, without the page.
+// Routes returns the routes of the stage, without those of the page.
 func Routes() []front.Route {
 	return append(new(Service).routes(), front.Route{Method: http.MethodGet, Pattern: "/openapi.json"})
 }
 
-// routes is the whole API of the stage; schemas/openapi.json describes it.
+// routes returns the whole API of the stage; schemas/openapi.json describes it.
 func (s *Service) routes() []front.Route {
-	// Some reads answer with lines, which they write as they come.
+	// Some reads answer with lines, which they write as they produce them.
 	lines := func(pattern string, answer func(*call) error, params ...string) front.Route {
 		return front.Route{
 			Method: http.MethodGet, Pattern: pattern, Scope: tenant.ScopeRead, Kind: quota.Reads, Action: "read", Compress: true,
@@ -89,7 +89,7 @@ func (s *Service) routes() []front.Route {
 	}
 }
 
-// newFront returns the stage's handler: its API, the API's description and the page, which need no credentials.
+// newFront returns the stage's handler: its API, and the API's description and the page, which need no credentials.
 func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.Front {
 	open := func(pattern string, h http.Handler) front.Route {
 		return front.Route{Method: http.MethodGet, Pattern: pattern, Serve: func(c *front.Call) error {
@@ -109,13 +109,13 @@ func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.
 type call struct {
 	*Service
 	*front.Call
-	// threadID and runID are those of the path; runID is empty where it has none.
+	// threadID and runID are those of the path; runID is empty if the path has none.
 	threadID, runID string
-	// load is what the request holds of what tenants share.
+	// load tracks the memory and slot of the request.
 	load *load
 }
 
-// serve gives a call what all of the stage's have, which is memory and, but for streams, a slot; and counts it.
+// serve wraps a call: it takes the call's memory and, except for streams, a slot, and counts the call.
 func (s *Service) serve(answer func(*call) error) func(*front.Call) error {
 	return func(f *front.Call) error {
 		s.metrics.tenants.Add(f.Tenant, 1)
@@ -133,26 +133,27 @@ func (s *Service) serve(answer func(*call) error) func(*front.Call) error {
 	}
 }
 
-// headerIndexedTo says how far the index is in answers that have no room for it.
+// headerIndexedTo is the header with the index's position, for answers whose body has no room for it.
 const headerIndexedTo = "Skein-Indexed-To"
 
 const typeJSON = "application/json"
 
-// answer is what a call returns. write turns it into bytes.
+// answer is the result of a call. write encodes and sends it.
 type answer struct {
 	status      int              // 0: 200
-	indexedTo   *record.Position // in a header, for answers that have no room for it
-	remarks     []string         // in a header: what is not plain truth
-	vary        bool             // by the Accept header
+	indexedTo   *record.Position // in a header, for answers whose body has no room for it
+	remarks     []string         // in a header: the badges
+	vary        bool             // the answer depends on the Accept header
 	tag         string           // identifies the answer, for 304
-	contentType string           // ""; JSON
-	// body is written as JSON, in which numbers and escapes of raw parts stay as they are; or it is a func that returns the bytes.
+	contentType string           // "": JSON
+	// body is a func that returns the bytes, or a value to write as JSON. Raw parts of that keep their numbers and
+	// escapes.
 	body any
 	// weigh counts the memory that writing a large body takes; nil if it is small or was counted before. A 304 takes none.
 	weigh func() error
 }
 
-// write sends an answer. Its caller may be slow, so the slot is given back before.
+// write sends an answer. The caller may be slow, so write releases the slot first.
 func (c *call) write(a *answer) error {
 	h := c.W.Header()
 	if a.indexedTo != nil {
@@ -198,7 +199,7 @@ func (c *call) write(a *answer) error {
 	return nil
 }
 
-// has reports whether the caller has the answer with a tag already.
+// has reports whether the caller already has the answer with this tag.
 func has(r *http.Request, tag string) bool {
 	for _, have := range strings.Split(strings.Join(r.Header.Values("If-None-Match"), ","), ",") {
 		if have = strings.TrimSpace(have); have == tag || have == "*" {
@@ -208,7 +209,7 @@ func has(r *http.Request, tag string) bool {
 	return false
 }
 
-// marshal writes JSON with raw parts as they are.
+// marshal returns v as JSON and leaves raw parts unchanged.
 func marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -219,10 +220,10 @@ func marshal(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// answerCopies is how many times an answer's text is in memory while it is written.
+// answerCopies is how many copies of an answer's text are in memory while it is written.
 const answerCopies = 2
 
-// weigh counts the memory that an answer with these messages and texts takes.
+// weigh takes the memory for an answer with these messages and texts.
 func (c *call) weigh(messages []agui.Message, texts ...json.RawMessage) error {
 	return c.load.take(answerBytes(messages, texts...))
 }
@@ -238,10 +239,11 @@ func answerBytes(messages []agui.Message, texts ...json.RawMessage) int64 {
 	return int64(answerCopies * n)
 }
 
-// encoderBytes is what compressing an answer takes for as long as it is written.
+// encoderBytes is the memory that compression needs while an answer is written.
 const encoderBytes = 1 << 20
 
-// holdEncoder counts what compressing the answer takes. Where the tenant has no memory left, the answer is sent as it is.
+// holdEncoder takes the memory for compressing the answer. If the tenant has none left, the answer is sent
+// uncompressed.
 func (c *call) holdEncoder() {
 	takes := c.R.Header.Get("Accept-Encoding")
 	if c.Route.Compress && (strings.Contains(takes, "gzip") || strings.Contains(takes, "zstd")) && c.load.hold(encoderBytes) != nil {

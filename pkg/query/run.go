@@ -9,16 +9,16 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// runAnswer is all that is known of a run but its messages and state, which its history gives.
+// runAnswer is everything about a run except its messages and state, which are in its history.
 type runAnswer struct {
 	ThreadID    string `json:"threadId"`
 	RunID       string `json:"runId"`
 	ClientRunID string `json:"clientRunId,omitempty"`
 
 	record.Lineage
-	// InputForm is "normalised" where the input left out what is in the parent's history.
+	// InputForm is "normalised" if the input left out messages that are in the parent's history.
 	InputForm record.InputForm `json:"inputForm,omitempty"`
-	// Rewrote says how the input departs from the parent's history.
+	// Rewrote lists how the input departs from the parent's history.
 	Rewrote []string `json:"rewrote,omitempty"`
 
 	Status record.Status `json:"status"`
@@ -49,15 +49,16 @@ type runAnswer struct {
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// badges say what is not plain truth.
+// badges mark where the data is not the complete and certain truth.
 type badges struct {
-	// Synthetic: the terminal event is not the agent's. Skein made it, as the agent had fallen silent, or its proxy did.
+	// Synthetic: the terminal event is not the agent's. Skein made it because the agent had become silent, or the agent's
+	// proxy made it.
 	Synthetic bool `json:"synthetic,omitempty"`
 	// Truncated: contents above the record limit were replaced by references.
 	Truncated bool `json:"truncated,omitempty"`
-	// RawLost: events were gone before they were folded.
+	// RawLost: events expired before they were folded.
 	RawLost bool `json:"rawLost,omitempty"`
-	// ParentInferred: the agent did not name the parent; Skein found it.
+	// ParentInferred: the agent did not name the parent; Skein inferred it.
 	ParentInferred bool `json:"parentInferred,omitempty"`
 }
 
@@ -90,7 +91,7 @@ func newRunAnswer(r store.Run, to record.Position) runAnswer {
 	}
 }
 
-// list makes an absent list an empty one, so that a reader always finds a list.
+// list replaces a nil list by an empty one, so that JSON has [] and not null.
 func list[T any](l []T) []T {
 	if l == nil {
 		return []T{}

@@ -12,10 +12,10 @@ import (
 	"github.com/skeinhq/skein/pkg/search"
 )
 
-// searched is the range of starts that was searched. A bound that the request did not give is absent.
+// searched is the range of start times that was searched. A bound that the request did not set is absent.
 type searched struct {
 	From *time.Time `json:"from,omitempty"`
-	// To is not in the range.
+	// To is excluded from the range.
 	To *time.Time `json:"to,omitempty"`
 }
 
@@ -25,12 +25,12 @@ type runsAnswer struct {
 	// Next is the next page's "after"; empty at the end.
 	Next     string   `json:"next,omitempty"`
 	Searched searched `json:"searched"`
-	// Complete: no run follows that the index has.
+	// Complete: the index has no further runs.
 	Complete  bool              `json:"complete"`
 	IndexedTo []record.Position `json:"indexedTo"`
 }
 
-// statisticsAnswer is what the runs that a filter selects come to.
+// statisticsAnswer is the aggregate of the runs that a filter selects.
 type statisticsAnswer struct {
 	By       []search.Dimension `json:"by"`
 	Measures []search.Measure   `json:"measures"`
@@ -43,7 +43,7 @@ type statisticsAnswer struct {
 
 // statisticsGroup is one group of runs.
 type statisticsGroup struct {
-	// By has the group's value of each dimension, Values the number of each measure; null where no run of the group has it.
+	// By is the group's value of each dimension. Values is the number of each measure; null if no run of the group has it.
 	By     map[search.Dimension]agui.String `json:"by"`
 	Values map[search.Measure]*int64        `json:"values"`
 }
@@ -59,7 +59,7 @@ func searchedOf(f search.Filter) searched {
 	return s
 }
 
-// refuseSearch says what to do about a search that cannot be answered.
+// refuseSearch maps an error of a search to a problem that tells the caller how to narrow it.
 func (c *call) refuseSearch(err error) error {
 	var bad *search.ParameterError
 	switch {

@@ -23,42 +23,41 @@ import (
 
 // Config is the query stage's configuration.
 type Config struct {
-	// Wait is how long a call waits for the index: with ?atLeast=, and where an open run's
-	// record is newer than the index says.
+	// Wait is how long a call waits for the index: with ?atLeast=, and if the record of an open run is newer than the
+	// index.
 	Wait time.Duration
-	// Poll is the pause between two looks at the index while a call waits.
+	// Poll is the pause between two reads of the index while a call waits.
 	Poll time.Duration
-	// Memory is what requests, the runs that were stepped through last and the latest events for live streams (RingBytes) may hold together,
-	// in bytes; Slots is how much work there may be at the same time: a read takes one. Tenants share both (share.Pool).
+	// Memory bounds, in bytes, what requests, the cached timelines of stepped runs and the latest events for live streams
+	// (RingBytes) hold together. Slots bounds concurrent work: each read takes one. Tenants share both (share.Pool).
 	Memory, Slots int
-	// StreamHeartbeat is the pause after which a live stream that has nothing to say says so: what stands in between ends
-	// connections that are silent for a minute. StreamRetry is after which time a reader is to come again whose
-	// stream has ended, and StreamLife how long a stream lasts at most: what stands in between ends connections, whatever
-	// flows, mostly after ten minutes.
+	// StreamHeartbeat is the pause after which an idle live stream sends a heartbeat, since proxies close connections that
+	// are silent for a minute. StreamRetry is the delay after which a reader reconnects once its stream has ended.
+	// StreamLife is the maximum duration of a stream, since many proxies close any connection after ten minutes.
 	StreamHeartbeat, StreamRetry, StreamLife time.Duration
-	// Search bounds what one search or statistic costs the store.
+	// Search bounds the cost of one search or statistic in the store.
 	Search search.Bounds
 	// Links lead from the page to other tools.
 	Links []web.Link
-	// Quotas are what each tenant may have by the operator's word.
+	// Quotas are the limits of each tenant that the operator set.
 	Quotas *quota.Quotas
-	// TenantMetrics is how many tenants have counters of their own; 0: none.
+	// TenantMetrics is how many tenants have counters of their own; 0 is none.
 	TenantMetrics int
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// The parts of Config.Memory, in ninths: the rest is what requests hold.
+// These are parts of Config.Memory, in ninths. Requests have the rest.
 const timelineNinths, ringNinths = 2, 1
 
-// RingBytes is the part of the memory that the latest events have, for tail.Config.
+// RingBytes returns the part of Memory for the latest events, in bytes; see tail.Config.
 func (c Config) RingBytes() int       { return c.Memory / 9 * ringNinths }
 func (c Config) timelineBytes() int64 { return int64(c.Memory / 9 * timelineNinths) }
 func (c Config) readBytes() int64     { return int64(c.Memory) - c.timelineBytes() - int64(c.RingBytes()) }
 
-// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, 576 MiB, of which requests have 384 and runs that are stepped
-// through 128, eight slots for each processor.
+// DefaultConfig returns the defaults: a wait of 5 s with a read of the index every 50 ms; 576 MiB, of which requests
+// have 384 and timelines of stepped runs 128; eight slots a processor, at least 16.
 func DefaultConfig() Config {
 	return Config{
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, Memory: 576 << 20, Slots: max(16, 8*runtime.GOMAXPROCS(0)),
@@ -69,10 +68,10 @@ func DefaultConfig() Config {
 	}
 }
 
-// minMemory has room for one raw read beside others.
+// minMemory has room for one raw read beside other requests.
 const minMemory = 32 << 20
 
-// Validate says what is wrong with what an operator sets.
+// Validate returns an error that describes an invalid setting.
 func (c Config) Validate() error {
 	if c.Memory < minMemory {
 		return fmt.Errorf("query: the memory is %d bytes; it must be at least %d", c.Memory, minMemory)
@@ -80,20 +79,19 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// ErrRecordGone says that a record of skein.runs is no longer there: compaction has removed it in
-// favour of a newer one of the same run.
+// ErrRecordGone means that a record of skein.runs no longer exists: compaction has removed it in favour of a newer one
+// of the same run.
 var ErrRecordGone = errors.New("the record is gone")
 
-// RecordReader reads single records of skein.runs: for runs that are still open, whose messages are not
-// in the store, and for proofs, which are about the record itself.
+// RecordReader reads single records of skein.runs: for open runs, whose messages are not in the store, and for the
+// verifier, which checks the records themselves.
 type RecordReader interface {
-	// Record returns the value of the record of skein.runs at this partition and offset, or
-	// ErrRecordGone.
+	// Record returns the value of the record of skein.runs at this partition and offset, or ErrRecordGone.
 	Record(ctx context.Context, partition int32, offset int64) ([]byte, error)
 }
 
-// Service answers HTTP calls. It holds no state that outlives a request, but for what was read last to step through runs. Drain it
-// before it goes, so that live streams end.
+// Service answers HTTP calls. It holds no state that outlives a request, except a cache of the timelines of stepped
+// runs. Call Drain before shutdown, so that live streams end.
 type Service struct {
 	cfg     Config
 	store   store.Reader
@@ -107,12 +105,13 @@ type Service struct {
 	room      *room
 	watch     *watch
 	timelines *timelines
-	// draining is done when the process starts to stop.
+	// draining ends when the process starts to stop.
 	draining context.Context
 	drain    context.CancelCauseFunc
 }
 
-// New returns the stage over a store, the records of runs, the raw events, those that come, and the caller's identity.
+// New returns the stage. It reads the lineage store from r, records of runs from rr, raw events from raw and new events
+// from follow; auth identifies callers.
 func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.Tail, auth tenant.Authenticator) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -122,7 +121,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 		return nil, fmt.Errorf("registering query metrics: %w", err)
 	}
 	room := newRoom(cfg)
-	// Answers below a packet gain nothing. zstd first: it is faster and smaller than gzip.
+	// Compression does not help answers smaller than one packet. zstd is first because it is faster and smaller than gzip.
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.EnableZstd(true), gzhttp.PreferZstd(true))
 	if err != nil {
 		return nil, fmt.Errorf("setting up compression: %w", err)
@@ -136,5 +135,5 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 	return s, nil
 }
 
-// Handler returns the HTTP API: /v1/… and /openapi.json, compressed where the caller takes it.
+// Handler returns the HTTP API: /v1/… and /openapi.json, compressed if the caller accepts it.
 func (s *Service) Handler() http.Handler { return s.front }

@@ -21,7 +21,8 @@ func newSSE(w http.ResponseWriter, retry time.Duration) *sse {
 	return &sse{w: w, rc: http.NewResponseController(w), retry: retry}
 }
 
-// begin writes the header and the reader's own id, so that a stream that is cut before its first event can be resumed, too.
+// begin writes the header and the reader's own id, so that a stream that breaks off before its first event can be
+// resumed too.
 func (s *sse) begin(from cursor) {
 	if s.begun {
 		return
@@ -31,7 +32,7 @@ func (s *sse) begin(from cursor) {
 	h.Set("Content-Type", typeSSE)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would buffer the stream
+	h.Set("X-Accel-Buffering", "no") // otherwise nginx buffers the stream
 	s.w.WriteHeader(http.StatusOK)
 	s.b.WriteString("retry: ")
 	s.b.WriteString(strconv.FormatInt(s.retry.Milliseconds(), 10))

@@ -20,11 +20,11 @@ import (
 const (
 	defaultSteps = 100
 	maxSteps     = 1000
-	// maxStepBytes bounds the size of a page of steps; a page has at least one step.
+	// maxStepBytes bounds the size of a page of steps. A page has at least one step.
 	maxStepBytes = 4 << 20
 )
 
-// stateAnswer is what the official client held after a step of a run.
+// stateAnswer holds the messages and state that the official client had after a step of a run.
 type stateAnswer struct {
 	stateHead
 	Messages []agui.Message  `json:"messages"`
@@ -38,7 +38,7 @@ type stateHead struct {
 	RunID    string        `json:"runId"`
 	Status   record.Status `json:"status"`
 	badges
-	// N is the step after which messages and state are as given; -1 is before the run's start.
+	// N is the step after which messages and state are shown; -1 is before the run's start.
 	N int `json:"n"`
 	// Total is the number of the run's last step so far.
 	Total int `json:"total"`
@@ -48,14 +48,15 @@ type stateHead struct {
 type stateSteps struct {
 	// Step is step N, if one step was requested.
 	Step *stepAnswer `json:"step,omitempty"`
-	// Steps are the steps after N, if a page was requested. Next is the first step of the next page; absent on the last page.
+	// Steps are the steps after N, if a page was requested. Next is the first step of the next page; absent on the last
+	// page.
 	Steps     []stepAnswer    `json:"steps,omitempty"`
 	Next      *int            `json:"next,omitempty"`
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// encode returns the answer as JSON. Messages, state and events are JSON already and most of the answer: encoding/json would check and copy
-// all of them, and drop the white space of events, which callers get byte for byte.
+// encode returns the answer as JSON. Messages, state and events are JSON already and most of the answer. encoding/json
+// would check and copy all of them, and drop the white space of events, which callers get byte for byte.
 func (a *stateAnswer) encode() ([]byte, error) {
 	head, err := marshal(a.stateHead)
 	if err != nil {
@@ -112,7 +113,7 @@ func (s stateSteps) encode() ([]byte, error) {
 	return append(b, tail[1:]...), nil
 }
 
-// stepAnswer is one step of a run and what it changed.
+// stepAnswer is one step of a run and its change.
 type stepAnswer struct {
 	N int `json:"n"`
 	// Position and Time are absent in a step 0 without an input of its own.
@@ -123,13 +124,13 @@ type stepAnswer struct {
 	Type    agui.Type    `json:"type,omitempty"`
 	Seq     *int64       `json:"seq,omitempty"`
 	Outcome fold.Outcome `json:"outcome"`
-	// Event is the record's value; Bytes if that is not JSON.
+	// Event is the record's value if it is JSON; otherwise Bytes is.
 	Event  json.RawMessage `json:"event,omitempty"`
 	Bytes  []byte          `json:"bytes,omitempty"`
 	Change timeline.Change `json:"change"`
 }
 
-// append appends the step as JSON, its event as it came.
+// append appends the step as JSON, with the event's own bytes.
 func (a stepAnswer) append(b []byte) ([]byte, error) {
 	event := a.Event
 	a.Event = nil
@@ -157,8 +158,9 @@ func newStepAnswer(s timeline.Step, partition int32, change timeline.Change) ste
 	return a
 }
 
-// state answers with messages and state after a step of the run in the path (by default the thread's tip) and what the step changed. With
-// from and limit, it answers with messages and state before a step, and with a page of steps from there on.
+// state answers with messages and state after a step of the run in the path (by default the thread's tip) and the
+// step's change. With from and limit, it answers with messages and state before a step, and with a page of steps from
+// there on.
 func (c *call) state() (*answer, error) {
 	page := c.Query.Get("from") != "" || c.Query.Get("limit") != ""
 	if page && c.Query.Get("at") != "" {
@@ -202,7 +204,7 @@ func (c *call) state() (*answer, error) {
 		if err == nil {
 			err = c.weigh(a.Messages, a.State)
 		}
-		if err != nil { // a cursor is not kept for what is refused
+		if err != nil { // a refused request leaves no cursor
 			return err
 		}
 		s.keep(at)
@@ -263,15 +265,15 @@ type stepRef struct {
 	c    *call
 	name string // of the parameter
 	text string
-	// One of these is set: n is -1 if not, position nil, time zero. last is the run's last step.
+	// One of these is set: n is -1 if it is not, position nil, time zero. last is the run's last step.
 	n        int
 	position *record.Position
 	time     time.Time
 	last     bool
 }
 
-// stepRef parses a step parameter: a number, a position, @ and a time, start or end. The default of at is the last step, that of from the
-// first.
+// stepRef parses a step parameter: a number, a position, @ and a time, start or end. The default of at is the last
+// step, the default of from the first.
 func (c *call) stepRef(name string) (stepRef, error) {
 	ref := stepRef{c: c, name: name, text: c.Query.Get(name), n: -1}
 	switch {
@@ -298,7 +300,7 @@ func (c *call) stepRef(name string) (stepRef, error) {
 	return ref, nil
 }
 
-// within reports whether the step is certainly among those that were read.
+// within reports whether the step is certainly among those read so far.
 func (ref stepRef) within(r *timeline.Reader) bool {
 	switch {
 	case ref.last:
@@ -311,7 +313,7 @@ func (ref stepRef) within(r *timeline.Reader) bool {
 	return r.Len() > 0 && r.Step(r.Len()).Time.After(ref.time)
 }
 
-// find returns the number of the step, or a refusal that says which steps there are.
+// find returns the number of the step, or a refusal that names the existing steps.
 func (ref stepRef) find(s stepping) (int, error) {
 	switch {
 	case ref.last:
@@ -336,7 +338,7 @@ func (ref stepRef) findPosition(s stepping) (int, error) {
 	if p.Offset == s.Step(0).Offset {
 		return 0, nil
 	}
-	i := sort.Search(s.Len(), func(i int) bool { return s.Step(i+1).Offset >= p.Offset }) // steps before it
+	i := sort.Search(s.Len(), func(i int) bool { return s.Step(i+1).Offset >= p.Offset }) // the number of steps before p
 	if i < s.Len() && s.Step(i+1).Offset == p.Offset {
 		return i + 1, nil
 	}
@@ -352,7 +354,8 @@ func (ref stepRef) findPosition(s stepping) (int, error) {
 	return 0, ref.none(s, fmt.Sprintf("the record at %s is not an event of run %q%s", p, s.row.RunID, beside))
 }
 
-// findTime returns the step of a time: the last one at or before it or, for the start of a page, the first one at or after it.
+// findTime returns the step at a time: the last one at or before it. For the start of a page it is the first one at or
+// after it.
 func (ref stepRef) findTime(s stepping) (int, error) {
 	first, last := s.Step(0).Time, s.Step(s.Len()).Time
 	if first.IsZero() {
@@ -376,7 +379,7 @@ func (ref stepRef) findTime(s stepping) (int, error) {
 	return n, nil
 }
 
-// none refuses a step that does not exist.
+// none returns the refusal for a step that does not exist.
 func (ref stepRef) none(s stepping, what string) error {
 	detail := what + fmt.Sprintf("; the steps go from 0, which is the start, to %d", s.Len())
 	if !s.Done() {

@@ -39,7 +39,7 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	if err != nil {
 		return err
 	}
-	read := false // a timeline that failed is not kept
+	read := false // a timeline that failed is not cached
 	defer func() {
 		bytes := int64(-1)
 		if read {
@@ -52,7 +52,7 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 		if held.reader, err = c.readTimeline(v, row, held.reader); err != nil {
 			return err
 		}
-		if at := held.cursor; at != nil && !held.reader.Reaches(at, at.N()) { // it holds a mark that is no longer one
+		if at := held.cursor; at != nil && !held.reader.Reaches(at, at.N()) { // its mark was dropped
 			held.cursor = nil
 		}
 	} else {
@@ -68,8 +68,9 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	return f(stepping{held.reader, c, row, held})
 }
 
-// acquireTimeline acquires a run's timeline, and reports whether it is enough without reading the log. If it is not, the request has
-// a slot of heavy work: it waits for that without the timeline, which others can step through meanwhile.
+// acquireTimeline acquires a run's timeline, and reports whether it suffices without reading the log. If it does not,
+// the request also holds a slot for heavy work. It waits for that slot without the timeline, so that others can step
+// through the run meanwhile.
 func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough func(*timeline.Reader) bool) (held *cachedRun, suffices bool,
 	err error) {
 	for {
@@ -90,7 +91,7 @@ func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough fu
 	}
 }
 
-// readStepped is readThread for stepping. It drops the cached timelines of a thread that no longer exists.
+// readStepped reads the thread for stepping. It drops the cached timelines of a thread that no longer exists.
 func (c *call) readStepped() (view, error) {
 	v, err := c.readThread()
 	if errors.Is(err, store.ErrNotFound) {
@@ -104,8 +105,8 @@ func (c *call) readStepped() (view, error) {
 
 // readTimeline reads the raw events of a run that r has not read; all of them if r is nil.
 func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timeline.Reader, error) {
-	counted := verify.Bytes(&row.Run)            // of the fold; what the timeline holds comes beside it
-	defer func() { _ = c.load.take(-counted) }() // giving back never fails
+	counted := verify.Bytes(&row.Run)            // for the fold; the timeline is counted separately
+	defer func() { _ = c.load.take(-counted) }() // a release never fails
 	if err := c.load.take(counted); err != nil {
 		counted = 0
 		return nil, err
@@ -115,7 +116,7 @@ func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timelin
 		return nil, err
 	}
 	defer raw.close()
-	if n := len(row.Raw.Ranges); n > 0 && row.Raw.Ranges[n-1][1] > raw.end { // the topic is another one
+	if n := len(row.Raw.Ranges); n > 0 && row.Raw.Ranges[n-1][1] > raw.end { // the topic was created again
 		return nil, c.goneFrom(raw, row, "the raw events are gone; the history is kept: ask for the history")
 	}
 	if r == nil {
@@ -175,13 +176,13 @@ func (c *call) unsteppable(raw *rawRead, row store.Run, err error) error {
 		return &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("run %q cannot be stepped through: %s", row.RunID, why.Reason)}
 	case errors.Is(err, timeline.ErrTooLong):
 		return &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("run %q has too many events to step through it; replay gives them back", row.RunID)}
-	case errors.Is(err, errRawGone): // since the start of the log was requested
+	case errors.Is(err, errRawGone): // they expired after the start of the log was requested
 		return c.goneFrom(raw, row, "raw events expired while they were read; the history is kept: ask for the history")
 	}
 	return err
 }
 
-// goneFrom returns the refusal for a run of which raw events are missing.
+// goneFrom returns the refusal for a run whose raw events are partly gone.
 func (c *call) goneFrom(raw *rawRead, row store.Run, detail string) error {
 	r := &front.Problem{Status: http.StatusGone, Detail: detail}
 	if at := raw.earliest(row.Raw.Ranges); at >= 0 {
@@ -190,19 +191,20 @@ func (c *call) goneFrom(raw *rawRead, row store.Run, detail string) error {
 	return r
 }
 
-// at returns a cursor behind step n that can advance to another one. It goes on from where the last request was.
+// at returns a cursor after step n that can advance to step to. It continues from the last request's cursor if that is
+// near enough.
 func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 	last := s.held.cursor
 	values, _, err := s.reach(last, n, to)
 	if err != nil {
 		return nil, err
 	}
-	s.held.cursor = nil // until this one has moved without an error
+	s.held.cursor = nil // set again by keep once the cursor has moved without an error
 	return s.From(last, n, values)
 }
 
-// reach counts what it takes to go on from a cursor, or nil, to a step, and reads what the timeline does not hold of the steps up to
-// another one. It returns how much it has counted.
+// reach takes the memory to move from a cursor (nil: none) to step n, and reads the events up to step to that the
+// timeline does not hold. It returns how many bytes it took.
 func (s stepping) reach(last *timeline.Cursor, n, to int) (values func(timeline.Step) []byte, counted int64, err error) {
 	counted = s.CursorBytes(last, n)
 	if err := s.c.load.take(counted); err != nil {
@@ -219,7 +221,7 @@ func (s stepping) reach(last *timeline.Cursor, n, to int) (values func(timeline.
 	return func(step timeline.Step) []byte { return read[step.Offset] }, counted + bytes, nil
 }
 
-// next moves a cursor to the next step. What that takes is counted before.
+// next moves a cursor to the next step, after taking the memory for that.
 func (s stepping) next(at *timeline.Cursor) (timeline.Step, timeline.Change, error) {
 	if err := s.c.load.take(s.FoldingBytes(at.N(), at.N()+1)); err != nil {
 		return timeline.Step{}, timeline.Change{}, err
@@ -227,8 +229,8 @@ func (s stepping) next(at *timeline.Cursor) (timeline.Step, timeline.Change, err
 	return at.Next()
 }
 
-// keep has the next request of the run go on from a cursor, unless the run takes more than a part of the cache with it. What it made
-// before stays as it is.
+// keep caches the cursor for the next request of the run, unless the run would then take more than its part of the
+// cache.
 func (s stepping) keep(at *timeline.Cursor) {
 	at.Park()
 	s.held.cursor = at
@@ -237,7 +239,8 @@ func (s stepping) keep(at *timeline.Cursor) {
 	}
 }
 
-// values reads events that the timeline does not hold from the log, and returns how many bytes of memory it has counted for them.
+// values reads events that the timeline does not hold from the log. It returns how many bytes of memory it took for
+// them.
 func (s stepping) values(offsets [2]int64) (read map[int64][]byte, counted int64, err error) {
 	raw, err := s.c.openRaw(s.row.Raw.Partition)
 	if err != nil {
@@ -247,7 +250,7 @@ func (s stepping) values(offsets [2]int64) (read map[int64][]byte, counted int64
 	if offsets[0] < raw.start {
 		return nil, 0, s.c.goneFrom(raw, s.row, "the raw events are older than skein.events keeps them; the history is kept: ask for the history")
 	}
-	read = map[int64][]byte{} // of up to a page's steps, or those between two marks
+	read = map[int64][]byte{} // at most a page's steps, or those between two marks
 	var like record.Headers
 	err = s.c.eachOfThread(raw, [][2]int64{offsets}, func() record.Headers { return like }, func(e record.Event) error {
 		like = e.Headers

@@ -19,7 +19,7 @@ import (
 	"github.com/skeinhq/skein/pkg/tail"
 )
 
-// stream serves one reader the events of a run, or of the runs of a thread one after another, as they come.
+// stream sends one reader the events of a run, or of the runs of a thread one after another, as they arrive.
 type stream struct {
 	*call
 	ctx   context.Context
@@ -28,34 +28,36 @@ type stream struct {
 	from  cursor
 	until time.Time
 
-	// runID is the requested run. If it is empty, the stream serves the thread's runs from the latest on, or with once the latest alone.
+	// runID is the requested run. If it is empty, the stream serves the thread's runs from the latest on; with once, only
+	// the latest.
 	runID string
 	once  bool
-	// rows are the thread's runs in the index, and thread follows what has come since. Both are nil while no run of the thread is
-	// open; the next record of the thread makes the stream read them again.
+	// rows are the thread's runs in the index; thread follows the records after them. Both are nil while no run of the
+	// thread is open. The next record of the thread then makes the stream read them again.
 	rows      []store.Run
 	thread    *live.Thread
 	partition int32
-	// held is the memory that was counted: of the stream itself, its rows and folds.
+	// held is the memory that was taken for the stream itself, its rows and its folds.
 	held int64
-	// reader returns raw records; all of them below through were taken in.
+	// reader returns raw records. The stream has processed all of them below through.
 	reader  *tail.Reader
 	through int64
 	like    record.Headers
 
-	// playing is the run whose events are sent; nil before the first run and between two. Only events after the offset after, and after the
-	// sequence number seq, are sent.
+	// playing is the run whose events are sent; nil before the first run and between two. Only events beyond the offset in
+	// after and the sequence number in seq are sent.
 	playing *live.Run
 	after   int64
 	seq     int64
-	// played is the last run that was sent whole, and begun its start offset; -1 before the first.
+	// played is the last run that was sent whole. begun is its start offset; -1 before the first run.
 	played string
 	begun  int64
 	// last is the last id that was sent.
 	last cursor
-	// wrote is when the reader was last sent something.
+	// wrote is when something was last sent to the reader.
 	wrote time.Time
-	// heard is when the playing run had its last event, or was checked. away: the last comment said that Kafka does not answer.
+	// heard is when the playing run had its last event, or was last checked. away: the last comment reported that Kafka
+	// does not answer.
 	heard time.Time
 	away  bool
 }
@@ -66,7 +68,7 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 	if err != nil {
 		return nil, badRequest(err.Error())
 	}
-	// Streams that began together should not all end together.
+	// A random part makes streams that began together end at different times.
 	life := c.cfg.StreamLife - time.Duration(rand.Int64N(int64(c.cfg.StreamLife/10)+1))
 	return &stream{
 		call: c, ctx: ctx, out: newSSE(c.W, c.cfg.StreamRetry), key: key, from: from, last: from, until: time.Now().Add(life), wrote: time.Now(),
@@ -119,10 +121,10 @@ func (s *stream) serve() error {
 	}
 }
 
-// streamBytes is about how much memory a stream takes that only waits, its buffer included.
+// streamBytes is the approximate memory of a stream that only waits, its buffer included.
 const streamBytes = 4<<10 + keptBuffer
 
-// weigh counts the memory that the stream holds by now.
+// weigh takes or releases memory so that the load matches what the stream holds now.
 func (s *stream) weigh() error {
 	bytes := int64(streamBytes)
 	if s.thread != nil {
@@ -135,7 +137,8 @@ func (s *stream) weigh() error {
 	return err
 }
 
-// flush sends what was written. A reader that takes it slowly keeps its memory, so that is counted.
+// flush sends what was written. If that exceeds the kept buffer, flush takes memory for it, since a slow reader
+// occupies it for long.
 func (s *stream) flush() error {
 	if s.out.b.Len() > 0 {
 		s.wrote = time.Now()
@@ -145,13 +148,13 @@ func (s *stream) flush() error {
 			s.out.b = bytes.Buffer{}
 			return err
 		}
-		defer func() { _ = s.load.hold(-n) }() // giving back never fails
+		defer func() { _ = s.load.hold(-n) }() // a release never fails
 	}
 	return s.out.flush()
 }
 
-// takeInTurn takes in records. A stream that is behind folds without waiting for anything, and many of those would have all processors:
-// while it catches up it takes one of heavy work, batch by batch.
+// takeInTurn processes records. A stream that is behind folds without a pause, and many of those would occupy all
+// processors. So it takes a slot for heavy work for each batch until it has caught up.
 func (s *stream) takeInTurn(b tail.Batch) error {
 	if s.caughtUp() {
 		return s.take(b)
@@ -163,7 +166,7 @@ func (s *stream) takeInTurn(b tail.Batch) error {
 	return s.take(b)
 }
 
-// take takes in records and sends the events of the run that is playing.
+// take processes records and sends the events of the playing run.
 func (s *stream) take(b tail.Batch) error {
 	if s.thread == nil && len(b.Records) > 0 {
 		for _, m := range b.Records {
@@ -171,11 +174,11 @@ func (s *stream) take(b tail.Batch) error {
 			if err != nil {
 				return err
 			}
-			if ok && e.Headers.Kind == record.KindErase && s.begun >= 0 { // the index may be behind it before the thread is opened again
+			if ok && e.Headers.Kind == record.KindErase && s.begun >= 0 { // the index may not have the erasure yet when the thread is opened again
 				return errErased
 			}
 		}
-		s.close() // the thread is opened again, and these records are read once more
+		s.close() // the thread is opened again and these records are read again
 		return nil
 	}
 	for _, m := range b.Records {
@@ -205,7 +208,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 		return err
 	}
 	had := false
-	if s.seq >= 0 && run.ID == s.runID && e.Headers.Seq >= s.seq { // behind it every event is new, be it numbered or not
+	if s.seq >= 0 && run.ID == s.runID && e.Headers.Seq >= s.seq { // every later event is new, numbered or not
 		had, s.seq = e.Headers.Seq == s.seq, -1
 	}
 	if outcome != fold.Folded && outcome != fold.SyntheticEnd {
@@ -230,7 +233,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	return nil
 }
 
-// readable decodes a record; ok is false if it is a dead letter.
+// readable decodes a record; ok is false if the compactor treats it as a dead letter.
 func (s *stream) readable(m *kgo.Record) (e record.Event, ok bool, err error) {
 	e, err = kafka.Event(m, s.like)
 	if errors.Is(err, record.ErrUnknownVersion) {
@@ -247,7 +250,8 @@ func (s *stream) give(event []byte, at cursor) {
 	s.metrics.streamed.Inc()
 }
 
-// block sends events that belong together: only the last one has an id, so a reader that is cut within them gets all of them again.
+// block sends events that belong together. Only the last one has an id, so a reader that is disconnected within the
+// block gets all of it again.
 func (s *stream) block(events []json.RawMessage, at cursor) {
 	s.out.begin(s.from)
 	for i, ev := range events {
@@ -260,8 +264,8 @@ func (s *stream) block(events []json.RawMessage, at cursor) {
 	}
 }
 
-// next waits for records and meanwhile sends heartbeats and comments. It returns an empty batch when the playing run turned out to be
-// abandoned: the next one may be there already.
+// next waits for records and meanwhile sends heartbeats and comments. If the playing run turns out to be abandoned, it
+// returns an empty batch, because the next run may have begun already.
 func (s *stream) next() (tail.Batch, error) {
 	for {
 		if ended, err := s.checkAbandoned(); ended || err != nil {
@@ -272,7 +276,7 @@ func (s *stream) next() (tail.Batch, error) {
 			return tail.Batch{}, errLife
 		}
 		silent := time.Since(s.wrote)
-		if silent >= s.cfg.StreamHeartbeat { // other runs of the thread may go on meanwhile
+		if silent >= s.cfg.StreamHeartbeat { // records of other runs of the thread send nothing
 			if err := s.beat(); err != nil {
 				return tail.Batch{}, err
 			}
@@ -305,7 +309,7 @@ func (s *stream) say(away bool) {
 	s.away = away
 }
 
-// beat sends a heartbeat, unless the stream has not begun since the reader's id may turn out to be wrong.
+// beat sends a heartbeat. It does not begin the stream of a resuming reader, whose id may prove invalid.
 func (s *stream) beat() error {
 	s.wrote = time.Now()
 	if s.out.begun || !s.resumes() {
@@ -315,8 +319,8 @@ func (s *stream) beat() error {
 	return s.flush()
 }
 
-// await waits for a turn to read, and sends heartbeats meanwhile. Of a resuming reader that has to wait for longer than a heartbeat, a
-// wrong id is found out only after the stream has begun.
+// await waits for a slot and sends heartbeats meanwhile. If a resuming reader waits for longer than a heartbeat, an
+// invalid id is found only after the stream has begun.
 func (s *stream) await(ready <-chan struct{}) error {
 	for {
 		left := time.Until(s.until)

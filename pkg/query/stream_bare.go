@@ -13,8 +13,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// bare resumes a run while the lineage store is away, by the run ids in the headers of the log's records. A reader that joins needs the
-// store and gets its error.
+// bare resumes a run while the lineage store is unavailable, by the run ids in the headers of the log's records. It
+// returns away, the store's error, to a reader that joins, since that needs the store.
 func (s *stream) bare(away error) error {
 	at := s.from.at
 	if s.runID == "" || at.Offset < 0 || s.from.ended {
@@ -27,7 +27,8 @@ func (s *stream) bare(away error) error {
 	if at.Partition != s.partition {
 		return s.foreign()
 	}
-	// Without the store, only the log says whether the thread was erased since. So read it to its end before sending anything.
+	// Without the store, only the log shows whether the thread was erased since. So bare reads it to its end before it
+	// sends anything.
 	had, err := s.bareScan()
 	switch {
 	case err != nil:
@@ -61,7 +62,8 @@ func (s *stream) bare(away error) error {
 	}
 }
 
-// bareScan reads from the reader's last event to the end of the log. It returns that event, or nil if its headers do not name the run.
+// bareScan reads from the reader's last event to the end of the log. It returns that event, or nil if its headers do
+// not name the run.
 func (s *stream) bareScan() (had *record.Event, _ error) {
 	if err := s.follow(s.from.at.Offset); err != nil {
 		return nil, err
@@ -110,7 +112,8 @@ func (s *stream) bareEvent(m *kgo.Record) (record.Event, bool, error) {
 	return e, ok, err
 }
 
-// clientRunID returns the id in the headers of a run "id~2": that of the agent, which has used it before.
+// clientRunID returns the agent's own run id, which the headers have. If the agent used an id before, Skein names the
+// run "id~2".
 func clientRunID(run string) string {
 	id, number, _ := strings.Cut(run, "~")
 	if _, err := strconv.Atoi(number); err != nil {

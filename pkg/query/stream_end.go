@@ -10,15 +10,15 @@ import (
 	"github.com/skeinhq/skein/pkg/tail"
 )
 
-// The reasons for the end of a stream, for metrics.
+// These are the reasons for the end of a stream, for metrics.
 const (
-	endRun     = "run"     // the run is over and was sent whole
-	endLife    = "life"    // --stream-life is over
+	endRun     = "run"     // the run has ended and was sent whole
+	endLife    = "life"    // --stream-life has passed
 	endSlow    = "slow"    // the reader did not keep up
 	endErased  = "erased"  // the thread was erased
 	endDrain   = "drain"   // the process stops
-	endRoom    = "room"    // the tenant's streams and reads hold its share of memory
-	endRevoked = "revoked" // the credentials of the reader expired or were revoked
+	endRoom    = "room"    // the tenant's streams and reads use all of its memory
+	endRevoked = "revoked" // the reader's credentials expired or were revoked
 	endLeft    = "left"    // the reader disconnected
 	endRefused = "refused" // the request was refused
 	endFailed  = "failed"  // something else went wrong
@@ -28,7 +28,7 @@ const (
 type endError struct {
 	why    string // for metrics
 	detail string // for the reader, as a comment
-	// event is a RUN_ERROR that is sent first; nil if the reader can resume.
+	// event is a RUN_ERROR to send first; nil if the reader can resume.
 	event []byte
 }
 
@@ -41,7 +41,7 @@ var (
 	errRoom     = &endError{why: endRoom, detail: "the memory that the tenant may use for streams and reads is used up; resume from the last id"}
 )
 
-// lost maps an error of the reader to the end of the stream.
+// lost maps an error of the tail reader to the end of the stream.
 func (s *stream) lost(err error) error {
 	switch {
 	case s.ctx.Err() != nil:
@@ -65,8 +65,8 @@ var errErased = &endError{
 	why: endErased, detail: erasedDetail, event: []byte(`{"type":"RUN_ERROR","message":"` + erasedDetail + `","code":"` + codeErased + `"}`),
 }
 
-// erased handles an erasure of the thread: it refuses a resumed stream that has not begun, ends one that has sent events, and starts over
-// for one that has sent none.
+// erased handles an erasure of the thread. It refuses a resumed stream that has not begun, ends a stream that has sent
+// events, and restarts one that has sent none.
 func (s *stream) erased() error {
 	switch {
 	case s.resumes() || !s.out.begun && !s.from.joins():

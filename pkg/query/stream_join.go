@@ -13,10 +13,11 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// silentBeats is the number of heartbeats' time without an event of its run after which a stream checks whether that was abandoned.
+// silentBeats is the number of heartbeat periods without an event of the playing run after which a stream checks
+// whether the run was abandoned.
 const silentBeats = 4
 
-// lightThread is up to which size, in bytes, what a thread's open runs hold is made into snapshots without a turn.
+// lightThread is the largest size, in bytes, of a thread's open folds that are turned into snapshots without a slot.
 const lightThread = 256 << 10
 
 // play ends the playing run if it is over, and joins the next one.
@@ -32,7 +33,7 @@ func (s *stream) play() (done bool, _ error) {
 			}
 		}
 		if !s.over(s.playing) {
-			if s.caughtUp() { // the id is known to be right
+			if s.caughtUp() { // the reader's id has proved valid
 				s.out.begin(s.from)
 			}
 			return false, nil
@@ -65,7 +66,7 @@ func (s *stream) play() (done bool, _ error) {
 	return false, nil
 }
 
-// caughtUp reports whether everything was read that the log had when the reader began.
+// caughtUp reports whether the stream has read everything that was in the log when the reader began.
 func (s *stream) caughtUp() bool { return s.through >= s.reader.End() }
 
 // pick returns the run to play next; nil if there is none yet.
@@ -95,7 +96,7 @@ func (s *stream) pick() *live.Run {
 // over reports whether the run has ended and all of its events were read.
 func (s *stream) over(r *live.Run) bool { return !r.Open() && s.through >= r.Next }
 
-// join sends the current state of a run to a client that has none of it.
+// join sends the current state of a run to a client that has none of its events.
 func (s *stream) join(r *live.Run) error {
 	s.playing, s.heard, s.after, s.seq = r, time.Now(), -1, -1
 	f := r.Fold()
@@ -121,10 +122,11 @@ func (s *stream) join(r *live.Run) error {
 	return nil
 }
 
-// holdsOther reports whether the client holds a run that is not this parent, because the stream played it before.
+// holdsOther reports whether the client still has the messages of a run other than this parent, because the stream
+// played that run before.
 func (s *stream) holdsOther(parent string) bool { return s.played != "" && s.played != parent }
 
-// history sends a run from its record.
+// history sends a run's history from its record.
 func (s *stream) history(run string) error {
 	h, err := s.restore(s.rows, run)
 	if err != nil {
@@ -137,11 +139,12 @@ func (s *stream) history(run string) error {
 		terminal = nil
 	}
 	s.block(s.whole(run, h.run.Started, h.Messages, h.State, terminal, s.holdsOther(h.run.ParentRunID)), at)
-	s.load.rest() // its reader may be slow
+	s.load.rest() // the client may be slow
 	return s.flush()
 }
 
-// whole returns the events of an ended run for a client: start, snapshots and terminal event.
+// whole returns the events that give a client an ended run: start, snapshots and terminal event. anew makes the
+// snapshots replace what the client has.
 func (s *stream) whole(run string, started json.RawMessage, messages []agui.Message, state, terminal json.RawMessage,
 	anew bool) []json.RawMessage {
 	if started == nil {
@@ -154,13 +157,13 @@ func (s *stream) whole(run string, started json.RawMessage, messages []agui.Mess
 	return events
 }
 
-// started makes the RUN_STARTED of a run that has none.
+// started returns a RUN_STARTED for a run that has none.
 func (s *stream) started(run string) json.RawMessage {
 	b := agui.AppendString([]byte(`{"type":"RUN_STARTED","threadId":`), s.threadID)
 	return append(agui.AppendString(append(b, `,"runId":`...), run), '}')
 }
 
-// end sends the terminal event of a run that Skein has ended. That event is on no topic.
+// end sends the terminal event of a run that Skein has ended. No topic has that event.
 func (s *stream) end(r *live.Run) {
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, ended: true, seq: -1}
 	if r.Fold() != nil && r.Fold().Ended() || r.Record == nil || r.Record.Status != record.StatusAbandoned || r.Record.Terminal == nil ||
@@ -170,8 +173,8 @@ func (s *stream) end(r *live.Run) {
 	s.give(r.Record.Terminal, at)
 }
 
-// checkAbandoned asks the store about a playing run that has been silent for a while, also while other runs of the thread go on. It sends
-// the end of one that was abandoned, and reports whether it did.
+// checkAbandoned queries the store for a playing run that has had no event for a while, even if other runs of the
+// thread continue. If the run was abandoned, it sends the run's end and reports true.
 func (s *stream) checkAbandoned() (ended bool, _ error) {
 	if s.playing == nil || time.Since(s.heard) < silentBeats*s.cfg.StreamHeartbeat {
 		return false, nil

@@ -16,14 +16,14 @@ import (
 	"github.com/skeinhq/skein/pkg/tail"
 )
 
-// streamRetry is the pause between two attempts to read the thread while the store or Kafka does not answer.
+// streamRetry is the pause between two attempts to read the thread while the store or Kafka is unavailable.
 const streamRetry = time.Second
 
 // reopen opens the thread. A stream that has begun retries until the store and Kafka answer.
 func (s *stream) reopen() error { return s.patiently(s.open) }
 
-// patiently calls f. A stream that has begun calls it again, and says so in comments, until the store and Kafka answer; an error that
-// another call would return as well, or one of final, ends it.
+// patiently calls f. For a stream that has begun, it retries until the store and Kafka answer, and sends comments
+// meanwhile. It returns errors that a retry would repeat, and those in final.
 func (s *stream) patiently(f func() error, final ...error) error {
 	for waiting := false; ; {
 		err := f()
@@ -53,20 +53,20 @@ func (s *stream) patiently(f func() error, final ...error) error {
 	}
 }
 
-// wrongID reports whether an error refuses what the request asks for, whenever it asks.
+// wrongID reports whether an error refuses the request itself, so that a retry does not help.
 func wrongID(err error) bool {
 	r := new(front.Problem)
 	return errors.As(err, &r) && r.Status < http.StatusInternalServerError && r.Status != http.StatusTooManyRequests
 }
 
-// fallBack serves a request whose first read has failed, if it can be served without the part that is away: the rest of a run without the
-// lineage store, or a restored thread without Kafka.
+// fallBack serves a request whose first read failed, if that is possible without the unavailable system: the rest of a
+// run without the lineage store, or a restored thread without Kafka.
 func (s *stream) fallBack(err error) error {
 	if refused := new(front.Problem); s.out.begun || s.ctx.Err() != nil || errors.As(err, &refused) || errors.Is(err, errBroken) ||
 		errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if len(s.rows) == 0 { // nothing was read of the store
+	if len(s.rows) == 0 { // the store returned nothing
 		return s.bare(err)
 	}
 	if !s.once {
@@ -81,7 +81,8 @@ func (s *stream) fallBack(err error) error {
 	return s.load.inTurn(s.ctx, func() error { return s.history(run) })
 }
 
-// open reads the thread's runs from the index and follows the log from where the index ends. It waits while the index is behind.
+// open reads the thread's runs from the index and follows the log from the end of the index. It waits while the index
+// is behind.
 func (s *stream) open() error {
 	deadline := time.Now().Add(s.cfg.Wait)
 	for {
@@ -99,9 +100,9 @@ func (s *stream) open() error {
 }
 
 func (s *stream) openOnce() error {
-	s.thread = nil // what is read below waits for nothing: recordsOfThread is patient for a thread that is open
-	// The index's position comes before the rows, so that the rows are at least as new. It is the position for all tenants: the tenant's own
-	// counts its rows, one of which may be ahead of a run that is not indexed yet.
+	s.thread = nil // so that the reads below fail at once: recordsOfThread retries if a thread is open
+	// The index's position is read before the rows, so that the rows are at least as new. It is the position for all
+	// tenants: the tenant's own counts its rows, one of which may be ahead of a run that is not indexed yet.
 	to, err := s.store.IndexedTo(s.ctx, everyTenant)
 	if err != nil {
 		return err
@@ -135,7 +136,8 @@ func (s *stream) openOnce() error {
 	return s.follow(from)
 }
 
-// lighten drops the parts of rows that streams do not use: each reader of an open run holds the rows of its thread.
+// lighten drops the parts of rows that streams do not use, because each reader of an open run holds the rows of its
+// thread.
 func lighten(rows []store.Run) {
 	for i := range rows {
 		r := &rows[i]
@@ -147,7 +149,7 @@ func lighten(rows []store.Run) {
 	}
 }
 
-// follow starts to read at an offset.
+// follow starts reading the log at an offset.
 func (s *stream) follow(from int64) error {
 	s.close()
 	reader, err := s.tail.Follow(s.ctx, s.key, s.partition, from)
@@ -165,7 +167,7 @@ func (s *stream) follow(from int64) error {
 	return nil
 }
 
-// skip continues at the start of the log. Earlier events of open runs are gone.
+// skip continues at the start of the log after a gap. Earlier events of open runs are gone.
 func (s *stream) skip() error { return s.patiently(s.skipOnce) }
 
 func (s *stream) skipOnce() error {

@@ -11,7 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// recorded answers from the run's record alone, if the run has ended and its record is all that the reader needs.
+// recorded answers from the run's record alone, if the run has ended and the reader needs nothing else. done reports
+// whether it did.
 func (s *stream) recorded() (done bool, _ error) {
 	if s.runID == "" {
 		return false, nil
@@ -51,8 +52,8 @@ func (s *stream) recorded() (done bool, _ error) {
 	return false, nil
 }
 
-// nothing answers a reader that already has everything: 204. A stream that has begun, since it waited for its turn, just ends; the reader
-// comes again and gets the 204 then.
+// nothing answers 204 to a reader that already has everything. A stream that had to begin while it waited for a slot
+// just ends; the reader reconnects and then gets the 204.
 func (s *stream) nothing() {
 	if s.out.begun {
 		return
@@ -61,7 +62,7 @@ func (s *stream) nothing() {
 	s.W.WriteHeader(http.StatusNoContent)
 }
 
-// foreign refuses an id that is no event of the requested run or thread.
+// foreign returns the refusal for an id that is not an event of the requested run or thread.
 func (s *stream) foreign() error {
 	of := "this thread"
 	if s.runID != "" {
@@ -70,15 +71,16 @@ func (s *stream) foreign() error {
 	return badRequest(fmt.Sprintf("%s: %s is not an event of %s that a stream sent; leave it out to join", headerLastEventID, s.from, of))
 }
 
-// resumes reports whether the reader has given the id of an event whose run is not known yet.
+// resumes reports whether the reader resumes after an event whose run is not known yet.
 func (s *stream) resumes() bool { return !s.from.joins() && s.playing == nil && s.begun < 0 }
 
-// gone refuses an id that is older than the log.
+// gone returns the refusal for an id that is older than the log.
 func (s *stream) gone() error {
 	return &front.Problem{Status: http.StatusGone, Detail: fmt.Sprintf("%s: %s is older than skein.events keeps; leave it out to join", headerLastEventID, s.from)}
 }
 
-// unnumbered refuses a seq id for a run whose producer does not number events. It ends a stream that has begun.
+// unnumbered returns the refusal for a seq id if the run's producer does not number events. If the stream has begun,
+// the error ends it.
 func (s *stream) unnumbered() error {
 	detail := fmt.Sprintf("%s: %s, but the events of run %q have no sequence numbers; leave it out to join", headerLastEventID, s.from, s.runID)
 	if s.out.begun {
@@ -87,7 +89,7 @@ func (s *stream) unnumbered() error {
 	return badRequest(detail)
 }
 
-// unknown refuses an id beyond the end of the log.
+// unknown returns the refusal for an id beyond the end of the log.
 func (s *stream) unknown() error {
 	return badRequest(fmt.Sprintf("%s: skein.events has nothing at %s yet: the id is invalid or belongs to another topic set; leave it out to join", headerLastEventID, s.from))
 }
@@ -103,7 +105,7 @@ func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 		}
 		if r := thread.Get(s.runID); r != nil && r.Record != nil {
 			missing := r.Record.Raw.NextSeq - s.from.seq - 1
-			if missing > 0 || missing == 0 && r.Record.Status != record.StatusRunning { // of an abandoned run the end is missing
+			if missing > 0 || missing == 0 && r.Record.Status != record.StatusRunning { // the reader lacks events, or the end of an abandoned run
 				from = min(from, thread.Replay(r, r.Record.Raw.First))
 			}
 		}

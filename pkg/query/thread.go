@@ -16,26 +16,26 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// view is what the store said of a thread, or of one run of it, at one moment.
+// view is a snapshot of a thread's rows, or of the row of one run.
 type view struct {
 	runs []store.Run // by first offset; not empty
 	// indexedTo is the last event of the thread's partition that is indexed for the tenant.
 	indexedTo record.Position
-	// status is 200, or 425 where the index did not get to atLeast in time.
+	// status is 200, or 425 if the index did not reach atLeast in time.
 	status int
 }
 
-// maxLook is the pause between two looks at a run that goes on, at most: its row is read each time.
+// maxLook is the longest pause between two reads of an open run's row while a call waits for it.
 const maxLook = 400 * time.Millisecond
 
-// read reads rows, and with ?atLeast= again until they hold what lies there.
+// read reads rows. With ?atLeast= it repeats that until they include the event at that position, for cfg.Wait at most.
 func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 	want, err := c.position("atLeast")
 	if err != nil {
 		return view{}, err
 	}
 	deadline := time.Now().Add(c.cfg.Wait)
-	// The position first: rows that are read after it are at least as new.
+	// The position is read first, so that the rows are at least as new.
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return view{}, err
@@ -71,7 +71,7 @@ func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 		c.load.free()
 		indexed := func(to map[int32]int64) bool { return to[want.Partition] > want.Offset }
 		atMost := time.Until(deadline)
-		if indexed(to) { // it is the record of a run that goes on which is behind: nothing tells when there is a newer one
+		if indexed(to) { // an open run's record is older than want; nothing signals a newer one, so poll
 			indexed, atMost = func(map[int32]int64) bool { return false }, min(look, atMost)
 		}
 		if to, err = c.await(c.Tenant, to, indexed, atMost); err != nil {
@@ -80,7 +80,8 @@ func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 	}
 }
 
-// await waits, without a turn, until the index has got as far for a tenant as enough says, for a time at most.
+// await waits for at most atMost, without a slot, until enough accepts the index's progress for a tenant. It returns
+// that progress, and acquires a slot again.
 func (c *call) await(tenant string, to map[int32]int64, enough func(map[int32]int64) bool, atMost time.Duration) (map[int32]int64, error) {
 	c.load.rest()
 	for over := time.Now().Add(atMost); ; {
@@ -108,11 +109,11 @@ func newView(runs []store.Run, to map[int32]int64) view {
 	return v
 }
 
-// reached reports whether rows certainly include the event at a position: a run's record includes it; or
-// the partition is indexed beyond it, and the requested run (without an id, none of these runs) is not an
-// open run whose record ends before it. The progress of a partition says nothing about an open run, whose
-// record is written from time to time only. For a sealed run it is sufficient, as nothing below that
-// position is missing: the event there was a repeat, a dead letter, or another run's.
+// reached reports whether rows certainly include the event at a position. They do if a run's record includes it. They
+// also do if the partition is indexed beyond it, and the requested run (without an id, none of these runs) is not an
+// open run whose record ends before it. For an open run the partition's progress is no evidence, because its record is
+// written only from time to time. For a sealed run it is sufficient, as nothing below that position is missing: the
+// event there was a repeat, a dead letter, or another run's.
 func reached(runs []store.Run, runID string, to map[int32]int64, want record.Position) bool {
 	open := false
 	for _, r := range runs {
@@ -127,13 +128,13 @@ func reached(runs []store.Run, runID string, to map[int32]int64, want record.Pos
 	return names(runs, runID) && !open && to[want.Partition] > want.Offset
 }
 
-// names reports whether the run that is asked for is there; with no id, any.
+// names reports whether the requested run is among the rows; without an id, whether there is any row.
 func names(runs []store.Run, runID string) bool {
 	return slices.ContainsFunc(runs, func(r store.Run) bool { return runID == "" || r.RunID == runID })
 }
 
-// absent refuses a thread or run that did not appear: too early where the index has not got to the
-// position, else there is none.
+// absent returns the error for a thread or run that did not appear: too early if the index has not reached the
+// position, otherwise not found.
 func (c *call) absent(to map[int32]int64, want record.Position) error {
 	if to[want.Partition] > want.Offset {
 		return store.ErrNotFound
@@ -141,7 +142,7 @@ func (c *call) absent(to map[int32]int64, want record.Position) error {
 	return &front.Problem{Status: http.StatusTooEarly, Retry: time.Second, Detail: fmt.Sprintf("the index has not got to %s yet, and there is no such thread or run so far", want)}
 }
 
-// sleep waits for a time.
+// sleep waits for d, or until the request ends.
 func (c *call) sleep(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -160,14 +161,14 @@ func (c *call) readThread() (view, error) {
 	})
 }
 
-// readLineage reads where the runs of the thread stand, and not their records.
+// readLineage reads the rows of the thread's runs without their contents. Lineage needs no more.
 func (c *call) readLineage() (view, error) {
 	return c.read(func() ([]store.Run, error) {
 		return c.store.Lineage(c.R.Context(), c.Tenant, c.threadID)
 	})
 }
 
-// readRun reads the run of the path.
+// readRun reads the run in the path.
 func (c *call) readRun() (view, error) {
 	return c.read(func() ([]store.Run, error) {
 		r, err := c.store.Run(c.R.Context(), c.Tenant, c.threadID, c.runID)
@@ -178,21 +179,22 @@ func (c *call) readRun() (view, error) {
 // restored is the history of one run.
 type restored struct {
 	lineage.History
-	// run is the row that was restored: a newer one than was asked with where the run is open
-	// and went on meanwhile.
+	// run is the row that was restored. It is newer than the requested row if the run is open and got a new record
+	// meanwhile.
 	run store.Run
-	// inputMessages are the messages of the run's input that its record has itself.
+	// inputMessages are the messages that the run's record holds of its input.
 	inputMessages []agui.Message
-	// own are the messages in the records of all runs whose contents are in the history.
+	// own maps each run whose contents are in the history to the messages in its record.
 	own map[string][]agui.Message
-	// badges are the run's own, and those of every run whose contents are in its history.
+	// badges are those of the run; Truncated and RawLost cover every run whose contents are in the history.
 	badges badges
 }
 
-// errBehind says that rows do not fit together yet: what is missing is being written.
+// errBehind means that rows do not fit together yet, because the missing ones are still being written.
 var errBehind = errors.New("the index is behind")
 
-// restoreOrTip reads the thread and restores the run in the path or, where it names none, the thread's tip.
+// restoreOrTip reads the thread and restores the run in the path. Without a run in the path, it restores the thread's
+// tip.
 func (c *call) restoreOrTip() (view, *lineage.Graph, restored, error) {
 	v, err := c.readThread()
 	if err != nil {
@@ -203,9 +205,9 @@ func (c *call) restoreOrTip() (view, *lineage.Graph, restored, error) {
 	return v, graph, h, err
 }
 
-// restore puts the history of a run together from the contents of its base chain: one read for all
-// that are in the store, one more for the record of a run that is still open. Where a row is newer
-// than its contents or older than its record, it is read again until they fit.
+// restore builds the history of a run from the contents of its base chain. It takes one read for all runs in the store,
+// and another for the record of an open run. If a row is newer than its contents or older than its record, restore
+// retries for cfg.Wait.
 func (c *call) restore(runs []store.Run, id string) (restored, error) {
 	deadline := time.Now().Add(c.cfg.Wait)
 	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
@@ -269,7 +271,7 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 		} else if !ok {
 			return restored{}, fmt.Errorf("%w: contents of run %q are missing, or of another record", errBehind, id)
 		}
-		out.inputMessages = held.InputMessages // of the last one, the run itself
+		out.inputMessages = held.InputMessages // the last iteration sets those of the run itself
 		out.own[id] = held.Messages
 		parts[i] = lineage.Content{
 			RunID: id, Base: row.Base, Messages: held.Messages, Layout: row.Layout, State: held.State,
@@ -281,7 +283,7 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 	return out, nil
 }
 
-// openContents reads what an open run's record holds; the store has the row of it alone.
+// openContents reads the contents of an open run from its record, as the store has only its row.
 func (c *call) openContents(row store.Run) (store.Content, error) {
 	r, err := c.recordOf(row)
 	if errors.Is(err, ErrRecordGone) {
@@ -303,8 +305,8 @@ func (c *call) recordOf(row store.Run) (*record.Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
-	// The offset alone leads here. In a topic that was created again it may be another run's, perhaps
-	// another tenant's, which must not be returned.
+	// The record was found by its offset alone. If the topic was created again, it may be another run's, even another
+	// tenant's, and must not be returned.
 	if r.Tenant != c.Tenant || r.ThreadID != row.ThreadID || r.RunID != row.RunID || r.Status != row.Status {
 		return nil, fmt.Errorf("%w: the record at %d:%d is not that of run %q", errBroken, row.Raw.Partition, row.Version, row.RunID)
 	}
@@ -322,7 +324,7 @@ func headsOf(runs []store.Run) []lineage.Run {
 	return heads
 }
 
-// headOf is what lineage needs to know of a row.
+// headOf returns the lineage metadata of a row.
 func headOf(r store.Run) lineage.Run {
 	head := fold.LineageOf(&r.Run)
 	head.Sealed = r.Status.Sealed()

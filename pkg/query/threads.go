@@ -26,7 +26,7 @@ type threadAnswer struct {
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// runningRun is a run that has not ended: one to attach to.
+// runningRun is a run that has not ended. A client can attach to it.
 type runningRun struct {
 	RunID     string    `json:"runId"`
 	BranchID  string    `json:"branchId"`
@@ -74,7 +74,7 @@ func (c *call) threads() (*answer, error) {
 	return &answer{body: a}, nil
 }
 
-// positions lists the last indexed event of each partition.
+// positions returns the last indexed event of each partition.
 func positions(to map[int32]int64) []record.Position {
 	list := make([]record.Position, 0, len(to))
 	for _, p := range slices.Sorted(maps.Keys(to)) {
@@ -93,7 +93,7 @@ func (c *call) thread() (*answer, error) {
 	return &answer{status: v.status, body: threadAnswer{Thread: summary(v.runs), Running: running(v.runs), IndexedTo: v.indexedTo}}, nil
 }
 
-// running are the runs that have not ended.
+// running returns the runs that have not ended.
 func running(runs []store.Run) []runningRun {
 	open := []runningRun{}
 	for _, r := range runs {
@@ -104,7 +104,7 @@ func running(runs []store.Run) []runningRun {
 	return open
 }
 
-// summary says of a thread's runs what the store says in a list of threads.
+// summary computes a thread's entry in the list of threads from its runs.
 func summary(runs []store.Run) store.Thread {
 	last := tip(runs)
 	t := store.Thread{
@@ -138,7 +138,7 @@ func tip(runs []store.Run) store.Run {
 	return slices.MaxFunc(runs, compareRows)
 }
 
-// compareRows is the order of a thread's runs, by start.
+// compareRows orders a thread's runs by start.
 func compareRows(a, b store.Run) int {
 	return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
 }

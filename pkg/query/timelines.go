@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// timelineParts divides the cache: one run's timeline may take one part.
+	// timelineParts is the number of parts of the cache. One run's timeline may take one part.
 	timelineParts = 4
 	// timelineIdle is how long an unused timeline is kept. It bounds how long erased data stays in memory.
 	timelineIdle = 10 * time.Minute
 )
 
-// timelines caches the timelines of runs, so that the next step of a run costs one event and not the whole run. Its size is bounded: when
-// it is full, it evicts the least recently used run of the tenant that holds most.
+// timelines caches the timelines of runs, so that the next step of a run costs one event and not the whole run. When
+// the cache is full, it evicts the least recently used run of the tenant that holds most.
 type timelines struct {
 	metrics *metrics
 	bytes   *share.Pool
 
 	mu    sync.Mutex
 	byRun map[timelineKey]*cachedRun
-	sweep *time.Timer // runs while there is something
-	// recents are the runs of each tenant (*cachedRun), the last used one first.
+	sweep *time.Timer // runs while the cache is not empty
+	// recents are the runs of each tenant (*cachedRun), the most recently used one first.
 	recents map[string]*lru.List
 }
 
@@ -36,20 +36,20 @@ type timelineKey struct{ tenant, thread, run string }
 // cachedRun is one run in the cache. The holder of turn may use and change the reader and the cursor.
 type cachedRun struct {
 	key timelineKey
-	// origin identifies what the run's record says of its beginning. With another origin the timeline is stale.
+	// origin identifies the start of the run as the run's record describes it. If it has changed, the timeline is stale.
 	origin string
 	turn   chan struct{}
 	reader *timeline.Reader // nil before it is read
-	// cursor is where the last request was, as the next one most often goes on from there; nil if there is none.
+	// cursor is where the last request ended, as the next one usually continues there; nil if there is none.
 	cursor *timeline.Cursor
 
-	// The cache's own.
+	// Only the cache uses these.
 	bytes int64
 	used  time.Time
 	at    *lru.Element // nil once evicted
 }
 
-// size is what the cache counts for the run; -1 before it is read.
+// size returns what the cache counts for the run, in bytes; -1 before the timeline is read.
 func (c *cachedRun) size() int64 {
 	if c.reader == nil {
 		return -1
@@ -77,7 +77,7 @@ func (t *timelines) of(tenant string) *lru.List {
 	return recents
 }
 
-// acquire returns a run with its turn. Call release when done.
+// acquire waits for a run's turn and returns the run. Call release when done.
 func (t *timelines) acquire(ctx context.Context, key timelineKey, origin string) (*cachedRun, error) {
 	c := t.find(key, origin)
 	select {
@@ -130,8 +130,8 @@ func (t *timelines) count(c *cachedRun, bytes int64) {
 	t.bytes.Add(c.key.tenant, bytes)
 }
 
-// heaviest returns the run to give up: the least recently used one of the tenant that holds most; of several that hold as much, of the one
-// whose run is the oldest. It needs a tenant that holds something.
+// heaviest returns the run to evict: the least recently used one of the tenant that holds most. If several tenants hold
+// as much, it returns the least recently used run among theirs. Some tenant must hold something.
 func (t *timelines) heaviest() *cachedRun {
 	var oldest *cachedRun
 	for _, tenant := range t.bytes.Heaviest() {

@@ -17,39 +17,39 @@ import (
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// proofAnswer says whether a run's record is what its raw events make.
+// proofAnswer reports whether a run's record matches its raw events.
 type proofAnswer struct {
 	ThreadID string         `json:"threadId"`
 	RunID    string         `json:"runId"`
 	Status   record.Status  `json:"status"`
 	Verdict  verify.Verdict `json:"verdict"`
-	// Reason says why nothing is proved.
+	// Reason says why the run could not be verified.
 	Reason string `json:"reason,omitempty"`
-	// Earliest is the first of the run's events that is still there, where the first ones are gone.
+	// Earliest is the first of the run's events that still exists, if earlier ones are gone.
 	Earliest *record.Position `json:"earliest,omitempty"`
 
 	Record claim `json:"record"`
-	// Raw is what the raw events make; absent where they are not there.
+	// Raw is the result of folding the raw events; absent if they are gone.
 	Raw *claim `json:"raw,omitempty"`
-	// Differences are the members of the record that came out otherwise.
+	// Differences are the fields of the record that differ from the result.
 	Differences []string `json:"differences"`
-	// DiffersFrom: the first event that differs is this one or one behind it.
+	// DiffersFrom: the first event that differs is this one or a later one.
 	DiffersFrom *record.Position `json:"differsFrom,omitempty"`
-	// Unproved is what the proof does not speak of.
+	// Unproved lists what was not verified.
 	Unproved []string `json:"unproved"`
 
 	badges
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// claim is what stands for a run's events.
+// claim is a summary of a run's events.
 type claim struct {
 	Events      int64  `json:"events"`
 	SHA256      string `json:"sha256"`
 	InputSHA256 string `json:"inputSha256,omitempty"`
 }
 
-// verify folds a run's raw events again and compares what comes of it with the run's record.
+// verify folds a run's raw events again and compares the result with the run's record.
 func (c *call) verify() (*answer, error) {
 	v, err := c.readThread()
 	if err != nil {
@@ -81,15 +81,15 @@ func (c *call) verify() (*answer, error) {
 	return &answer{status: v.status, body: answers[0]}, nil
 }
 
-// The bounds on the runs of a thread that are folded side by side: their number, and about how much memory they take. Those come on top
-// that were going on when one of them began, and the first has room in any case.
+// These bound the runs of a thread that are folded together: their number, and their approximate memory in bytes. Runs
+// that were open when one of them began come in addition. The first run is folded even if it exceeds the bounds.
 const (
 	provedAtOnce      = 64
 	provedAtOnceBytes = 64 << 20
 )
 
-// verifyThread is verify for all runs of a thread, by start, each an answer of its own on a line. What one
-// run's proof lacks for now is said on its line.
+// verifyThread verifies all runs of a thread and answers with one line a run, by start. If a run cannot be verified for
+// now, its line says why.
 func (c *call) verifyThread() error {
 	v, err := c.readThread()
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *call) verifyThread() error {
 	return c.stream(c.proveAll(raw, &indexed{call: c, runs: v.runs}, v, out), out)
 }
 
-// proveAll writes the answers about all runs of a thread.
+// proveAll verifies all runs of a thread and writes the answers.
 func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) error {
 	for rest := v.runs; len(rest) > 0; {
 		n, size := 0, int64(0)
@@ -125,7 +125,7 @@ func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) 
 		}
 		var answers []proofAnswer
 		var err error
-		if row := &rest[0]; !c.load.fits(size) { // it is the only one
+		if row := &rest[0]; !c.load.fits(size) { // a batch this large has one run
 			p := verify.Report{RunID: row.RunID, Verdict: verify.Unproved, Reason: c.tooLarge(row), Earliest: -1, Differences: []string{},
 				Unproved: []string{}}
 			answers = []proofAnswer{newProofAnswer(*row, p, v.indexedTo)}
@@ -145,12 +145,12 @@ func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) 
 	return nil
 }
 
-// tooLarge says why a run is not folded again.
+// tooLarge returns the reason if a run is too large to fold again.
 func (c *call) tooLarge(row *store.Run) string {
 	return fmt.Sprintf("folding run %q again takes about %d bytes of memory, and one tenant may have %d here: have the operator raise --memory, or verify where that is larger", row.RunID, verify.Bytes(&row.Run), c.room.memory.Alone())
 }
 
-// prove proves some runs of a thread, as rows tell of it.
+// prove verifies some runs of a thread, by the records in its rows.
 func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.Position) ([]proofAnswer, error) {
 	ids := make([]string, len(wanted))
 	need := int64(0)
@@ -161,7 +161,7 @@ func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.
 	if err := c.load.take(need); err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.load.take(-need) }() // giving back never fails
+	defer func() { _ = c.load.take(-need) }() // a release never fails
 	v, err := verify.NewThread(recordsOf(from.runs), ids, [2]int64{raw.start, raw.end}, from)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
@@ -181,7 +181,7 @@ func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.
 		}
 		return v.Take(e)
 	})
-	if errors.Is(err, errRawGone) { // since it was asked where they begin
+	if errors.Is(err, errRawGone) { // they expired after the start of the log was read
 		expired, err = from.lacks("raw events have expired while they were read; try again"), nil
 	}
 	if err != nil {
@@ -227,11 +227,11 @@ func newProofAnswer(row store.Run, p verify.Report, to record.Position) proofAns
 	return a
 }
 
-// indexed gives what the index and skein.runs say of a thread's runs (verify.Source).
+// indexed implements verify.Source from the index and skein.runs.
 type indexed struct {
 	*call
 	runs []store.Run
-	// later says what was not there for now.
+	// later is the error for data that was not available yet.
 	later error
 }
 
@@ -269,7 +269,7 @@ func (s *indexed) History(run string) (lineage.History, error) {
 		return lineage.History{}, &fold.StartError{Reason: fmt.Sprintf("the history at the end of run %q, from which it starts, cannot be put together", run)}
 	case err != nil:
 		return lineage.History{}, err
-	case s.runs[i].Version != h.run.Version: // what is proved is based on the older one
+	case s.runs[i].Version != h.run.Version: // the run to verify is based on the older one
 		return lineage.History{}, s.lacks(fmt.Sprintf("run %q has a newer record by now; try again", run))
 	}
 	return h.History, nil
@@ -291,7 +291,7 @@ func (s *indexed) Holding(messageIDs []string) ([]string, error) {
 	return runs, nil
 }
 
-// stale says whether the thread's rows are others by now: those that were read may be of two moments.
+// stale reports whether the thread's rows have changed since they were read, as they may then be of two moments.
 func (s *indexed) stale() (why, err error) {
 	runs, err := s.store.Thread(s.R.Context(), s.Tenant, s.threadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -12,11 +12,11 @@ import (
 	"github.com/skeinhq/skein/pkg/verify/scan"
 )
 
-// verifyEvery is the time between two progress lines of the proof of all runs.
+// verifyEvery is the time between two progress lines while all runs are verified.
 const verifyEvery = time.Second
 
-// verifyProgress is the progress of the proof of all runs, in thousandths of the raw records to read: their number would disclose
-// how many other tenants have.
+// verifyProgress is the progress of verifying all runs, in thousandths of the raw records to read. Their number would
+// disclose how many other tenants have.
 type verifyProgress struct {
 	Progress progressAnswer `json:"progress"`
 }
@@ -28,14 +28,15 @@ type progressAnswer struct {
 
 const thousandths = 1000
 
-// unindexed is what is said of a run whose row is not that of the record that was verified.
+// These say why a run's row was not compared: it is not the row of the record that was verified.
 const (
 	unindexedYet   = "the index: it has no row of this record yet"
 	unindexedSince = "the index: it has a newer record by now"
 )
 
-// verifyAll is verify for all runs that the tenant has, each an answer of its own on a line, by partition and thread. Runs
-// are those of skein.runs, which is read once with the raw events; so each row of the index is compared with its record as well.
+// verifyAll verifies all runs of the tenant. It answers with one line a run, by partition and thread. It takes the runs
+// from skein.runs, which it reads once together with the raw events, so it also compares each row of the index with its
+// record.
 func (c *call) verifyAll() error {
 	if err := c.load.work(c.R.Context()); err != nil {
 		return err
@@ -67,13 +68,13 @@ func (c *call) verifyAll() error {
 type allAnswer struct {
 	*call
 	out     *replayWriter
-	to      map[int32]int64 // how far the index is
+	to      map[int32]int64 // the index's progress
 	started bool
-	said    time.Time // when it last said how far it is
-	broken  error     // the caller's connection takes no more
+	said    time.Time // the time of the last progress line
+	broken  error     // the error of the caller's connection
 }
 
-// begin sends the header before the first line: what fails before that has a status of its own.
+// begin sends the header before the first line. An earlier failure still gets a status of its own.
 func (a *allAnswer) begin() {
 	if !a.started {
 		a.started = true
@@ -81,7 +82,7 @@ func (a *allAnswer) begin() {
 	}
 }
 
-// progress says how far it is, now and then.
+// progress writes a progress line at most every verifyEvery, and one at the end.
 func (a *allAnswer) progress(done, total int) {
 	if now := time.Now(); done == total || now.Sub(a.said) >= verifyEvery {
 		a.said = now
@@ -94,7 +95,7 @@ func (a *allAnswer) progress(done, total int) {
 	}
 }
 
-// runs writes the answers about a thread's runs, and compares their rows with the records that were verified.
+// runs writes the answers about a thread's runs.
 func (a *allAnswer) runs(runs []scan.Verified) error {
 	if a.broken != nil {
 		return a.broken
@@ -112,7 +113,7 @@ func (a *allAnswer) runs(runs []scan.Verified) error {
 	return nil
 }
 
-// excluded writes the answers about a thread that is not verified with the others, as the index tells of it.
+// excluded writes the answers about a thread that the scan leaves out. It verifies the runs in the thread's rows.
 func (a *allAnswer) excluded(_, thread string) error {
 	c := *a.call
 	c.threadID = thread
@@ -133,7 +134,7 @@ func (a *allAnswer) excluded(_, thread string) error {
 	return c.proveAll(raw, &indexed{call: &c, runs: rows}, v, a.out)
 }
 
-// besideRows are the answers about a thread's runs, whose rows are held against the records that were verified.
+// besideRows returns the answers about a thread's runs. It compares each row with the record that was verified.
 func (a *allAnswer) besideRows(runs []scan.Verified) ([]proofAnswer, error) {
 	first := runs[0].Record
 	rows, err := a.store.Thread(a.R.Context(), a.Tenant, first.ThreadID)
@@ -170,7 +171,7 @@ func (a *allAnswer) besideRows(runs []scan.Verified) ([]proofAnswer, error) {
 	return answers, nil
 }
 
-// isRowOf reports whether a row says what its record does.
+// isRowOf reports whether a row equals its record, apart from contents.
 func isRowOf(row store.Run, rec *record.Run) (bool, error) {
 	want := *rec
 	want.Messages, want.InputMessages, want.State, want.Open = nil, nil, nil, nil

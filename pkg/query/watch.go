@@ -10,8 +10,9 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// watch polls the index's progress for waiting requests: once for all requests of a tenant, and one tenant after another, so that the store
-// has one query of it at a time, however many requests wait. It polls only while a request waits.
+// watch polls the index's progress for waiting requests. It polls once for all requests of a tenant, and one tenant
+// after another, so that the store has one such query at a time, however many requests wait. It polls only while a
+// request waits.
 type watch struct {
 	store store.Reader
 	poll  time.Duration
@@ -20,12 +21,12 @@ type watch struct {
 	tenants map[string]*watched
 }
 
-// watched is what is known for one tenant.
+// watched is the known progress for one tenant.
 type watched struct {
 	waiting int
 	to      map[int32]int64
 	err     error
-	// changed is closed when to or err are others.
+	// changed is closed when to or err changes.
 	changed chan struct{}
 }
 
@@ -33,7 +34,7 @@ func newWatch(r store.Reader, poll time.Duration) *watch {
 	return &watch{store: r, poll: poll, tenants: map[string]*watched{}}
 }
 
-// next waits until the index has got on from where it was for a tenant, for a time at most. It returns how far it is then.
+// next waits for at most atMost until the index's progress for a tenant differs from since. It returns the progress.
 func (w *watch) next(ctx context.Context, tenant string, since map[int32]int64, atMost time.Duration) (map[int32]int64, error) {
 	over := time.NewTimer(atMost)
 	defer over.Stop()
@@ -95,7 +96,7 @@ func (w *watch) run() {
 	}
 }
 
-// look asks the store about one tenant.
+// look reads the progress for one tenant from the store.
 func (w *watch) look(tenant string) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordWait)
 	defer cancel()

@@ -12,30 +12,31 @@ import (
 )
 
 const (
-	// maxWords is how many characters a question or an answer has in a list.
+	// maxWords is the maximum length of a question or an answer in a list, in characters.
 	maxWords = 200
-	// wordsBatch is how many runs' contents are held at a time.
+	// wordsBatch is how many runs' contents are in memory at a time.
 	wordsBatch = 200
 )
 
-// words say in one line each what a run is about.
+// words describes a run, in one line each.
 type words struct {
-	// Question is the beginning of the last message of a user that the run brought, Answer of its first answer with text.
+	// Question is the beginning of the last user message that the run brought. Answer is the beginning of its first
+	// assistant message with text.
 	Question string `json:"question,omitempty"`
 	Answer   string `json:"answer,omitempty"`
-	// Resumed is the status of the first answer to an interrupt that the run's input brought: resolved or cancelled.
+	// Resumed is the status of the first answer to an interrupt in the run's input: resolved or cancelled.
 	Resumed string `json:"resumed,omitempty"`
-	// Resolution says in a few words what that answer says: approved or declined where its payload's "approved" is true or false, cancelled,
-	// or the beginning of the payload.
+	// Resolution summarizes that answer: approved or declined if its payload's "approved" is true or false, cancelled, or
+	// else the beginning of the payload.
 	Resolution string `json:"resolution,omitempty"`
 }
 
-// wordsOf reads what runs of a thread are about. A run whose contents are not there now has no words.
+// wordsOf returns question, answer and resolution of each run. A run whose contents are not available yet has none.
 func (c *call) wordsOf(runs []store.Run) (map[string]words, error) {
 	out := make(map[string]words, len(runs))
 	for from := 0; from < len(runs); from += wordsBatch {
 		batch := runs[from:min(from+wordsBatch, len(runs))]
-		// A batch is let go of when its words are read, so it counts no longer than that.
+		// A batch is released once its words are read, so its memory counts only until then.
 		var held atomic.Int64
 		contents, err := c.store.Contents(store.WithMeter(c.R.Context(), func(bytes int64) error {
 			held.Add(bytes)
@@ -55,7 +56,7 @@ func (c *call) wordsOf(runs []store.Run) (map[string]words, error) {
 			}
 			out[r.RunID] = newWords(r, content)
 		}
-		_ = c.load.take(-held.Load()) // giving back never fails
+		_ = c.load.take(-held.Load()) // a release never fails
 	}
 	return out, nil
 }
@@ -81,14 +82,14 @@ func newWords(r store.Run, held store.Content) words {
 			Status  string
 			Payload json.RawMessage
 		}
-		// It is as the caller sent it: what is of another form says nothing.
+		// The answer is as the caller sent it. One of another form is ignored.
 		_ = json.Unmarshal(r.Resumes[0], &resume)
 		w.Resumed, w.Resolution = resume.Status, resolution(resume.Status, resume.Payload)
 	}
 	return w
 }
 
-// resolution says in one line how a person answered an interrupt.
+// resolution returns in one line how a person answered an interrupt.
 func resolution(status string, payload json.RawMessage) string {
 	var said struct{ Approved *bool }
 	var text string
@@ -107,7 +108,7 @@ func resolution(status string, payload json.RawMessage) string {
 	return status
 }
 
-// beginning returns a message's first words, of several parts those of the first with text.
+// beginning returns a message's first words. If the message has several parts, it uses the first one with text.
 func beginning(m agui.Message) string {
 	var said struct{ Content json.RawMessage }
 	var parts []struct{ Text string }

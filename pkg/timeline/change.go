@@ -13,7 +13,7 @@ import (
 // Op is a kind of change of the list of messages.
 type Op string
 
-// The kinds of changes.
+// These are the kinds of changes.
 const (
 	Add     Op = "add"
 	Replace Op = "replace"
@@ -22,20 +22,20 @@ const (
 	Append Op = "append"
 )
 
-// MessageChange is one change of the list of messages. Changes apply one after another: Index refers to the list after the
-// changes before it.
+// MessageChange is one change of the list of messages. Changes apply one after another: Index refers to the list after
+// the changes before it.
 type MessageChange struct {
 	Op        Op          `json:"op"`
 	Index     int         `json:"index"`
 	MessageID agui.String `json:"messageId"`
-	// Message is the new message, or the removed one. Append has none.
+	// Message is the new message or, for Remove, the old one. Append has none.
 	Message agui.Message `json:"message,omitzero"`
-	// Path is the JSON Pointer (RFC 6901) of the string in the message that Text, a JSON string, is appended to.
+	// Path is the JSON Pointer (RFC 6901) of the string in the message to which Text, a JSON string, is appended.
 	Path string          `json:"path,omitempty"`
 	Text json.RawMessage `json:"text,omitempty"`
 }
 
-// Change is what one event changed.
+// Change is the effect of one event.
 type Change struct {
 	Messages []MessageChange `json:"messages"`
 	// State is a JSON Patch (RFC 6902).
@@ -54,8 +54,8 @@ func (c Change) Bytes() int {
 	return n
 }
 
-// Compare returns the change from one history to another. It is cheap for two histories of one fold, which share most messages: it looks
-// at each message, but compares only those that differ.
+// Compare returns the change from one history to another. It is cheap for two histories of one fold, which share most
+// messages: it visits each message, but compares only those that differ.
 func Compare(before, after lineage.History) (Change, error) {
 	c := Change{Messages: compareMessages(before.Messages, after.Messages), State: json.RawMessage(`[]`)}
 	if same(before.State, after.State) {
@@ -111,8 +111,9 @@ func CompareMessage(index int, before, after agui.Message) MessageChange {
 	return c
 }
 
-// appended returns the JSON Pointer of a string in a message and the text that was appended to it, as a JSON string, if the messages
-// differ in nothing else. It looks at the strings that deltas append to: the content and the arguments of tool calls.
+// appended returns the JSON Pointer of a string in a message and the text that was appended to it, as a JSON string. It
+// returns "" if the messages differ in anything else. It checks only the strings to which deltas append: the content
+// and the arguments of tool calls.
 func appended(before, after json.RawMessage) (path string, text json.RawMessage) {
 	more := len(after) - len(before)
 	if more <= 0 || !inserted(before, after) {
@@ -147,7 +148,8 @@ func inserted(before, after []byte) bool {
 	return bytes.HasSuffix(after, before[n:])
 }
 
-// behind returns the suffix of so many bytes by which one string is longer than another, as a JSON string; else nil.
+// behind returns the text by which the JSON string after extends before, as a JSON string of its own. It returns nil
+// unless that text has exactly more bytes.
 func behind(before, after json.RawMessage, more int) json.RawMessage {
 	if !agui.IsString(before) || !agui.IsString(after) || len(after)-len(before) != more || !bytes.HasPrefix(after, before[:len(before)-1]) {
 		return nil
@@ -159,7 +161,7 @@ func arguments(call json.RawMessage) json.RawMessage {
 	return agui.Lookup(agui.Lookup(call, "function"), "arguments")
 }
 
-// same reports whether two texts are equal; mostly they are one.
+// same reports whether two texts are equal. It is fast if both are the same slice, as they usually are.
 func same(a, b json.RawMessage) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || bytes.Equal(a, b))
 }

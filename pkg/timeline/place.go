@@ -12,13 +12,13 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Place is a value in the state or a message, whose changes are of interest.
+// Place is a value in the state, or a message, whose changes a caller looks for.
 type Place struct {
 	path    []string
 	message string // "" for a value in the state
 }
 
-// StatePlace is the value that a JSON Pointer (RFC 6901) names in the state; "" is all of it.
+// StatePlace returns the place in the state that a JSON Pointer (RFC 6901) names; "" is the whole state.
 func StatePlace(pointer string) (Place, error) {
 	if pointer == "" {
 		return Place{}, nil
@@ -30,13 +30,13 @@ func StatePlace(pointer string) (Place, error) {
 	return Place{path: path}, nil
 }
 
-// MessagePlace is the message of an id, which is not empty.
+// MessagePlace returns the place of the message with this id, which must not be empty.
 func MessagePlace(id string) Place { return Place{message: id} }
 
 // IsMessage reports whether the place is a message.
 func (p Place) IsMessage() bool { return p.message != "" }
 
-// tokens are the names of a JSON Pointer that is not empty.
+// tokens returns the names in a JSON Pointer, which must not be empty. It returns false if the pointer is invalid.
 func tokens(pointer string) ([]string, bool) {
 	if !strings.HasPrefix(pointer, "/") {
 		return nil, false
@@ -60,7 +60,7 @@ func (p Place) Of(h lineage.History) json.RawMessage {
 	return p.in(orEmpty(h.State))
 }
 
-// among returns the first message with the place's id, as the fold does.
+// among returns the first message with the place's id. The fold also uses the first one.
 func (p Place) among(messages []agui.Message) json.RawMessage {
 	for _, m := range messages {
 		if m.ID == p.message {
@@ -84,7 +84,7 @@ func (p Place) in(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// element returns the element of a list that a token of a pointer names, nil where there is none.
+// element returns the element of a list that a token of a pointer names; nil if there is none.
 func element(list json.RawMessage, token string) json.RawMessage {
 	n, err := strconv.Atoi(token)
 	if err != nil || strconv.Itoa(n) != token {
@@ -112,8 +112,8 @@ func (p Place) mayChange(ev *agui.Event) bool {
 	return p.IsMessage()
 }
 
-// touched reports whether a JSON Patch may change the value at the place: by an operation there, above or below it, or on a list around it,
-// whose elements may move.
+// touched reports whether a JSON Patch may change the value at the place: by an operation at, above or below it, or on
+// a list around it, whose elements may move.
 func (p Place) touched(patch json.RawMessage) bool {
 	for op := range agui.Elements(patch) {
 		for _, name := range []string{"path", "from"} {
@@ -158,10 +158,11 @@ func (c *Cursor) Watch(p Place) *Watch {
 	return &Watch{c, p, record.Compacted(p.Of(c.History()))}
 }
 
-// Value is the value at the place after the cursor's step; nil if there is none.
+// Value returns the value at the place after the cursor's step; nil if there is none.
 func (w *Watch) Value() json.RawMessage { return w.value }
 
-// Next moves to the next step, and reports whether it changed the value at the place, from before to Value. There must be a next step.
+// Next moves to the next step, which must exist, and reports whether the step changed the value at the place. If it
+// did, before is the old value and Value returns the new one.
 func (w *Watch) Next() (s Step, before json.RawMessage, changed bool, err error) {
 	before = w.value
 	if s, err = w.c.advance(); err != nil {
@@ -207,7 +208,7 @@ func Differ(a, b json.RawMessage) (bool, error) {
 	return string(patch) != "[]", nil
 }
 
-// Begins is the offset of the first folded event, which decided the run's parent.
+// Begins returns the offset of the first folded event, which decided the run's parent; -1 if none was folded.
 func (t *Timeline) Begins() int64 {
 	for _, s := range t.steps {
 		if folds(s.Outcome) {

@@ -12,30 +12,31 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Reader makes the Timeline of a run from the raw records of its thread. It can continue when there are more of them: an open run is
-// read to the end of the log, and not only as far as its record.
+// Reader makes the Timeline of a run from the raw records of its thread. It can continue when more of them arrive: an
+// open run is read to the end of the log, not only to the end of its record.
 type Reader struct {
 	*Timeline
 	loop   *fold.Loop
 	refold *fold.Refold
-	// target is the run; its ancestors that were open when their child started are folded along.
+	// target is the run. Ancestors that were open when their child started are folded together with it.
 	target *fold.RefoldedRun
 	// history returns the history at the end of a run, from its record.
 	history func(run string) (lineage.History, error)
-	// next is the offset below which all records were taken in.
+	// next is the offset below which all records were processed.
 	next int64
-	// strangers are the offsets of the first events of runs without a record, by client run id. After such an event, the run of an
-	// event without a run id is not known, and the reader is stopped.
+	// strangers maps client run ids of runs without a record to the offset of their first event. After such an event the
+	// run of an event without a run id is unknown, and the reader is stopped.
 	strangers map[string]int64
 	stopped   bool
-	// ended: the target's terminal event was folded, and the fold was let go of.
+	// ended: the target's terminal event was folded, and its fold was released.
 	ended bool
-	// text is how many bytes the target's records have.
+	// text is the total length of the target's records, in bytes.
 	text int64
 }
 
-// NewReader returns the reader of one run's raw records. Records are those of its thread, which may lack contents; history returns the
-// history at the end of a run of them. The timeline may hold limit bytes. Start is the first offset that the log still has.
+// NewReader returns a reader of one run's raw records. records are those of the run's thread and may lack contents.
+// history returns the history at the end of a run among them. The timeline may hold limit bytes. start is the first
+// offset that the log still has. The error is a *fold.StartError if raw events that the reader needs are gone.
 func NewReader(records []*record.Run, run string, start, limit int64, history func(run string) (lineage.History, error)) (*Reader, error) {
 	r := &Reader{Timeline: newTimeline(limit), history: history, strangers: map[string]int64{}}
 	at := slices.IndexFunc(records, func(rec *record.Run) bool { return rec.RunID == run })
@@ -63,7 +64,7 @@ func isGone(rec *record.Run, start int64) bool {
 	return len(rec.Raw.Ranges) > 0 && rec.Raw.Ranges[0][0] < start
 }
 
-// Update replaces the records of the thread by newer ones.
+// Update replaces the records of the thread with newer ones.
 func (r *Reader) Update(records []*record.Run) {
 	r.refold.Update(records)
 	r.stopped = false
@@ -76,15 +77,16 @@ func (r *Reader) Update(records []*record.Run) {
 	}
 }
 
-// Done reports whether all records of the run were taken in and no more will come.
+// Done reports whether all records of the run were processed and no more will come.
 func (r *Reader) Done() bool {
 	return r.ended || fold.Final(r.target.Rec) && r.next >= r.target.Rec.Raw.Next
 }
 
-// Next is the offset below which all records were taken in.
+// Next returns the offset below which all records were processed.
 func (r *Reader) Next() int64 { return r.next }
 
-// Ranges returns the offset ranges to take in next, rising and disjoint, given the end of the log. Call Taken after them.
+// Ranges returns the offset ranges to read next, rising and disjoint. end is the end of the log. Call Take for each
+// record in them, then Taken.
 func (r *Reader) Ranges(end int64) [][2]int64 {
 	var all [][2]int64
 	for p := r.target; p != nil; p = p.Needs {
@@ -99,7 +101,7 @@ func (r *Reader) Ranges(end int64) [][2]int64 {
 	return fold.MergeRanges(all)
 }
 
-// until is the offset below which the run has records.
+// until returns the offset below which the run's records lie. end is the end of the log.
 func (r *Reader) until(end int64) int64 {
 	if rec := r.target.Rec; rec.Status != record.StatusRunning || rec.InputOnly() {
 		return min(end, rec.Raw.Next)
@@ -114,7 +116,7 @@ func (r *Reader) Taken(end int64) {
 	}
 }
 
-// Take takes in the next raw record of the thread.
+// Take processes the next raw record of the thread.
 func (r *Reader) Take(e record.Event) error {
 	if r.stopped || e.Offset < r.next {
 		return nil
@@ -145,21 +147,22 @@ func (r *Reader) Take(e record.Event) error {
 	if err := r.add(s, bytes.Clone(e.Value), taken.Fold); err != nil {
 		return err
 	}
-	if taken.Fold != nil && taken.Fold.Ended() { // the steps and marks tell all
+	if taken.Fold != nil && taken.Fold.Ended() { // the steps and marks suffice
 		r.ended, taken.Fold, taken.Tally = true, nil, nil
 	}
 	return nil
 }
 
-// foldedMessage is about how much memory a message takes in a fold beside its text, and listed what of that Overhead does not count.
+// foldedMessage is the approximate memory of a message in a fold besides its text, in bytes. listed is the part of it
+// that compact.Run.Overhead does not count.
 const foldedMessage, listed = 768, 256
 
-// foldBytes is about how much memory a fold takes beside its text.
+// foldBytes returns the approximate memory of a fold besides its text.
 func foldBytes(run *compact.Run) int64 {
 	return listed*int64(run.MessageCount()) + int64(run.Overhead())
 }
 
-// FoldBytes is about how much memory the fold of a run that goes on holds, beside Bytes.
+// FoldBytes returns the approximate memory of the fold of an open run. Bytes does not include it.
 func (r *Reader) FoldBytes() int64 {
 	if r.ended || r.target.Fold == nil {
 		return 0
@@ -167,7 +170,7 @@ func (r *Reader) FoldBytes() int64 {
 	return foldBytes(r.target.Fold) + 2*r.text
 }
 
-// Headers are those of the last record; the next record probably repeats them (record.ParseHeadersLike).
+// Headers returns those of the last record; the next record probably repeats them (record.ParseHeadersLike).
 func (r *Reader) Headers() record.Headers { return r.loop.Decoded().Headers }
 
 // Takes implements fold.RefoldOwner.
@@ -192,7 +195,7 @@ func (r *Reader) hasEnded(p *fold.RefoldedRun) bool {
 	return p == r.target && r.ended || p.Fold != nil && p.Fold.Ended()
 }
 
-// strange notes the first event of a run that has no record.
+// strange reports whether a record belongs to a run that has no record, and notes the run's first event.
 func (r *Reader) strange(d *fold.Decoded, m *fold.Metadata) bool {
 	id := d.ClientRunID()
 	if id == "" {

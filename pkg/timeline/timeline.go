@@ -14,24 +14,24 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Step is one record of a run. Step 0 is the run's start: the change that its input makes to the parent's history. The steps from 1 on
-// are the run's records in the order of the log, except for inputs before the first event.
+// Step is one record of a run. Step 0 is the run's start: the change that its input makes to the parent's history.
+// Steps from 1 on are the run's records in the order of the log, except for inputs before the first event.
 type Step struct {
 	N int
-	// Offset is the record's offset; for step 0 that of the input, -1 if none was sent beside the stream.
+	// Offset is the record's offset. Step 0 has the input's offset, or -1 if no input was sent separately from the stream.
 	Offset int64
-	// Time is that of the Kafka record; zero if there is none.
+	// Time is the time of the Kafka record; zero if there is none.
 	Time    time.Time
 	Kind    record.Kind
 	Seq     int64
 	Outcome fold.Outcome
 	// Value is nil if the Timeline does not hold it (Missing).
 	Value []byte
-	// takes is about how much memory it takes to fold it.
+	// takes is the approximate memory, in bytes, that folding the step takes.
 	takes int64
 }
 
-// Type is the AG-UI type of the step's event; empty if it is not an event.
+// Type returns the AG-UI type of the step's event; empty if the step is not a valid event.
 func (s Step) Type() agui.Type {
 	if s.Kind != record.KindEvent {
 		return ""
@@ -43,10 +43,10 @@ func (s Step) Type() agui.Type {
 	return ev.Type
 }
 
-// markEvery is the least number of events between two marks: about as many are folded at most to go to a step.
+// markEvery is the least number of events between two marks. Moving to a step folds about as many at most.
 const markEvery = 256
 
-// The memory of a step and of a message beside their bytes.
+// These are the bytes of memory of a step, and of a message, besides their contents.
 const (
 	stepBytes    = 112
 	messageBytes = 56
@@ -58,14 +58,14 @@ type mark struct {
 	messages   []agui.Message
 	state      json.RawMessage
 	checkpoint json.RawMessage
-	// fresh is the bytes that it does not share with the mark before it.
+	// fresh is the number of bytes that it does not share with the mark before it.
 	fresh int64
 }
 
-// Timeline holds the steps of a run and its fold after every few hundred of them, so that the cost of going to a step does not depend
-// on the length of the run. One goroutine adds steps; Cursors may be used at the same time.
+// Timeline holds the steps of a run, and its fold after every few hundred of them, so that the cost of moving to a step
+// does not depend on the length of the run. One goroutine adds steps; Cursors may be used at the same time.
 type Timeline struct {
-	// limit bounds the bytes that it holds.
+	// limit bounds the bytes that the timeline holds.
 	limit  int64
 	before lineage.History // the parent's history
 	start  Step
@@ -79,21 +79,21 @@ type Timeline struct {
 	count int // messages after the last step that was folded
 	// folded and bytes count the events since the last mark.
 	folded, bytes int64
-	// held is the bytes that the timeline holds, origin the part of before in it.
+	// held is the number of bytes that the timeline holds; origin is the part of it for before.
 	held, origin int64
 }
 
-// ErrTooLong is returned if the steps of a run exceed the limit of its Timeline even without their values.
+// ErrTooLong means that the steps of a run exceed the limit of its Timeline even without their values.
 var ErrTooLong = errors.New("the run has too many events to step through it")
 
 func newTimeline(limit int64) *Timeline {
 	return &Timeline{limit: limit, every: markEvery, start: Step{Offset: -1, Kind: record.KindInput, Seq: -1, Outcome: fold.Input}}
 }
 
-// Begun reports whether an event of the run was folded. Before that, its parent is not decided.
+// Begun reports whether an event of the run was folded. Until then its parent is not decided.
 func (t *Timeline) Begun() bool { return t.begun }
 
-// Len is the number of the last step.
+// Len returns the number of the last step.
 func (t *Timeline) Len() int { return len(t.steps) }
 
 // Step returns a step from 0 to Len.
@@ -108,7 +108,7 @@ func (t *Timeline) Step(n int) Step {
 	return s
 }
 
-// Bytes is about how much memory the timeline holds.
+// Bytes returns the approximate memory that the timeline holds.
 func (t *Timeline) Bytes() int64 { return t.held }
 
 // begin sets the parent's history and the first fold. It may be called again before the first folded step.
@@ -123,7 +123,7 @@ func (t *Timeline) begin(before lineage.History, started *compact.Run) error {
 		return err
 	}
 	t.count = started.MessageCount()
-	t.marks[0].after = 0 // steps before it are not folded
+	t.marks[0].after = 0 // earlier steps are not folded
 	return nil
 }
 
@@ -156,7 +156,7 @@ func (t *Timeline) add(s Step, value []byte, run *compact.Run) error {
 // folds reports whether a step with this outcome is folded.
 func folds(o fold.Outcome) bool { return o == fold.Folded || o == fold.SyntheticEnd }
 
-// mark keeps the current fold.
+// mark adds a mark of the current fold.
 func (t *Timeline) mark(run *compact.Run) error {
 	checkpoint, err := run.Checkpoint()
 	if err != nil {
@@ -177,7 +177,7 @@ func (t *Timeline) mark(run *compact.Run) error {
 	return nil
 }
 
-// sizeOf is what a list of messages holds beside another one with which it shares some.
+// sizeOf returns the bytes of a list of messages, without those that it shares with the list known.
 func sizeOf(messages, known []agui.Message) int64 {
 	n := int64(len(messages) * messageBytes)
 	at := 0
@@ -192,7 +192,8 @@ func sizeOf(messages, known []agui.Message) int64 {
 	return n
 }
 
-// fit keeps the timeline within its limit: first the values go, which the log has, then every second mark.
+// fit keeps the timeline within its limit. It drops the values first, which the log still has, and then every second
+// mark.
 func (t *Timeline) fit() error {
 	if t.held > t.limit && !t.bare {
 		for _, v := range t.values {
@@ -207,7 +208,7 @@ func (t *Timeline) fit() error {
 			if t.held -= m.fresh; i%2 > 0 {
 				continue
 			}
-			// What it holds beside the one that stays before it, is what both held.
+			// Without the dropped mark before it, this mark alone holds the bytes that both held.
 			if i > 0 {
 				m.fresh += t.marks[i-1].fresh
 			}
@@ -222,8 +223,8 @@ func (t *Timeline) fit() error {
 	return nil
 }
 
-// Missing returns the range of offsets whose values From needs to go to a step, and on to another, and the timeline does not hold; the
-// range is empty where it holds them all.
+// Missing returns the range of offsets whose values From needs to move to step from, and on to step to, but the
+// timeline does not hold. The range is empty if none is missing.
 func (t *Timeline) Missing(c *Cursor, from, to int) (offsets [2]int64) {
 	if !t.bare {
 		return offsets
@@ -238,7 +239,7 @@ func (t *Timeline) Missing(c *Cursor, from, to int) (offsets [2]int64) {
 	return [2]int64{t.steps[first].Offset, t.steps[to-1].Offset + 1}
 }
 
-// markAt is the last mark at or before a step.
+// markAt returns the last mark at or before a step.
 func (t *Timeline) markAt(n int) mark {
 	i, found := slices.BinarySearchFunc(t.marks, n, func(m mark, n int) int { return m.after - n })
 	if !found {
@@ -247,9 +248,9 @@ func (t *Timeline) markAt(n int) mark {
 	return t.marks[max(i, 0)]
 }
 
-// Cursor is a place after a step of a run. It moves forward. It is not safe for concurrent use.
+// Cursor is a place after a step of a run. It only moves forward. It is not safe for concurrent use.
 type Cursor struct {
-	from   mark // where it set out
+	from   mark // where it started
 	start  Step
 	steps  []Step
 	values func(Step) []byte
@@ -257,20 +258,21 @@ type Cursor struct {
 	n      int             // the last step that was folded
 	fold   *compact.Run
 	at     lineage.History
-	stale  bool // at is not that of the fold
-	// text is the bytes of the events that it folded, and state those that are in its state.
+	stale  bool // at is older than the fold
+	// text counts the bytes of the folded events that are not in state. state counts those of the events that made the
+	// current state.
 	text, state int64
 }
 
 const (
-	// foldedByte is about how many bytes of memory a byte of an event takes once it is folded: as text that may grow, written as JSON, and
-	// in the form of records. TestCursor_TakesNoMoreThanItCounts holds it.
+	// foldedByte is the approximate memory, in bytes, of a byte of an event once it is folded: as text that may grow,
+	// written as JSON, and in the form of records. TestCursor_TakesNoMoreThanItCounts checks it.
 	foldedByte = 4
-	// openedByte is the same for a byte of a mark that an event changed; the mark holds the one that came.
+	// openedByte is the same for a byte of a mark that an event changed. The mark still holds the original byte.
 	openedByte = 3
 )
 
-// Bytes is about how much memory the cursor holds beside its timeline.
+// Bytes returns the approximate memory that the cursor holds besides its timeline.
 func (c *Cursor) Bytes() int64 {
 	at := c.History()
 	opened := min(sizeOf(at.Messages, c.from.messages), sizeOf(c.from.messages, nil))
@@ -280,7 +282,7 @@ func (c *Cursor) Bytes() int64 {
 	return foldBytes(c.fold) + int64(len(c.from.checkpoint)) + openedByte*opened + foldedByte*(c.text+c.state)
 }
 
-// CursorBytes is about how much memory From takes to go to a step, with what c holds already.
+// CursorBytes returns the approximate memory of moving to step n with From, including what c holds already.
 func (t *Timeline) CursorBytes(c *Cursor, n int) int64 {
 	if t.Reaches(c, n) {
 		return c.Bytes() + t.FoldingBytes(c.n, n)
@@ -289,7 +291,7 @@ func (t *Timeline) CursorBytes(c *Cursor, n int) int64 {
 	return foldedMessage*int64(len(m.messages)) + sizeOf(m.messages, nil) + int64(len(m.state)+len(m.checkpoint)) + t.FoldingBytes(m.after, n)
 }
 
-// FoldingBytes is about how much memory it takes to fold the steps behind one up to another.
+// FoldingBytes returns the approximate memory of folding the steps after step from, up to step to.
 func (t *Timeline) FoldingBytes(from, to int) int64 {
 	n := int64(0)
 	for _, s := range t.steps[max(from, 0):max(from, to, 0)] {
@@ -298,20 +300,21 @@ func (t *Timeline) FoldingBytes(from, to int) int64 {
 	return n
 }
 
-// Reaches reports whether a cursor goes on to a step: where a mark is nearer to that than where the cursor set out, it sets out
-// again. So what it has folded, and what it holds of that, does not grow with the run.
+// Reaches reports whether From moves this cursor on to step n. If a mark is nearer to the step than where the cursor
+// started, From starts a new one at the mark. So the events that a cursor has folded, and the memory for them, do not
+// grow with the run.
 func (t *Timeline) Reaches(c *Cursor, n int) bool {
 	return c != nil && c.n <= n && c.from.after == t.markAt(n).after
 }
 
-// At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing names; it may be
-// nil if there are none. The run must have begun.
+// At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing
+// names; it may be nil if none is missing. The run must have begun.
 func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
 	return t.From(nil, n, values)
 }
 
-// From is At for one that has a cursor of this timeline already, or nil, and needs it no more: where no mark is nearer to the step than
-// where the cursor set out, that one moves on, which spares folding the same events again. After an error the cursor is of no use.
+// From is like At, but reuses a cursor c of this timeline, which may be nil. If Reaches reports true, c moves on, which
+// avoids folding the same events again. The caller must not use c afterwards, not even after an error.
 func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, error) {
 	if !t.Reaches(c, n) {
 		m := t.markAt(n)
@@ -342,13 +345,13 @@ func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, er
 	return c, nil
 }
 
-// Park drops what the cursor needs only to move, and no longer holds for the timeline: From gives it back.
+// Park drops what the cursor needs only to move and the timeline has as well. From restores it.
 func (c *Cursor) Park() { c.steps, c.values, c.first = nil, nil, lineage.History{} }
 
-// N is the step that the cursor is after.
+// N returns the number of the step that the cursor is after.
 func (c *Cursor) N() int { return c.n }
 
-// History is the history after that step, in the form of records.
+// History returns the history after that step, in the form of records.
 func (c *Cursor) History() lineage.History {
 	if c.stale {
 		c.at, c.stale = fold.At(c.fold, c.at), false
@@ -356,7 +359,7 @@ func (c *Cursor) History() lineage.History {
 	return c.at
 }
 
-// Next moves to the next step, and returns it with what it changed. There must be one.
+// Next moves to the next step, which must exist, and returns it with its change.
 func (c *Cursor) Next() (Step, Change, error) {
 	before := c.History()
 	s, err := c.advance()
@@ -391,11 +394,11 @@ func (c *Cursor) advance() (Step, error) {
 		return s, fmt.Errorf("folding step %d again: %w", s.N, err)
 	}
 	switch size := int64(len(s.Value)); ev.Type {
-	case agui.StateSnapshot: // nothing of the state before it is left
+	case agui.StateSnapshot: // nothing is left of the earlier state
 		c.state = size
 	case agui.StateDelta:
 		c.state += size
-	case agui.Custom, agui.Raw, agui.Meta: // nothing of it stays
+	case agui.Custom, agui.Raw, agui.Meta: // the fold keeps nothing of these
 	default:
 		c.text += size
 	}
