@@ -16,38 +16,39 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Entry is a line of the audit log: who read, published, erased or exported what. It has no payloads.
+// Entry is a line of the audit log: who read, published, erased or exported what. It contains no payloads.
 type Entry struct {
 	Time  time.Time `json:"time"`
 	Stage string    `json:"stage"`
-	// Action is what was asked for: read, export, or a call of ingest (events, input, agent, cancel, erase); empty for what no route takes.
+	// Action is the kind of request: read, export, or a call of ingest (events, input, agent, cancel, erase); "" if no
+	// route matches.
 	Action string `json:"action,omitempty"`
-	// Route is the method and the pattern of the path.
+	// Route is the method and the path pattern.
 	Route string `json:"route,omitempty"`
-	// Tenant and Subject are the caller's: the tenant, and the name of the key or the subject of the token. Both are empty where the
-	// caller was not authenticated.
+	// Tenant is the caller's tenant. Subject is the name of its key or the subject of its token. Both are "" if the caller
+	// was not authenticated.
 	Tenant  string `json:"tenant,omitempty"`
 	Subject string `json:"subject,omitempty"`
 	Thread  string `json:"threadId,omitempty"`
 	Run     string `json:"runId,omitempty"`
 	Agent   string `json:"agent,omitempty"`
-	// From is the address that the connection came from, without its port.
+	// From is the remote address of the connection, without the port.
 	From string `json:"from"`
-	// Status is that of the answer; 0 while there is none.
+	// Status is the status of the response; 0 before there is one.
 	Status int    `json:"status,omitempty"`
 	Result string `json:"result"`
-	// DurationMs is how long the request took: streams have their line when they end.
+	// DurationMs is the duration of the request. A stream gets its line when it ends.
 	DurationMs int64 `json:"durationMs"`
 }
 
-// What became of a request.
+// The values of Entry.Result.
 const (
-	begun   = "begun"   // an erasure, before it is written
+	begun   = "begun"   // an erasure that is about to be written
 	done    = "done"    // 2xx and 3xx
 	denied  = "denied"  // 401 and 403
 	refused = "refused" // any other 4xx
 	failed  = "failed"  // 5xx
-	cut     = "cut"     // the answer was broken off
+	cut     = "cut"     // the response was aborted
 )
 
 func resultOf(status int) string {
@@ -62,10 +63,10 @@ func resultOf(status int) string {
 	return done
 }
 
-// AuditLog writes entries, as JSON Lines. It is safe for concurrent use.
+// AuditLog writes entries as JSON Lines. It is safe for concurrent use.
 type AuditLog struct {
 	stage  string
-	path   string // of the file; empty for a writer
+	path   string // path of the file; "" for a writer
 	logger *slog.Logger
 	lost   prometheus.Counter
 
@@ -76,11 +77,11 @@ type AuditLog struct {
 	failed error
 }
 
-// reopenAfter is how soon a file that was renamed or removed is made again.
+// reopenAfter is how soon a renamed or removed file is replaced.
 const reopenAfter = time.Second
 
-// OpenAuditLog opens the log of a stage: "-" is stdout, anything else a file that lines are appended to. A file that was rotated away is
-// opened again within a second.
+// OpenAuditLog opens the audit log of a stage. The path "-" means stdout, any other path a file to which lines are
+// appended. After a log rotation, the file is opened again within a second.
 func OpenAuditLog(path, stage string, stdout io.Writer, logger *slog.Logger, reg prometheus.Registerer) (*AuditLog, error) {
 	l := &AuditLog{stage: stage, logger: logger, lost: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "skein_audit_lines_lost_total", Help: "Lines of the audit log that could not be written.",
@@ -105,13 +106,13 @@ func (l *AuditLog) reopen() error {
 		return fmt.Errorf("opening the audit log: %w", err)
 	}
 	if l.file != nil {
-		_ = l.file.Close() // its lines are written
+		_ = l.file.Close() // all its lines are already written
 	}
 	l.file, l.out = f, f
 	return nil
 }
 
-// Ready returns nil, or why the last line was not written.
+// Ready returns nil, or the error with which the last line was lost.
 func (l *AuditLog) Ready() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +131,7 @@ func (l *AuditLog) Close() error {
 
 func (l *AuditLog) write(e Entry) error {
 	line, err := json.Marshal(e)
-	if err != nil { // texts and numbers: cannot be
+	if err != nil { // impossible: an Entry contains only texts and numbers
 		return fmt.Errorf("encoding a line of the audit log: %w", err)
 	}
 	l.mu.Lock()
@@ -150,7 +151,7 @@ func (l *AuditLog) write(e Entry) error {
 	return err
 }
 
-// rotated opens the file anew where the one of its name is another one.
+// rotated opens the file again if its path no longer leads to it.
 func (l *AuditLog) rotated() error {
 	now := time.Now()
 	if l.file == nil || now.Sub(l.looked) < reopenAfter {
@@ -169,13 +170,13 @@ func (l *AuditLog) rotated() error {
 
 type lineKey struct{}
 
-// line is the entry of a request that is being answered.
+// line is the audit entry of the current request.
 type line struct {
 	Entry
 	log *AuditLog
 }
 
-// lineOf returns the line of a request; without Audited it is one that nobody reads.
+// lineOf returns the line of a request. Without Audited it returns one that is never written.
 func lineOf(ctx context.Context) *line {
 	if l, ok := ctx.Value(lineKey{}).(*line); ok {
 		return l
@@ -183,25 +184,25 @@ func lineOf(ctx context.Context) *line {
 	return new(line)
 }
 
-// ErrNotWritten says that something was not done because the audit log does not take its line.
+// ErrNotWritten means that an erasure was refused because its audit line cannot be written.
 var ErrNotWritten = errors.New("the audit log cannot be written, and nothing is erased without a line there")
 
-// Announce writes the call's entry before it is carried out, for what must not happen without a line. The line that says how it ended
-// follows.
+// Announce writes the call's audit entry before the call is carried out. Calls that must not happen without a line use
+// it. A second line with the result follows.
 func (c *Call) Announce() error {
 	if c.line.log == nil {
 		return nil
 	}
 	e := c.line.Entry
 	e.Result, e.DurationMs = begun, time.Since(e.Time).Milliseconds()
-	if c.line.log.write(e) != nil { // logged there
+	if c.line.log.write(e) != nil { // write logs the error
 		return ErrNotWritten
 	}
 	return nil
 }
 
-// Audited answers requests by next and writes a line for each whose route has an action: to log, and to access as "request". Either may be
-// nil.
+// Audited returns a handler that calls next and writes a line for each request: to log if its route has an action, and
+// to access as "request". log and access may be nil.
 func Audited(next http.Handler, stage string, log *AuditLog, access *slog.Logger) http.Handler {
 	if log == nil && access == nil {
 		return next
@@ -221,7 +222,7 @@ func Audited(next http.Handler, stage string, log *AuditLog, access *slog.Logger
 			}
 			l.DurationMs = time.Since(l.Time).Milliseconds()
 			if log != nil && l.Action != "" {
-				_ = log.write(l.Entry) // counted and logged there; the answer is out
+				_ = log.write(l.Entry) // write counts and logs the error; the response is already sent
 			}
 			if access != nil {
 				access.InfoContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "status", l.Status, "result", l.Result,

@@ -1,5 +1,5 @@
-// Package front is what both HTTP stages begin with. A Front finds a request's row in the stage's table of routes; checks credentials,
-// scope, quotas and parameters; calls the route, which returns an error or nil; answers errors as problem documents, and counts. Beside it
-// are the budget of memory that tenants share, the audit log, and the server with its limits: deadlines of callers that do not read or
-// send, and what a request's headers take.
+// Package front is the common entry of both HTTP stages. A Front finds a request's route, checks credentials, scope,
+// quotas and parameters, calls the route, answers errors as problem documents, and counts. The package also has the
+// memory budget that tenants share, the audit log, and the HTTP server with its limits: deadlines for callers that do
+// not read or send, and the size of request headers.
 package front

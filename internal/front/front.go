@@ -12,30 +12,30 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// Route is one call of a stage's API: a row of its table.
+// Route is one call of a stage's API.
 type Route struct {
-	// Method is the one that the path takes; GET takes HEAD as well.
+	// Method is the HTTP method. GET includes HEAD.
 	Method string
-	// Pattern is the path, as in net/http and OpenAPI: {name} takes one segment.
+	// Pattern is the path, as in net/http and OpenAPI: {name} matches one segment.
 	Pattern string
-	// Scope is what the caller's credentials must allow. Without a scope the route is open to everybody.
+	// Scope is the permission that the caller's credentials need. A route without a scope is open to everybody.
 	Scope tenant.Scope
-	// Kind is what a call takes of its tenant's quotas beside a request; quota.Requests: nothing.
+	// Kind is the quota that a call uses besides one request; quota.Requests means none.
 	Kind quota.Kind
-	// Action names the call in the audit log; empty: it has no line there.
+	// Action is the call's name in the audit log; "" means that it is not logged.
 	Action string
-	// Params are the query parameters that the call takes, Repeat the one of them that may be there more than once. Nil: the query is not
-	// read.
+	// Params lists the allowed query parameters; Repeat is the one that may occur more than once. If Params is nil, the
+	// query is not read.
 	Params []string
 	Repeat string
-	// Compress has the answer compressed if the caller takes that.
+	// Compress enables compression of the response if the caller accepts it.
 	Compress bool
-	// Serve answers a call. An error is answered as a problem, unless the answer has begun.
+	// Serve handles a call. Its error is sent as a problem, unless the response has begun.
 	Serve func(*Call) error
 }
 
-// Match reports whether a path, as it was sent, is one of the route's. Neither http.ServeMux nor path.Clean will do: %2F is a part of an
-// id, and "." and ".." must not lead to another thread.
+// Match reports whether an escaped path matches the route. http.ServeMux and path.Clean are not usable here: %2F is a
+// part of an id, and "." and ".." must not lead to another thread.
 func (r *Route) Match(path string) bool {
 	pattern, more := r.Pattern, true
 	for more {
@@ -50,7 +50,7 @@ func (r *Route) Match(path string) bool {
 	return true
 }
 
-// Methods returns what the path takes.
+// Methods returns the methods that the path accepts.
 func (r *Route) Methods() []string {
 	if r.Method == http.MethodGet {
 		return []string{http.MethodGet, http.MethodHead}
@@ -58,35 +58,36 @@ func (r *Route) Methods() []string {
 	return []string{r.Method}
 }
 
-// Front is the HTTP handler of a stage: it finds a request's route, checks credentials, scope, quotas and parameters, calls the route and
-// answers errors. Give it paths as they were sent: put no mux that cleans paths before it.
+// Front is the HTTP handler of a stage. It finds a request's route, checks credentials, scope, quotas and parameters,
+// calls the route and answers errors. It needs paths as they were sent, so do not wrap it in a mux that cleans paths.
 type Front struct {
 	Routes []Route
 	Auth   tenant.Authenticator
 	Quotas *quota.Quotas
-	// Stall is how long a caller may read nothing of its answer; 0: StallTimeout.
+	// Stall is how long a caller may read nothing of its response; 0 means StallTimeout.
 	Stall time.Duration
-	// Compress wraps routes that say so; nil: none is compressed.
+	// Compress wraps routes with Route.Compress set; nil means no compression.
 	Compress func(http.Handler) http.HandlerFunc
-	// Draining returns why no request is taken any more; nil while they are.
+	// Draining returns why new requests are refused; nil while they are accepted.
 	Draining func() error
-	// Explain returns the problem of an error that is none. If it returns nil, as for a caller that has left, nothing is answered.
+	// Explain returns the problem for an error that is not a Problem. If it returns nil, as for a caller that has
+	// disconnected, no response is sent.
 	Explain func(*Call, error) *Problem
-	// Done is called after each call of a route; the problem is nil if there was none.
+	// Done is called after each call of a route. The problem is nil if there was none.
 	Done func(*Call, *Problem, time.Duration)
 }
 
 // Call is one request of a route.
 type Call struct {
 	W     http.ResponseWriter
-	R     *http.Request // its path values are unescaped
+	R     *http.Request // with unescaped path values
 	Route *Route
-	// Tenant is the caller's, Quota what it may take.
+	// Tenant is the caller's tenant, Quota the tenant's quotas.
 	Tenant string
 	Quota  *quota.Tenant
-	// Query is empty if the route takes no parameters.
+	// Query contains the query parameters; it is empty if the route has none.
 	Query url.Values
-	// Audit is the call's line in the audit log, for the route to complete.
+	// Audit is the call's line in the audit log. The route may complete it.
 	Audit *Entry
 
 	front   *Front
@@ -136,10 +137,11 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(out, r)
 }
 
-// revokedGrace is how long a caller has to take the rest of its answer, and why it ends, once its credentials have ended.
+// revokedGrace is how long a caller may take to read the rest of its response, with the reason for its end, after its
+// credentials have ended.
 const revokedGrace = 2 * time.Second
 
-// serve checks what all calls have in common and calls the route.
+// serve does the checks that all calls have in common and calls the route.
 func (c *Call) serve() error {
 	f, bad := c.front, c.readPath()
 	if c.Route.Scope == "" {
@@ -151,7 +153,7 @@ func (c *Call) serve() error {
 	c.Audit.Thread, c.Audit.Run, c.Audit.Agent = c.R.PathValue("thread"), c.R.PathValue("run"), c.R.PathValue("agent")
 	if f.Draining != nil {
 		if err := f.Draining(); err != nil {
-			c.W.Header().Set("Connection", "close") // the next request finds another process
+			c.W.Header().Set("Connection", "close") // so that the next request reaches another process
 			return err
 		}
 	}
@@ -170,9 +172,9 @@ func (c *Call) serve() error {
 		return err
 	}
 	defer done()
-	// Neither a body that comes slowly nor an answer that is read slowly outlasts its credentials.
+	// A slow body or a slowly read response must not outlast its credentials.
 	r, stop := tenant.Guard(c.W, c.R, f.Auth, id, c.Route.Scope)
-	// only writers without a connection refuse it (tests)
+	// SetWriteDeadline fails only for the response writers of tests.
 	unhook := tenant.OnRevoked(r.Context(), func() { _ = c.out.SetWriteDeadline(time.Now().Add(revokedGrace)) })
 	c.R, c.release = r, func() {
 		unhook()
@@ -187,7 +189,7 @@ func (c *Call) serve() error {
 	return c.Route.Serve(c)
 }
 
-// readPath unescapes the path's values. The error is about an id that no thread or run can have.
+// readPath unescapes the path's values. The error concerns an id that is not valid for a thread or run.
 func (c *Call) readPath() (bad error) {
 	segments := strings.Split(c.R.URL.EscapedPath(), "/")
 	for i, name := range strings.Split(c.Route.Pattern, "/") {
@@ -207,7 +209,7 @@ func (c *Call) readPath() (bad error) {
 	return bad
 }
 
-// readQuery reads the parameters. A parameter that is passed over would answer another question than was asked.
+// readQuery reads the parameters. Unknown parameters are an error, because ignoring one would answer another question.
 func (c *Call) readQuery() (err error) {
 	if c.Route.Params == nil {
 		return nil
@@ -226,7 +228,7 @@ func (c *Call) readQuery() (err error) {
 	return nil
 }
 
-// refuse answers with the problem of an error, and returns it; nil if there is nobody to answer.
+// refuse sends the problem of an error and returns it; nil if no response is needed.
 func (c *Call) refuse(err error) *Problem {
 	p := ProblemOf(err)
 	if tenant.Revoked(c.R.Context()) {
@@ -246,8 +248,8 @@ func (c *Call) refuse(err error) *Problem {
 	return p
 }
 
-// endEarly makes it possible to answer while the body is still coming. Without it net/http reads on before it sends the answer, for as long
-// as the caller keeps the body open. Afterwards the connection is of no use.
+// endEarly allows a response while the request's body is still arriving. Without it, net/http would read the body
+// first, for as long as the caller keeps it open. The connection cannot be used again afterwards.
 func endEarly(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -256,24 +258,25 @@ func endEarly(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	rc := http.NewResponseController(w)
-	// Both are refused only by writers that are no connection (tests), and then not needed. The rest of the body is read and dropped for a
-	// moment, so that a caller in the middle of a write sees the answer and not a reset connection.
+	// Both calls fail only for the response writers of tests, which do not need them. The rest of the body is read and
+	// dropped for RestGrace, so that a caller in the middle of a write sees the response and not a reset connection.
 	_ = rc.EnableFullDuplex()
 	_ = rc.SetReadDeadline(time.Now().Add(RestGrace))
 }
 
-// Send answers with a body. No shared cache may keep it, and others ask again each time: an erased thread must not live on in one.
+// Send sends a response with a body. Shared caches must not store it and others must revalidate it, so that an erased
+// thread does not live on in a cache.
 func (c *Call) Send(status int, contentType string, body []byte) {
 	h := c.W.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "private, no-cache")
 	c.W.WriteHeader(status)
-	_, _ = c.W.Write(body) // the error is the caller's connection
+	_, _ = c.W.Write(body) // fails only if the caller has disconnected
 }
 
-// Status is the answer's status; 0 while there is none.
+// Status returns the response's status; 0 before there is one.
 func (c *Call) Status() int { return c.out.status }
 
-// Count has f called with the number of bytes of each part of the answer as it is sent.
+// Count registers f, which is called with the number of bytes of each part of the response when it is sent.
 func (c *Call) Count(f func(bytes int)) { c.out.count = f }

@@ -11,12 +11,14 @@ import (
 	"github.com/skeinhq/skein/internal/share"
 )
 
-// Memory is a stage's budget of bytes. Tenants share it by the rule of share.Pool, and take before they use.
+// Memory is a stage's memory budget in bytes. Tenants share it by the rule of share.Pool. They acquire bytes before
+// they use them.
 type Memory struct {
 	*share.Pool
-	// Gauge shows what is taken; nil: nothing does.
+	// Gauge shows the acquired bytes; nil means no metric.
 	Gauge prometheus.Gauge
-	// Leave is what a claim that begins leaves its tenant for those that go on, and Wait how long one that goes on waits for bytes.
+	// Leave is how many bytes of its share a tenant's new claims must leave for its existing ones. Wait is how long an
+	// existing claim waits for bytes.
 	Leave int64
 	Wait  time.Duration
 }
@@ -27,7 +29,7 @@ func (m *Memory) gauge(n int64) {
 	}
 }
 
-// Try takes n bytes, or none if the tenant's share does not have them.
+// Try acquires n bytes and reports whether the tenant's share has them.
 func (m *Memory) Try(tenant string, n int64) bool {
 	ok := m.Pool.Take(tenant, n)
 	if ok {
@@ -36,7 +38,7 @@ func (m *Memory) Try(tenant string, n int64) bool {
 	return ok
 }
 
-// Acquire takes n bytes, and waits for them until ctx ends.
+// Acquire acquires n bytes. It waits for them until ctx ends.
 func (m *Memory) Acquire(ctx context.Context, tenant string, n int64) error {
 	if err := m.Pool.Wait(ctx, tenant, n); err != nil {
 		return err
@@ -45,13 +47,13 @@ func (m *Memory) Acquire(ctx context.Context, tenant string, n int64) error {
 	return nil
 }
 
-// Release gives n bytes back.
+// Release releases n bytes.
 func (m *Memory) Release(tenant string, n int64) {
 	m.Pool.Give(tenant, n)
 	m.gauge(-n)
 }
 
-// refuse returns why a request that holds some bytes does not get n more.
+// refuse returns why a request that already has `held` bytes does not get n more.
 func (m *Memory) refuse(held, n int64) *Problem {
 	p := Refuse(http.StatusTooManyRequests, ReasonMemory, "the tenant's requests under way hold as much memory of this process as they may: send fewer, or smaller ones, at a time")
 	p.Limit, p.Retry = "memory", time.Second
@@ -60,19 +62,19 @@ func (m *Memory) refuse(held, n int64) *Problem {
 		p = Refuse(http.StatusUnprocessableEntity, ReasonMemory,
 			"the request takes more than the %d bytes of memory that one tenant may have here: ask for less, or have the operator raise --memory", m.Alone())
 		p.Limit = "memory"
-	case m.Limit()-m.Held() < n: // whoever holds it
+	case m.Limit()-m.Held() < n: // all tenants together
 		p.Status, p.Detail = http.StatusServiceUnavailable, "requests under way hold as much memory of this process as they may: try again"
 	}
 	return p
 }
 
-// Claim returns what a request of a tenant holds of the memory. It takes step bytes at a time, at least, so that the pool's lock is not
-// asked for each of many small parts.
+// Claim returns an empty claim of a tenant. It acquires at least step bytes at a time, so that many small parts do not
+// each lock the pool.
 func (m *Memory) Claim(tenant string, step int64) *Claim {
 	return &Claim{memory: m, tenant: tenant, step: step}
 }
 
-// Claim is what one request holds of a Memory. It is safe for concurrent use.
+// Claim counts the memory of one request. It is safe for concurrent use.
 type Claim struct {
 	memory *Memory
 	tenant string
@@ -82,10 +84,11 @@ type Claim struct {
 	used, taken int64
 }
 
-// Take takes n bytes more, before they are used. The error is a *Problem with ReasonMemory.
+// Take acquires n more bytes; call it before using them. The error is a *Problem with ReasonMemory.
 func (c *Claim) Take(n int64) error { return c.take(n, false) }
 
-// Begin is Take that does not wait, and leaves the tenant Memory.Leave for claims that go on.
+// Begin is Take for new work: it does not wait, and it leaves Memory.Leave bytes of the tenant's share for existing
+// claims.
 func (c *Claim) Begin(n int64) error { return c.take(n, true) }
 
 func (c *Claim) take(n int64, begins bool) error {
@@ -120,7 +123,7 @@ func (c *Claim) more(n int64, begins bool) bool {
 	return m.Acquire(ctx, c.tenant, n) == nil
 }
 
-// Give gives n bytes back.
+// Give releases n bytes.
 func (c *Claim) Give(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +131,7 @@ func (c *Claim) Give(n int64) {
 	c.shrink()
 }
 
-// shrink gives back what is neither used nor a part of a step.
+// shrink releases unused bytes of at least one step.
 func (c *Claim) shrink() {
 	if over := c.taken - c.used; over > 0 && over >= c.step {
 		c.taken -= over
@@ -136,7 +139,7 @@ func (c *Claim) shrink() {
 	}
 }
 
-// Close gives all back. The claim can be used again.
+// Close releases all bytes. The claim can be used again.
 func (c *Claim) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

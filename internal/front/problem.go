@@ -15,21 +15,21 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// Problem is an error that its caller is told of, as a problem document (RFC 9457).
+// Problem is an error that is sent to the caller as a problem document (RFC 9457).
 type Problem struct { //nolint:errname // an error by its use, a document by its form
 	// Status is the HTTP status.
 	Status int
-	// Reason names the kind of problem, in the answer and in metrics; it may be empty.
+	// Reason identifies the kind of problem in the response and in metrics; it may be empty.
 	Reason string
-	// Detail says what happened and what the caller can do.
+	// Detail describes what happened and what the caller can do.
 	Detail string
-	// Line is the line of the body that it is about, from 1; 0: none.
+	// Line is the line of the body that the problem concerns, from 1; 0 means none.
 	Line int64
-	// Limit names the limit that the tenant has reached; empty: none.
+	// Limit is the name of the limit that the tenant has reached; "" means none.
 	Limit string
-	// Retry is when to try again; 0: the answer does not say.
+	// Retry is the time to wait before a retry; 0 means no Retry-After.
 	Retry time.Duration
-	// Members are further members of the document, in camelCase.
+	// Members are additional members of the document, in camelCase.
 	Members map[string]any
 }
 
@@ -38,7 +38,7 @@ func Refuse(status int, reason, format string, args ...any) *Problem {
 	return &Problem{Status: status, Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
-// The reasons of problems that every stage has.
+// Reasons that every stage uses.
 const (
 	ReasonID     = "invalid-id"
 	ReasonAuth   = "unauthenticated"
@@ -54,7 +54,7 @@ func (p *Problem) Error() string {
 	return p.Detail
 }
 
-// MarshalJSON writes the document, with its members by name.
+// MarshalJSON returns the problem document, with members sorted by name.
 func (p *Problem) MarshalJSON() ([]byte, error) {
 	members := map[string]any{"status": p.Status, "title": http.StatusText(p.Status)}
 	maps.Copy(members, p.Members)
@@ -80,7 +80,7 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// ProblemOf returns the problem of an error that means the same to every stage; nil: it has none.
+// ProblemOf returns the problem of an error that all stages handle alike, else nil.
 func ProblemOf(err error) *Problem {
 	p, over := new(Problem), new(quota.ExceededError)
 	switch {
@@ -98,7 +98,7 @@ func ProblemOf(err error) *Problem {
 	return nil
 }
 
-// WriteProblem answers with a problem. Headers that are set before stay (Allow).
+// WriteProblem sends a problem as the response. It keeps headers that are already set, such as Allow.
 func WriteProblem(w http.ResponseWriter, p *Problem) {
 	h := w.Header()
 	if p.Retry > 0 {
@@ -108,7 +108,7 @@ func WriteProblem(w http.ResponseWriter, p *Problem) {
 		h.Set("WWW-Authenticate", tenant.Challenge)
 	}
 	body, err := p.MarshalJSON()
-	if err != nil { // a member that is not JSON: a mistake of the program, never of the caller
+	if err != nil { // a value of Members that is not JSON: a bug, never the caller's fault
 		p = Refuse(http.StatusInternalServerError, "", "%v", err)
 		body, _ = p.MarshalJSON()
 	}
@@ -117,5 +117,5 @@ func WriteProblem(w http.ResponseWriter, p *Problem) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // the caller may be gone
+	_, _ = w.Write(body) // fails only if the caller has disconnected
 }

@@ -10,25 +10,26 @@ import (
 )
 
 const (
-	// headerTimeout closes connections that never complete a request's headers, or a TLS handshake.
+	// headerTimeout closes connections that do not complete a request's headers or a TLS handshake in time.
 	headerTimeout = 10 * time.Second
-	// idleTimeout is longer than that of common load balancers (60 s), so that the load balancer closes idle connections, and no request
-	// arrives on one that is being closed.
+	// idleTimeout is longer than that of common load balancers (60 s). The load balancer thus closes idle connections, and
+	// no request arrives on a connection that is being closed.
 	idleTimeout = 2 * time.Minute
-	// headerBytes is the most that a request's line and headers may have, to which net/http adds 4 KiB. A path has two ids of up to 1.5 KiB
-	// each, of which escapes make three times as much.
+	// headerBytes is the size limit of a request's line and headers; net/http adds 4 KiB. A path has two ids of up to 1.5
+	// KiB each, and escapes triple their length.
 	headerBytes = 16 << 10
-	// maxStreams bounds the requests at a time on one connection of HTTP/2, and streamBuffer what each may have sent ahead of its handler. A
-	// connection may buffer as much as all of them, so that a request whose handler waits holds up no other.
+	// maxStreams limits the concurrent requests on one HTTP/2 connection. streamBuffer limits the bytes that each may send
+	// ahead of its handler. The connection may buffer that much for all of them, so that a request whose handler waits
+	// does not block the others.
 	maxStreams, streamBuffer = 100, 40 << 10
-	// RestGrace is how long the rest of a body that its handler has not read is read and dropped after the answer.
+	// RestGrace is how long the unread rest of a body is read and dropped after the response.
 	RestGrace = time.Second
-	// StallTimeout is how long a caller may read nothing of its answer.
+	// StallTimeout is how long a caller may read nothing of its response.
 	StallTimeout = 30 * time.Second
 )
 
-// NewServer returns a server of HTTP/1.1 and, on listeners with TLS that offer it, HTTP/2. Bodies and answers may last for ever: handlers
-// bound them by progress (NewWriter).
+// NewServer returns a server for HTTP/1.1 and, on listeners with TLS that offer it, HTTP/2. Bodies and responses have
+// no total time limit; handlers limit them by progress (NewWriter).
 func NewServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           bounded(handler),
@@ -44,17 +45,17 @@ func NewServer(handler http.Handler) *http.Server {
 	}
 }
 
-// bounded gives a caller RestGrace to end a body that its handler has not read, and StallTimeout to take what is left of its answer once
-// the handler has returned: net/http would wait for both without an end.
+// bounded limits two waits of net/http that would have no end: RestGrace for the rest of a body that the handler has
+// not read, and StallTimeout for the rest of the response after the handler has returned.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
-		defer func() { _ = rc.SetWriteDeadline(time.Now().Add(StallTimeout)) }() // net/http lifts it when all is sent
+		defer func() { _ = rc.SetWriteDeadline(time.Now().Add(StallTimeout)) }() // net/http removes it when everything is sent
 		if r.ContentLength == 0 {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if r.Method == http.MethodGet || r.Method == http.MethodHead { // they mean nothing by it, so the answer does not wait for it
+		if r.Method == http.MethodGet || r.Method == http.MethodHead { // the body means nothing, so do not wait for it
 			w.Header().Set("Connection", "close")
 		}
 		// A copy of the request: net/http looks at its own body to see whether the connection can be used again.
@@ -63,7 +64,7 @@ func bounded(next http.Handler) http.Handler {
 		r.Body = body
 		defer func() {
 			if !body.over.Load() {
-				w.Header().Set("Connection", "close") // of an answer that has not begun
+				w.Header().Set("Connection", "close") // has an effect only if the response has not begun
 				_ = rc.SetReadDeadline(time.Now().Add(RestGrace))
 			}
 		}()
@@ -71,7 +72,7 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// readBody knows whether it was read to its end.
+// readBody records whether the body was read to its end.
 type readBody struct {
 	io.ReadCloser
 	over atomic.Bool
@@ -86,14 +87,14 @@ func (b *readBody) Read(p []byte) (int, error) {
 }
 
 const (
-	// usualHead is what the head of a request may take without being counted.
+	// usualHead is how many bytes of a request's head are not counted.
 	usualHead = 4 << 10
-	// fieldBytes is what net/http takes for a header field beside its text: the entry of a map, a slice and two strings.
+	// fieldBytes is the memory of a header field in net/http besides its text: a map entry, a slice and two strings.
 	fieldBytes = 100
 )
 
-// HeadBytes is what the line and the headers of a request take for as long as it goes on, as far as that is more than any request may:
-// bytes to be counted for its tenant.
+// HeadBytes returns how many bytes of a request's line and headers exceed usualHead. They count for the tenant while
+// the request lasts.
 func HeadBytes(r *http.Request) int {
 	n := len(r.RequestURI) + len(r.Host) - usualHead
 	for name, values := range r.Header {
@@ -104,20 +105,20 @@ func HeadBytes(r *http.Request) int {
 	return max(n, 0)
 }
 
-// Writer cuts off an answer whose caller reads nothing of it for a time, and remembers its status. Between two writes there is no deadline:
-// HTTP/2 would end a stream that has nothing to say.
+// Writer aborts a response whose caller reads nothing of it for the stall timeout, and records the status. It sets no
+// deadline between two writes, because HTTP/2 would end a stream that is silent.
 type Writer struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
 	stall  time.Duration
-	status int             // 0 before the answer has begun
-	count  func(bytes int) // called with what was sent; may be nil
+	status int             // 0 before the response has begun
+	count  func(bytes int) // called with the number of bytes sent; may be nil
 
 	mu     sync.Mutex
-	ending bool // the deadline is the last one: no write moves it
+	ending bool // the deadline is final: writes do not move it
 }
 
-// NewWriter returns a writer that waits StallTimeout for its caller. Wrap it in what compresses, not the other way round.
+// NewWriter returns a Writer with StallTimeout. A compressing writer must wrap it, not the other way round.
 func NewWriter(w http.ResponseWriter) *Writer {
 	return &Writer{ResponseWriter: w, rc: http.NewResponseController(w), stall: StallTimeout}
 }
@@ -130,28 +131,28 @@ func (w *Writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// began is for an answer whose status is not named.
+// began sets the status of a response that does not call WriteHeader.
 func (w *Writer) began() {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
 }
 
-// stallPart is how much of an answer a caller must read within the stall timeout. It is less than the system buffers per connection, so
-// that a caller that reads at all makes progress.
+// stallPart is how many bytes of a response a caller must read within the stall timeout. It is smaller than the
+// system's buffers of a connection, so that a caller that reads at all makes progress.
 const stallPart = 64 << 10
 
-// deadline sets the deadline of the next write; zero is none.
+// deadline sets the deadline of the next write; zero means none.
 func (w *Writer) deadline(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.ending {
-		_ = w.rc.SetWriteDeadline(until) // only writers without a connection refuse it (tests)
+		_ = w.rc.SetWriteDeadline(until) // fails only for the response writers of tests
 	}
 }
 
-// SetWriteDeadline serves http.ResponseController: all that the handler writes has to be written by then, however fast it is read. Another
-// goroutine may call it.
+// SetWriteDeadline implements the optional method that http.ResponseController calls. The deadline is final: all of the
+// handler's writes must end by then, however fast the caller reads. Another goroutine may call it.
 func (w *Writer) SetWriteDeadline(until time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,7 +177,7 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// FlushError serves http.ResponseController.
+// FlushError implements the optional method that http.ResponseController calls.
 func (w *Writer) FlushError() error {
 	w.began()
 	w.deadline(time.Now().Add(w.stall))
@@ -184,8 +185,8 @@ func (w *Writer) FlushError() error {
 	return w.rc.Flush()
 }
 
-// Flush implements http.Flusher, which compression asks for.
-func (w *Writer) Flush() { _ = w.FlushError() } // the next write tells
+// Flush implements http.Flusher for the compressing writer.
+func (w *Writer) Flush() { _ = w.FlushError() } // the next write returns the error
 
-// Unwrap serves http.ResponseController.
+// Unwrap implements the optional method that http.ResponseController calls.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }

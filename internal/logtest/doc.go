@@ -1,2 +1,2 @@
-// Package logtest takes what a part of a process logs, for tests.
+// Package logtest collects log output in tests.
 package logtest

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Log may be read while it is written. The zero value is ready to use.
+// Log is a buffer that may be read while it is written. The zero value is ready to use.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -18,14 +18,14 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// String returns what was written since the last Take.
+// String returns the text that was written since the last Take.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// Take returns what was written since the last Take.
+// Take returns the text that was written since the last Take, and clears it.
 func (l *Log) Take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

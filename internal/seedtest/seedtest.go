@@ -1,4 +1,4 @@
-// Package seedtest gives tests the seed of their random histories.
+// Package seedtest provides the seeds of randomized tests.
 package seedtest
 
 import (
@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// New returns a seed and logs it: another one at each call, or where SKEIN_TEST_SEED is set, the same at each run of a test of that name.
-// "make check" sets it, so that a test that has failed has the same histories when it is run again.
+// New returns a seed and logs it. The seed differs at each call unless SKEIN_TEST_SEED is set; then it depends only on
+// that variable and the test's name. "make check" sets the variable, so that a failed test has the same histories when
+// it runs again.
 func New(tb testing.TB) uint64 {
 	tb.Helper()
 	set := os.Getenv("SKEIN_TEST_SEED")
@@ -19,6 +20,6 @@ func New(tb testing.TB) uint64 {
 	}
 	tb.Logf("SKEIN_TEST_SEED=%s has the same histories again", set)
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(set + "\x00" + tb.Name())) // a hash takes everything
+	_, _ = h.Write([]byte(set + "\x00" + tb.Name())) // a hash never returns an error
 	return h.Sum64()
 }

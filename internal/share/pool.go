@@ -8,80 +8,83 @@ import (
 	"sync"
 )
 
-// Pool is a bounded amount that tenants share. A tenant may hold as much as is left free beside it: alone half of the pool, beside one
-// other a third each, and so on. So there is always room for a tenant that comes, without a number of tenants to be set. One unit is
-// for everybody, as long as there is one.
+// Pool is a limited amount that tenants share. A tenant may have as much as it leaves free: alone half of the pool,
+// beside one other tenant a third each, and so on. Some of the pool is thus free for a new tenant, without a configured
+// number of tenants. A single unit is always available to anyone if it is free.
 //
-// A Pool is safe for concurrent use. What a call costs grows with the number of tenants, and with that of waiters only where it serves
-// them.
+// A Pool is safe for concurrent use. The cost of a call grows with the number of tenants. It grows with the number of
+// waiters only if the call serves them.
 type Pool struct {
 	limit int64
-	times int64 // a tenant may hold so many times what is left free
+	times int64 // a tenant may have this many times the free amount
 
 	mu      sync.Mutex
 	held    int64
 	tenants map[string]int64
-	waiting map[string]*list.List // of *Place: each tenant's waiters in the order of their coming; none is empty
-	heads   []*Place              // the first waiter of each tenant, in the order of their coming
+	waiting map[string]*list.List // each tenant's *Place values in order of arrival; no list is empty
+	heads   []*Place              // the first waiter of each tenant, in order of arrival
 	came    int64                 // waiters so far
-	// served is, while any wait, the number of the service at which each tenant was last served as a waiter.
+	// served maps each tenant to the number of the service in which it was last served as a waiter. It is cleared when no
+	// caller waits.
 	served   map[string]int64
 	services int64
 }
 
-// Place is that of a caller that waits for a part of a pool.
+// Place is the place of a caller that waits for a part of a pool.
 type Place struct {
 	pool   *Pool
 	tenant string
 	n      int64
 	ready  chan struct{}
-	number int64         // in the order of coming
-	queued *list.Element // in the tenant's list
+	number int64         // in order of arrival
+	queued *list.Element // element of the tenant's list
 }
 
-// NewPool returns a pool of an amount.
+// NewPool returns a pool of the amount limit.
 func NewPool(limit int64) *Pool { return NewPoolOf(limit, 1) }
 
-// NewPoolOf returns a pool of which a tenant may hold so many times what is left free: alone times/(times+1) of it.
+// NewPoolOf returns a pool in which a tenant may have `times` times the free amount: alone, times/(times+1) of the
+// pool.
 func NewPoolOf(limit, times int64) *Pool {
 	return &Pool{limit: limit, times: times, tenants: map[string]int64{}, waiting: map[string]*list.List{}, served: map[string]int64{}}
 }
 
-// Limit is the whole amount.
+// Limit returns the whole amount.
 func (p *Pool) Limit() int64 { return p.limit }
 
-// Alone is how much a tenant may hold that nobody else takes anything beside.
+// Alone returns how much a tenant may have if no other tenant has anything.
 func (p *Pool) Alone() int64 { return max(1, p.limit/(p.times+1)*p.times) }
 
-// Held is how much all tenants hold.
+// Held returns how much all tenants have acquired.
 func (p *Pool) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held
 }
 
-// HeldBy is how much a tenant holds.
+// HeldBy returns how much a tenant has acquired.
 func (p *Pool) HeldBy(tenant string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tenants[tenant]
 }
 
-// Take takes n for a tenant where its share allows that. Return it with Give.
+// Take acquires n for a tenant and reports whether its share allows that. Call Give to release it.
 func (p *Pool) Take(tenant string, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.take(tenant, n)
 }
 
-// TakeLeaving is Take that leaves the tenant's share room for rest more: what begins must not take what goes on needs.
+// TakeLeaving is Take that also requires room for `rest` more in the tenant's share. It keeps new work from taking what
+// existing work needs.
 func (p *Pool) TakeLeaving(tenant string, n, rest int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fits(tenant, n+rest) && p.take(tenant, n)
 }
 
-// take takes n where the share allows it and that overtakes no waiter that comes first.
+// take acquires n if the tenant's share allows it and no waiter has precedence.
 func (p *Pool) take(tenant string, n int64) bool {
 	if !p.fits(tenant, n) {
 		return false
@@ -103,9 +106,10 @@ func (p *Pool) fits(tenant string, n int64) bool {
 	return free >= 0 && p.tenants[tenant]+n <= max(1, p.times*free)
 }
 
-// Wait is Take that waits until the share allows it. A tenant's waiters are served in the order in which they came. Those of other tenants,
-// and Take, overtake the first of them only if their tenant holds less, with what it asks for, than the waiter's would: so many small
-// requests cannot keep a large one out. Where several can be served, the tenant comes first that was served longest ago.
+// Wait is Take that waits until the share allows it. A tenant's waiters are served in order of arrival. Waiters of
+// other tenants, and Take, may overtake a tenant's first waiter only if their tenant, including the requested amount,
+// would have less than the waiter's tenant. Many small requests thus cannot keep a large one out. If several waiters
+// can be served, the tenant that was served longest ago is next.
 func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	p.mu.Lock()
 	if p.take(tenant, n) {
@@ -123,7 +127,7 @@ func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	}
 }
 
-// Queue is Wait for a caller that does other things while it waits: it returns the caller's place among the waiters.
+// Queue is Wait for a caller that does other work meanwhile. It returns the caller's place among the waiters.
 func (p *Pool) Queue(tenant string, n int64) *Place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +152,7 @@ func (p *Pool) enter(tenant string, n int64) *Place {
 	return w
 }
 
-// leave takes a waiter away. The next one of its tenant follows.
+// leave removes a waiter. The next waiter of its tenant takes its place in heads.
 func (p *Pool) leave(w *Place) {
 	queue := p.waiting[w.tenant]
 	first := queue.Front() == w.queued
@@ -169,10 +173,10 @@ func (p *Pool) leave(w *Place) {
 	}
 }
 
-// Ready is closed once the caller has what it waits for. It then returns that with Give.
+// Ready returns a channel that is closed when the caller has acquired its amount. Call Give to release it.
 func (w *Place) Ready() <-chan struct{} { return w.ready }
 
-// Leave gives the place up, and returns what it has just got. Call it once.
+// Leave removes the waiter from the queue and releases its amount if it was just acquired. Call it once.
 func (w *Place) Leave() {
 	p := w.pool
 	p.mu.Lock()
@@ -182,25 +186,26 @@ func (w *Place) Leave() {
 		p.give(w.tenant, w.n)
 	default:
 		p.leave(w)
-		p.serve() // those that it came before
+		p.serve() // the waiters that this one blocked
 	}
 }
 
-// Add takes n, which may be negative, whether there is room or not: the holder then gives up what Over says.
+// Add acquires n, which may be negative, even if there is no room. The caller must then release the amount that Over
+// returns.
 func (p *Pool) Add(tenant string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.give(tenant, -n)
 }
 
-// Over is how much is held above the limit.
+// Over returns how much is acquired above the limit.
 func (p *Pool) Over() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(0, p.held-p.limit)
 }
 
-// Heaviest returns the tenants that hold most: one, or several that hold as much; none where no tenant holds anything.
+// Heaviest returns the tenants that have most: one, or several with the same amount; none if no tenant has anything.
 func (p *Pool) Heaviest() (tenants []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +221,7 @@ func (p *Pool) Heaviest() (tenants []string) {
 	return tenants
 }
 
-// Give returns what a tenant has taken.
+// Give releases n of a tenant.
 func (p *Pool) Give(tenant string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +233,7 @@ func (p *Pool) give(tenant string, n int64) {
 	p.serve()
 }
 
-// serve gives to waiters what is free, by the rule of Wait.
+// serve gives the free amount to waiters, by the rule of Wait.
 func (p *Pool) serve() {
 	for len(p.heads) > 0 {
 		w := p.first()
@@ -244,10 +249,10 @@ func (p *Pool) serve() {
 	clear(p.served)
 }
 
-// first returns the waiter that is to be served first; nil where none can be.
+// first returns the waiter to serve next; nil if none can be served.
 func (p *Pool) first() *Place {
 	var first *Place
-	least := int64(math.MaxInt64) // of those that cannot be
+	least := int64(math.MaxInt64) // smallest total of a waiter that cannot be served
 	for _, w := range p.heads {
 		with := p.tenants[w.tenant] + w.n
 		switch {

@@ -1,3 +1,3 @@
-// Package usage counts what tenants take, as metrics that have a label for each of the largest tenants and one for all others
-// together: their number is bounded, however many tenants there are.
+// Package usage counts the use of each tenant as metrics. The largest tenants have a label each, all others share one,
+// so the number of labels is bounded for any number of tenants.
 package usage

@@ -10,26 +10,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Other is the label of all tenants that have none of their own. A tenant of this name is one of them.
+// Other is the label of all tenants without their own label. A tenant of this name counts here, too.
 const Other = "other"
 
 const (
-	// window is how long a tenant is measured before it may take another's label.
+	// window is how long tenants are measured before labels are reassigned.
 	window = time.Minute
-	// margin is how many times more it must have taken, so that two that take about the same do not change places again and again.
+	// margin is how many times more a tenant must have used to get another's label. It keeps two tenants with similar use
+	// from swapping again and again.
 	margin = 1.5
-	// most is how many tenants are counted each by itself. Who can write to Kafka can make up any number of names.
+	// most is the limit of individually counted tenants, because writers to Kafka can invent any number of names.
 	most = 10_000
 )
 
-// Measure is one metric: its full name and its help.
+// Measure is the full name and the help text of one metric.
 type Measure struct{ Name, Help string }
 
-// Counters are one counter a measure and tenant. The first measure says which tenants are the largest. While no more than n tenants
-// have come, each has its label from its first count on. Beyond that one that takes more gets the label of one that takes less; its
-// counter begins at 0 then, and what it took before is with Other. So no counter ever falls, but for one whose tenant lost its label: it
-// is gone. A tenant without a label takes some 150 bytes until it has taken nothing for a while. Of very many at a time some are counted
-// with Other only. Nil Counters count nothing.
+// Counters are one counter per measure and tenant. The first measure decides which tenants are the largest. The first n
+// tenants get a label at once. After that, a tenant with more use takes over the label of one with less. Its counter
+// then begins at 0, and its earlier use remains in Other. A counter therefore never decreases; it disappears if its
+// tenant loses the label. A tenant without a label takes about 150 bytes until it has been idle for a while. Beyond
+// 10,000 tenants, the rest is counted only in Other. nil Counters count nothing.
 type Counters struct {
 	n     int
 	descs []*prometheus.Desc
@@ -39,17 +40,17 @@ type Counters struct {
 	tenants map[string]*counts
 	named   int
 	other   []uint64
-	ranked  time.Time // when labels were given out last
+	ranked  time.Time // when labels were last reassigned
 }
 
-// counts are one tenant's.
+// counts are the counters of one tenant.
 type counts struct {
 	name  string
 	shown []uint64 // nil without a label
-	score uint64   // what of the first measure came lately
+	score uint64   // recent use by the first measure
 }
 
-// New returns counters with labels for n tenants; nil where n is 0.
+// New returns counters with labels for n tenants; nil if n is 0.
 func New(n int, now func() time.Time, measures ...Measure) *Counters {
 	if n <= 0 {
 		return nil
@@ -61,7 +62,7 @@ func New(n int, now func() time.Time, measures ...Measure) *Counters {
 	return c
 }
 
-// Add counts an amount of each measure, in the order of New.
+// Add adds an amount to each measure, in the order of New.
 func (c *Counters) Add(tenant string, amounts ...int) {
 	if c == nil {
 		return
@@ -89,7 +90,8 @@ func (c *Counters) Add(tenant string, amounts ...int) {
 	}
 }
 
-// Gauge is one gauge a tenant: the largest n have a label, all others are summed up. A nil Gauge shows nothing.
+// Gauge is one gauge per tenant. The largest n tenants have a label, all others are added up. A nil Gauge shows
+// nothing.
 type Gauge struct {
 	n    int
 	desc *prometheus.Desc
@@ -98,7 +100,7 @@ type Gauge struct {
 	shown map[string]float64
 }
 
-// NewGauge returns a gauge with labels for n tenants; nil where n is 0.
+// NewGauge returns a gauge with labels for n tenants; nil if n is 0.
 func NewGauge(n int, m Measure) *Gauge {
 	if n <= 0 {
 		return nil
@@ -164,7 +166,7 @@ func (c *Counters) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// rank gives labels of those that take little to those that take much more, and drops those that take nothing.
+// rank reassigns labels from tenants with little use to tenants with much more, and drops idle tenants.
 func (c *Counters) rank() {
 	c.ranked = c.now()
 	var named, rest []*counts
@@ -185,6 +187,6 @@ func (c *Counters) rank() {
 		named[i].shown, rest[i].shown = nil, make([]uint64, len(c.descs))
 	}
 	for _, t := range c.tenants {
-		t.score /= 2 // what came long ago counts less
+		t.score /= 2 // older use counts less
 	}
 }

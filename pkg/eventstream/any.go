@@ -10,16 +10,16 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// anyState is what a reader of Any remembers of its stream.
+// anyState is the state of a Reader whose form was Any.
 type anyState struct {
 	is   bool  // the form was Any
-	from int64 // the line where server-sent events begin
-	// inLine: more than white space was taken since the last line feed. lost: an object was broken, and its rest is passed over, up to a line
-	// that begins another one.
+	from int64 // the line on which server-sent events begin
+	// inLine: something other than white space was taken since the last line feed. lost: an object was broken; its rest is
+	// skipped up to a line that begins another object.
 	inLine, lost bool
 }
 
-// look notes bytes that are taken.
+// look updates inLine for bytes that are taken.
 func (a *anyState) look(taken []byte) {
 	if i := bytes.LastIndexByte(taken, '\n'); i >= 0 {
 		taken, a.inLine = taken[i+1:], false
@@ -27,8 +27,8 @@ func (a *anyState) look(taken []byte) {
 	a.inLine = a.inLine || len(bytes.TrimLeft(taken, Space)) > 0
 }
 
-// begin finds the form from the next line that is not empty. It returns that line if it is of no form: NDJSON, or objects that span lines,
-// may follow it.
+// begin detects the form from the next line that is not empty. If the line fits no form, begin returns it as an event;
+// NDJSON, or objects that span lines, may follow.
 func (r *Reader) begin() ([]byte, error) {
 	r.any.is = true
 	c, err := r.skipSpace(Space)
@@ -51,7 +51,7 @@ func (r *Reader) begin() ([]byte, error) {
 	return r.nextLine()
 }
 
-// firstObject tells objects that span lines, or share one, from NDJSON.
+// firstObject decides between NDJSON and objects that span lines or share a line.
 func (r *Reader) firstObject() ([]byte, error) {
 	n, end, err := r.object()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -77,7 +77,8 @@ func (r *Reader) firstObject() ([]byte, error) {
 	return r.nextLine()
 }
 
-// nextObject returns the next object up to its end or to where it is broken, or the rest of a line that is none.
+// nextObject returns the bytes of the next object up to its end or to its first fault. If a line does not begin an
+// object, nextObject returns the rest of the line.
 func (r *Reader) nextObject() ([]byte, error) {
 	c, err := r.skipSpace(Space)
 	for err == nil && r.any.lost && (c != '{' || r.any.inLine) {
@@ -100,8 +101,8 @@ func (r *Reader) nextObject() ([]byte, error) {
 	return onOneLine(r.skip(n)), nil
 }
 
-// ServerSent returns the bytes of a stream of Any that looks like server-sent events, from its first line that is not empty on, and the
-// number of that line; else nil. Call it before Next.
+// ServerSent returns a reader of the bytes of a stream of form Any that looks like server-sent events, from the first
+// line that is not empty, and the number of that line. For other streams it returns nil. Call it before Next.
 func (r *Reader) ServerSent() (stream io.Reader, line int64, err error) {
 	r.began = true
 	if err = r.skipMark(); err == nil {
@@ -116,17 +117,18 @@ func (r *Reader) ServerSent() (stream io.Reader, line int64, err error) {
 	return io.MultiReader(bytes.NewReader(r.rest()), r.r), r.line, nil
 }
 
-// fields are the beginnings of lines of server-sent events.
+// fields are the possible beginnings of a line of server-sent events.
 var fields = []string{"data:", "event:", "id:", "retry:", ":"}
 
-// looksServerSent reports whether the rest begins with a field or a comment. An event that it might wait for is longer.
+// looksServerSent reports whether the rest begins with a field or a comment. It may wait for a few bytes, but never for
+// more than an event has.
 func (r *Reader) looksServerSent() bool {
 	for len(r.rest()) < len("event:") && r.fill() == nil {
 	}
 	return slices.ContainsFunc(fields, func(f string) bool { return bytes.HasPrefix(r.rest(), []byte(f)) })
 }
 
-// strange returns the name of a line that is no field of server-sent events.
+// strange returns the name of a line that is not a field of server-sent events.
 func strange(raw []byte) (string, bool) {
 	for name := range Fields(raw) {
 		if !slices.Contains(fields, name+":") {
@@ -136,7 +138,7 @@ func strange(raw []byte) (string, bool) {
 	return "", false
 }
 
-// endOfData returns the error of a stream of server-sent events that has ended.
+// endOfData returns the error for the end of a stream of server-sent events.
 func (r *Reader) endOfData() error {
 	if r.any.is && r.count == 0 {
 		return bad(r.any.from, agui.RuleNotJSON, "the stream looks like SSE, but no line has data")
@@ -144,7 +146,7 @@ func (r *Reader) endOfData() error {
 	return io.EOF
 }
 
-// onOneLine takes the layout out of JSON that spans lines. Anything else stays as it is.
+// onOneLine compacts JSON that spans lines. It returns anything else unchanged.
 func onOneLine(text []byte) []byte {
 	var line bytes.Buffer
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 || json.Compact(&line, text) != nil {

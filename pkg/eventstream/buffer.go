@@ -6,32 +6,32 @@ import (
 	"io"
 )
 
-// Memory accounts for what a reader holds beyond its first buffer. The zero value accounts for nothing.
+// Memory accounts for a reader's memory beyond its first buffer. The zero value accounts for nothing.
 type Memory struct {
-	// Acquire takes n bytes more. Its error is that of the event that needs them.
+	// Acquire acquires n more bytes. Its error becomes the error of the event that needs them.
 	Acquire func(n int64) error
-	// Release gives n bytes back.
+	// Release releases n bytes.
 	Release func(n int64)
 }
 
-// frame is what an event may have around it: indentation, field names, comments, the members of a numbered line.
+// frame is how many bytes may surround an event: indentation, field names, comments, the members of a numbered line.
 const frame = 4 << 10
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// errTooLarge: the event does not fit in the largest buffer.
+// errTooLarge means that the event does not fit into the largest buffer.
 var errTooLarge = errors.New("the event is too large")
 
-// buffer holds what was read and not taken. It grows up to an event of the limit.
+// buffer contains bytes that were read and not yet taken. It grows up to the size of an event of the limit.
 type buffer struct {
 	r      io.Reader
-	limit  int // of an event
+	limit  int // size limit of an event
 	memory Memory
 	held   int64 // bytes acquired
 	base   int   // size of the first buffer
 	buf    []byte
-	start  int   // of what was not taken
-	err    error // of r
+	start  int   // start of the bytes not yet taken
+	err    error // error of r
 }
 
 func newBuffer(r io.Reader, limit, size int, memory Memory) buffer {
@@ -42,23 +42,23 @@ func newBuffer(r io.Reader, limit, size int, memory Memory) buffer {
 	return buffer{r: r, limit: limit, memory: memory, base: size, buf: make([]byte, 0, size)}
 }
 
-// Close releases the memory. It does not close the reader below.
+// Close releases the memory. It does not close the underlying reader.
 func (b *buffer) Close() {
 	b.memory.Release(b.held)
 	b.held, b.buf, b.start = 0, nil, 0
 }
 
-// rest returns what was read and not taken, until the next call of fill.
+// rest returns the bytes that were read and not taken. They are valid until the next call of fill.
 func (b *buffer) rest() []byte { return b.buf[b.start:] }
 
-// take takes the next n bytes of the rest.
+// take removes the first n bytes of the rest and returns them.
 func (b *buffer) take(n int) []byte {
 	taken := b.buf[b.start : b.start+n]
 	b.start += n
 	return taken
 }
 
-// fill reads more. The error is errTooLarge, that of Memory.Acquire, or that of the reader below.
+// fill reads more bytes. The error is errTooLarge, that of Memory.Acquire, or that of the underlying reader.
 func (b *buffer) fill() error {
 	if b.err != nil {
 		return b.err
@@ -77,7 +77,7 @@ func (b *buffer) fill() error {
 	return err
 }
 
-// compact moves the rest to the start of the buffer. It drops a large buffer that is not needed any more.
+// compact moves the rest to the start of the buffer. It replaces a large buffer by a small one when that suffices.
 func (b *buffer) compact() {
 	rest := b.rest()
 	switch {
@@ -91,13 +91,13 @@ func (b *buffer) compact() {
 	b.start = 0
 }
 
-// grow doubles the buffer, up to what an event of the limit may have.
+// grow doubles the buffer, up to the size of an event of the limit.
 func (b *buffer) grow() error {
 	size := min(2*cap(b.buf), b.limit+frame)
 	if size <= cap(b.buf) {
 		return errTooLarge
 	}
-	// The old buffer and the new one exist at the same time, and lines of data are joined in a copy.
+	// Acquire twice the size: the old and the new buffer exist at the same time, and SSE joins lines of data in a copy.
 	if err := b.memory.Acquire(2*int64(size) - b.held); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (b *buffer) grow() error {
 	return nil
 }
 
-// skipMark takes a byte order mark that the stream begins with. It reads no more than one byte of a stream without one.
+// skipMark skips a byte order mark at the start of the stream. If there is none, it reads only the first byte.
 func (b *buffer) skipMark() error {
 	for mark := []byte(byteOrderMark); ; {
 		rest := b.rest()

@@ -7,7 +7,7 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// The reasons of errors, beside the rules of package agui.
+// Reasons of errors, besides the rules of package agui.
 const (
 	ReasonTooLarge = "too-large"
 	ReasonDone     = "done-marker"
@@ -16,13 +16,14 @@ const (
 	ReasonSeqOrder = "seq-order"
 )
 
-// Error is why bytes are no event. Other errors of a reader are those of the reader below and of Memory.Acquire.
+// Error describes bytes that are not an event. A reader's other errors come from the underlying reader or from
+// Memory.Acquire.
 type Error struct {
-	// Line is the line at which the fault begins, from 1.
+	// Line is the line on which the fault begins, from 1.
 	Line int64
-	// Reason is stable; Detail is for a person.
+	// Reason is a stable code; Detail is a text for people.
 	Reason, Detail string
-	// More: Next returns the events after it.
+	// More means that Next returns the events after this one.
 	More bool
 }
 
@@ -32,7 +33,7 @@ func bad(line int64, reason, format string, args ...any) *Error {
 	return &Error{Line: line, Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
-// andMore says that Next can go on after the error.
+// andMore sets More.
 func (e *Error) andMore() *Error {
 	e.More = true
 	return e

@@ -12,53 +12,55 @@ import (
 // Space is the white space of JSON.
 const Space = " \t\r\n"
 
-// Form is how events are written in a stream.
+// Form is a format of events in a stream.
 type Form int
 
 const (
-	// NDJSON has one event a line. Empty lines are ignored, and white space around an event.
+	// NDJSON has one event per line. Empty lines, and white space around an event, are ignored.
 	NDJSON Form = iota
-	// Numbered has lines {"seq": n, "event": {…}}. Numbers rise within a stream.
+	// Numbered has lines of the form {"seq": n, "event": {…}}. The numbers must rise within a stream.
 	Numbered
 	// Array is one JSON array.
 	Array
-	// ServerSent are server-sent events (WHATWG HTML, 9.2): an event is the data of its data lines, joined by line feeds. Comments and other
-	// fields are ignored. An event that the stream ends with needs no empty line.
+	// ServerSent is a stream of server-sent events (WHATWG HTML, 9.2). An event is the data of its data lines, joined by
+	// line feeds. Comments and other fields are ignored. The last event needs no empty line after it.
 	ServerSent
-	// Any is whichever of NDJSON, Array and ServerSent the first line that is not empty looks like, or JSON objects that span lines or share
-	// one. Lines that are no event are returned like events, as is an object that was cut off: decoding it shows the fault.
+	// Any detects NDJSON, Array or ServerSent from the first line that is not empty. It also accepts JSON objects that
+	// span lines or share a line. It returns lines that are not events, and objects that were cut off, like events;
+	// decoding them shows the fault.
 	Any
 	objects
 )
 
 // Event is one event of a stream.
 type Event struct {
-	// Value is its bytes as they came, but for the line feeds between lines of data. It is valid until the next call of Next.
+	// Value is the event's original bytes, without the line feeds between lines of data. It is valid until the next call
+	// of Next.
 	Value []byte
-	// Seq is the producer's number; -1 if the form has none.
+	// Seq is the producer's number of the event; -1 if the form has none.
 	Seq int64
-	// Line is where the event begins, from 1.
+	// Line is the line on which the event begins, from 1.
 	Line int64
 }
 
-// Reader reads events of at most a number of bytes.
+// Reader reads events up to a size limit.
 type Reader struct {
 	*buffer
 	form Form
-	sse  *SSE // nil before the stream is known to be of server-sent events
+	sse  *SSE // nil unless the form is known to be ServerSent
 
-	at    int64 // the line of the event that is being read
-	line  int64 // of the next byte
-	began bool  // the byte order mark was looked for
+	at    int64 // line of the current event
+	line  int64 // line of the next byte
+	began bool  // a byte order mark was skipped, if there was one
 	count int
 
-	cut   bool  // the rest of a line that was too long is still there; of server-sent events, the rest of an event
-	seq   int64 // the last number of Numbered; -1 before the first
+	cut   bool  // the rest of a line (ServerSent: of an event) that was too long must be skipped
+	seq   int64 // the last number of a Numbered stream; -1 before the first
 	array arrayState
 	any   anyState
-	ended bool // of server-sent events: nothing is left
+	ended bool // ServerSent: the stream has ended
 
-	// Strict refuses lines of server-sent events that are no fields.
+	// Strict refuses lines of server-sent events that are not fields.
 	Strict bool
 }
 
@@ -71,7 +73,8 @@ const (
 	afterArray
 )
 
-// New returns a reader of events of at most limit bytes, with a first buffer of that size, for which Memory does not account.
+// New returns a reader of events of at most limit bytes. Its first buffer has size bytes, which memory does not account
+// for.
 func New(r io.Reader, form Form, limit, size int, memory Memory) *Reader {
 	b := newBuffer(r, limit, size, memory)
 	rd := &Reader{buffer: &b, form: form, line: 1, at: 1, seq: -1}
@@ -81,7 +84,7 @@ func New(r io.Reader, form Form, limit, size int, memory Memory) *Reader {
 	return rd
 }
 
-// serverSent reads on as server-sent events.
+// serverSent continues the stream as server-sent events.
 func (r *Reader) serverSent() {
 	r.form = ServerSent
 	r.sse = newSSE(*r.buffer)
@@ -89,19 +92,20 @@ func (r *Reader) serverSent() {
 	r.buffer = &r.sse.buffer
 }
 
-// Pending reports whether an event has begun that was not returned.
+// Pending reports whether an event has begun that Next has not returned.
 func (r *Reader) Pending() bool { return r.cut || len(r.rest()) > 0 }
 
-// Line is where the last event begins, or the fault of the last error.
+// Line returns the line on which the last event begins, or the line of the last error's fault.
 func (r *Reader) Line() int64 { return r.at }
 
-// Count is how many events were returned; of an Array, it includes one at which an error lies.
+// Count returns how many events were returned. For an Array it includes an event with an error.
 func (r *Reader) Count() int { return r.count }
 
-// Form is what the stream was found to be; Any until then.
+// Form returns the form of the stream; Any until it is detected.
 func (r *Reader) Form() Form { return r.form }
 
-// Next returns the next event. At the end it returns io.EOF, else an *Error or the error of what it reads or needs.
+// Next returns the next event. At the end it returns io.EOF. Other errors are an *Error, or come from the underlying
+// reader or Memory.Acquire.
 func (r *Reader) Next() (Event, error) {
 	if !r.began && r.form != ServerSent {
 		r.began = true
@@ -150,7 +154,7 @@ func (r *Reader) next() (value []byte, seq int64, err error) {
 	return value, -1, err
 }
 
-// nextLine returns the next line that is not empty, without white space around it.
+// nextLine returns the next line that is not empty, without surrounding white space.
 func (r *Reader) nextLine() ([]byte, error) {
 	for {
 		line, err := r.rawLine()
@@ -163,7 +167,7 @@ func (r *Reader) nextLine() ([]byte, error) {
 	}
 }
 
-// rawLine returns the next line. The last line may lack its line feed; io.EOF comes after it.
+// rawLine returns the next line. The last line may lack its line feed; the next call then returns io.EOF.
 func (r *Reader) rawLine() ([]byte, error) {
 	r.at = r.line
 	for scanned := 0; ; {
@@ -194,8 +198,9 @@ func (r *Reader) rawLine() ([]byte, error) {
 	}
 }
 
-// unwrap returns the event of a numbered line, byte for byte. Numbers must rise: readers of the topic would drop an event whose number does
-// not, and its sender would not know. Over several streams they may come again: that is what they are for.
+// unwrap returns the event of a numbered line, byte for byte. Numbers must rise: readers of the topic would drop an
+// event with a lower number, and its sender would not notice. In another stream the same numbers may occur again, which
+// marks repeats.
 func (r *Reader) unwrap(line []byte) ([]byte, int64, error) {
 	if err := agui.CheckDepth(line, agui.MaxEventDepth+len("{")); err != nil {
 		return nil, -1, malformed(r.at, err).andMore()
@@ -212,7 +217,7 @@ func (r *Reader) unwrap(line []byte) ([]byte, int64, error) {
 			value = v
 		}
 	}
-	// Digits only: 1.0 and 1e3 are numbers of JSON too, but nobody counts like that.
+	// Only digits are accepted. 1.0 and 1e3 are JSON numbers, too, but no producer counts like that.
 	n, err := strconv.ParseUint(string(seq), 10, 63)
 	switch {
 	case err != nil:
@@ -230,7 +235,7 @@ func (r *Reader) unwrap(line []byte) ([]byte, int64, error) {
 	return value, r.seq, nil
 }
 
-// nextElement returns the next element of the array.
+// nextElement returns the next element of the array, or io.EOF after the array.
 func (r *Reader) nextElement() ([]byte, error) {
 	for {
 		c, err := r.skipSpace(Space)
@@ -300,7 +305,7 @@ func (r *Reader) element(c byte) ([]byte, error) {
 	return r.skip(n), nil
 }
 
-// object returns how many bytes of the rest the object has that it begins with.
+// object returns the length of the object at the start of the rest.
 func (r *Reader) object() (n int, end scanEnd, err error) {
 	var scan objectScanner
 	for {
@@ -349,7 +354,7 @@ func (r *Reader) nextData() ([]byte, error) {
 	return nil, r.endOfData()
 }
 
-// skipSpace takes white space, and returns the byte after it.
+// skipSpace skips white space and returns the byte after it.
 func (r *Reader) skipSpace(space string) (byte, error) {
 	for {
 		rest := r.rest()

@@ -1,23 +1,24 @@
 package eventstream
 
-// objectScanner finds the end of a JSON object that comes in pieces. It looks at strings, brackets, and what an opening one follows, so
-// that an object that was cut off is broken where the next one begins, if not before. Whether it is well formed shows when it is decoded.
+// objectScanner finds the end of a JSON object that arrives in parts. It checks only strings, brackets and the
+// character before an opening bracket or quote. It thus finds a cut-off object to be broken at the start of the next
+// one at the latest. Decoding checks the rest of the syntax.
 type objectScanner struct {
-	open             []byte // the brackets that are open
-	last             byte   // the last byte outside of strings that is no white space, a string's quote included
+	open             []byte // open brackets
+	last             byte   // the last byte outside of strings, quotes included, that is not white space
 	inString, escape bool
 }
 
-// scanEnd is why a scan is over.
+// scanEnd is the reason for which a scan stops.
 type scanEnd int
 
 const (
-	scanMore   scanEnd = iota // the object goes on after the bytes
-	scanWhole                 // it has ended
-	scanBroken                // it cannot go on as the bytes do
+	scanMore   scanEnd = iota // the object needs more bytes
+	scanWhole                 // the object is complete
+	scanBroken                // the bytes cannot continue the object
 )
 
-// next returns how many bytes of b belong to the object.
+// next returns how many bytes of b belong to the object, and why it stopped.
 func (s *objectScanner) next(b []byte) (int, scanEnd) {
 	for i, c := range b {
 		if s.inString {
@@ -47,7 +48,7 @@ func (s *objectScanner) next(b []byte) (int, scanEnd) {
 			}
 			s.inString = true
 		case '}', ']':
-			if s.innermost() != c-2 { // as { and [ precede them in ASCII
+			if s.innermost() != c-2 { // in ASCII, '{' is '}'-2 and '[' is ']'-2
 				return i, scanBroken
 			}
 			if s.open = s.open[:len(s.open)-1]; len(s.open) == 0 {

@@ -7,68 +7,70 @@ import (
 	"iter"
 )
 
-// sseBuffer is the first buffer of NewSSE. A proxy holds one for each stream.
+// sseBuffer is the size of NewSSE's first buffer, in bytes. A proxy has one for each stream.
 const sseBuffer = 16 << 10
 
-// HeadBytes is how much of an event's data is kept that is too large.
+// HeadBytes is how many bytes of data are kept of an event that is too large.
 const HeadBytes = 1 << 10
 
 // Piece is a part of a stream of server-sent events. Raw and Data are valid until the next call of Next.
 type Piece struct {
-	// Raw are the bytes as they came. The Raw of all pieces, one after another, is the stream.
+	// Raw contains the original bytes. The concatenated Raw of all pieces is the stream.
 	Raw []byte
-	// Data is the data of the event that the piece ends: its data lines, joined by line feeds (WHATWG HTML, 9.2). It is nil if the piece ends
-	// no event: comments, or an event without data.
+	// Data is the data of the event that ends in this piece: its data lines, joined by line feeds (WHATWG HTML, 9.2). It
+	// is nil if no event ends here (comments), or if the event has no data.
 	Data []byte
-	// Line is where the data begins, or the piece if it has none, from 1.
+	// Line is the line on which the data begins, or the piece if it has no data, from 1.
 	Line int64
-	// Partial: Raw ends inside an event that is too large. Over: Raw is the end of such an event, of whose data only Head was kept, at most
-	// HeadBytes.
+	// Partial means that Raw ends inside an event that is too large. Over means that Raw is the end of such an event. Head
+	// then contains the first HeadBytes of its data.
 	Partial, Over bool
-	// Err is why there was no memory for the event, of a piece that is Partial or Over. The event may be within the limit.
+	// Err is why there was no memory for the event of a Partial or Over piece. Such an event may be within the limit.
 	Err  error
 	Head []byte
 }
 
-// SSE reads server-sent events in pieces. A piece is a whole event with the lines before it, or comments that came before the next event
-// began, or a part of an event that is too large, which passes through without being held. Lines end with LF, CRLF or CR.
+// SSE reads server-sent events in pieces. A piece is a complete event with the lines before it, or comments that
+// arrived before the next event began, or a part of an event that is too large, which passes through unbuffered. Lines
+// end with LF, CRLF or CR.
 //
-// A caller that forwards whole pieces, and none that is Partial, never forwards half an event.
+// A caller that forwards only pieces that are not Partial never forwards half an event.
 type SSE struct {
 	buffer
-	// Offsets in the rest: line is the start of the line that is being read, and there is no line end before scan.
+	// Offsets in the rest: line is the start of the current line, and no line ends before scan.
 	line, scan int
-	// number is that of the line that is being read, from 1, and top that of the first line of the piece.
+	// number is the number of the current line, from 1; top is that of the first line of the piece.
 	number, top int64
 
-	// The event that is being read. size is that of its data lines, each with a line end: 0 or 1 is no data.
-	begun bool // it has a line that is no comment
+	// The current event. size is the length of its data lines, each with a line end; 0 or 1 means no data.
+	begun bool // the event has a line that is not a comment
 	size  int
-	lines int // of data
-	// from is where its first data line begins in the rest, on line at, and value is its value.
+	lines int // number of data lines
+	// from is the offset of the first data line in the rest, at its line number, and value the range of its value.
 	from  int
 	at    int64
 	value [2]int
 
-	over     bool // the event is passed through
+	over     bool // the event is too large and passes through
 	noMemory error
-	head     []byte // of its data
-	cur      []byte // of the line in it that has no end yet
+	head     []byte // head of the event's data
+	cur      []byte // head of the event's current line
 
-	skipLF bool // the last line ended with CR: LF after it is the same end
-	later  bool // a line was read: only the first may have a byte order mark
+	skipLF bool // the last line ended with CR; a LF directly after it belongs to the same line end
+	later  bool // not the first line: only the first may have a byte order mark
 	joined []byte
 }
 
-// NewSSE returns a reader of events with at most limit bytes of data. The lines around the data may have a few KiB more.
+// NewSSE returns a reader of events with at most limit bytes of data. The lines around the data may have a few KiB in
+// addition.
 func NewSSE(r io.Reader, limit int, memory Memory) *SSE {
 	return newSSE(newBuffer(r, limit, sseBuffer, memory))
 }
 
 func newSSE(b buffer) *SSE { return &SSE{buffer: b, number: 1, top: 1} }
 
-// Next returns the next piece. It reads only if the buffer holds no piece. At the end of the stream it returns the error of the reader
-// below, io.EOF for a whole stream; Rest then has what was begun.
+// Next returns the next piece. It reads only if the buffer contains no complete piece. At the end of the stream it
+// returns the error of the underlying reader, io.EOF for a complete stream. Rest then returns the remaining bytes.
 func (s *SSE) Next() (Piece, error) {
 	for {
 		if p, ok := s.piece(); ok {
@@ -91,8 +93,8 @@ func (s *SSE) Next() (Piece, error) {
 	}
 }
 
-// Rest returns, after Next has failed, the bytes that make no piece, and the data of an event that lacks only its empty line; Over
-// if that is too large.
+// Rest returns the remaining bytes after Next has failed. If they are an event that lacks only its empty line, Data
+// contains its data, or Over is set if it is too large.
 func (s *SSE) Rest() Piece {
 	p := Piece{Raw: s.rest(), Partial: s.over, Line: s.top}
 	if s.over || !errors.Is(s.err, io.EOF) {
@@ -108,10 +110,10 @@ func (s *SSE) Rest() Piece {
 	return p
 }
 
-// Pending reports whether an event has begun that was not returned.
+// Pending reports whether an event has begun that Next has not returned.
 func (s *SSE) Pending() bool { return s.over || len(s.rest()) > 0 }
 
-// firstLine is the line of the piece that is being read.
+// firstLine returns the value of Line for the current piece.
 func (s *SSE) firstLine() int64 {
 	if s.lines > 0 {
 		return s.at
@@ -119,7 +121,7 @@ func (s *SSE) firstLine() int64 {
 	return s.top
 }
 
-// piece looks for a piece in the rest.
+// piece returns the next piece if the rest contains one.
 func (s *SSE) piece() (Piece, bool) {
 	rest := s.rest()
 	for s.scan < len(rest) {
@@ -160,11 +162,11 @@ func (s *SSE) piece() (Piece, bool) {
 	}
 	switch {
 	case s.over && s.scan > 0:
-		// What belongs to the event goes on as it comes.
+		// The bytes of an oversized event are passed on as they arrive.
 		s.passing(rest[s.line:s.scan])
 		return s.partial(s.scan), true
 	case !s.over && !s.begun && s.line > 0:
-		// Whole comments: they keep connections up, so they must not wait for an event.
+		// Return complete comments at once: they keep connections alive, so they must not wait for an event.
 		p := Piece{Raw: s.taken(s.line), Line: s.top}
 		s.top = s.number
 		return p, true
@@ -172,19 +174,19 @@ func (s *SSE) piece() (Piece, bool) {
 	return Piece{}, false
 }
 
-// taken takes n bytes of the rest.
+// taken takes n bytes of the rest and adjusts the offsets.
 func (s *SSE) taken(n int) []byte {
 	s.line, s.scan = max(0, s.line-n), max(0, s.scan-n)
 	return s.take(n)
 }
 
-// partial takes n bytes of an event that is passed through.
+// partial returns n bytes of an event that passes through.
 func (s *SSE) partial(n int) Piece {
 	s.line, s.scan = n, n
 	return Piece{Raw: s.taken(n), Partial: true, Err: s.noMemory, Line: s.firstLine()}
 }
 
-// field takes a line of the rest that is not empty.
+// field processes a non-empty line of the rest.
 func (s *SSE) field(first, end int) {
 	rest := s.rest()
 	if !s.later {
@@ -207,13 +209,13 @@ func (s *SSE) field(first, end int) {
 	s.size += len(value) + 1
 }
 
-// passing takes a part of a line of an event that is passed through.
+// passing processes a part of a line of an event that passes through.
 func (s *SSE) passing(part []byte) {
-	// Keep enough to recognise its end, and its head.
+	// Keep enough to recognise the event's end and for its head.
 	s.cur = append(s.cur, part[:min(len(part), maxCur-len(s.cur))]...)
 }
 
-// passed takes such a line at its end.
+// passed processes the end of a line of an event that passes through.
 func (s *SSE) passed() {
 	line := s.cur
 	if !s.later {
@@ -232,7 +234,7 @@ func (s *SSE) passed() {
 
 const maxCur = len(byteOrderMark) + len("data: ") + HeadBytes
 
-// addHead takes the value of a data line, with a line end.
+// addHead appends the value of a data line and a line feed to the head.
 func (s *SSE) addHead(value []byte) {
 	s.head = append(s.head, value[:min(len(value), HeadBytes-len(s.head))]...)
 	if len(s.head) < HeadBytes {
@@ -240,7 +242,7 @@ func (s *SSE) addHead(value []byte) {
 	}
 }
 
-// mark returns the byte order mark that a line begins with.
+// mark returns the byte order mark at the start of a line, or nil.
 func mark(line []byte) []byte {
 	if bytes.HasPrefix(line, []byte(byteOrderMark)) {
 		return line[:len(byteOrderMark)]
@@ -248,7 +250,7 @@ func mark(line []byte) []byte {
 	return nil
 }
 
-// dataOf returns the value of a line that is one of data.
+// dataOf returns the value of a data line.
 func dataOf(line []byte) ([]byte, bool) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	if string(name) != "data" {
@@ -257,7 +259,7 @@ func dataOf(line []byte) ([]byte, bool) {
 	return bytes.TrimPrefix(value, []byte(" ")), true
 }
 
-// finish ends an event at its empty line.
+// finish returns the piece of an event at its empty line.
 func (s *SSE) finish() Piece {
 	p := Piece{Line: s.firstLine()}
 	switch {
@@ -279,7 +281,8 @@ func (s *SSE) finish() Piece {
 	return p
 }
 
-// data returns the data of the event that ends before end in the rest, nil if it has none. Empty data counts as none.
+// data returns the data of the event that ends at offset end of the rest; nil if it has none. Empty data counts as
+// none.
 func (s *SSE) data(end int) []byte {
 	rest := s.rest()
 	switch {
@@ -300,7 +303,7 @@ func (s *SSE) data(end int) []byte {
 	return s.joined[:len(s.joined)-1]
 }
 
-// Fields yields the fields of the lines of a piece. Of a comment the name is empty.
+// Fields yields name and value of each line of a piece. The name of a comment is empty.
 func Fields(raw []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for len(raw) > 0 {
@@ -317,7 +320,7 @@ func Fields(raw []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// pass begins to pass the event through: its head is kept.
+// pass starts to pass the event through. It keeps the head of its data.
 func (s *SSE) pass() {
 	rest := s.rest()
 	s.over, s.head, s.cur = true, s.head[:0], s.cur[:0]
@@ -331,7 +334,7 @@ func (s *SSE) pass() {
 	s.passing(rest[s.line:])
 }
 
-// lineEnd finds the first LF or CR.
+// lineEnd returns the index of the first LF or CR.
 func lineEnd(b []byte) (int, bool) {
 	lf := bytes.IndexByte(b, '\n')
 	until := lf

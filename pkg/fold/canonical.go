@@ -10,12 +10,12 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// compactedAll is record.Compacted over a list of messages; the list is copied if one of them changes. Known messages are in a
-// record already, and compacted: messages that share their bytes in memory are not read, so that a turn of a long
-// conversation does not read all of it again.
+// compactedAll applies record.Compacted to each message. It copies the list if a message changes. The messages in known
+// come from a record and are compacted already. A message that shares its bytes with one of them is not read, so that a
+// turn of a long conversation does not read the whole conversation again.
 func compactedAll(known, messages []agui.Message) []agui.Message {
 	out := messages
-	at := 0 // the known message that is expected next
+	at := 0 // index of the known message that is expected next
 	for i, m := range messages {
 		if at < len(known) {
 			k := known[at]
@@ -38,8 +38,8 @@ func compactedAll(known, messages []agui.Message) []agui.Message {
 	return out
 }
 
-// adopt returns an input's messages, with each that equals a message of the base in value replaced by that one. Clients write
-// members in their own order; without this every input would seem to change the whole conversation.
+// adopt returns an input's messages. Each one that equals a message of the base in value is replaced by that message.
+// Clients write members in their own order; without this, every input would seem to change the whole conversation.
 func adopt(base, input []agui.Message) []agui.Message {
 	if len(base) == 0 || len(input) == 0 {
 		return compactedAll(nil, input)
@@ -60,8 +60,8 @@ func adopt(base, input []agui.Message) []agui.Message {
 	return out
 }
 
-// sameValue reports whether two JSON texts have the same value, ignoring the order of members and escapes; numbers are compared as
-// written.
+// sameValue reports whether two JSON texts have the same value. The order of members and the way of escaping do not
+// matter; numbers are compared as written.
 func sameValue(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -71,11 +71,11 @@ func sameValue(a, b json.RawMessage) bool {
 	return okX && okY && reflect.DeepEqual(x, y)
 }
 
-// halfMark stands before a half surrogate pair that was made text. It is no character.
+// halfMark precedes a lone surrogate that keepHalves has turned into text. It is not a character.
 const halfMark = "\U0010FFFF"
 
-// keepHalves makes text of each half of a surrogate pair that has no other, which decoding would make
-// the same as any other. It reports false where v holds the mark itself.
+// keepHalves turns each lone surrogate escape into text, since decoding would make all of them equal. It returns false
+// if v contains halfMark.
 func keepHalves(v []byte) ([]byte, bool) {
 	if bytes.Contains(v, []byte(halfMark)) {
 		return nil, false
@@ -106,7 +106,7 @@ func keepHalves(v []byte) ([]byte, bool) {
 	return out, true
 }
 
-// half reports whether v begins with the escape of half a surrogate pair.
+// half reports whether v begins with the escape of a surrogate.
 func half(v []byte) bool {
 	return len(v) >= 6 && v[0] == '\\' && v[1] == 'u' && v[2]|0x20 == 'd' && strings.IndexByte("89abcdef", v[3]|0x20) >= 0
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Start begins the fold of a run from its parent's history (zero without a parent) and its input (nil without one); by says how the
-// parent was found. The fold keeps events of the given families. Start returns the input as it is recorded: a message that equals one
-// of the parent in value is replaced by that one.
+// Start begins the fold of a run. parent is the parent's history (zero without a parent), input the run's input (nil
+// without one), and by the way in which the parent was found. The fold keeps events of the families in kept. Start
+// returns the input as it is recorded: a message that equals a message of the parent in value is replaced by it.
 func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run,
 	*agui.RunAgentInput) {
 	if input != nil {
@@ -32,8 +32,9 @@ func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.
 	return fold, input
 }
 
-// FillInput sets the members of a record about an input that Start returned. The record says how the parent was found; parent is the
-// history given to Start, base that of the record's base, and sum the hash of the input as received.
+// FillInput sets the members of a record about an input that Start returned. The record must already have ParentBy and
+// Base. parent is the history that was passed to Start, base the history of the record's base, and sum the hash of the
+// input as received.
 func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAgentInput, sum string) {
 	if input == nil {
 		return
@@ -46,7 +47,7 @@ func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAge
 		for _, r := range lineage.RewritesOf(parent.Messages, input.Messages) {
 			rec.Rewrote = append(rec.Rewrote, string(r))
 		}
-	case rec.Base != "": // it is normalised as it came
+	case rec.Base != "": // the input is already in normalised form
 		rec.InputForm, rec.InputMessages, rec.InputLayout = record.InputNormalised, slices.Clone(input.Messages), nil
 	default:
 		rec.InputForm, rec.InputLayout = record.InputNormalised, nil
@@ -56,8 +57,8 @@ func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAge
 	rec.InputSHA256 = sum
 }
 
-// At returns a fold's history as it stands, in the form of records. Base is in that form already, so messages that both share are not
-// read.
+// At returns a fold's current history in the form of records. base is in that form already, so messages that both share
+// are not read.
 func At(fold *compact.Run, base lineage.History) lineage.History {
 	at := lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: fold.State()}
 	if len(at.State) != len(base.State) || len(at.State) > 0 && &at.State[0] != &base.State[0] {
@@ -66,8 +67,8 @@ func At(fold *compact.Run, base lineage.History) lineage.History {
 	return at
 }
 
-// Fill sets the members of a record about a fold and its events. The caller sets ids, lineage, input, history key and raw
-// ranges. If the fold only appends to a base that it shares, the base is not read.
+// Fill sets the members of a record about a fold and its events. The caller sets ids, lineage, input, history key and
+// raw ranges. If the fold only appends to a base that it shares, the base is not read.
 func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	if added, only := base.Added(fold); only {
 		rec.Messages, rec.Layout = slices.Clip(compactedAll(nil, added)), nil
@@ -98,12 +99,12 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	if fold.Ended() {
 		ended := t.EndedAt
 		rec.EndedAt = &ended
-		ms := max(0, ended.Sub(t.StartedAt).Milliseconds()) // agents mix events with and without a time of their own
+		ms := max(0, ended.Sub(t.StartedAt).Milliseconds()) // may be negative: agents mix events with and without their own time
 		rec.Stats.Duration = &ms
 	}
 }
 
-// NotEmpty returns a copy of counts as a record holds them: nil if there are none.
+// NotEmpty returns a copy of counts for a record: nil if there are none.
 func NotEmpty(m map[string]int64) map[string]int64 {
 	if len(m) == 0 {
 		return nil

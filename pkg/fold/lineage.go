@@ -6,8 +6,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// LineageOf returns what package lineage needs of a run record, without its HistoryKey and Rewrote. The run's start is its first raw
-// record, be it an input or an event. Final says whether it is sealed.
+// LineageOf returns a run record's lineage without its HistoryKey and Rewrote. The run starts at its first raw record,
+// which may be an input or an event. The run is sealed if the record is Final.
 func LineageOf(r *record.Run) lineage.Run {
 	out := lineage.Run{
 		ID: r.RunID, ClientID: r.ClientRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
@@ -21,7 +21,7 @@ func LineageOf(r *record.Run) lineage.Run {
 	return out
 }
 
-// RecordLineage returns a run's lineage as its record has it.
+// RecordLineage converts a run's lineage to its form in records.
 func RecordLineage(r lineage.Run) record.Lineage {
 	return record.Lineage{
 		ParentRunID: r.Parent, ParentBy: record.ParentBy(r.ParentBy), SpawnedBy: agui.String(r.SpawnedBy),
@@ -29,6 +29,6 @@ func RecordLineage(r lineage.Run) record.Lineage {
 	}
 }
 
-// Final reports whether a record is the last of its run, as a terminal event sealed the run, or it was closed. No later raw record
-// belongs to the run.
+// Final reports whether no later raw record belongs to the run: a terminal event sealed it, it was closed, or it was
+// truncated.
 func Final(r *record.Run) bool { return r.Status.Sealed() || r.Closed || r.Truncated }

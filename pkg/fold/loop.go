@@ -8,33 +8,34 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Loop folds the records of skein.events into runs, in offset order. It decides what is the same for all callers: what is an event or an
-// input, a repeat or malformed, and what is hashed and counted.
+// Loop folds the records of skein.events into runs, in offset order. It decides everything that is the same for all
+// callers: whether a record is an event, an input, a repeat or malformed, and what is hashed and counted.
 type Loop struct {
 	// Runs may be replaced between two records.
 	Runs    Runs
 	decoded Decoded
 }
 
-// Runs is what differs between callers of a Loop: which run a record belongs to, and what a run starts from.
+// Runs decides which run a record belongs to and what a run starts from. Callers of a Loop differ in these decisions.
 type Runs interface {
-	// Find returns the run that a record belongs to, or nil and the outcome of a record that belongs to none.
+	// Find returns the run that a record belongs to. If it belongs to none, Find returns nil and the record's outcome.
 	Find(d *Decoded) (*Run, Outcome, error)
 	starter
 }
 
-// starter says what a run starts from.
+// starter begins the fold of a run.
 type starter interface {
-	// Begin starts the fold of a run at what may be its first event. Input came before it or in it; nil without one. Begin must have no
-	// side effect that a second call would see: package compact may refuse the event, and the run then begins with a later one.
+	// Begin starts the fold of a run at what may be its first event. input was sent before or with this event; nil without
+	// one. A second call must have the same effect as the first: if package compact refuses the event, the run begins with
+	// a later one.
 	Begin(r *Run, first *Decoded, input *agui.RunAgentInput) (*compact.Run, error)
 }
 
-// NewLoop returns a loop over the runs.
+// NewLoop returns a loop that folds into runs.
 func NewLoop(runs Runs) *Loop { return &Loop{Runs: runs} }
 
-// Next takes the next record and returns its run (nil: none) and its outcome. The error is that of Find or Begin, never about the
-// record.
+// Next folds the next record and returns its run (nil: none) and its outcome. An error comes from Find or Begin and
+// never concerns the record.
 func (l *Loop) Next(e record.Event) (*Run, Outcome, error) {
 	d := &l.decoded
 	d.Reset(e)
@@ -46,11 +47,11 @@ func (l *Loop) Next(e record.Event) (*Run, Outcome, error) {
 	return r, outcome, err
 }
 
-// Decoded returns the last record that Next took.
+// Decoded returns the last record that was passed to Next.
 func (l *Loop) Decoded() *Decoded { return &l.decoded }
 
-// Decoded is a record of skein.events on its way through a Loop. Its value is decoded once, when it is first needed. It is valid until
-// the next record.
+// Decoded is a record of skein.events that a Loop handles. Its value is decoded at most once, on first use. It is valid
+// until the next record.
 type Decoded struct {
 	record.Event
 
@@ -61,7 +62,7 @@ type Decoded struct {
 	malformed error
 }
 
-// Reset sets d to a record, which is not decoded yet.
+// Reset sets d to a record that is not decoded yet.
 func (d *Decoded) Reset(e record.Event) {
 	d.Event, d.decoded, d.input, d.sum, d.malformed = e, false, nil, "", nil
 }
@@ -78,13 +79,13 @@ func (d *Decoded) decode() {
 	d.malformed = d.event.Decode(d.Value)
 }
 
-// Malformed is the reason for which the value is no event or input, or for which the run could not fold it; nil if it is well-formed.
+// Malformed returns why the value is not an event or input, or why the run could not fold it; nil if it is well-formed.
 func (d *Decoded) Malformed() error {
 	d.decode()
 	return d.malformed
 }
 
-// Payload is the AG-UI event, which shares the record's bytes; nil for an input, or if the value is malformed.
+// Payload returns the AG-UI event, which shares the record's bytes; nil for an input or a malformed value.
 func (d *Decoded) Payload() *agui.Event {
 	if d.Headers.Kind == record.KindInput || d.Malformed() != nil {
 		return nil
@@ -92,13 +93,13 @@ func (d *Decoded) Payload() *agui.Event {
 	return &d.event
 }
 
-// Input is the input that was sent beside the stream; nil for an event, or if the value is malformed.
+// Input returns the input that was sent beside the stream; nil for an event or a malformed value.
 func (d *Decoded) Input() *agui.RunAgentInput {
 	d.decode()
 	return d.input
 }
 
-// SHA256 is the hash of the value.
+// SHA256 returns the hash of the value.
 func (d *Decoded) SHA256() string {
 	if d.sum == "" {
 		d.sum = record.SHA256(d.Value)
@@ -106,8 +107,8 @@ func (d *Decoded) SHA256() string {
 	return d.sum
 }
 
-// ClientRunID is the client run id of the record: from its header, else from the payload of an input, RUN_STARTED or RUN_FINISHED; "" if
-// it has none.
+// ClientRunID returns the record's client run id: from its header, else from the payload of an input, RUN_STARTED or
+// RUN_FINISHED; "" if it has none.
 func (d *Decoded) ClientRunID() string {
 	if d.Headers.RunID != "" {
 		return d.Headers.RunID
@@ -118,7 +119,7 @@ func (d *Decoded) ClientRunID() string {
 	return ClientRunID(d.Payload())
 }
 
-// ClientRunID is the client run id in an event's payload; "" if it has none, or the event is nil.
+// ClientRunID returns the client run id in an event's payload; "" if it has none or ev is nil.
 func ClientRunID(ev *agui.Event) string {
 	if ev == nil || ev.Type != agui.RunStarted && ev.Type != agui.RunFinished {
 		return ""
@@ -133,8 +134,9 @@ func validID(id string) string {
 	return id
 }
 
-// SyntheticEnd reports whether the record is a terminal event that Skein's proxy wrote in the agent's place. It ends the run like one
-// of the agent, but is neither counted nor hashed, as counts and hash cover what the agent sent.
+// SyntheticEnd reports whether the record is a terminal event that Skein's proxy wrote in place of the agent. It ends
+// the run like an agent's event but is neither counted nor hashed, because count and hash cover only events of the
+// agent.
 func (d *Decoded) SyntheticEnd() bool {
 	if !d.Headers.Synthetic {
 		return false

@@ -8,33 +8,34 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Metadata is what deciding about later records needs of a run, without its contents.
+// Metadata is what later decisions need to know about a run, without its contents.
 //
-// Its Start is the offset of the run's first record, be it an input or an event, and its End that of its last one once it has ended.
-// A run is sealed once its record has nothing to go on from: a terminal event ended it, or it was expired and then closed, or is too
-// large. Its record does not change after that.
+// Start is the offset of the run's first record, an input or an event. End is the offset of its last record, once the
+// run has ended. A sealed run cannot continue: a terminal event ended it, it expired and was then closed, or it is too
+// large. The record of a sealed run does not change.
 type Metadata struct {
 	lineage.Run
 	// Next is the offset after the run's last record.
 	Next    int64 `json:"next"`
 	NextSeq int64 `json:"nextSeq"`
-	// SinceSnapshot is as in the record.
+	// SinceSnapshot has the same meaning as in the record.
 	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
-	// LastAt is when the run's latest record came, in stream time; only while it is not sealed.
+	// LastAt is the stream time of the run's latest record; set only while the run is not sealed.
 	LastAt time.Time `json:"lastAt,omitzero"`
-	// Pending: an input has come, but no event yet, so the parent resolution is preliminary unless the run is Placed.
+	// Pending means that an input arrived but no event yet. The parent resolution is then preliminary unless Placed is
+	// set.
 	Pending bool `json:"pending,omitempty"`
-	// Placed: the parent resolution is final, as record.Open has it.
+	// Placed means that the parent resolution is final, as in record.Open.
 	Placed bool `json:"placed,omitempty"`
 }
 
-// NewMetadata returns that of a run that begins at an offset, and is pending. clientRunID is empty if it is the run's id.
+// NewMetadata returns the metadata of a pending run that begins at offset start. clientRunID is empty if it equals id.
 func NewMetadata(id, clientRunID string, start int64) Metadata {
 	run := lineage.Run{ID: id, ClientID: clientRunID, Start: start, End: -1, Status: lineage.StatusRunning}
 	return Metadata{Run: run, NextSeq: -1, Pending: true}
 }
 
-// MetadataOf takes the metadata out of a record.
+// MetadataOf returns the metadata in a record.
 func MetadataOf(r *record.Run) (*Metadata, error) {
 	m := &Metadata{Run: LineageOf(r), Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot}
 	m.Sealed = r.Open == nil
@@ -50,28 +51,28 @@ func MetadataOf(r *record.Run) (*Metadata, error) {
 // Meta implements Member.
 func (m *Metadata) Meta() *Metadata { return m }
 
-// Resolved reports whether the run's parent is resolved for good.
+// Resolved reports whether the run's parent resolution is final.
 func (m *Metadata) Resolved() bool { return !m.Pending || m.Placed }
 
-// Decide takes in the parent resolution of the run's first event. rawLost: events before it may be gone.
+// Decide sets the final parent resolution at the run's first event. rawLost means that events before it may be lost.
 func (m *Metadata) Decide(resolved lineage.Run, rawLost bool) {
-	start := m.Start // of its first record, which may be the input
+	start := m.Start // offset of the first record, which may be the input
 	m.Run = resolved
 	m.Start, m.Pending, m.Placed, m.RawLost = start, false, false, rawLost
 }
 
-// IsExpired reports whether the run is expired: abandoned, and not sealed.
+// IsExpired reports whether the run is abandoned but not sealed.
 func (m *Metadata) IsExpired() bool { return !m.Sealed && !m.Open() }
 
-// Expire ends the run at its last record for as long as no other comes.
+// Expire ends the run at its last record until another record arrives.
 func (m *Metadata) Expire() {
 	m.Status, m.Synthetic, m.End = lineage.StatusAbandoned, true, m.Next-1
 }
 
-// Reactivate opens an expired run again.
+// Reactivate reopens an expired run.
 func (m *Metadata) Reactivate() { m.Status, m.Synthetic, m.End = lineage.StatusRunning, false, -1 }
 
-// Seal ends the run for good at its last record, synthetic where Skein ended it.
+// Seal ends the run permanently at its last record. synthetic means that Skein ended it.
 func (m *Metadata) Seal(status lineage.Status, synthetic bool) {
 	m.Status, m.Sealed, m.Synthetic, m.End = status, true, synthetic, m.Next-1
 }

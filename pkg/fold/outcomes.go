@@ -8,13 +8,13 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Outcomes finds what became of a recorded run's events. Whether an event can be folded does not depend on the history before the run, so
-// the run is folded from nothing, and not at all if all of its events were folded (Steady).
+// Outcomes finds the outcomes of a recorded run's events. Whether an event can be folded does not depend on the history
+// before the run. The run is therefore folded from an empty history, and not folded at all if it is steady (Steady).
 type Outcomes struct {
-	run *Run // nil: the run is steady
+	run *Run // nil if the run is steady
 }
 
-// NewOutcomes returns the outcomes of a record's run.
+// NewOutcomes returns the Outcomes of the run with this record.
 func NewOutcomes(rec *record.Run) *Outcomes {
 	if Steady(rec) {
 		return &Outcomes{}
@@ -22,10 +22,11 @@ func NewOutcomes(rec *record.Run) *Outcomes {
 	return &Outcomes{NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID))}
 }
 
-// Steady reports whether the outcome of no event depends on those before it.
+// Steady reports whether no event's outcome depends on the events before it.
 func (o *Outcomes) Steady() bool { return o.run == nil }
 
-// Of returns the outcome of a record of the run. Unless the run is steady, it has to be given all, in order.
+// Of returns the outcome of a record of the run. Unless the run is steady, call it with all records of the run in
+// order.
 func (o *Outcomes) Of(d *Decoded) (Outcome, error) {
 	switch {
 	case o.run != nil:
@@ -54,7 +55,8 @@ func (fromNothing) Begin(*Run, *Decoded, *agui.RunAgentInput) (*compact.Run, err
 	return r, nil
 }
 
-// Steady reports whether all of a run's events were folded by its record, so that the outcome of none depends on those before it.
+// Steady reports whether the run's record folded all its events. Then no event's outcome depends on the events before
+// it.
 func Steady(r *record.Run) bool {
 	return r.Stats.Anomalies[AnomalyRepeat] == 0 && r.Stats.Anomalies[AnomalyBackwards] == 0 && r.Stats.Anomalies[AnomalyMalformed] == 0
 }

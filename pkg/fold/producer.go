@@ -6,15 +6,16 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Producer is the agent and the labels of a run, from the headers of its records, including those that are not folded. The first agent
-// and the first value of each label count, up to record.MaxLabels labels: they do not change while the run is open, whatever
-// sends the rest of it.
+// Producer is the agent and the labels of a run, from the headers of all its records, including those that are not
+// folded. The first agent and the first value of each label count, up to record.MaxLabels labels. They do not change
+// while the run is open, even if another producer sends the rest of it.
 type Producer struct {
 	Agent string
-	// Labels is nil if there are none. It is replaced, never changed in place.
+	// Labels is nil if there are none. It is replaced, never modified in place.
 	Labels map[string]string
 
-	// last are the labels of the record before, which are mostly those of the next one, in the same slice (record.ParseHeadersLike).
+	// last are the labels of the previous record. The next record usually has the same ones, in the same slice
+	// (record.ParseHeadersLike).
 	last []record.Label
 }
 

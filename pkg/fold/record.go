@@ -11,23 +11,25 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Origin holds what a run that has a record is folded from again: its parent's history, its base and its input.
+// Origin holds what a recorded run is folded from: parent history, base and input.
 type Origin struct {
-	// Parent is the history that the run starts from, Base the one that its record is encoded relative to; each empty without one.
+	// Parent is the history that the run starts from. Base is the history that its record is encoded relative to. Each is
+	// empty if there is none.
 	Parent, Base lineage.History
-	// BaseKey is the key of Base; nil if it is not known. With it, a base to which a run only appends is not read again.
+	// BaseKey is the key of Base, or nil if unknown. With a key, Record does not read Base again if the run only appends
+	// to it.
 	BaseKey *lineage.Key
 	// Input is the run's input in the form of records. Restart sets it.
 	Input *agui.RunAgentInput
 }
 
-// Restart is Start for a run that has a record, from which it takes the lineage, the anomalies of the parent resolution and the families
-// of kept events.
+// Restart is Start for a run that has a record. It uses the record's lineage, anomalies of the parent resolution and
+// families of kept events.
 func Restart(rec *record.Run, from *Origin, input *agui.RunAgentInput) *compact.Run {
 	var started *compact.Run
 	started, from.Input = Start(rec.RunID, lineage.ParentBy(rec.ParentBy), from.Parent, input, rec.Kept)
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone} {
-		if rec.Stats.Anomalies[rule] > 0 { // each is found once
+		if rec.Stats.Anomalies[rule] > 0 { // each occurs at most once
 			started.Note(rule)
 		}
 	}
@@ -39,14 +41,15 @@ func StartedAlone(rec *record.Run) bool {
 	return rec.Base == "" && rec.Stats.Anomalies[lineage.AnomalyPlacedAlone] > 0
 }
 
-// StartsBeside reports whether a run starts from a parent that was open then. No record has that parent's history at that point.
+// StartsBeside reports whether the parent was open when the run started. No record has the parent's history at that
+// point.
 func StartsBeside(rec, parent *record.Run) bool {
 	return rec.Base == "" && !StartedAlone(rec) && (parent.Raw.Next > rec.Raw.First || parent.Status == record.StatusRunning)
 }
 
-// Record returns the run record that the run's raw records make, and the history at the run's end. It takes the lineage from old, the
-// record that there is. from is the argument of Restart; first and next are the offset of the run's first raw record and the one after
-// its last.
+// Record returns the run record that r's raw records produce, and the history at the run's end. The lineage comes from
+// old, the existing record. from is the Origin that was passed to Restart. first and next are the offset of the run's
+// first raw record and the offset after its last.
 func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.Run, lineage.History) {
 	made := &record.Run{
 		Tenant: old.Tenant, ThreadID: old.ThreadID, RunID: old.RunID, ClientRunID: old.ClientRunID,
@@ -75,7 +78,7 @@ func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.R
 	return made, at
 }
 
-// end returns the history at the run's end, and its key.
+// end returns the history at the run's end and its key.
 func (r *Run) end(made *record.Run, from Origin) (lineage.History, lineage.Key) {
 	if _, only := from.Base.Added(r.Fold); only && from.BaseKey != nil {
 		at, err := lineage.RestoreFrom(from.Base, lineage.Content{Messages: made.Messages, State: made.State})
@@ -87,7 +90,7 @@ func (r *Run) end(made *record.Run, from Origin) (lineage.History, lineage.Key) 
 	return at, lineage.KeyOf(at.Messages)
 }
 
-// PendingInput returns the whole input of a pending run from its record; nil if it has none.
+// PendingInput returns the complete input of a pending run from its record; nil if it has none.
 func PendingInput(rec *record.Run) (*agui.RunAgentInput, error) {
 	if rec.Input == nil {
 		return nil, nil
@@ -99,7 +102,7 @@ func PendingInput(rec *record.Run) (*agui.RunAgentInput, error) {
 	return in, nil
 }
 
-// withMessages puts the messages back into an input that is stored without them.
+// withMessages returns an input with its messages. Records store the two separately.
 func withMessages(input json.RawMessage, messages []agui.Message) json.RawMessage {
 	out := []byte(`{"messages":[`)
 	for i, m := range messages {

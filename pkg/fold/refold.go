@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// TableOf returns the table of the runs that have these records. Final says which of them are sealed.
+// TableOf returns a table of the runs with these records. A run is sealed if its record is Final.
 func TableOf(records []*record.Run) *Table[*Metadata] {
 	t := NewTable[*Metadata]()
 	for _, r := range slices.SortedFunc(slices.Values(records), func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }) {
@@ -20,11 +20,12 @@ func TableOf(records []*record.Run) *Table[*Metadata] {
 	return &t
 }
 
-// Refold implements Runs for runs that have records and are folded again: the records say which run a raw record belongs to, and what a run
-// starts from. A parent that was open when its child started is folded along, as no record has its history at that point.
+// Refold implements Runs for recorded runs that are folded again. Their records determine which run a raw record
+// belongs to and what a run starts from. A parent that was open when its child started is folded along, because no
+// record has its history at that point.
 type Refold struct {
 	*Table[*Metadata]
-	// Current is the run that the last record belongs to; nil if that is not folded.
+	// Current is the run of the last record; nil if that run is not folded.
 	Current *RefoldedRun
 	runs    map[string]*RefoldedRun
 	records map[string]*record.Run
@@ -34,45 +35,45 @@ type Refold struct {
 // RefoldedRun is a run that is folded again.
 type RefoldedRun struct {
 	*Run
-	// Rec is its record, which may lack contents.
+	// Rec is the run's record; its contents may be missing.
 	Rec  *record.Run
 	From Origin
-	// Needs is the parent that was open when the run started; nil once the run has begun.
+	// Needs is the parent, if it was open when the run started; nil after the run has begun.
 	Needs *RefoldedRun
-	// Failed is why the run cannot be folded; empty if it can. Gone says that raw events of it are gone.
+	// Failed is why the run cannot be folded; "" if it can. Gone means that raw events of the run were deleted.
 	Failed string
 	Gone   bool
-	// Late says that a raw record of the run lies after the end in its record, which was not final.
+	// Late means that the run has a raw record after the end in its run record, so that record was not final.
 	Late bool
 }
 
-// RefoldOwner chooses the runs that a Refold folds, and has their histories.
+// RefoldOwner chooses the runs that a Refold folds and provides histories.
 type RefoldOwner interface {
-	// Takes returns the run that a record is folded into, or nil. m is the run that the record means, or nil.
+	// Takes returns the run to fold a record into, or nil. m is the run that the record belongs to, or nil.
 	Takes(m *Metadata, d *Decoded) (*RefoldedRun, error)
-	// History returns the history at the end of a run, and its key, or nil if that is not known.
+	// History returns the history at the end of a run and its key, or a nil key if it is unknown.
 	History(run string) (lineage.History, *lineage.Key, error)
-	// Starts is called at what may be the first event of a run, with the fold before it.
+	// Starts is called at what may be the first event of a run. started is the fold before this event.
 	Starts(r *RefoldedRun, first *Decoded, input *agui.RunAgentInput, started *compact.Run) error
 }
 
-// StartError says why a run cannot be folded again.
+// StartError means that a run cannot be folded again.
 type StartError struct {
 	Reason string
-	// Gone says that raw events that it needs were deleted.
+	// Gone means that raw events that the run needs were deleted.
 	Gone bool
 }
 
 func (e *StartError) Error() string { return e.Reason }
 
-// NewRefold returns a Refold of a thread, given the records of all its runs. Fold adds the runs to fold.
+// NewRefold returns a Refold of a thread from the records of all its runs. Call Fold for each run to fold.
 func NewRefold(records []*record.Run, owner RefoldOwner) *Refold {
 	f := &Refold{runs: map[string]*RefoldedRun{}, owner: owner}
 	f.Update(records)
 	return f
 }
 
-// Update replaces the records by newer ones.
+// Update replaces the records with newer ones.
 func (f *Refold) Update(records []*record.Run) {
 	f.Table, f.records = TableOf(records), make(map[string]*record.Run, len(records))
 	for _, rec := range records {
@@ -90,13 +91,13 @@ func (f *Refold) Fold(rec *record.Run) *RefoldedRun {
 	return r
 }
 
-// Folded returns the run of an id if it is one of those that are folded, or nil.
+// Folded returns the run with this id if it is folded, else nil.
 func (f *Refold) Folded(run string) *RefoldedRun { return f.runs[run] }
 
-// maxUnsealed bounds the ancestors that are folded along with a run because they were open when their children started.
+// maxUnsealed limits how many ancestors are folded along because they were open when their children started.
 const maxUnsealed = 16
 
-// FoldParents calls add for each ancestor of a run that was open when its child started. add calls Fold with it.
+// FoldParents calls add for each ancestor of a run that was open when its child started. add must call Fold with it.
 func (f *Refold) FoldParents(r *RefoldedRun, add func(child *RefoldedRun, parent *record.Run) (*RefoldedRun, error)) (err error) {
 	for n := 0; ; n++ {
 		parent := f.records[r.Rec.ParentRunID]
@@ -119,7 +120,7 @@ func (f *Refold) Find(d *Decoded) (*Run, Outcome, error) {
 	f.Current = nil
 	if m != nil {
 		r := f.runs[m.ID]
-		if r != nil && r.Rec.RawLost && d.Offset < m.Next && !within(r.Rec.Raw.Ranges, d.Offset) { // never folded
+		if r != nil && r.Rec.RawLost && d.Offset < m.Next && !within(r.Rec.Raw.Ranges, d.Offset) { // the run's record does not include it
 			return nil, "", nil
 		}
 	}
@@ -150,7 +151,7 @@ func (f *Refold) Begin(_ *Run, first *Decoded, input *agui.RunAgentInput) (_ *co
 	return started, f.owner.Starts(r, first, input, started)
 }
 
-// parent is the history that a run starts from: its parent's, as it was at an offset.
+// parent returns the history that a run starts from: its parent's history at offset `at`.
 func (f *Refold) parent(r *RefoldedRun, at int64) (lineage.History, error) {
 	id := r.Rec.ParentRunID
 	if id == "" || r.Rec.Base == id || StartedAlone(r.Rec) {
@@ -178,7 +179,7 @@ func (f *Refold) parent(r *RefoldedRun, at int64) (lineage.History, error) {
 	return lineage.History{}, &StartError{Reason: reason}
 }
 
-// MergeRanges sorts ranges of offsets and joins those that touch. It changes the list.
+// MergeRanges sorts ranges of offsets and joins those that touch or overlap. It modifies its argument.
 func MergeRanges(ranges [][2]int64) (out [][2]int64) {
 	ranges = slices.DeleteFunc(ranges, func(r [2]int64) bool { return r[0] >= r[1] })
 	slices.SortFunc(ranges, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })

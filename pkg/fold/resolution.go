@@ -9,25 +9,28 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Resolution is a run's parent resolution, which its first event makes final: its lineage and what its fold starts from.
+// Resolution is a run's parent resolution: its lineage and what its fold starts from. The run's first event makes it
+// final.
 type Resolution struct {
 	lineage.Placement
-	// Parent is the history that the run starts from, Base the one that its record is encoded relative to; each empty without one.
+	// Parent is the history that the run starts from. Base is the history that its record is encoded relative to. Each is
+	// empty if there is none.
 	Parent, Base lineage.History
-	// Input is the run's input as it is recorded, Fold the fold before the first event.
+	// Input is the run's input as it is recorded. Fold is the fold before the first event.
 	Input *agui.RunAgentInput
 	Fold  *compact.Run
-	// Before is the run before its first event.
+	// Before is the run's state before its first event.
 	Before Run
 }
 
-// Resolve returns a run's resolution as of an offset, or the one that its record has (Run.Placed); it changes nothing. first is the run's
-// first event, or nil for a preliminary resolution of a pending run, and input the run's input by then, or nil.
+// Resolve returns a run's parent resolution at an offset, or the one in its record (Run.Placed). It changes nothing.
+// first is the run's first event, or nil for the preliminary resolution of a pending run. input is the run's input so
+// far, or nil.
 func (t *Thread[M]) Resolve(m *Metadata, r *Run, first *agui.Event, input *agui.RunAgentInput, offset int64) (*Resolution, error) {
 	at := &Resolution{}
 	if r.Placed != nil {
 		*at = *r.Placed
-		if at.Run.Parent != "" { // the run's end needs its parent
+		if at.Run.Parent != "" { // needed again at the run's end
 			if err := t.dir.Load(at.Run.Parent, m.Start); err != nil {
 				return nil, err
 			}
@@ -41,7 +44,8 @@ func (t *Thread[M]) Resolve(m *Metadata, r *Run, first *agui.Event, input *agui.
 	return at, nil
 }
 
-// resolveAmong chooses parent, branch and base among the runs of the thread. earlier is an input that came before the first event.
+// resolveAmong chooses parent, branch and base among the runs of the thread. earlier is an input that arrived before
+// the first event.
 func (t *Thread[M]) resolveAmong(at *Resolution, start lineage.Start, earlier *agui.RunAgentInput) (err error) {
 	if at.Placement, err = t.Lineage.Place(start); err != nil || at.Run.Parent == "" {
 		return err
@@ -53,7 +57,8 @@ func (t *Thread[M]) resolveAmong(at *Resolution, start lineage.Start, earlier *a
 		at.Base = at.Parent
 		return nil
 	}
-	// A record of the resolution alone has to hold what the run takes over, beside an input that came before its first event.
+	// Without a base, the run's record must contain the parent's history, in addition to an input that arrived before the
+	// first event.
 	if t.Fits != nil && !t.Fits(at.Parent, earlier) {
 		at.Parent = lineage.History{}
 		at.Anomalies = append(at.Anomalies, lineage.AnomalyPlacedAlone)
@@ -61,8 +66,8 @@ func (t *Thread[M]) resolveAmong(at *Resolution, start lineage.Start, earlier *a
 	return nil
 }
 
-// StartOf returns what lineage needs to resolve the parent of a run: its first event, or nil for a run that has only an input, and its
-// input, or nil.
+// StartOf returns the arguments of a parent resolution. first is the run's first event, or nil if the run has only an
+// input. input may be nil.
 func StartOf(run, clientRunID string, first *agui.Event, input *agui.RunAgentInput, offset int64) lineage.Start {
 	s := lineage.Start{RunID: run, ClientID: clientRunID, Offset: offset, Input: input}
 	if first != nil && first.Type == agui.RunStarted {
@@ -74,7 +79,7 @@ func StartOf(run, clientRunID string, first *agui.Event, input *agui.RunAgentInp
 	return s
 }
 
-// Describe sets lineage and input in a record, with the input's hash.
+// Describe sets lineage and input in a record. inputSHA256 is the hash of the input.
 func (at *Resolution) Describe(rec *record.Run, inputSHA256 string) {
 	rec.Lineage, rec.Base = RecordLineage(at.Run), at.Run.Base
 	FillInput(rec, at.Parent, at.Base, at.Input, inputSHA256)

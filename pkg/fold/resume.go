@@ -14,8 +14,8 @@ func ContentOf(rec *record.Run) lineage.Content {
 	return lineage.Content{RunID: rec.RunID, Base: rec.Base, Messages: rec.Messages, Layout: rec.Layout, State: rec.State}
 }
 
-// Resume returns a run as its record left it, which has to be that of a run that is not sealed. at is its lineage, base the history at the
-// end of its base.
+// Resume returns a run in the state of its record, which must be the record of a run that is not sealed. at is the
+// run's lineage, base the history at the end of its base.
 func Resume(rec *record.Run, at lineage.Run, base lineage.History) (*Run, error) {
 	if rec.Open == nil {
 		return nil, fmt.Errorf("resuming run %q: its record of offset %d is not open", rec.RunID, rec.Raw.Next)
@@ -46,7 +46,7 @@ func (r *Run) resumeFold(rec *record.Run, base lineage.History) error {
 	if r.Fold, err = compact.Resume(at.Messages, at.State, rec.Open.Fold); err != nil {
 		return err
 	}
-	r.Fold.Keep(rec.Kept) // whatever the setting is by now
+	r.Fold.Keep(rec.Kept) // even if the setting has changed since
 	r.Early, r.InputSHA256 = nil, rec.InputSHA256
 	return nil
 }

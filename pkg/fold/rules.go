@@ -1,27 +1,27 @@
 package fold
 
-// The anomalies in the sequence of a run's records; packages compact and lineage have their own.
+// Anomalies in the sequence of a run's records. Packages compact and lineage define others.
 const (
-	// AnomalyMalformed: an event of the run is malformed; it is not folded.
+	// AnomalyMalformed: an event of the run is malformed and was not folded.
 	AnomalyMalformed = "malformed"
-	// AnomalyLateInput: an input came after the run's first event; it changes nothing.
+	// AnomalyLateInput: an input arrived after the run's first event and was ignored.
 	AnomalyLateInput = "input-after-start"
-	// AnomalyInputReplaced: a second, different input came before the first event; the last one counts.
+	// AnomalyInputReplaced: a second, different input arrived before the first event. The last one counts.
 	AnomalyInputReplaced = "input-replaced"
-	// AnomalyRepeat: an event's seq was seen before; it is dropped.
+	// AnomalyRepeat: an event's seq was seen before. The event was dropped.
 	AnomalyRepeat = "repeated-seq"
-	// AnomalyBackwards: an event's seq is below one that was seen, and is new; it is dropped, too.
+	// AnomalyBackwards: an event's seq is new but lower than an earlier one. The event was dropped.
 	AnomalyBackwards = "seq-backwards"
-	// AnomalyGap: a seq is missing; the others are folded.
+	// AnomalyGap: a seq is missing. The other events are folded.
 	AnomalyGap = "seq-gap"
-	// AnomalyIncomplete: Skein's proxy left out records of the run; the others are folded.
+	// AnomalyIncomplete: Skein's proxy left out events of the run. The others are folded.
 	AnomalyIncomplete = "incomplete"
-	// AnomalyThread and AnomalyRun: the payload names another thread or run than key and header.
+	// AnomalyThread and AnomalyRun: the payload names another thread or run than the record's key and header.
 	AnomalyThread = "thread-mismatch"
 	AnomalyRun    = "run-mismatch"
 )
 
-// Rules are these anomalies.
+// Rules returns these anomalies.
 func Rules() []string {
 	return []string{
 		AnomalyMalformed, AnomalyLateInput, AnomalyInputReplaced, AnomalyRepeat, AnomalyBackwards, AnomalyGap, AnomalyIncomplete, AnomalyThread,

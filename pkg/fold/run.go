@@ -9,26 +9,28 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Outcome is the outcome of a record.
+// Outcome is the result of folding one record.
 type Outcome string
 
-// The outcomes of a run's records. Runs.Find may have others.
+// The outcomes of a run's records. Runs.Find may return others.
 const (
-	// Folded: the event is in the run's record, its count and its hash.
+	// Folded: the event is included in the run's record, count and hash.
 	Folded Outcome = "folded"
-	// SyntheticEnd: a terminal event by Skein's proxy in the agent's place. The record says so, and neither counts nor hashes it.
+	// SyntheticEnd: a terminal event that Skein's proxy wrote in place of the agent. The run's record marks it, but does
+	// not count or hash it.
 	SyntheticEnd Outcome = "synthetic-end"
-	// Repeat: an event whose seq is not above all that were seen (Sequence), or the same input again; it was dropped.
+	// Repeat: the record was dropped: an event whose seq is not above all earlier ones (Sequence), or the same input
+	// again.
 	Repeat Outcome = "repeat"
-	// Malformed: not an event, or not one that the run can fold.
+	// Malformed: the record is not an event or input, or the run cannot fold it.
 	Malformed Outcome = "malformed"
-	// Input: the run's RunAgentInput, or one that came too late.
+	// Input: the run's RunAgentInput, or an input that arrived too late.
 	Input Outcome = "input"
 )
 
 // Run is a run that a Loop folds.
 type Run struct {
-	// ThreadID is its thread's id, ID its own, ClientID the client run id.
+	// ThreadID is the thread's id, ID the run's id, ClientID its client run id.
 	ThreadID, ID, ClientID string
 
 	// Fold is nil before the first event.
@@ -37,27 +39,27 @@ type Run struct {
 	Tally *Tally
 	// Producer is the agent and the labels of the run.
 	Producer Producer
-	// Synthetic: its terminal event is not the agent's.
+	// Synthetic means that the terminal event is not the agent's.
 	Synthetic bool
 	// Seq tracks the producer's sequence numbers.
 	Seq Sequence
-	// Early holds the anomalies before the first event, which moves them into the fold.
+	// Early holds the anomalies before the first event. The first event moves them into the fold.
 	Early map[string]int64
-	// Input is the run's input so far, InputSHA256 its hash.
+	// Input is the run's latest input so far, InputSHA256 its hash.
 	Input       *agui.RunAgentInput
 	InputSHA256 string
-	// Placed is the parent resolution that the run's record has without its first event, until that is read again; else nil.
+	// Placed is the parent resolution from the record of a run whose first event has not been read again; else nil.
 	Placed *Resolution
-	// Noted are the anomalies of the last record.
+	// Noted lists the anomalies of the last record.
 	Noted []string
 }
 
-// NewRun returns a run before its first record.
+// NewRun returns a run without records.
 func NewRun(threadID, id, clientID string) *Run {
 	return &Run{ThreadID: threadID, ID: id, ClientID: clientID, Tally: NewTally(), Seq: NewSequence(), Early: map[string]int64{}}
 }
 
-// step takes the next record that belongs to the run. The error is Begin's.
+// step folds the next record of the run. An error comes from Begin.
 func (r *Run) step(d *Decoded, start starter) (outcome Outcome, err error) {
 	r.Noted = r.Noted[:0]
 	switch {
@@ -130,7 +132,7 @@ func (r *Run) takeInput(d *Decoded) (Outcome, error) {
 	case r.Fold != nil:
 		r.note(AnomalyLateInput)
 		return Input, nil
-	case in.RunID != r.ID: // ids that decoding makes contain that
+	case in.RunID != r.ID: // decoding generates ids from the run id
 		var err error
 		if in, err = agui.DecodeInput(bytes.Clone(d.Value), r.ID); err != nil {
 			return "", err

@@ -2,20 +2,21 @@ package fold
 
 import "slices"
 
-// Sequence tracks the sequence numbers of a run's events (header seq, -1 is none). They have to rise: an event whose number is
-// not above all before it is dropped, whether that number was seen or not, as it may not fit behind the events folded so
-// far. The two cases are counted apart: AnomalyRepeat loses nothing, AnomalyBackwards an event.
+// Sequence tracks the sequence numbers of a run's events (header seq; -1 is none). They must rise. An event whose
+// number is not above all earlier ones is dropped, even if this number is new, because the event may not fit after
+// those already folded. The two cases are counted separately: AnomalyRepeat loses nothing, AnomalyBackwards loses an
+// event.
 //
-// The result depends on the numbers alone, also if a fold resumes from a Sequence that was written.
+// The result depends only on the numbers, even if a fold resumes from a stored Sequence.
 type Sequence struct {
-	// Next is the greatest number so far plus one; -1 before the first.
+	// Next is the highest number so far plus one; -1 before the first.
 	Next int64
-	// Missing are ranges below Next that hold every number which has not come: half-open, rising, disjoint, at most maxMissing. While there
-	// are no more they hold no other; from then on numbers between two of them may be in, which count for new where they come again.
+	// Missing are half-open, rising, disjoint ranges below Next that contain every missing number; at most maxMissing. If
+	// more are needed, ranges are joined, and numbers that were seen between them count as missing, too.
 	Missing [][2]int64
 }
 
-// maxMissing bounds the ranges of missing numbers, as each checkpoint holds them all.
+// maxMissing limits the ranges of missing numbers, because each checkpoint contains all of them.
 const maxMissing = 16
 
 // NewSequence returns a Sequence without numbers.
@@ -24,10 +25,10 @@ func NewSequence() Sequence { return Sequence{Next: -1} }
 // Clone returns a copy that later calls do not change.
 func (s Sequence) Clone() Sequence { return Sequence{s.Next, slices.Clone(s.Missing)} }
 
-// Behind reports whether an event with a number is dropped; next is the greatest number so far plus one.
+// Behind reports whether an event with number seq is dropped. next is the highest number so far plus one.
 func Behind(seq, next int64) bool { return seq >= 0 && seq < next }
 
-// Take adds the number of an event that is not behind, and reports whether numbers before it are missing.
+// Take adds the number of an event that is not dropped. It reports whether numbers before it are missing.
 func (s *Sequence) Take(seq int64) (gap bool) {
 	if seq < 0 {
 		return false
@@ -44,7 +45,7 @@ func (s *Sequence) Take(seq int64) (gap bool) {
 	return true
 }
 
-// join makes one of the two ranges with the fewest numbers between them, the first of such.
+// join merges the two neighbouring ranges with the fewest numbers between them; of equal pairs the first.
 func (s *Sequence) join() {
 	at := 1
 	for i := 2; i < len(s.Missing); i++ {
@@ -56,7 +57,7 @@ func (s *Sequence) join() {
 	s.Missing = slices.Delete(s.Missing, at, at+1)
 }
 
-// Drop adds the number of an event that is behind, and returns its anomaly.
+// Drop adds the number of a dropped event and returns its anomaly.
 func (s *Sequence) Drop(seq int64) string {
 	at := slices.IndexFunc(s.Missing, func(r [2]int64) bool { return r[0] <= seq && seq < r[1] })
 	if at < 0 {
@@ -73,7 +74,7 @@ func (s *Sequence) Drop(seq int64) string {
 		end := r[1]
 		r[1] = seq
 		s.Missing = slices.Insert(s.Missing, at+1, [2]int64{seq + 1, end})
-	} // else it stays in, and counts for new where it comes again
+	} // else the number stays in Missing and counts as new if it is repeated
 	if len(s.Missing) == 0 {
 		s.Missing = nil
 	}

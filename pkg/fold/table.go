@@ -15,14 +15,14 @@ type Member interface {
 	Meta() *Metadata
 }
 
-// Table holds runs of one thread and says which of them a raw record means.
+// Table contains the runs of one thread and finds the run that a raw record belongs to.
 type Table[M Member] struct {
 	byID     map[string]M
 	byStart  []M
 	byClient map[string][]M // by start
-	open     []M            // those that are not sealed, by start
-	sealed   int64          // the greatest Next of the others
-	recent   M              // the run that a client run id meant last
+	open     []M            // runs that are not sealed, by start
+	sealed   int64          // the highest Next of the sealed runs
+	recent   M              // the last result of Named
 }
 
 // NewTable returns a table without runs.
@@ -51,33 +51,34 @@ func (t *Table[M]) Add(m M) {
 	}
 }
 
-// Seal takes in that a run of the table is sealed.
+// Seal marks a run of the table as sealed.
 func (t *Table[M]) Seal(m M) {
 	t.open = slices.DeleteFunc(t.open, func(o M) bool { return o == m })
 	t.sealed = max(t.sealed, m.Meta().Next)
 }
 
-// Get returns the run of an id, or nil.
+// Get returns the run with this id, or nil.
 func (t *Table[M]) Get(id string) M { return t.byID[id] }
 
-// Runs returns all runs by their starts.
+// Runs returns all runs in the order of their starts.
 func (t *Table[M]) Runs() []M { return t.byStart }
 
-// Unsealed returns the runs that are not sealed by their starts.
+// Unsealed returns the runs that are not sealed, in the order of their starts.
 func (t *Table[M]) Unsealed() []M { return t.open }
 
-// lastNamed is Named if the run is the one that was named last.
+// lastNamed returns the last result of Named. ok reports whether Named would return it again.
 func (t *Table[M]) lastNamed(clientRunID string, offset int64) (m M, ok bool) {
 	if t.recent == m {
 		return m, false
 	}
-	// Events of one run follow each other, and its id is not reused before it is sealed.
+	// This shortcut is correct because events of one run follow each other, and a client run id is not reused before its
+	// run is sealed.
 	r := t.recent.Meta()
 	return t.recent, !r.Sealed && r.ClientRunID() == clientRunID && r.Start <= offset
 }
 
-// Of returns the run that a raw record means, or nil: one with a client run id means the latest run of that id which started at or
-// before its offset; an event without one means the current run.
+// Of returns the run that a raw record belongs to, or nil. With a client run id it is the latest run of that id that
+// started at or before the record's offset. An event without one belongs to the current run.
 func (t *Table[M]) Of(d *Decoded) (found M) {
 	switch id := d.ClientRunID(); {
 	case id != "":
@@ -88,7 +89,7 @@ func (t *Table[M]) Of(d *Decoded) (found M) {
 	return found
 }
 
-// Named returns the run that a client run id means at an offset: the latest one that started there or before; or nil.
+// Named returns the latest run with this client run id that started at or before the offset, or nil.
 func (t *Table[M]) Named(clientRunID string, offset int64) (found M) {
 	if runs := startedBy(t.byClient[clientRunID], offset); len(runs) > 0 {
 		found = runs[len(runs)-1]
@@ -97,7 +98,7 @@ func (t *Table[M]) Named(clientRunID string, offset int64) (found M) {
 	return found
 }
 
-// startedBy returns the runs of a list by start that started at or before an offset.
+// startedBy returns the runs of a list, sorted by start, that started at or before the offset.
 func startedBy[M Member](list []M, offset int64) []M {
 	if n := len(list); n == 0 || list[n-1].Meta().Start <= offset {
 		return list
@@ -106,8 +107,9 @@ func startedBy[M Member](list []M, offset int64) []M {
 	return list[:n]
 }
 
-// Current returns the run of an event that names none, or nil: of the runs that started at or before the offset and had not ended before
-// it, the one that started last. An expired run has not ended, as an event reopens it.
+// Current returns the run of an event without a client run id, or nil. Of the runs that started at or before the offset
+// and had not ended before it, it is the one that started last. An expired run counts as open, because an event
+// reactivates it.
 func (t *Table[M]) Current(offset int64) (found M) {
 	among := t.open
 	if offset < t.sealed {
@@ -121,20 +123,20 @@ func (t *Table[M]) Current(offset int64) (found M) {
 	return found
 }
 
-// freeID returns the id of a new run that starts at the offset: its client run id or, if a run of the thread has that id or client
-// run id, the first free one of "ID~2", "ID~3" and so on. An id that leaves no room for the number is cut; the record has the whole
-// client run id. load adds to the table what an id means.
+// freeID returns the id of a new run that starts at the offset. It is the client run id unless a run of the thread
+// already has this id or client run id; then it is the first free one of "ID~2", "ID~3" and so on. A client run id
+// without room for the number is cut; the record has the complete one. load adds the runs of an id to the table.
 func (t *Table[M]) freeID(clientRunID string, offset int64, load func(id string, offset int64) error) (string, error) {
 	id, n := clientRunID, 1
 	if runs := t.byClient[clientRunID]; len(runs) > 0 {
-		n = numberOf(clientRunID, runs[len(runs)-1].Meta().ID) // no lower one is free, as each took the lowest
+		n = numberOf(clientRunID, runs[len(runs)-1].Meta().ID) // lower numbers are used: each run took the lowest free one
 	}
 	for none := *new(M); ; n++ {
 		if n > 1 {
 			number := "~" + strconv.Itoa(n)
 			front := clientRunID[:min(len(clientRunID), record.MaxIDBytes-len(number))]
 			if len(front) < len(clientRunID) {
-				front = strings.ToValidUTF8(front, "") // drops a character that was cut in two
+				front = strings.ToValidUTF8(front, "") // removes an incomplete last character
 			}
 			id = front + number
 		}
@@ -147,7 +149,7 @@ func (t *Table[M]) freeID(clientRunID string, offset int64, load func(id string,
 	}
 }
 
-// numberOf returns the number that freeID put behind a client run id; 1 if it is the id itself.
+// numberOf returns the number that freeID appended to a client run id; 1 if it appended none.
 func numberOf(clientRunID, id string) int {
 	n, err := strconv.Atoi(id[strings.LastIndexByte(id, '~')+1:])
 	if id == clientRunID || err != nil {

@@ -16,10 +16,10 @@ import (
 // Tally counts and hashes the folded events of a run, in order.
 type Tally struct {
 	hash hash.Hash
-	// Events is their number.
+	// Events is the number of folded events.
 	Events int64
-	// StartedAt is the time of the first event, or what the caller has set before it came; EndedAt is that
-	// of the last one.
+	// StartedAt is the time of the first event, or the time that the caller has set before it. EndedAt is the time of the
+	// last event.
 	StartedAt, EndedAt time.Time
 	// TimeToFirstToken is in milliseconds; nil before the first token.
 	TimeToFirstToken *int64
@@ -27,20 +27,20 @@ type Tally struct {
 	calls callTimes
 }
 
-// callTimes are when the run's tool calls began and had their results.
+// callTimes records when the run's tool calls began and returned results.
 type callTimes struct {
-	// of is what the record says (record.Stats.ToolCallTimes); nil before the first call.
+	// of is the value of record.Stats.ToolCallTimes; nil before the first call.
 	of agui.StringMap[[]int64]
-	// bytes are those of the ids.
+	// bytes is the total length of the ids.
 	bytes int
-	// stopped: no more is noted, and the record has none.
+	// stopped means that no times are recorded, and the run record has none.
 	stopped bool
 }
 
-// The limits of what callTimes holds. A call beyond them has no times.
+// Limits of callTimes. Calls beyond them have no times.
 const (
 	maxCalls     = 1000
-	maxCallBytes = 64 << 10 // of ids
+	maxCallBytes = 64 << 10 // total length of ids
 )
 
 var lineFeed = []byte{'\n'}
@@ -48,7 +48,7 @@ var lineFeed = []byte{'\n'}
 // NewTally returns an empty Tally.
 func NewTally() *Tally { return &Tally{hash: sha256.New()} }
 
-// Add adds an event that was folded; at is the time of its Kafka record.
+// Add adds a folded event. at is the time of its Kafka record.
 func (t *Tally) Add(ev *agui.Event, at time.Time) {
 	t.hash.Write(ev.Raw)
 	t.hash.Write(lineFeed)
@@ -65,8 +65,8 @@ func (t *Tally) Add(ev *agui.Event, at time.Time) {
 	t.EndedAt = at
 }
 
-// add notes the times of a tool call, of which an event came ms milliseconds after the run's start. Of events and calls with one id the
-// first counts.
+// add records the time of an event of a tool call, ms milliseconds after the run's start. If several events of a kind
+// have the same call id, the first one counts.
 func (c *callTimes) add(ev *agui.Event, ms int64) {
 	switch ev.Type {
 	case agui.ToolCallStart, agui.ToolCallChunk, agui.ToolCallResult:
@@ -74,7 +74,7 @@ func (c *callTimes) add(ev *agui.Event, ms int64) {
 		return
 	}
 	id, ok := ev.String(agui.FieldToolCallID)
-	if !ok || c.stopped { // a chunk without an id goes on with a call
+	if !ok || c.stopped { // a chunk without an id continues a call
 		return
 	}
 	switch times, isResult := c.of[id], ev.Type == agui.ToolCallResult; {
@@ -90,10 +90,10 @@ func (c *callTimes) add(ev *agui.Event, ms int64) {
 	}
 }
 
-// StopCallTimes drops the times of tool calls and notes no more, as of a run whose contents are cut.
+// StopCallTimes drops the times of tool calls and records no more. It is called for a run whose contents are cut.
 func (t *Tally) StopCallTimes() { t.calls = callTimes{stopped: true} }
 
-// restore goes on with what the record of an open run has.
+// restore sets the tally to the state in the record of an open run.
 func (t *Tally) restore(rec *record.Run) error {
 	s := rec.Stats
 	t.Events, t.TimeToFirstToken = rec.Raw.Events, s.TimeToFirstToken
@@ -105,8 +105,9 @@ func (t *Tally) restore(rec *record.Run) error {
 	return nil
 }
 
-// restoreCallTimes goes on with those of a record. A record that counts calls and has no times was cut, or is at the
-// limit of its size: then the run keeps to that, so that a record has the times of its calls from the first one on or not at all.
+// restoreCallTimes restores the call times of a record. A record that counts calls but has no times was cut or is at
+// its size limit. The run then records no times either, so that a record has the times of all its calls from the first
+// one on, or none.
 func (t *Tally) restoreCallTimes(rec *record.Run) {
 	s := rec.Stats
 	if rec.Cut != nil || s.ToolCallTimes == nil && s.Events[string(agui.ToolCallStart)]+s.Events[string(agui.ToolCallChunk)] > 0 {
@@ -119,7 +120,8 @@ func (t *Tally) restoreCallTimes(rec *record.Run) {
 	}
 }
 
-// End adds a terminal event that is not the agent's: it is in no count and no hash. At is the time of its Kafka record.
+// End adds a terminal event that is not the agent's; it is neither counted nor hashed. at is the time of its Kafka
+// record.
 func (t *Tally) End(ev *agui.Event, at time.Time) {
 	t.EndedAt = timeOf(ev, at)
 	if t.Events == 0 && t.StartedAt.IsZero() {
@@ -127,7 +129,7 @@ func (t *Tally) End(ev *agui.Event, at time.Time) {
 	}
 }
 
-// timeOf is an event's timestamp or, without one, the time of its Kafka record.
+// timeOf returns an event's timestamp or, if it has none, the time of its Kafka record.
 func timeOf(ev *agui.Event, at time.Time) time.Time {
 	if own := ev.Time(); !own.IsZero() {
 		return own
@@ -135,10 +137,10 @@ func timeOf(ev *agui.Event, at time.Time) time.Time {
 	return at.UTC()
 }
 
-// SHA256 is the hash over each event's bytes and a line feed, in hexadecimal digits.
+// SHA256 returns the hash over each event's bytes and a line feed, in hexadecimal.
 func (t *Tally) SHA256() string { return hex.EncodeToString(t.hash.Sum(nil)) }
 
-// HashState is the state of the running hash, for a checkpoint.
+// HashState returns the state of the running hash, for a checkpoint.
 func (t *Tally) HashState() ([]byte, error) {
 	b, err := t.hash.(encoding.BinaryMarshaler).MarshalBinary()
 	if err != nil {
@@ -147,7 +149,7 @@ func (t *Tally) HashState() ([]byte, error) {
 	return b, nil
 }
 
-// carriesToken reports whether events of the type carry output of a model.
+// carriesToken reports whether events of this type contain model output.
 func carriesToken(t agui.Type) bool {
 	switch t {
 	case agui.TextMessageContent, agui.TextMessageChunk, agui.ReasoningMessageContent, agui.ReasoningMessageChunk,

@@ -9,59 +9,59 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The outcomes of records that belong to no run, or to one that does not change.
+// Outcomes of records that belong to no run, or to a run that does not change.
 const (
-	// Covered: the run's record covers it.
+	// Covered: the run's record already includes it.
 	Covered Outcome = "covered"
-	// SecondTerminal: a terminal event of a run that has ended.
+	// SecondTerminal: a terminal event of a run that has already ended.
 	SecondTerminal Outcome = "second-terminal"
 	// Late: another event of a run that has ended.
 	Late Outcome = "late"
-	// NoRun: it names no run, and none is open.
+	// NoRun: the record names no run, and none is open.
 	NoRun Outcome = "no-run"
 )
 
-// Directory is what a Thread asks of its owner.
+// Directory gives a Thread access to runs and records. The owner of the Thread implements it.
 type Directory[M Member] interface {
-	// Load adds to the thread's table the runs that an id means from an offset on, as their own id or as the client run id.
+	// Load adds to the thread's table the runs with this id or client run id, from an offset on.
 	Load(id string, offset int64) error
-	// New returns a run that begins with a record, and its fold. clientRunID is empty if it is the run's id.
+	// New returns a new run that begins with a record, and its fold. clientRunID is empty if it equals id.
 	New(id, clientRunID string, first *Decoded) (M, *Run, error)
 	// Resume returns the fold of a run that is not sealed.
 	Resume(m M) (*Run, error)
 	// Record returns the record of a sealed run.
 	Record(m M) (*record.Run, error)
-	// History returns the history at a run's end; of an open run, as it stands.
+	// History returns the history at a run's end, or the current history of an open run.
 	History(run string) (lineage.History, error)
 }
 
-// Thread decides about the raw records of one thread, in offset order: which run a record means, whether it begins another one, which id
-// that gets, and, at a run's first event, its parent, branch, base and starting history. It implements Runs. The owner adds a run that
-// begins to the table, unless the outcome of its first record is Malformed.
+// Thread decides about the raw records of one thread, in offset order: which run a record belongs to, whether it begins
+// another run, and that run's id. At a run's first event it also decides parent, branch, base and starting history. It
+// implements Runs. The owner must add a new run to the table, unless the outcome of its first record is Malformed.
 type Thread[M Member] struct {
 	Table[M]
-	// Lineage knows all runs of the table whose parent is resolved.
+	// Lineage contains all runs of the table whose parent is resolved.
 	Lineage *lineage.Thread
 	Settings
 	dir Directory[M]
 
-	// Of the last record: the run that it means, even if it does not change it; whether it begins that run; and at a run's first event
-	// what that decides.
+	// Results for the last record: its run, even if the record does not change it; whether it begins that run; and, at a
+	// run's first event, its parent resolution.
 	Member     M
 	IsNew      bool
 	Resolution *Resolution
 }
 
-// Settings are those of a Thread.
+// Settings are the settings of a Thread.
 type Settings struct {
-	// Keep are the families of events that folds keep.
+	// Keep lists the families of events that folds keep.
 	Keep agui.Families
-	// Fits reports whether a record has room for the history of a run that was open when its child started, beside the child's input;
-	// nil: it always has. Without room, the child starts without that history.
+	// Fits reports whether a record has room for the history of a parent that was open when its child started, together
+	// with the child's input. If it has not, the child starts without that history. nil: there is always room.
 	Fits func(at lineage.History, input *agui.RunAgentInput) bool
 }
 
-// NewThread returns a Thread of these runs. The directory may add others.
+// NewThread returns a Thread with these runs. The directory may add others later.
 func NewThread[M Member](settings Settings, dir Directory[M], runs ...M) (*Thread[M], error) {
 	t := &Thread[M]{Table: NewTable[M](), Settings: settings, dir: dir}
 	resolved := make([]lineage.Run, 0, len(runs))
@@ -76,12 +76,12 @@ func NewThread[M Member](settings Settings, dir Directory[M], runs ...M) (*Threa
 	return t, err
 }
 
-// Show gives lineage a run that is in memory, as it stands.
+// Show adds an in-memory run in its current state to the lineage.
 func (t *Thread[M]) Show(m *Metadata, r *Run) error {
 	switch {
 	case !m.Resolved():
 		return nil
-	case m.IsExpired(): // its history is as in its record until a real event comes
+	case m.IsExpired(): // its record has its history until another event arrives
 		return t.Lineage.Add(m.Run)
 	case r.Fold == nil:
 		return t.Lineage.AddLive(m.Run, func() []agui.Message { return r.Placed.Parent.Messages })
@@ -113,10 +113,10 @@ func (t *Thread[M]) Find(d *Decoded) (*Run, Outcome, error) {
 		}
 	}
 	switch {
-	case !begins && repeats(m.Meta(), d): // the record of a sealed run does not change
+	case !begins && repeats(m.Meta(), d): // a sealed run's record does not change
 		return nil, Repeat, nil
 	case d.Malformed() != nil:
-		return nil, Malformed, nil //nolint:nilerr // bad data is an outcome, and no error of the partition
+		return nil, Malformed, nil //nolint:nilerr // bad data is an outcome, not an error of the partition
 	case !begins && d.Payload().Type.Terminal():
 		return nil, SecondTerminal, nil
 	case !begins:
@@ -128,7 +128,7 @@ func (t *Thread[M]) Find(d *Decoded) (*Run, Outcome, error) {
 	return r, "", err
 }
 
-// of is Table.Of, once the runs that the client run id means are loaded.
+// of loads the runs of the client run id and then calls Table.Of.
 func (t *Thread[M]) of(id string, d *Decoded) (found M, err error) {
 	if id != "" {
 		if m, ok := t.lastNamed(id, d.Offset); ok {
@@ -141,8 +141,9 @@ func (t *Thread[M]) of(id string, d *Decoded) (found M, err error) {
 	return t.Of(d), nil
 }
 
-// beginsAgain reports whether a record begins another run with the id of a sealed one: a RUN_STARTED or an input. A producer that numbers
-// its events repeats them after a broken connection: its repeats of what the sealed run has begin no run.
+// beginsAgain reports whether a record, a RUN_STARTED or an input, begins another run with the id of a sealed one. A
+// producer that numbers its events repeats them after a broken connection. A repeated start of the sealed run begins no
+// run.
 func (t *Thread[M]) beginsAgain(m M, d *Decoded) (bool, error) {
 	switch ev := d.Payload(); {
 	case d.Input() != nil:
@@ -165,7 +166,7 @@ func (t *Thread[M]) beginsAgain(m M, d *Decoded) (bool, error) {
 	}
 }
 
-// repeats reports whether a sealed run already has a record that begins no run.
+// repeats reports whether a record that begins no run repeats a record of a sealed run.
 func repeats(m *Metadata, d *Decoded) bool {
 	if d.Headers.Kind == record.KindInput {
 		return d.Input() != nil
@@ -173,7 +174,7 @@ func repeats(m *Metadata, d *Decoded) bool {
 	return Behind(d.Headers.Seq, m.NextSeq)
 }
 
-// begin begins a run under its client run id or, if that is taken, another one.
+// begin begins a run. Its id is the client run id or, if that is in use, one from freeID.
 func (t *Thread[M]) begin(clientRunID string, d *Decoded) (r *Run, err error) {
 	id, err := t.freeID(clientRunID, d.Offset, t.dir.Load)
 	if err != nil {

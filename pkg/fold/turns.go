@@ -11,8 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// Turns folds the runs of one thread, one after another, and resolves the parent of each as the compactor does for runs that
-// do not overlap. A run without a terminal event ends where the next one begins.
+// Turns folds the runs of one thread, one after another. It resolves parents as the compactor does for runs that do not
+// overlap. A run without a terminal event ends when the next one begins.
 type Turns struct {
 	kept   agui.Families
 	thread *lineage.Thread
@@ -21,15 +21,15 @@ type Turns struct {
 	byID   map[string]*Turn
 }
 
-// Turn is a run of a Turns.
+// Turn is one run in Turns.
 type Turn struct {
-	// Place is the run's lineage; offsets in it count runs.
+	// Place is the run's lineage. Its offsets count runs.
 	Place lineage.Run
 	Fold  *compact.Run
 	at    lineage.History
 }
 
-// NewTurns returns a thread without runs; runs keep events of these families.
+// NewTurns returns a thread without runs. Its runs keep events of the families in kept.
 func NewTurns(kept agui.Families) (*Turns, error) {
 	thread, err := lineage.NewThread()
 	if err != nil {
@@ -40,12 +40,12 @@ func NewTurns(kept agui.Families) (*Turns, error) {
 	return s, nil
 }
 
-// Runs returns the runs in their order.
+// Runs returns the runs in order.
 func (s *Turns) Runs() []*Turn { return s.runs }
 
-// Add folds the next run, with its client run id. Input was sent beside the stream; nil without one. Left is called with the index of
-// each event that is left out, and the reason: it is malformed, or behind the terminal event. The error is about the input, or not
-// about the data.
+// Add folds the next run; given is its client run id. input was sent beside the stream; nil without one. Add calls left
+// with the index of each event that it leaves out and the reason: the event is malformed or follows the terminal event.
+// An error concerns the input, or is not about the data.
 func (s *Turns) Add(given string, input []byte, events [][]byte, left func(event int, why error)) error {
 	id := given
 	for n := 2; s.byID[id] != nil; n++ {
@@ -114,7 +114,7 @@ func (s *Turns) begin(r *Turn, id, given string, input *agui.RunAgentInput, ev *
 	return nil
 }
 
-// end lets later runs start from a run.
+// end adds a finished run, so that later runs can start from it.
 func (s *Turns) end(r *Turn) error {
 	r.at = lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}.Share()
 	r.Place.End, r.Place.Sealed, r.Place.Status = r.Place.Start+1, true, lineage.StatusFinished
@@ -127,8 +127,9 @@ func (s *Turns) end(r *Turn) error {
 	return nil
 }
 
-// Steps returns the runs for compact.Compacted. A run that names no parent gets its parent's name, unless the receiver would resolve
-// the same one, or that id belongs to another run by then: such a run continues the one before it.
+// Steps returns the runs as the argument of compact.Compacted. A run that names no parent gets the name of its resolved
+// parent, with two exceptions: the receiver would resolve the same parent, or that id means another run by then. In the
+// second case the run continues the previous one.
 func (s *Turns) Steps() []compact.Step {
 	steps := make([]compact.Step, len(s.runs))
 	latest := map[string]*Turn{} // by client run id

@@ -16,30 +16,31 @@ import (
 	"github.com/skeinhq/skein/pkg/eventstream"
 )
 
-// streamBuffer is what a stream reads at once: a request that is open for hours, among thousands, does with less than
-// one that is over in a moment.
+// streamBuffer is the read buffer of a stream, in bytes. It is small because thousands of streams may be open for
+// hours.
 const streamBuffer = 4 << 10
 
-// mostRefusals is how many refusals may wait for a caller that does not read its response; beyond it, reading from the caller stops.
+// mostRefusals is how many refusals may wait for a caller that does not read its response. Beyond it, ingest stops
+// reading the caller's events.
 const mostRefusals = 64
 
-// errNotReading says that a caller does not read its response.
+// errNotReading means that a caller does not read its response.
 var errNotReading = errors.New("the response cannot be written: the caller does not read it")
 
 // ackLine is one line of the response.
 //
-// A caller that accepts NDJSON gets lines of the response while it sends: an agent can use one request for its whole run and
-// discard what is safe. Each line has one member:
+// A caller that accepts NDJSON receives response lines while it sends. An agent can thus use one request for its whole
+// run and discard acknowledged events. Each line has one member:
 //
 //	{"acknowledged": {"line": 12, "accepted": 11, "partition": 3, "firstOffset": 40, "lastOffset": 50}}
 //	{"refused": {"line": 7, "reason": "not-json", "detail": "…"}}
 //	{"done": {"accepted": 11, "refused": 1, "partition": 3, "firstOffset": 40, "lastOffset": 50}}
 //	{"failed": {…, "status": 503, "reason": "unavailable", "detail": "…", "accepted": 11, …}}
 //
-// All events up to the one that begins on the acknowledged line are on the topic, except those that were refused, which earlier
-// lines report. If several events begin on one line, as in an array, accepted says how many. The last acknowledgement is repeated
-// after Config.AckBeat without another line, so that proxies keep the connection. The response ends with done or failed; without
-// either, it was cut off.
+// All events up to the one that begins on the acknowledged line are on the topic, except refused ones, which earlier
+// lines report. If several events begin on one line, as in an array, the member accepted counts the acknowledged events.
+// The last acknowledgement is repeated after Config.AckBeat without another line, so that reverse proxies keep the
+// connection. The response ends with done or failed; a response with neither was cut off.
 type ackLine struct {
 	Acknowledged *acknowledged  `json:"acknowledged,omitempty"`
 	Refused      *refusal       `json:"refused,omitempty"`
@@ -63,7 +64,7 @@ type done struct {
 	Refused int64 `json:"refused"`
 }
 
-// wantsAcks reports whether the caller is to be answered while it sends: it names NDJSON as what it accepts.
+// wantsAcks reports whether the caller accepts NDJSON, and so wants acknowledgements while it sends.
 func wantsAcks(r *http.Request) bool {
 	for _, header := range r.Header.Values("Accept") {
 		for one := range strings.SplitSeq(header, ",") {
@@ -76,13 +77,13 @@ func wantsAcks(r *http.Request) bool {
 	return false
 }
 
-// ackStream writes the answer in a goroutine of its own, since the caller's pace of reading must not be that of
-// its events: until mostRefusals wait.
+// ackStream writes the response in its own goroutine, so that a caller that reads slowly can still send. This holds
+// until mostRefusals are waiting.
 type ackStream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
 	p  *publisher
-	// pause is how long there may be no line.
+	// pause is the longest time without a line.
 	pause time.Duration
 	beat  *time.Timer
 	over  sync.WaitGroup
@@ -90,7 +91,7 @@ type ackStream struct {
 	// The following fields are guarded by p.mu; p.moved signals changes.
 	refusals []refusal
 	refused  int64
-	due      bool // the last acknowledgement is to be repeated
+	due      bool // repeat the last acknowledgement
 	closing  bool
 	err      error
 }
@@ -104,12 +105,12 @@ func (s *Service) startAcks(w http.ResponseWriter, r *http.Request, p *publisher
 		w.Header().Set("Connection", "close")
 	}
 	a := &ackStream{w: w, rc: http.NewResponseController(w), p: p, pause: s.cfg.AckBeat}
-	_ = a.rc.EnableFullDuplex() // refused only by writers that are no connection (tests)
+	_ = a.rc.EnableFullDuplex() // fails only for the response writers of tests
 	w.Header().Set("Content-Type", typeNDJSON)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	_ = a.rc.Flush() // what is wrong shows with the first line
+	_ = a.rc.Flush() // the first line reports an error
 	a.beat = time.AfterFunc(a.pause, a.wake)
 	a.over.Go(a.run)
 	return a
@@ -122,7 +123,7 @@ func (a *ackStream) wake() {
 	a.p.moved.Broadcast()
 }
 
-// refuse tells of a line that was left out. It waits while the caller does not read, and reports whether to go on.
+// refuse queues the refusal of a line. It blocks while the caller does not read, and reports whether to continue.
 func (a *ackStream) refuse(rej *front.Problem) bool {
 	a.p.mu.Lock()
 	defer a.p.mu.Unlock()
@@ -135,7 +136,7 @@ func (a *ackStream) refuse(rej *front.Problem) bool {
 	return a.p.err == nil
 }
 
-// run writes lines until the stream is closed and every line was written.
+// run writes lines until the stream is closed and all lines are written.
 func (a *ackStream) run() {
 	var told ack
 	a.p.mu.Lock()
@@ -171,7 +172,7 @@ func (a *ackStream) run() {
 	}
 }
 
-// write writes lines and sends them off.
+// write writes lines and flushes them.
 func (a *ackStream) write(lines ...ackLine) error {
 	if len(lines) == 0 {
 		return nil
@@ -180,7 +181,7 @@ func (a *ackStream) write(lines ...ackLine) error {
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	for _, l := range lines {
-		if err := enc.Encode(l); err != nil { // texts and numbers only: cannot be
+		if err := enc.Encode(l); err != nil { // impossible: lines contain only texts and numbers
 			return fmt.Errorf("writing the answer: %w", err)
 		}
 	}
@@ -193,7 +194,7 @@ func (a *ackStream) write(lines ...ackLine) error {
 	return nil
 }
 
-// end tells the rest, and the last line. No acknowledgement comes any more.
+// end writes the remaining lines and the last one. Call it when no more acknowledgements follow.
 func (a *ackStream) end(last ackLine) {
 	a.p.mu.Lock()
 	a.closing = true
@@ -202,12 +203,12 @@ func (a *ackStream) end(last ackLine) {
 	a.over.Wait()
 	a.beat.Stop()
 	if a.err == nil {
-		_ = a.write(last) // a caller that is gone has the same doubt as one that was cut off
+		_ = a.write(last) // without this line, the caller knows that the response was cut off
 	}
 }
 
-// answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself. The error has been
-// answered.
+// answerAcks publishes events and writes the response while they arrive. An invalid event is refused without ending the
+// request. The returned error has already been reported to the caller.
 func (s *Service) answerAcks(c *front.Call, b *body, events *eventstream.Reader, p *publisher) error {
 	a := s.startAcks(c.W, c.R, p)
 	refused := publishAll(c.R, b, events, p, func(rej *front.Problem) bool {
@@ -216,12 +217,12 @@ func (s *Service) answerAcks(c *front.Call, b *body, events *eventstream.Reader,
 	})
 	got, err := p.finish()
 	if err = cmp.Or(err, refused); err != nil {
-		// The rest of the body is read and dropped for a moment; then the connection is of no use.
+		// Read and drop the rest of the body for RestGrace; then close the connection.
 		defer func() { _ = a.rc.SetReadDeadline(time.Now().Add(front.RestGrace)) }()
 	}
 	switch {
 	case errors.Is(err, errNotReading):
-		a.end(ackLine{}) // it cannot be written either
+		a.end(ackLine{}) // a last line could not be written either
 		return front.Refuse(http.StatusRequestTimeout, reasonTimeout, "%v", err)
 	case err != nil:
 		failed := after(err, got)

@@ -29,10 +29,10 @@ const (
 
 const acceptedTypes = typeNDJSON + ", application/jsonl, " + typeJSON + ", " + typeSSE + ", " + typeSequenced
 
-// readBuffer is enough for most events, so that a line is copied once.
+// readBuffer is the size of a read buffer. Most events fit, so a line is copied only once.
 const readBuffer = 64 << 10
 
-// mediaType is the request's without parameters, in lower case; "" where it has none.
+// mediaType returns the request's Content-Type in lower case without parameters, "" if there is none.
 func mediaType(r *http.Request) string {
 	t := r.Header.Get("Content-Type")
 	if t == "" {
@@ -45,7 +45,7 @@ func mediaType(r *http.Request) string {
 	return strings.ToLower(strings.TrimSpace(before))
 }
 
-// formOf returns the form of the media type's events.
+// formOf returns how events are framed in a body of this media type.
 func formOf(mediaType string) (eventstream.Form, error) {
 	switch mediaType {
 	case "", typeNDJSON, "application/ndjson", "application/jsonl", "application/x-jsonl":
@@ -61,20 +61,20 @@ func formOf(mediaType string) (eventstream.Form, error) {
 		mediaType, acceptedTypes)
 }
 
-// body is a request's body, decompressed.
+// body reads a request's body and decompresses it.
 type body struct {
 	*plain
-	// source is the body as it comes from the network, and the error it ended with.
+	// source reads the raw body from the network and keeps the error of the last read.
 	source *source
-	// claim is what the request holds of the memory for requests.
+	// claim counts the request's part of the memory.
 	claim *front.Claim
-	// buffer is the size of the buffer that the claim has.
+	// buffer is the size of the read buffer that claim includes.
 	buffer int
 	close  func()
 }
 
-// openBody opens the body of a tenant's request by its Content-Encoding. It takes memory for a buffer of that size, or of the size of a
-// small body. The caller closes it.
+// openBody opens the body of a tenant's request according to its Content-Encoding. It acquires memory for a buffer of
+// `buffer` bytes, or less if Content-Length is smaller. The caller must close the body.
 func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
 	r, h := c.R, s.memory.Claim(t.tenant, 0)
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
@@ -98,24 +98,24 @@ func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
 	return b, nil
 }
 
-// events returns a reader of the body's events, which takes memory of the request's claim.
+// events returns a reader of the body's events. The reader's memory counts in the request's claim.
 func (b *body) events(form eventstream.Form, limit int) *eventstream.Reader {
 	r := eventstream.New(b, form, limit, b.buffer, eventstream.Memory{Acquire: b.claim.Take, Release: b.claim.Give})
 	b.pending(r.Pending)
 	return r
 }
 
-// pending sets what reports whether an event has begun and not ended.
+// pending registers the function that reports whether an event has begun and not ended.
 func (b *body) pending(f func() bool) {
 	if p := b.source.pace; p != nil {
 		p.pending = f
 	}
 }
 
-// leastBuffer is the smallest buffer of a body.
+// leastBuffer is the smallest read buffer of a body, in bytes.
 const leastBuffer = 512
 
-// newBody opens a body that counts what it holds in h, and closes h with it.
+// newBody returns a body that counts its memory in h. Closing the body closes h.
 func newBody(r io.Reader, encoding string, h *front.Claim) (*body, error) {
 	b := &body{source: &source{r: r}, claim: h, close: h.Close}
 	b.plain = &plain{r: b.source}
@@ -140,25 +140,25 @@ func newBody(r io.Reader, encoding string, h *front.Claim) (*body, error) {
 	return b, nil
 }
 
-// came says that a whole event has come.
+// came counts an event that has arrived completely.
 func (b *body) came() {
 	if p := b.source.pace; p != nil {
 		p.events++
 	}
 }
 
-// end has a read that waits end, and all after it. Another goroutine may call it.
+// end aborts the current read and all later ones. Another goroutine may call it.
 func (b *body) end() {
 	if p := b.source.pace; p != nil {
 		p.ended.Store(true)
-		_ = p.rc.SetReadDeadline(time.Now()) // refused only by writers that are no connection (tests)
+		_ = p.rc.SetReadDeadline(time.Now()) // fails only for the response writers of tests
 	}
 }
 
-// failed turns an error other than io.EOF, which reading the body has returned, into a refusal.
+// failed converts a read error other than io.EOF into a refusal.
 func (b *body) failed(err error, line int64) error {
 	var rej *front.Problem
-	if errors.As(err, &rej) { // of ours
+	if errors.As(err, &rej) { // this package refused the body
 		at := *rej
 		at.Line = line
 		return &at
@@ -187,7 +187,7 @@ func (b *body) failed(err error, line int64) error {
 	return badLine(reasonCut, line, "the body was cut off: %v", err)
 }
 
-// noEvent is the refusal of a body that has bytes and no event; nil for one without bytes.
+// noEvent returns the refusal of a body that has bytes but no event. It returns nil for an empty body.
 func (b *body) noEvent() error {
 	if b.plain.n == 0 {
 		return nil
@@ -195,13 +195,13 @@ func (b *body) noEvent() error {
 	return badLine(reasonNoEvent, 1, "there is no event in the body, which begins with %q: is its Content-Type right?", b.plain.head)
 }
 
-// source remembers the error that its reader ended with, and ends with it from then on. Of the body
-// itself it tells a broken connection from broken compression.
+// source returns the first error of its reader on every later read. This error distinguishes a broken connection from
+// broken compression.
 type source struct {
 	r    io.Reader
 	err  error
-	n    int64 // bytes that came
-	pace *pace // nil: it may take for ever
+	n    int64 // bytes read so far
+	pace *pace // nil: no time limits
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -222,20 +222,22 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 const (
-	// A compressed body may hold mostRatio times its bytes, and freeInflated beyond that: the first events of a stream look alike.
+	// A compressed body may inflate to mostRatio times its size, plus freeInflated bytes because the first events of a
+	// stream are very similar.
 	mostRatio    = 200
 	freeInflated = 1 << 20
-	// mostInflated is the most that one compressed body may hold. An uncompressed one, whose bytes cost its sender as much as us, has no end.
+	// mostInflated is the limit of a compressed body after decompression. An uncompressed body has no such limit: sending
+	// it costs the caller as much as it costs ingest.
 	mostInflated = 1 << 30
-	// headBytes are shown of a body without an event.
+	// headBytes is how many bytes of a body without events its refusal quotes.
 	headBytes = 64
 )
 
-// plain is a body behind decompression. It bounds what is made of few bytes.
+// plain is the body after decompression. It limits how much a small compressed body may inflate to.
 type plain struct {
 	r    io.Reader
-	wire *source // what it is made of; nil for a body that is not compressed
-	most int64   // the tenant's limit of a request; 0 for none
+	wire *source // the compressed body; nil if the body is not compressed
+	most int64   // the tenant's limit in bytes; 0: none
 	n    int64
 	head []byte
 }
@@ -258,7 +260,7 @@ func (l *plain) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lazyGzip reads the gzip header with the first read: until then there may be nothing on the wire.
+// lazyGzip reads the gzip header on the first Read, since the caller may not have sent anything before.
 type lazyGzip struct {
 	r io.Reader
 	z *gzip.Reader
@@ -268,7 +270,7 @@ func (g *lazyGzip) Read(p []byte) (int, error) {
 	if g.z == nil {
 		z, err := gzip.NewReader(g.r)
 		if err != nil {
-			if errors.Is(err, io.EOF) { // not even a header
+			if errors.Is(err, io.EOF) { // the body is empty
 				err = io.ErrUnexpectedEOF
 			}
 			return 0, err
@@ -279,14 +281,14 @@ func (g *lazyGzip) Read(p []byte) (int, error) {
 }
 
 const (
-	// zstdWindow is the largest window of a body: what RFC 9659 has every decoder of HTTP take.
+	// zstdWindow is the largest accepted window. RFC 9659 requires that every HTTP decoder accepts a window of this size.
 	zstdWindow = 8 << 20
-	// leastZstdWindow is what any frame of a body may have, whatever its first one says.
+	// leastZstdWindow is the window that any frame may use, even if the first frame's window is smaller.
 	leastZstdWindow = 128 << 10
 )
 
-// lazyZstd reads the first frame's header with the first read, and takes memory for the window that it names. No later frame may have
-// a larger one.
+// lazyZstd reads the header of the first frame on the first Read and acquires memory for that frame's window. A later
+// frame with a larger window is refused.
 type lazyZstd struct {
 	r     io.Reader
 	claim *front.Claim
@@ -305,7 +307,7 @@ func (l *lazyZstd) Read(p []byte) (int, error) {
 func (l *lazyZstd) open() error {
 	head := make([]byte, 0, zstd.HeaderMaxSize)
 	var h zstd.Header
-	window := uint64(zstdWindow) // where the first frame has none: it is to be skipped
+	window := uint64(zstdWindow) // if the first frame is skippable, it has no window
 	for {
 		n, err := l.r.Read(head[len(head):cap(head)])
 		head = head[:len(head)+n]
@@ -330,7 +332,7 @@ func (l *lazyZstd) open() error {
 	if err := l.claim.Take(int64(window) + inflateZstd); err != nil {
 		return err
 	}
-	// One goroutine, and a window that is known: what a decoder may need is bounded.
+	// With one goroutine and a known window, the decoder's memory is bounded.
 	z, err := zstd.NewReader(io.MultiReader(bytes.NewReader(head), l.r), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(window))
 	if err != nil {

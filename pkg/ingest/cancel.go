@@ -23,36 +23,37 @@ import (
 )
 
 const (
-	// cancelWait is how long a request to stop a run waits for the run's end. A proxy takes milliseconds for that, and 2 s at most.
+	// cancelWait is how long a request to stop a run waits for the run's end. A proxy needs milliseconds for it, 2 s at
+	// most.
 	cancelWait = 3 * time.Second
-	// cancelBytes is what a request counts of the memory while it waits: what is read of the log for it.
+	// cancelBytes is the memory that counts for a waiting request: the part of the log that is read for it.
 	cancelBytes = 512 << 10
-	// maxReasonBytes bounds what a caller says of it.
+	// maxReasonBytes is the limit of the caller's reason, in bytes.
 	maxReasonBytes = 1 << 10
 )
 
-// cancelAgain is when the record is written again where the run has not ended: a proxy that has begun the run just now, or has lost its
-// connection to Kafka, does not read its partition yet.
+// cancelAgain is when the cancel record is written again if the run has not ended. A proxy does not read its partition
+// yet if it began the run just now or lost its connection to Kafka.
 var cancelAgain = []time.Duration{250 * time.Millisecond, time.Second}
 
-// cancelled says how a run has ended that was to be stopped.
+// cancelled is the response to a cancel request: how the run has ended.
 type cancelled struct {
 	ThreadID string `json:"threadId"`
 	RunID    string `json:"runId"`
-	// Position is that of the request in skein.events, End that of the run's terminal event.
+	// Position is the cancel record's position in skein.events, End that of the run's terminal event.
 	Position record.Position `json:"position"`
 	End      record.Position `json:"end"`
-	// Status is how the run ended: it may have come to its own end meanwhile.
+	// Status is how the run ended. The run may have ended by itself meanwhile.
 	Status record.Status `json:"status"`
-	// Synthetic: a proxy wrote the end in the agent's place.
+	// Synthetic reports whether a proxy wrote the end in place of the agent.
 	Synthetic bool `json:"synthetic,omitempty"`
 }
 
-// errNotEnded says that a run did not end after a request to stop it.
+// errNotEnded means that a run did not end after a request to stop it.
 var errNotEnded = errors.New("the run has not ended")
 
-// postCancel is POST /v1/threads/{thread}/runs/{run}/cancel. It writes the request to the thread's partition, where the process
-// reads it that holds the run, whichever that is, and waits for the run's end behind it.
+// postCancel serves POST /v1/threads/{thread}/runs/{run}/cancel. It writes a cancel record to the thread's partition,
+// from which the process that serves the run reads it. Then it waits for the run's end after that record.
 func (s *Service) postCancel(c *front.Call, t target) error {
 	value, err := s.readReason(c, t)
 	if err != nil {
@@ -75,7 +76,7 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 	return accept(c, http.StatusOK, answer)
 }
 
-// readReason reads the body, which may be empty, and returns the value of the record.
+// readReason reads the request's body, which may be empty, and returns the value of the cancel record.
 func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 	if m := mediaType(c.R); m != "" && m != typeJSON {
 		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read a reason as %.100q: set Content-Type to %s", m,
@@ -87,7 +88,7 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 	}
 	defer b.close()
 	b.pending(func() bool { return true })
-	const limit = 8 * maxReasonBytes // as JSON, with whatever else there is
+	const limit = 8 * maxReasonBytes // allows for JSON escapes and other members
 	text, err := io.ReadAll(io.LimitReader(b, limit+1))
 	if err != nil {
 		return nil, b.failed(err, 0)
@@ -107,14 +108,14 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 		return nil, tooLarge(maxReasonBytes)
 	}
 	value, err := json.Marshal(said)
-	if err != nil { // a string only: cannot be
+	if err != nil { // impossible: said contains only a string
 		return nil, err
 	}
 	return value, nil
 }
 
-// cancelRun writes the request, again where nothing comes of it, and waits for the run's end after it. With errNotEnded it returns where
-// the request lies.
+// cancelRun writes the cancel record and waits for the run's end. If the run does not end, it repeats the record. With
+// errNotEnded it returns the record's position.
 func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
 	request := func() (ack, error) {
 		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
@@ -218,9 +219,9 @@ func endOf(m *kgo.Record) (runEnd, error) {
 	return end, nil
 }
 
-// heed ends the runs of a proxied stream for which the thread has a request (a record of kind cancel), until ctx ends. What was requested
-// before the process held a run is not about that run. A request that comes while Kafka cannot be read is missed, and written again
-// (cancelAgain).
+// heed reads the thread until ctx ends and cancels the runs of a proxied stream that cancel records name. It ignores
+// cancel records from before its start: they concern no run of this process. A record that is written while Kafka
+// cannot be read is missed; cancelAgain repeats it.
 func (s *Service) heed(ctx context.Context, t target) {
 	for ctx.Err() == nil {
 		err := s.heedOnce(ctx, t)
@@ -244,7 +245,7 @@ func (s *Service) heed(ctx context.Context, t target) {
 	}
 }
 
-// heedOnce reads requests until they cannot be read.
+// heedOnce reads cancel records until an error occurs.
 func (s *Service) heedOnce(ctx context.Context, t target) error {
 	follow, err := s.log.Follow(ctx, t.key, t.partition, tail.End)
 	if err != nil {
@@ -260,7 +261,8 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 			if err := kafka.CheckVersion(m); err != nil {
 				return err
 			}
-			// The compactor makes a dead letter of a request that is wrong. One that was copied was made to the proxies of another topic set.
+			// The compactor makes a dead letter of an invalid cancel record. A copied record was meant for the proxies of
+			// another topic set.
 			copied := slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom })
 			if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindCancel || h.RunID == "" || copied {
 				continue

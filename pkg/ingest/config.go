@@ -10,43 +10,43 @@ import (
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
-// Config are the settings of the stage.
+// Config contains the settings of the stage.
 type Config struct {
-	// Kafka names the cluster and the topic set. Its Registerer also gets the stage's metrics.
+	// Kafka configures the cluster and the topic set. The stage registers its own metrics at Kafka.Registerer, too.
 	Kafka kafka.Config
-	// MaxEventBytes is the limit of one event or input; at most kafka.MaxValueBytes.
+	// MaxEventBytes is the size limit of an event or input; at most kafka.MaxValueBytes.
 	MaxEventBytes int
-	// AckTimeout, at most MaxAckTimeout, is how long nothing may be acknowledged before a request is answered with 503, and how long
-	// the producer tries to have a record acknowledged that it could not send.
+	// AckTimeout is how long Kafka may acknowledge nothing before a request is answered with 503. It is also how long the
+	// producer tries to send a record. At most MaxAckTimeout.
 	AckTimeout time.Duration
-	// AckBeat is how long a stream of acknowledgements may say nothing before it says the last one again.
+	// AckBeat is the longest pause in a stream of acknowledgements. After it, the last acknowledgement is repeated.
 	AckBeat time.Duration
 	// PartitionCheck is how often the partition counts are compared with the pinned one.
 	PartitionCheck time.Duration
-	// RequestWindow bounds the bytes of one request that are written and not acknowledged. A single event may be larger.
+	// RequestWindow limits the unacknowledged bytes of one request. A single event may be larger.
 	RequestWindow int
-	// Memory bounds what all requests and proxied runs together hold: buffers, decoders, inputs, events that have begun, and what is written
-	// and not acknowledged. One tenant may hold three quarters of it, and less where others hold much; a run may have an eighth of it all for
-	// its events.
+	// Memory limits the bytes of all requests and proxied runs: buffers, decoders, inputs, incomplete events and
+	// unacknowledged records. One tenant may use three quarters of it, and less while others use much. One run may use an
+	// eighth of it for its events.
 	Memory int
-	// Quotas limit each tenant; nil: none are limited.
+	// Quotas limit each tenant; nil: no limits.
 	Quotas *quota.Quotas
-	// TenantMetrics is how many tenants have counters of their own; 0: none.
+	// TenantMetrics is how many tenants have their own counters; 0: none.
 	TenantMetrics int
-	// Agents are those that the proxy calls.
+	// Agents are the agents that the proxy may call.
 	Agents agents.Config
 }
 
-// MaxAckTimeout is the longest AckTimeout. After a signal, a process needs its drain timeout for requests under way, up to 5 s to
-// end the rest, and up to AckTimeout and 1 s to wait for Kafka. Orchestrators must wait that long before they kill it: the
-// chart's grace period is both timeouts and 15 s.
+// MaxAckTimeout is the longest AckTimeout. After a signal, a process needs its drain timeout for requests in progress,
+// up to 5 s to end the rest, and up to AckTimeout and 1 s to wait for Kafka. Orchestrators must not kill it earlier:
+// the chart's grace period is the sum of both timeouts and 15 s.
 const MaxAckTimeout = 25 * time.Second
 
-// DefaultMemory holds 10,000 streams that are acknowledged while they send, 2,400 batches at a time, or what 1,000 agents say in nearly
-// half a minute, if each says 10 events of 200 bytes a second.
+// DefaultMemory suffices for 10,000 streams that are acknowledged while they send, or 2,400 concurrent batches, or the
+// output of 1,000 agents for nearly half a minute, if each sends 10 events of 200 bytes a second.
 const DefaultMemory = 256 << 20
 
-// DefaultConfig returns the settings of production for the given cluster.
+// DefaultConfig returns production settings for a cluster.
 func DefaultConfig(k kafka.Config) Config {
 	return Config{
 		Kafka:          k,
@@ -59,7 +59,7 @@ func DefaultConfig(k kafka.Config) Config {
 	}
 }
 
-// Validate reports every setting that cannot work, all at once.
+// Validate returns all invalid settings as one error.
 func (c Config) Validate() error {
 	errs := []error{c.Kafka.Validate()}
 	bad := func(is bool, format string, args ...any) {

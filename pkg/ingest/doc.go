@@ -1,19 +1,18 @@
-// Package ingest is the stage that agents publish to over HTTP: it takes the events and inputs of runs, checks their envelope and
-// writes them to skein.events, byte for byte. It is the only stage that can say no to a caller, and
-// it says yes only after Kafka has acknowledged.
+// Package ingest is the stage to which agents publish over HTTP. It reads the events and inputs of runs, checks their
+// envelope and writes them unchanged to skein.events. It is the only stage that can refuse a caller's data. It reports
+// success only after Kafka has acknowledged the records.
 //
-// A request flows through three parts. An eventstream.Reader reads the events of a body, one at a time.
-// Service checks each one. A publisher writes them in order to the thread's partition while the body is still being read, waits while too
-// much is unacknowledged, and knows how far the acknowledged part reaches. What ends a request early,
-// bad data or bad weather, is answered with that part, so that the caller goes on from there.
+// A request flows through three parts. An eventstream.Reader reads the events of a body, one at a time. Service checks
+// each event. A publisher writes them in order to the thread's partition while the body is still being read. It blocks
+// while too many bytes are unacknowledged, and it knows which events are acknowledged. If bad data or bad weather ends
+// a request early, the response names the acknowledged part, so that the caller can continue after it.
 //
-// The proxy (postAgent) stands between callers and agents: what an agent answers goes on as it comes, by a wire, and
-// to Kafka, by a spool, and neither waits for the other.
+// The proxy (postAgent) forwards requests to agents. A wire sends the agent's response to the caller, a spool publishes
+// it to Kafka, and neither waits for the other.
 //
-// A request to stop a run (postCancel) is a record as well: the process that holds the run reads it (heed), and the one
-// that was called reads on until the run ends. Both follow the run's thread (package tail).
+// A request to stop a run (postCancel) is a record, too. The process that serves the run reads it (heed). The process
+// that received the request waits for the run's end. Both read the run's thread (package tail).
 //
-// The stage keeps no state that outlives a request but the partition count of the topics, and what
-// a proxied run still has to publish. The count is
-// pinned: where it differs or changes, the stage is not ready.
+// Besides proxied runs whose records are not all acknowledged, the only state that outlives a request is the partition
+// count of the topics. This count is pinned: if it differs or changes, the stage is not ready.
 package ingest

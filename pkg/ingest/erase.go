@@ -9,16 +9,16 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// erasureReceipt says where an erasure lies, and where one can follow it.
+// erasureReceipt is the response to an erasure: the record's position and the address of its status.
 type erasureReceipt struct {
 	ThreadID string          `json:"threadId"`
 	Position record.Position `json:"position"`
-	// Href is a path of the query stage.
+	// Href is the path of the erasure in the query API.
 	Href string `json:"href"`
 }
 
-// deleteThread is DELETE /v1/threads/{thread}. It knows nothing of the thread, and writes what asks the
-// compactor to erase it: all that lies before that in the thread's partition. A retry does no harm.
+// deleteThread serves DELETE /v1/threads/{thread}. It writes an erase record without looking at the thread. The
+// compactor then erases all records of the thread before it. A retry is harmless.
 func (s *Service) deleteThread(c *front.Call, t target) error {
 	if err := c.Announce(); err != nil {
 		return err

@@ -14,11 +14,11 @@ import (
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
-// ErrUnavailable says that the stage is not ready: Kafka does not answer, the partition counts are not
-// known, or they are not what they were. The text around it says which.
+// ErrUnavailable means that the stage is not ready: Kafka does not answer, or the partition counts are unknown or have
+// changed. The wrapping text names the cause.
 var ErrUnavailable = errors.New("unavailable")
 
-// The reasons of refusals, beside the rules of agui.MalformedError.
+// The reasons of refusals, besides the rules of agui.MalformedError.
 const (
 	reasonTooLarge    = eventstream.ReasonTooLarge
 	reasonCut         = "cut"
@@ -36,7 +36,7 @@ const (
 	reasonNoEvent     = "no-event"
 )
 
-// reasons are all of them, for the metrics.
+// reasons returns all reasons, for the metrics.
 func reasons() []string {
 	return []string{
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
@@ -48,33 +48,33 @@ func reasons() []string {
 	}
 }
 
-// badEventError is the refusal of one event, after which more can be read.
+// badEventError is the refusal of a single event. The reader can continue after it.
 type badEventError struct{ *front.Problem }
 
 func (e badEventError) Unwrap() error { return e.Problem }
 
-// problemOf returns the problem of an error. What is not the caller's fault is 503.
+// problemOf converts an error into a problem. Errors that are not the caller's fault become 503.
 func problemOf(err error) *front.Problem {
 	if p := front.ProblemOf(err); p != nil {
 		return p
 	}
-	if errors.Is(err, kerr.MessageTooLarge) { // the topic's own limit is below ours: trying again is of no use
+	if errors.Is(err, kerr.MessageTooLarge) { // the topic's limit is below ours, so a retry would fail again
 		return front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "larger than the topic of events accepts")
 	}
 	p := front.Refuse(http.StatusServiceUnavailable, reasonUnavailable, "%v", err)
 	switch {
 	case errors.Is(err, errDraining):
-		p.Retry = time.Second // elsewhere
+		p.Retry = time.Second // another process answers
 	case errors.Is(err, kafka.ErrPartitionCounts), errors.Is(err, kafka.ErrNoTopic):
-		p.Retry = time.Minute // a person has to do something first
+		p.Retry = time.Minute // an operator must act first
 	default:
 		p.Retry = 5 * time.Second
 	}
 	return p
 }
 
-// after returns the problem of an error that came after some events were accepted. Those stay; of what was sent after them some may still
-// arrive.
+// after returns the problem of an error that occurred after some events were accepted. Those remain accepted. Some of
+// the events that were sent after them may still be written.
 func after(err error, got ack) *front.Problem {
 	p := *problemOf(err)
 	if p.Reason == reasonUnavailable {
@@ -85,13 +85,13 @@ func after(err error, got ack) *front.Problem {
 	return &p
 }
 
-// errPartly is the outcome of a stream that was answered in full and of which events were refused.
+// errPartly is the outcome of a stream that was served to its end although some of its events were refused.
 var errPartly = &front.Problem{Status: http.StatusOK}
 
-// overQuota is the refusal of an event that a tenant's quota does not have.
+// overQuota returns the refusal of an event that exceeds the tenant's quota.
 func overQuota(err error, line int64) *front.Problem {
 	var exceeded *quota.ExceededError
-	if !errors.As(err, &exceeded) { // the process ends
+	if !errors.As(err, &exceeded) { // the process stops
 		err = errDraining
 	}
 	p := problemOf(err)
@@ -99,7 +99,7 @@ func overQuota(err error, line int64) *front.Problem {
 	return p
 }
 
-// badLine refuses what a line of the body has.
+// badLine returns a refusal (400) that names a line of the body.
 func badLine(reason string, line int64, format string, args ...any) *front.Problem {
 	p := front.Refuse(http.StatusBadRequest, reason, format, args...)
 	p.Line = line
@@ -110,7 +110,7 @@ func tooLarge(limit int) *front.Problem {
 	return front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "larger than the limit of %d bytes", limit)
 }
 
-// malformed turns an error of package agui into a refusal.
+// malformed converts an error of package agui into a refusal.
 func malformed(err error, line int64) *front.Problem {
 	var m *agui.MalformedError
 	if errors.As(err, &m) {

@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// postEvents is POST /v1/threads/{thread}/runs/{run}/events.
+// postEvents serves POST /v1/threads/{thread}/runs/{run}/events.
 func (s *Service) postEvents(c *front.Call, t target) error {
 	acks, buffer := wantsAcks(c.R), readBuffer
 	if acks {
@@ -40,14 +40,15 @@ func (s *Service) postEvents(c *front.Call, t target) error {
 	}
 	events := b.events(form, quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxEventBytes))
 	defer events.Close()
-	// The body may be silent for minutes while the agent thinks: do not wait for it to say that Kafka is away.
+	// The body may be silent for minutes while the agent thinks. A failure of Kafka therefore ends the read at once
+	// (b.end).
 	p := s.newPublisher(c.R.Context(), t, record.KindEvent, by, b.end)
 	if acks {
 		return s.answerAcks(c, b, events, p)
 	}
 	refused := publishAll(c.R, b, events, p, func(*front.Problem) bool { return false })
 	got, err := p.finish()
-	if err == nil { // else a read that was ended by the failure is no fault of the caller
+	if err == nil { // else the failure itself aborted the read, and refused is not the caller's fault
 		err = refused
 	}
 	if err == nil {
@@ -59,16 +60,17 @@ func (s *Service) postEvents(c *front.Call, t target) error {
 	return after(err, got)
 }
 
-// isShort reports whether a request says that its body is short. It then has no time to be silent (openBody), and counts as no stream.
+// isShort reports whether Content-Length announces a short body. Such a body may pause only as briefly as within an
+// event (openBody), and it does not count as a stream.
 func isShort(r *http.Request) bool { return r.ContentLength >= 0 && r.ContentLength <= readBuffer }
 
-// publishAll sends events until the body ends (nil), one is refused, the credentials end, or the publisher fails (nil; finish returns
-// why). After an event that is refused it goes on if the body allows it and without returns true.
+// publishAll publishes events until the body ends (nil), an event is refused, the credentials end, or the publisher
+// fails (nil; finish returns why). It continues after a refused event if the body allows it and without returns true.
 func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publisher, without func(*front.Problem) bool) error {
-	some := events.Form() == eventstream.Array // [] says that it has no event
+	some := events.Form() == eventstream.Array // the empty array is valid
 	for {
 		ev, err := events.Next()
-		if ended := revoked(r); ended != nil { // much may lie in the buffers of a body that the revocation has ended
+		if ended := revoked(r); ended != nil { // the buffers may still contain many events after the revocation
 			return ended
 		}
 		if errors.Is(err, io.EOF) {

@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// putInput is PUT /v1/threads/{thread}/runs/{run}/input.
+// putInput serves PUT /v1/threads/{thread}/runs/{run}/input.
 func (s *Service) putInput(c *front.Call, t target) error {
 	b, err := s.openInput(c, t)
 	if err != nil {
@@ -46,7 +46,8 @@ func (s *Service) putInput(c *front.Call, t target) error {
 	}{got.Partition, got.FirstOffset, t.compareIDs(0, "the input", in.ThreadID, in.RunID)})
 }
 
-// decodeInput checks an input. While it decodes, it takes memory for a form of it that is written again.
+// decodeInput checks and decodes an input. While it decodes, it holds memory for a second copy, which decoding may
+// make.
 func decodeInput(value []byte, h *front.Claim) (*agui.RunAgentInput, error) {
 	if err := h.Take(int64(len(value))); err != nil {
 		return nil, err
@@ -65,12 +66,12 @@ func decodeInput(value []byte, h *front.Claim) (*agui.RunAgentInput, error) {
 	return in, nil
 }
 
-// maxInput is the limit of a tenant's input.
+// maxInput returns the size limit of a tenant's inputs, in bytes.
 func (s *Service) maxInput(t target) int {
 	return quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxInputBytes)
 }
 
-// openInput opens a body that is an input.
+// openInput opens a request's body that must be one JSON input.
 func (s *Service) openInput(c *front.Call, t target) (*body, error) {
 	if m := mediaType(c.R); m != "" && m != typeJSON {
 		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read an input as %.100q: set Content-Type to %s", m,
@@ -84,14 +85,14 @@ func (s *Service) openInput(c *front.Call, t target) (*body, error) {
 }
 
 const (
-	// firstInput is what an input takes with its first byte.
+	// firstInput is the memory that an input takes with its first byte.
 	firstInput = 4 << 10
-	// inputSlack is the white space that an input may have around it.
+	// inputSlack is how many bytes of white space an input may have around it.
 	inputSlack = 4 << 10
 )
 
-// readInput reads an input without checking it, and leaves white space around it out. It takes memory as bytes come: a caller that sends
-// slowly holds what it has sent, and no more than twice that.
+// readInput reads an input without checking it and trims white space around it. It acquires memory as bytes arrive, so
+// a slow sender holds at most twice what it has sent.
 func readInput(b *body, limit int, take func(n int64) error) ([]byte, error) {
 	var value []byte
 	for {

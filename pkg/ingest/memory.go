@@ -10,25 +10,27 @@ import (
 )
 
 const (
-	// tenantShare bounds a tenant: it may hold so many times what it leaves free. One tenant alone gets three quarters of a budget, two
-	// get three sevenths each, and however many there are, something stays free for the next.
+	// tenantShare limits a tenant to this many times the free memory. A single tenant can use three quarters of a budget,
+	// two tenants three sevenths each. With any number of tenants, some memory stays free for the next one.
 	tenantShare = 3
-	// memoryWait is how long a body waits for memory to go on with an event that has begun.
+	// memoryWait is how long a body waits for memory in the middle of an event.
 	memoryWait = 2 * time.Second
-	// beginShare is the part of the memory that what begins leaves its tenant for what goes on: one in so many.
+	// beginShare reserves 1/beginShare of the memory for work in progress: new work of the same tenant cannot use it.
 	beginShare = 8
-	// requestBase is what a request takes beside its buffers: net/http's own, goroutines and usual headers.
+	// requestBase is the memory of a request besides its buffers: net/http, goroutines and usual headers.
 	requestBase = 12 << 10
-	// runBase is what a proxied run takes beside its input and events: two connections with their buffers, and three goroutines.
+	// runBase is the memory of a proxied run besides its input and events: two connections with buffers, and three
+	// goroutines.
 	runBase = 64 << 10
-	// inflateGzip is what gzip takes to decompress: its window and tables. A decoder of zstd takes inflateZstd beside its window.
+	// inflateGzip is the memory of a gzip decoder (window and tables); inflateZstd that of a zstd decoder besides its
+	// window.
 	inflateGzip, inflateZstd = 48 << 10, 512 << 10
 )
 
-// runShare is the part of the memory that one run may have for what Kafka has not acknowledged: one in so many.
+// runShare limits a run's unacknowledged bytes to 1/runShare of the memory.
 const runShare = 8
 
-// newMemory returns the memory of the process, of which the gauge shows what is used.
+// newMemory returns the memory budget of the process. The gauge shows the bytes in use.
 func newMemory(total int, gauge prometheus.Gauge) *front.Memory {
 	limit := int64(total)
 	return &front.Memory{Pool: share.NewPoolOf(limit, tenantShare), Gauge: gauge, Leave: limit / beginShare, Wait: memoryWait}

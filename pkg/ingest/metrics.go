@@ -14,8 +14,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// metrics are the stage's. Outcomes: accepted (all of the request), rejected (the caller's fault),
-// unavailable (ours or Kafka's).
+// metrics are the metrics of the stage. A request's outcome is accepted (all of it), rejected (the caller's fault) or
+// unavailable (Skein's or Kafka's).
 type metrics struct {
 	requests *prometheus.CounterVec // call, outcome
 	rejected *prometheus.CounterVec // reason
@@ -26,7 +26,7 @@ type metrics struct {
 	open     prometheus.Gauge
 	memory   prometheus.Gauge
 
-	// Of the proxy.
+	// Metrics of the proxy.
 	held    prometheus.Gauge
 	runs    *prometheus.CounterVec // outcome
 	leftOut *prometheus.CounterVec // reason
@@ -35,18 +35,18 @@ type metrics struct {
 	tenants *usage.Counters // events, bytes
 }
 
-// The outcomes of proxied runs, beside the codes of RUN_ERRORs.
+// The outcomes of proxied runs, besides the codes of RUN_ERROR events.
 const (
-	runEnded     = "ended" // by the agent
+	runEnded     = "ended" // the agent ended it
 	runCancelled = "cancelled"
 )
 
-// Why an event of an agent is not on the topic.
+// Reasons for which an event of an agent is not on the topic.
 const (
-	leftOutMalformed = "malformed" // it is none
+	leftOutMalformed = "malformed" // not an event
 	leftOutTooLarge  = "too-large"
 	leftOutRoom      = "no-room"
-	leftOutRefused   = "refused" // by Kafka, for good
+	leftOutRefused   = "refused" // Kafka refuses it permanently
 )
 
 const (
@@ -115,7 +115,7 @@ func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
 	return m, errors.Join(errs...)
 }
 
-// done counts a request by the problem that it was answered with; nil for none.
+// done counts a request and the problem of its response; p is nil for a successful one.
 func (m *metrics) done(call string, p *front.Problem) {
 	outcome := outcomeAccepted
 	switch {

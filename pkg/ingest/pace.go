@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// paceLimits bound how long a body may take. A stream may be silent while its agent thinks, between events; an event that has
-// begun must come.
+// paceLimits limit how long a body may take. A stream may be silent between events while its agent thinks; an event
+// that has begun must arrive in time.
 type paceLimits struct {
-	// first is how long the first event may not begin.
+	// first is the time in which the first event must begin.
 	first time.Duration
-	// event is how long an event that has begun may take, beside a second for each leastRate bytes of the body that come meanwhile.
+	// event is the time for an event that has begun, plus one second for each leastRate bytes of the body that arrive
+	// meanwhile.
 	event time.Duration
-	// idle is how long nothing may come after an event. Behind it the compactor takes a run for abandoned, by default.
+	// idle is the longest pause after an event. By default, the compactor marks a run as abandoned after the same time.
 	idle time.Duration
 }
 
-// leastRate is how many bytes of an event, as sent, must come a second.
+// leastRate is the slowest accepted rate of an event's bytes, as sent, in bytes per second.
 const leastRate = 16 << 10
 
-// bodyPace are the limits of production.
+// bodyPace are the production limits.
 var bodyPace = paceLimits{first: 2 * time.Minute, event: 30 * time.Second, idle: time.Hour}
 
 // pace sets the deadlines of a body's reads.
@@ -29,15 +30,15 @@ type pace struct {
 	limits paceLimits
 	rc     *http.ResponseController
 	opened time.Time
-	until  time.Time // the deadline that is set
+	until  time.Time // the current deadline
 
-	// pending reports whether an event has begun and not ended; nil for never. events are those that came whole.
+	// pending reports whether an event has begun and not ended; nil means never. events counts complete events.
 	pending func() bool
 	events  int64
 
-	known  int64 // events when idle began
+	known  int64 // the value of events when idle was set
 	idle   time.Time
-	inside bool // an event has begun, at since, behind the first wire bytes and so many events
+	inside bool // an event began at time since, after wire bytes and `behind` events
 	since  time.Time
 	wire   int64
 	behind int64
@@ -45,7 +46,8 @@ type pace struct {
 	ended atomic.Bool
 }
 
-// before is called before each read from the network, with the bytes that came so far. It returns false where no more is read.
+// before sets the deadline before each read from the network. wire is the number of bytes read so far. It returns false
+// if no more bytes may be read.
 func (p *pace) before(wire int64) bool {
 	now := time.Now()
 	inside := p.pending != nil && p.pending()
@@ -66,15 +68,16 @@ func (p *pace) before(wire int64) bool {
 		until = p.idle.Add(p.limits.idle)
 	}
 	p.until = until
-	_ = p.rc.SetReadDeadline(until) // refused only by writers that are no connection (tests)
-	// Behind the deadline, not before it: end sets one, too.
+	_ = p.rc.SetReadDeadline(until) // fails only for the response writers of tests
+	// Load after setting the deadline, because end sets ended before its own deadline.
 	return !p.ended.Load()
 }
 
-// after is called after each read: what waits for Kafka or a quota meanwhile costs a body of HTTP/2 nothing of its time.
-func (p *pace) after() { _ = p.rc.SetReadDeadline(time.Time{}) } // refused as above
+// after removes the deadline after each read. Otherwise, time spent waiting for Kafka or a quota would count for an
+// HTTP/2 body.
+func (p *pace) after() { _ = p.rc.SetReadDeadline(time.Time{}) } // fails only as above
 
-// String says what was not kept.
+// String describes the limit that was exceeded.
 func (p *pace) String() string {
 	switch {
 	case p == nil:

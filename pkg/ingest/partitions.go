@@ -13,34 +13,34 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// firstCheckRetry is how soon the partition counts are asked for again until they are known.
+// firstCheckRetry is the pause between requests for the partition counts while they are unknown.
 const firstCheckRetry = time.Second
 
-// pin holds the partition count that the stage has started with. The partition of a thread depends on
-// it: after a change the same thread would have events in two partitions, in no order.
+// pin keeps the partition count that the stage started with. A thread's partition depends on this count: after a
+// change, one thread would have events in two partitions without an order between them.
 type pin struct {
 	adm    *kadm.Client
 	topics kafka.Topics
 	m      *metrics
 	logger *slog.Logger
-	// anew makes the producer forget the old topics after topics of the same names were created again.
+	// anew makes the producer forget topics that were deleted and created again with the same names.
 	anew func()
 
 	mu   sync.Mutex
 	set  kafka.TopicSet
-	err  error  // why the stage is not ready; nil: it is
-	said string // what was logged since the brokers last answered
+	err  error  // why the stage is not ready; nil if it is
+	said string // the last error logged since the brokers answered; avoids repeats
 }
 
-// partitions returns the pinned count, or why there is none.
+// partitions returns the pinned count, or the reason why the stage is not ready.
 func (p *pin) partitions() (int32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.set.Partitions, p.err
 }
 
-// check compares the topics with the pinned count. An answer that does not come changes nothing once
-// the stage is ready: whether Kafka takes records shows when it is given one.
+// check compares the topics with the pinned count. Once the stage is ready, unreachable brokers do not make it unready:
+// the producer finds out by itself whether Kafka accepts records.
 func (p *pin) check(ctx context.Context) {
 	set, err := kafka.ReadTopicSet(ctx, p.adm, p.topics)
 	p.mu.Lock()
@@ -48,7 +48,7 @@ func (p *pin) check(ctx context.Context) {
 	was := p.err
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return // we are stopping
+		return // the process stops
 	case err != nil && (p.set.Partitions == 0 || isVerdict(err)):
 		p.err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case err != nil:
@@ -87,7 +87,7 @@ func (p *pin) check(ctx context.Context) {
 	}
 }
 
-// watch checks until ctx ends.
+// watch calls check every `every`, or each second until the counts are known, and returns when ctx ends.
 func (p *pin) watch(ctx context.Context, every time.Duration) {
 	for {
 		cctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -105,7 +105,7 @@ func (p *pin) watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// isVerdict reports whether err is about the topics themselves, rather than about brokers that do not answer.
+// isVerdict reports whether err is about the topics themselves and not about unreachable brokers.
 func isVerdict(err error) bool {
 	return errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, kafka.ErrNoTopic)
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The headers of a request that name the producer of the run and its labels.
+// Request headers that name the run's producer and its labels.
 const (
 	headerAgent       = "Skein-Agent"
 	headerLabelPrefix = "Skein-Label-"
 )
 
-// producer is the producer that a request's records name; the zero value names none.
+// producer is the agent and the labels that a request's records name. The zero value names none.
 type producer struct {
 	agent  string
 	labels []record.Label
 }
 
-// producerOf reads it from a request's headers. HTTP header names are case-insensitive, so labels get keys in lower
-// case. They are sorted by key, so that all requests of a run write the same records. An invalid label is refused here; on Kafka,
-// where there is no caller to answer, it is ignored.
+// producerOf reads the producer from a request's headers. HTTP header names are case-insensitive, so label keys are
+// lower case. Labels are sorted by key, so that all requests of a run write equal headers. An invalid label is refused
+// here; in records on Kafka, which have no caller to answer, it is ignored.
 func producerOf(header http.Header) (producer, error) {
 	var p producer
 	if v := header.Values(headerAgent); len(v) > 0 {

@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// endGrace is how long a caller may take to read the rest of a run that the proxy ends. The run's end must not wait
-	// for a caller that reads nothing.
+	// endGrace is how long a caller may take to read the rest of a run that the proxy ends. A caller that reads nothing
+	// must not delay the run's end.
 	endGrace = 2 * time.Second
-	// afterEnd is how long an agent may keep its stream open behind the run's end. The run is held until then.
+	// afterEnd is how long an agent may keep its stream open after the run's end. The run stays registered until then.
 	afterEnd = 5 * time.Second
 )
 
-// Codes of the RUN_ERRORs that Skein writes beside those of package agents.
+// Codes of the RUN_ERROR events that Skein writes, besides those of package agents.
 const (
-	codeNotRecorded = "skein-not-recorded"    // Kafka does not take the run's events
-	codeStopping    = "skein-stopping"        // the process ends
+	codeNotRecorded = "skein-not-recorded"    // Kafka does not accept the run's events
+	codeStopping    = "skein-stopping"        // the process stops
 	codeRevoked     = "skein-unauthenticated" // the caller's credentials have expired or were revoked
 )
 
-// Why a run was ended by the proxy.
+// Reasons for which the proxy ends a run.
 var (
 	errCancelled = errors.New("the run was cancelled")
 	errLeft      = errors.New("the caller has left")
@@ -48,32 +48,32 @@ var (
 	errNoRoom    = fmt.Errorf("%w: the memory for runs under way is used up", ErrUnavailable)
 )
 
-// proxied is a run that this process holds between a caller and an agent, or several, where the agent begins another
-// one behind the end of the one before. One goroutine, the request's, reads the agent's stream: what it reads it gives
-// to the spool and to the wire, and neither makes the other wait.
+// proxied is a run that this process forwards between a caller and an agent. If the agent begins further runs in the
+// same stream, proxied covers all of them. The request's goroutine reads the agent's stream and passes each piece to
+// the spool and to the wire; neither makes the other wait.
 type proxied struct {
 	svc    *Service
 	agent  *agents.Caller
-	keys   []runKey // of Runs, whose lock guards them: of all its runs, the last one's is that of target
-	target target   // of the last run, whose id another goroutine reads under mu
+	keys   []runKey // of all its runs, the current one last; guarded by the lock of Runs
+	target target   // of the current run; mu guards its id against reads by other goroutines
 	spool  *spool
 	wire   *wire
-	called bool // the agent was called, or tried to be: the run is on the topic
+	called bool // the call of the agent was tried, so the run is on the topic
 
-	ctx    context.Context // of the agent's answer
+	ctx    context.Context // of the call of the agent
 	cancel context.CancelCauseFunc
 
 	unfinished unfinished
-	// terminal: the agent has ended the run. open: the wire stands inside an event that the agent did not end.
-	// endLost: the event that ended it was over the limit.
+	// terminal: the agent has ended the run. open: the wire is inside an event that the agent did not complete. endLost:
+	// the terminal event exceeded the size limit.
 	terminal, open, endLost bool
-	closing                 *time.Timer // set while the agent has ended the run
+	closing                 *time.Timer // set after the agent has ended the run
 
 	mu    sync.Mutex
-	ended bool // no reason for an end counts any more
+	ended bool // the reason for the end is fixed
 }
 
-// postAgent is POST /v1/agents/{agent}.
+// postAgent serves POST /v1/agents/{agent}.
 func (s *Service) postAgent(c *front.Call, t target) error {
 	name := c.R.PathValue("agent")
 	agent, ok := s.agents[name]
@@ -131,7 +131,7 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	return nil
 }
 
-// refusedRun returns why a run cannot begin.
+// refusedRun returns the refusal for an error of Runs.hold.
 func refusedRun(t target, err error) error {
 	switch {
 	case errors.Is(err, errHeld):
@@ -146,12 +146,13 @@ func refusedRun(t target, err error) error {
 	return err
 }
 
-// run calls the agent and sees the run to its end.
+// run calls the agent and forwards its stream until the run ends.
 func (p *proxied) run(r *http.Request, input []byte, held *front.Claim) {
 	defer p.spool.close()
 	defer p.keepOpen()
 	p.wire.begin()
-	// A run ends with the credentials that it began with, whatever the agent's on_disconnect says, and also after the caller has left.
+	// A run ends when the credentials that it began with end. This applies with any on_disconnect of the agent, and also
+	// after the caller has disconnected.
 	defer tenant.OnRevoked(r.Context(), func() { p.end(tenant.ErrRevoked) })()
 	defer context.AfterFunc(r.Context(), func() {
 		if !tenant.Revoked(r.Context()) {
@@ -164,14 +165,14 @@ func (p *proxied) run(r *http.Request, input []byte, held *front.Claim) {
 	body, err := p.agent.Call(p.ctx, input, held.Close, r.Header)
 	if err == nil {
 		err = p.copy(body)
-		_ = body.Close() // whatever it says, the stream is over
+		_ = body.Close() // the stream has ended, so the error does not matter
 	}
 	p.finish(err)
 	p.wire.flush()
 }
 
-// copy passes the agent's stream on, piece by piece, and publishes its events. It returns what ended the stream,
-// nil for a whole one that ends the run.
+// copy forwards the agent's stream piece by piece and publishes its events. It returns the error that ended the stream,
+// or nil for a complete stream that ended the run.
 func (p *proxied) copy(body io.Reader) error {
 	reader := eventstream.NewSSE(p.patient(body), p.svc.cfg.MaxEventBytes,
 		eventstream.Memory{Acquire: p.spool.acquire, Release: p.spool.release})
@@ -186,11 +187,11 @@ func (p *proxied) copy(body io.Reader) error {
 		rest := reader.Rest()
 		switch {
 		case rest.Data != nil && p.isEvent(rest.Data):
-			p.take(rest) // it lacks its empty line only
+			p.take(rest) // only its empty line is missing
 			p.open = true
 		case p.terminal || rest.Partial:
 			p.wire.write(rest.Raw)
-		default: // half an event goes nowhere: an end of ours can follow
+		default: // drop half an event, so that the proxy can write an end after it
 		}
 		switch {
 		case p.terminal:
@@ -202,7 +203,7 @@ func (p *proxied) copy(body io.Reader) error {
 	}
 }
 
-// pay takes a piece's event from the tenant's quotas, and waits until they have it: the agent is read no faster.
+// pay waits until the tenant's quotas allow a piece's event. Meanwhile the agent's stream is not read.
 func (p *proxied) pay(piece eventstream.Piece) {
 	q := p.target.quota
 	if piece.Data == nil && !piece.Over || !q.Limited(quota.Events) && !q.Limited(quota.Bytes) {
@@ -218,8 +219,8 @@ func (p *proxied) pay(piece eventstream.Piece) {
 	}
 }
 
-// take publishes a piece's event, and sends its bytes on. It is published first: what a caller has seen is recorded, and handing it to
-// the spool takes no time that could be seen.
+// take publishes a piece's event, then forwards its bytes. This order ensures that an event that the caller has seen is
+// recorded; the spool does not block.
 func (p *proxied) take(piece eventstream.Piece) {
 	p.open = piece.Partial
 	seq := int64(-1)
@@ -227,7 +228,7 @@ func (p *proxied) take(piece eventstream.Piece) {
 	case piece.Over:
 		t := typeOf(piece.Head)
 		if p.terminal && t == agui.RunStarted {
-			p.next(nil) // its id is not read: the events stay with the run before
+			p.next(nil) // its id is unknown, so the events stay with the previous run
 		}
 		seq = p.spool.skip(piece.Err != nil)
 		p.unfinished.begun = true
@@ -256,14 +257,14 @@ func (p *proxied) take(piece eventstream.Piece) {
 	}
 }
 
-// closeSoon gives the agent afterEnd to close a stream that has ended its run.
+// closeSoon starts the timer that closes the agent's stream afterEnd after the end of its run.
 func (p *proxied) closeSoon() {
 	if p.closing == nil {
 		p.closing = time.AfterFunc(p.svc.afterEnd, func() { p.end(errOver) })
 	}
 }
 
-// keepOpen undoes it.
+// keepOpen stops the timer of closeSoon.
 func (p *proxied) keepOpen() {
 	if p.closing != nil {
 		p.closing.Stop()
@@ -273,7 +274,7 @@ func (p *proxied) keepOpen() {
 
 func isEnd(t agui.Type) bool { return t == agui.RunFinished || t == agui.RunError }
 
-// typeOf finds the type of an event of which only the first bytes are there; "" where it is not among them.
+// typeOf returns the type of an event of which only the first bytes are known; "" if they do not include it.
 func typeOf(head []byte) agui.Type {
 	d := json.NewDecoder(bytes.NewReader(head))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -297,8 +298,8 @@ func typeOf(head []byte) agui.Type {
 	return ""
 }
 
-// next begins another run of the stream, by its RUN_STARTED. Where that names no id that can be another run's, the
-// events stay with the run before, and are numbered on: the compactor tells them apart.
+// next begins another run of the stream; started is its RUN_STARTED. If this event has no id that another run can have,
+// its events stay with the previous run and continue its numbers; the compactor separates the two.
 func (p *proxied) next(started []byte) {
 	p.endedByAgent()
 	p.terminal, p.unfinished = false, unfinished{}
@@ -321,14 +322,15 @@ func (p *proxied) isEvent(data []byte) bool {
 	return err == nil
 }
 
-// patient reads the agent's stream. Before it waits, all that came is sent on; and it does not wait for ever.
+// patient returns a reader of the agent's stream. Before each read it flushes the wire. A read that takes longer than
+// SilenceTimeout ends the run.
 func (p *proxied) patient(body io.Reader) io.Reader {
 	silence := p.agent.SilenceTimeout
 	timer := time.AfterFunc(silence, func() { p.end(errSilent) })
 	timer.Stop()
 	return readerFunc(func(b []byte) (int, error) {
 		p.wire.flush()
-		// It runs while the agent is waited for, and not while the caller is.
+		// The timer runs only while the proxy waits for the agent, not while it waits for the caller.
 		timer.Reset(silence)
 		defer timer.Stop()
 		return body.Read(b)
@@ -339,8 +341,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// end closes the agent's connection for a reason that the run's end will tell. It reports whether the reason counts:
-// not behind another one, or behind the agent's own end.
+// end closes the agent's connection and records the reason for the run's end. It returns false if the run already ended
+// or has another reason.
 func (p *proxied) end(reason error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -353,7 +355,7 @@ func (p *proxied) end(reason error) bool {
 	return true
 }
 
-// reason returns why the proxy has ended the run, nil where it has not. No reason counts any more afterwards.
+// reason returns why the proxy has ended the run, or nil if it has not. Afterwards, end has no effect.
 func (p *proxied) reason() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -370,7 +372,7 @@ func (p *proxied) callerLeft() {
 	}
 }
 
-// kafkaFailed is told by the spool.
+// kafkaFailed handles a failure of the spool.
 func (p *proxied) kafkaFailed(err error) {
 	p.mu.Lock()
 	run := p.target.run
@@ -381,7 +383,7 @@ func (p *proxied) kafkaFailed(err error) {
 	}
 }
 
-// finish ends a run that its agent has not ended.
+// finish writes the end of a run if its agent has not ended it.
 func (p *proxied) finish(err error) {
 	reason := p.reason()
 	if p.terminal {
@@ -399,7 +401,7 @@ func (p *proxied) finish(err error) {
 		}
 	case errors.As(err, &agentErr):
 		code, text = agentErr.Code, agentErr.Text
-	default: // cannot be
+	default: // impossible: copy and Call return *agents.Error
 		code, text = agents.CodeCut, "the agent's stream broke off"
 	}
 	outcome := code
@@ -416,7 +418,7 @@ func (p *proxied) finish(err error) {
 	if p.open {
 		p.wire.write([]byte("\n\n"))
 	}
-	if outcome == runCancelled { // the client lets RUN_FINISHED stand only where all that was begun has ended
+	if outcome == runCancelled { // the client rejects RUN_FINISHED while an event of pairs is open
 		if !p.unfinished.begun {
 			p.say(startedEvent(p.target))
 		}
@@ -427,14 +429,14 @@ func (p *proxied) finish(err error) {
 	p.say(event)
 }
 
-// say writes an event in the agent's place, to Kafka and to the caller.
+// say publishes a synthetic event and sends it to the caller.
 func (p *proxied) say(event []byte) {
 	seq := p.spool.addEvent(event, true, true)
 	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq)
 }
 
-// endedByAgent closes a run's account. A run whose own end is not on the topic, for its size or want of room, ends there so that its record
-// says so.
+// endedByAgent counts a run that its agent has ended. If its terminal event is not on the topic, because it was too
+// large or there was no room, endedByAgent writes a RUN_ERROR instead.
 func (p *proxied) endedByAgent() {
 	p.svc.metrics.runs.WithLabelValues(runEnded).Inc()
 	if p.endLost || p.spool.unsaid() > 0 {
@@ -443,7 +445,7 @@ func (p *proxied) endedByAgent() {
 	}
 }
 
-// codeOf is the code of a RUN_ERROR; "" for a run that ends as cancelled.
+// codeOf returns the RUN_ERROR code of a reason; "" for a run that ends as cancelled.
 func codeOf(reason error) string {
 	switch {
 	case errors.Is(reason, errSilent), errors.Is(reason, errTooLong):
@@ -488,13 +490,13 @@ func cancelledEvent(t target) []byte {
 
 func encoded(v any) []byte {
 	b, err := json.Marshal(v)
-	if err != nil { // strings only: cannot be
+	if err != nil { // impossible: v contains only strings
 		panic(err)
 	}
 	return b
 }
 
-// ofInput returns the target of the thread and run that an input names.
+// ofInput returns the target for the thread and run that an input names.
 func ofInput(t target, input []byte, h *front.Claim) (target, error) {
 	in, err := decodeInput(input, h)
 	if err != nil {
@@ -508,7 +510,7 @@ func ofInput(t target, input []byte, h *front.Claim) (target, error) {
 	return t.of(in.ThreadID, in.RunID)
 }
 
-// addLabels adds the caller's labels to those that the configuration has found: what it says counts first.
+// addLabels adds the caller's labels to those of the configuration. For the same key, the configuration wins.
 func addLabels(labels, more []record.Label) []record.Label {
 	for _, l := range more {
 		known := slices.ContainsFunc(labels, func(o record.Label) bool { return o.Key == l.Key })

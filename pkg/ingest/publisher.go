@@ -16,60 +16,60 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// spareBytes is how much of the window a request with events under way takes ahead, so that the window is not asked for each event. With
-// what acknowledged events leave, it has up to twice that.
+// spareBytes is how much memory a request with unacknowledged events takes in advance, so that it need not acquire
+// memory for each event. Together with the memory of acknowledged events, it keeps up to twice this.
 const spareBytes = 16 << 10
 
-// errStopped is given to records that are still with the producer when their request gives up.
+// errStopped is the error of records that the producer still has when their request fails.
 var errStopped = errors.New("the request has given up")
 
-// ack is how far a request's records are acknowledged: the first Accepted of them, without a gap.
+// ack describes which records of a request are acknowledged: the first Accepted of them, without a gap.
 type ack struct {
 	Accepted    int64 `json:"accepted"`
 	Partition   int32 `json:"partition"`
-	FirstOffset int64 `json:"firstOffset"` // -1 where none is
+	FirstOffset int64 `json:"firstOffset"` // -1 if none is acknowledged
 	LastOffset  int64 `json:"lastOffset"`
 }
 
-// accepted is the answer to a request all of whose events are acknowledged.
+// accepted is the response to a request whose events are all acknowledged.
 type accepted struct {
 	ack
 	Warnings []warning `json:"warnings,omitempty"`
 }
 
-// publisher writes the records of one request. One goroutine calls send and finish.
+// publisher writes the records of one request. Only one goroutine calls send and finish.
 //
-// Its records have a context of their own, which ends only when Kafka has already failed this request.
+// The records have a context of their own. It ends only after Kafka has already failed this request.
 //
-// On a failure Kafka's client fails everything that is buffered for the partition, in order. A record
-// sent in the moment between that and the callback that tells us would leave a gap before it: ending
-// the context in the callback takes it back, unless it has made it to the broker by then, which takes
-// a connection that has just failed. The answer counts what lies before the gap in any case.
+// On a failure, the Kafka client fails all records that it buffers for the partition, in order. A record that is sent
+// after the failure and before our callback runs would have a gap before it. The callback therefore ends the context,
+// which takes this record back unless it reached the broker by then; that requires a connection that has just failed.
+// In any case the response counts only the records before the gap.
 type publisher struct {
 	writer
 	records series
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// waiting ends what waits for quotas: with the request's context, or when the stage stops.
+	// waiting ends the waiting for quotas. It ends with the request's context or when the stage stops.
 	waiting     context.Context
 	stopWaiting context.CancelCauseFunc
-	failed      func() // called once, on the first failure, while the request is still being served
+	failed      func() // called once, on the first failure, before the request ends
 
-	warnings []warning // of the goroutine that sends
+	warnings []warning // used only by the sending goroutine
 
-	moved  sync.Cond   // out or err has changed
-	spare  int         // bytes of the window that are taken and not in use
-	unhook func() bool // from the stage's end
+	moved  sync.Cond   // signals changes of out and err
+	spare  int         // bytes of memory that are acquired and not in use
+	unhook func() bool // unregisters stop from Service.stopping
 	done   bool
 	acked  ack
-	// ackedLine is the line of the last event that is acknowledged, as all before it are.
+	// ackedLine is the line of the last acknowledged event. All events before it are acknowledged, too.
 	ackedLine int64
 	err       error
 }
 
-// newPublisher returns the publisher of a request, whose records name by as their producer. The request's context ends the waiting for
-// quotas, and nothing that was sent.
+// newPublisher returns the publisher of a request. Its records name `by` as their producer. The end of ctx stops the
+// waiting for quotas; it does not affect records that were sent.
 func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, by producer, failed func()) *publisher {
 	p := &publisher{failed: failed, acked: ack{Partition: t.partition, FirstOffset: -1, LastOffset: -1}}
 	p.writer = s.newWriter(t, by, p.fail)
@@ -81,10 +81,10 @@ func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, 
 	return p
 }
 
-// quotaWait is how long a sender is slowed down to its quota before it is refused with Retry-After.
+// quotaWait is how long a sender is delayed by its quota before it is refused with Retry-After.
 const quotaWait = 10 * time.Second
 
-// admit takes an event's part of a tenant's quotas, and waits until they have it.
+// admit waits until the tenant's quotas allow one event of `size` bytes, and uses that part of them.
 func admit(ctx context.Context, q *quota.Tenant, size int, line int64) error {
 	err := q.Wait(ctx, quota.Events, 1, quotaWait)
 	if err == nil {
@@ -99,9 +99,9 @@ func admit(ctx context.Context, q *quota.Tenant, size int, line int64) error {
 	return nil
 }
 
-// send hands a copy of an event to the producer. It waits while too much is unacknowledged: that is what slows
-// a caller down to Kafka's pace. It reports whether the event was taken; if not, finish says why and
-// nothing more can be sent.
+// send gives a copy of an event to the producer. It blocks while too many bytes are unacknowledged, which slows the
+// caller down to Kafka's pace. It returns false if the request has failed: then finish returns the reason, and nothing
+// more can be sent.
 func (p *publisher) send(ev eventstream.Event) bool {
 	size := len(ev.Value) + recordOverhead
 	p.mu.Lock()
@@ -124,7 +124,7 @@ func (p *publisher) send(ev eventstream.Event) bool {
 	}
 	large := int64(0)
 	if len(ev.Value) >= largeEvent {
-		large = min(int64(len(ev.Value)), p.svc.large.Limit()/largeEvents) // an input may have been written anew
+		large = min(int64(len(ev.Value)), p.svc.large.Limit()/largeEvents) // an upgraded input may be larger than the limit
 		if !p.waited(func(ctx context.Context) error { return p.svc.large.Wait(ctx, p.target.tenant, large) }) {
 			p.svc.memory.Release(p.target.tenant, int64(size))
 			return false
@@ -142,7 +142,8 @@ func (p *publisher) send(ev eventstream.Event) bool {
 	return true
 }
 
-// acquire takes bytes of what all requests together may have under way, with more where there is room, for the next events.
+// acquire acquires `need` bytes of the memory that all requests share. If there is room, it acquires `more` bytes for
+// the next events as well.
 func (p *publisher) acquire(need, more int) bool {
 	switch {
 	case need == 0:
@@ -157,8 +158,8 @@ func (p *publisher) acquire(need, more int) bool {
 		p.waited(func(ctx context.Context) error { return p.svc.memory.Acquire(ctx, p.target.tenant, int64(need)) })
 }
 
-// waited reports whether what an event waits for is there before the time for its acknowledgement is over, the caller has left, or the
-// stage stops; else the request has failed.
+// waited calls wait and reports whether it succeeded. It fails the request if AckTimeout passes, the caller disconnects
+// or the stage stops before that.
 func (p *publisher) waited(wait func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(p.waiting, p.svc.cfg.AckTimeout)
 	defer cancel()
@@ -170,7 +171,7 @@ func (p *publisher) waited(wait func(context.Context) error) bool {
 	return false
 }
 
-// acknowledged is called in the order of send.
+// acknowledged counts an acknowledged or failed record. It is called in the order of send.
 func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, err error) {
 	if err != nil {
 		p.fail(fmt.Errorf("%w: Kafka has not acknowledged: %w", ErrUnavailable, err))
@@ -186,8 +187,8 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, err error)
 	p.moved.Broadcast()
 }
 
-// spared keeps some of the memory that an acknowledged event had for the next ones, while others are under way, and gives back the rest.
-// p.mu is held.
+// spared keeps up to spareBytes of an acknowledged event's memory for later events while others are unacknowledged, and
+// releases the rest. The caller must hold p.mu.
 func (p *publisher) spared(size int) {
 	p.spare += size
 	if p.out == 0 || p.done || p.spare >= spareBytes {
@@ -196,25 +197,25 @@ func (p *publisher) spared(size int) {
 	}
 }
 
-// abort is fail without the lock.
+// abort locks p.mu and calls fail.
 func (p *publisher) abort(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fail(err)
 }
 
-// fail ends the request for the first reason that is given. p.mu is held.
+// fail ends the request. Only the first error counts. The caller must hold p.mu.
 func (p *publisher) fail(err error) {
 	if p.err != nil || p.done {
 		return
 	}
 	p.err = err
 	p.cancel(errStopped)
-	p.failed() // under the lock: finish, and with it the request, cannot end before
+	p.failed() // under the lock, so that finish, and with it the request, cannot end before
 	p.moved.Broadcast()
 }
 
-// stop has the request end because the stage does: what was sent is still waited for.
+// stop ends the request because the stage stops. finish still waits for records that were sent.
 func (p *publisher) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,8 +225,8 @@ func (p *publisher) stop() {
 	}
 }
 
-// finish waits until all that was sent is acknowledged, or the request has failed, and returns how
-// far it got.
+// finish waits until all sent records are acknowledged or the request has failed. It returns how far the records are
+// acknowledged.
 func (p *publisher) finish() (ack, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,6 +238,6 @@ func (p *publisher) finish() (ack, error) {
 	p.unwatch()
 	p.unhook()
 	p.stopWaiting(nil)
-	p.cancel(errStopped) // after success there is nothing left that it could end
+	p.cancel(errStopped) // no effect after success: no record is left
 	return p.acked, p.err
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// Routes returns the calls that the stage answers.
+// Routes returns the routes of the stage.
 func Routes() []front.Route { return new(Service).routes() }
 
-// routes is the whole API of the stage. The action of a call is also its label in metrics.
+// routes returns the whole API of the stage. A route's action is also its label in metrics.
 func (s *Service) routes() []front.Route {
 	return []front.Route{
 		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/events", Scope: tenant.ScopePublish, Action: "events",
@@ -30,24 +30,25 @@ func (s *Service) routes() []front.Route {
 	}
 }
 
-// Handler answers the stage's calls.
+// Handler returns the HTTP handler of the stage.
 func (s *Service) Handler() http.Handler { return s.front }
 
-// target is where a request's records go.
+// target identifies the thread, run and partition that a request's records belong to.
 type target struct {
 	thread    string
-	run       string // "" where the call is about the thread
+	run       string // "" if the call is about the thread
 	tenant    string
 	key       string
 	partition int32
-	// partitions are as many as skein.events has.
+	// partitions is the partition count of skein.events.
 	partitions int32
-	// quota is what the tenant may take, and limits what it may be large.
+	// quota limits the tenant's rates, limits the sizes of its requests.
 	quota  *quota.Tenant
 	limits quota.Limits
 }
 
-// onTarget calls serve with where the records of a call go. If the call's path names no thread, its body does.
+// onTarget returns a handler that calls serve with the target of the request. If the path names no thread, serve must
+// read it from the body.
 func (s *Service) onTarget(serve func(*front.Call, target) error) func(*front.Call) error {
 	return func(c *front.Call) error {
 		n, err := s.pin.partitions()
@@ -73,14 +74,14 @@ func (s *Service) onTarget(serve func(*front.Call, target) error) func(*front.Ca
 	}
 }
 
-// of returns the target of a thread and a run with valid ids.
+// of returns the target of a thread and a run. It returns an error for an invalid id.
 func (t target) of(thread, run string) (target, error) {
 	key, err := record.ThreadKey(t.tenant, thread)
 	t.thread, t.run, t.key, t.partition = thread, run, key, record.Partition([]byte(key), t.partitions)
 	return t, err
 }
 
-// revoked returns the refusal of a request whose credentials have ended; nil while they are valid.
+// revoked returns the refusal of a request whose credentials have expired or were revoked, else nil.
 func revoked(r *http.Request) error {
 	if tenant.Revoked(r.Context()) {
 		return tenant.ErrRevoked
@@ -88,10 +89,10 @@ func revoked(r *http.Request) error {
 	return nil
 }
 
-// accept answers a call that has done what was asked.
+// accept sends a successful response with a JSON body.
 func accept(c *front.Call, status int, answer any) error {
 	body, err := json.Marshal(answer)
-	if err != nil { // numbers and ids only: cannot be
+	if err != nil { // impossible: the answer contains only numbers and ids
 		return err
 	}
 	c.Send(status, typeJSON, append(body, '\n'))

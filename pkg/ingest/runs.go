@@ -11,24 +11,25 @@ import (
 	"github.com/skeinhq/skein/internal/front"
 )
 
-// Runs are the runs that a process serves as their proxy: from their input until their last event is acknowledged. The runs
-// of one stream stay until the last event of the last one is acknowledged.
+// Runs are the runs that this process serves as proxy: from their input until their last event is acknowledged. All
+// runs of one stream stay until the last event of the last run is acknowledged.
 type Runs struct {
 	mu     sync.Mutex
 	held   map[runKey]*proxied
 	closed bool
-	empty  chan struct{} // closed once closed is set and nothing is held
-	memory *front.Memory // of which each run takes runKeyBytes
+	empty  chan struct{} // closed when closed is set and held is empty
+	memory *front.Memory // each run acquires runKeyBytes of it
 	used   used
 }
 
-// usedFor is how long the id of a run that has ended is refused. Automatic retries come within that time.
+// usedFor is how long the id of an ended run is refused. Automatic retries arrive within that time.
 const usedFor = 10 * time.Minute
 
-// runKey names a run: its thread's record key, which has the tenant, and its id.
+// runKey identifies a run by its thread's record key, which includes the tenant, and its run id.
 type runKey struct{ thread, run string }
 
-// runKeyBytes is about what a run takes here: agents may begin many in one stream.
+// runKeyBytes is the approximate memory of a run's entry. It is counted because an agent may begin many runs in one
+// stream.
 const runKeyBytes = 4 << 10
 
 func newRuns(memory *front.Memory) *Runs {
@@ -42,7 +43,8 @@ var (
 	errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
 )
 
-// hold takes a run in.
+// hold registers a run. It returns an error if the id is in use or was used recently, the tenant is at its limit, or
+// the process stops.
 func (r *Runs) hold(p *proxied) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +63,8 @@ func (r *Runs) hold(p *proxied) error {
 	return nil
 }
 
-// holdNext takes in another run of a stream that is held. It reports whether it does: not where a run of that id is held, or too many are.
+// holdNext registers the next run of an agent's stream. It returns false if that id is registered already or the tenant
+// is at its limit.
 func (r *Runs) holdNext(p *proxied, run string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,20 +98,20 @@ func (r *Runs) release(p *proxied) {
 	}
 }
 
-// Cancel ends an open run that this process serves: it closes the agent's connection and keeps what was read. If that
-// does not end the run, it writes RUN_FINISHED with the outcome cancelled, marked as synthetic, to the topic and to the
-// caller. Cancel does not wait for this, which takes milliseconds, or up to endGrace if the caller does not read. It
-// returns false if this process does not serve the run, if the run has ended, or if it is being cancelled already. threadKey
-// comes from record.ThreadKey.
+// Cancel ends an open run that this process serves. It closes the agent's connection and keeps the events that were
+// read. If they do not end the run, it writes RUN_FINISHED with the outcome cancelled, marked as synthetic, to the
+// topic and to the caller. Cancel does not wait for this, which takes milliseconds, or up to endGrace if the caller
+// does not read. It returns false if this process does not serve the run, if the run has ended, or if it is already
+// being cancelled. threadKey comes from record.ThreadKey.
 func (r *Runs) Cancel(threadKey, runID string) bool {
-	r.mu.Lock() // so that no other run of the stream begins meanwhile
+	r.mu.Lock() // held until the end, so that the stream cannot begin another run meanwhile
 	defer r.mu.Unlock()
 	key := runKey{threadKey, runID}
 	p := r.held[key]
 	return p != nil && p.keys[len(p.keys)-1] == key && p.end(errCancelled)
 }
 
-// Held reports whether this process holds the run, be it that its agent goes on or that its last events are not acknowledged.
+// Held reports whether this process serves the run: its agent is still running or its last events are not acknowledged.
 func (r *Runs) Held(threadKey, runID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +119,7 @@ func (r *Runs) Held(threadKey, runID string) bool {
 	return ok
 }
 
-// Publishing is the number of held runs whose stream is over, and whose last events are not acknowledged.
+// Publishing returns the number of runs whose stream has ended and whose last events are not acknowledged.
 func (r *Runs) Publishing() int {
 	n := 0
 	for _, p := range r.all() {
@@ -127,7 +130,7 @@ func (r *Runs) Publishing() int {
 	return n
 }
 
-// endAll ends all runs for a reason, and takes none any more.
+// endAll ends all runs with a reason and refuses new ones.
 func (r *Runs) endAll(reason error) {
 	r.seal()
 	for _, p := range r.all() {
@@ -135,7 +138,7 @@ func (r *Runs) endAll(reason error) {
 	}
 }
 
-// seal takes no run any more.
+// seal refuses new runs.
 func (r *Runs) seal() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,8 +160,8 @@ func (r *Runs) all() []*proxied {
 	return all
 }
 
-// close takes no run any more, and waits until none is held, or ctx ends: then it returns how many records of
-// how many runs were given up.
+// close refuses new runs and waits until none is left or ctx ends. In the second case it abandons the remaining runs
+// and returns how many records of how many runs were not acknowledged.
 func (r *Runs) close(ctx context.Context) (records, runs int) {
 	r.seal()
 	select {
@@ -174,11 +177,11 @@ func (r *Runs) close(ctx context.Context) (records, runs int) {
 	return records, runs
 }
 
-// used are the ids of runs that have ended, for usedFor. Of a tenant with more than maxUsed its oldest is forgotten.
+// used remembers the ids of ended runs for usedFor. If a tenant has more than maxUsed, its oldest id is forgotten.
 type used struct {
 	at  map[runKey]*list.Element
-	all *list.List            // of usedRun, in the order of their ends
-	of  map[string]*list.List // of the elements of all, each tenant's in that order; none is empty
+	all *list.List            // usedRun values in the order of their ends
+	of  map[string]*list.List // by tenant: its elements of all, in the same order; no list is empty
 }
 
 type usedRun struct {
@@ -187,7 +190,7 @@ type usedRun struct {
 	ended  time.Time
 }
 
-// maxUsed is how many ids are remembered of a tenant.
+// maxUsed is how many ids of ended runs are remembered per tenant.
 const maxUsed = 4_096
 
 func newUsed() used {
@@ -203,7 +206,7 @@ func (u used) add(tenant string, key runKey) {
 	for e := u.all.Front(); e != nil && time.Since(e.Value.(usedRun).ended) >= usedFor; e = u.all.Front() {
 		u.forget(e.Value.(usedRun).tenant)
 	}
-	if _, ok := u.at[key]; ok { // a stream may begin a run again
+	if _, ok := u.at[key]; ok { // a stream may begin the same run again
 		return
 	}
 	if own := u.of[tenant]; own != nil && own.Len() == maxUsed {
@@ -216,7 +219,7 @@ func (u used) add(tenant string, key runKey) {
 	u.of[tenant].PushBack(u.at[key])
 }
 
-// forget forgets a tenant's oldest.
+// forget removes a tenant's oldest id.
 func (u used) forget(tenant string) {
 	own := u.of[tenant]
 	oldest := own.Remove(own.Front()).(*list.Element)

@@ -20,48 +20,49 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// Service is the stage.
+// Service is the ingest stage.
 type Service struct {
 	cfg      Config
 	front    *front.Front
 	topics   kafka.Topics
 	producer *kgo.Client
 	metrics  *metrics
-	// memory is what requests and runs hold: their buffers, inputs, and what is written and not acknowledged.
+	// memory is the budget of requests and runs: their buffers, inputs and unacknowledged records.
 	memory *front.Memory
-	// large is what tenants have of large events with Kafka, in bytes: a broker takes the requests of one connection one after another, so
-	// that small events wait behind the large ones that are under way.
+	// large limits the bytes of unacknowledged large events. A broker handles the requests of one connection in order, so
+	// small events wait for the large ones before them.
 	large *share.Pool
 	pin   *pin
 
 	logger *slog.Logger
 	agents map[string]*agents.Caller
 	runs   *Runs
-	// draining is set by Drain, stopping ends with Stop.
+	// draining is set by Drain; stopping ends with Stop.
 	draining *atomic.Bool
 	stopping context.Context
 	stop     context.CancelFunc
-	// log follows threads: of the runs that may be stopped, and of those whose end a call waits for.
+	// log reads threads from skein.events: those of runs that may be stopped, and those whose end a cancel request waits
+	// for.
 	log *tail.Tail
-	// cancelWait is the constant of that name, but in tests.
+	// cancelWait is the constant of that name; tests change it.
 	cancelWait time.Duration
-	// afterEnd is the constant of that name, but in tests.
+	// afterEnd is the constant of that name; tests change it.
 	afterEnd time.Duration
-	// pace is bodyPace, but in tests.
+	// pace is bodyPace; tests change it.
 	pace paceLimits
 }
 
 const (
-	// largeEvent is the size, in bytes, from which on events count as large. All together that Kafka has not acknowledged may come to
-	// largeEvents times the largest.
+	// largeEvent is the size in bytes from which an event counts as large. The unacknowledged large events of all tenants
+	// may add up to largeEvents times the largest allowed event.
 	largeEvent, largeEvents = 64 << 10, 4
 )
 
-// leastDelivery is the least time that the client takes for a delivery.
+// leastDelivery is the shortest delivery timeout that the Kafka client accepts.
 const leastDelivery = time.Second
 
-// New makes the stage. It connects to nothing: the stage is ready once Run has seen the topics. The
-// caller calls Close in the end.
+// New returns the stage. It does not connect: the stage is ready after Run has read the topics. Call Close when the
+// stage is no longer used.
 func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering ingest metrics: %w", err)
 	}
-	// Records that could not be sent by then are not sent later: the caller was answered that they may be missing.
+	// A record that could not be sent by then is not sent later, because the caller was informed that it may be missing.
 	producer, err := kafka.NewProducer(cfg.Kafka, kgo.RecordDeliveryTimeout(max(cfg.AckTimeout, leastDelivery)))
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		cfg:        cfg, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
 		memory: newMemory(cfg.Memory, m.memory), large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
-			// Else it would refuse all that is written to them, for as long as it lives.
+			// Without this, the producer would refuse all records for these topics until the process restarts.
 			anew: func() {
 				producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events)
 				s.log.TopicMadeAnew()
@@ -128,8 +129,8 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	return s, nil
 }
 
-// followLog returns what follows threads of skein.events from their ends. It holds some 64 MiB at the worst, however many there are
-// (kafka.OneAnswer).
+// followLog returns a reader of threads of skein.events, starting at their ends. It uses about 64 MiB at most,
+// independent of the number of threads (kafka.OneAnswer).
 func followLog(cfg kafka.Config, logger *slog.Logger) (*tail.Tail, error) {
 	limits, err := kafka.OneAnswer()
 	if err != nil {
@@ -141,24 +142,25 @@ func followLog(cfg kafka.Config, logger *slog.Logger) (*tail.Tail, error) {
 	})
 }
 
-// Run watches the partition counts until ctx ends. Requests are answered with 503 until its first look at the topics, and whenever their
-// counts are not what they were.
+// Run checks the partition counts until ctx ends. Requests are answered with 503 until the first successful check, and
+// while the counts differ from the pinned ones.
 func (s *Service) Run(ctx context.Context) error {
 	s.pin.watch(ctx, s.cfg.PartitionCheck)
 	return nil
 }
 
-// CheckVersions returns nil, or why requests to stop runs of a thread are not read: a newer Skein wrote a record there.
+// CheckVersions returns an error if a newer Skein wrote a record to a thread, so that requests to stop its runs are not
+// read; else nil.
 func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
-// Ready returns nil while the stage is ready, else the reason why it is not.
+// Ready returns nil if the stage is ready, else the reason why it is not.
 func (s *Service) Ready() error {
 	_, err := s.pin.partitions()
 	return err
 }
 
-// Close waits, for a bounded time, until what was sent is acknowledged, and closes the connections.
-// Call it once no request is under way any more: after the HTTP server's Shutdown.
+// Close waits up to AckTimeout and a second until sent records are acknowledged, and closes the connections. Call it
+// when no request is in progress: after the HTTP server's Shutdown.
 func (s *Service) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.AckTimeout+time.Second)
 	defer cancel()
@@ -182,16 +184,16 @@ func (s *Service) Close() error {
 	return err
 }
 
-// Drain refuses new requests with 503, so that callers go elsewhere. Requests under way continue.
+// Drain refuses new requests with 503, so that callers use another process. Requests in progress continue.
 func (s *Service) Drain() { s.draining.Store(true) }
 
-// Stop ends the requests under way within seconds: senders of events get a response that says how far they were
-// acknowledged, and proxied runs end with a RUN_ERROR. It does not wait for them.
+// Stop ends the requests in progress within seconds. Senders of events get a response with the acknowledged part, and
+// proxied runs end with a RUN_ERROR. Stop does not wait for them.
 func (s *Service) Stop() {
 	s.Drain()
 	s.stop()
 	s.runs.endAll(errStopping)
 }
 
-// Runs returns the runs that the process holds as their proxy.
+// Runs returns the runs that this process serves as proxy.
 func (s *Service) Runs() *Runs { return s.runs }

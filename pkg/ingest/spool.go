@@ -16,53 +16,54 @@ import (
 )
 
 const (
-	// spoolRetry is the pause before records are sent to Kafka again. The client has tried for AckTimeout by then.
+	// spoolRetry is the pause before failed records are sent to Kafka again. Before that, the client has tried for
+	// AckTimeout.
 	spoolRetry = 500 * time.Millisecond
-	// forcedBytes is the size of the largest event that is accepted without room: a run's end, without which the run
-	// would stay open. The number of runs bounds this memory, too.
+	// forcedBytes is the size of the largest terminal event that is accepted without free memory. Without its end, a run
+	// would stay open. The limit of runs also bounds this memory.
 	forcedBytes = 64 << 10
 )
 
-// spool publishes the events of a proxied run, or of several runs of one stream, in order and without making the run wait. It holds
-// events until they are acknowledged, and sends them to Kafka again for as long as the process runs: events are numbered, so that
-// readers drop repeats.
+// spool publishes the events of a proxied run, or of several runs of one stream, in order and without blocking the run.
+// It keeps events until they are acknowledged and sends them to Kafka again for as long as the process runs. Events are
+// numbered, so readers drop repeats.
 //
-// The memory is bounded, per run and in total. An event for which there is no room is left out together with its number,
-// and the next record says how many were left out (record.HeaderIncomplete), which marks the run.
+// The memory is bounded per run and in total. An event that does not fit is left out, and its number with it. The next
+// record carries the count of events that were left out (record.HeaderIncomplete), which marks the run.
 //
-// A record that is sent again can follow a later one only if Kafka accepted the later one while it failed the
-// earlier one, which cannot happen on the client's one connection; see publisher.
+// A repeated record could follow a later one only if Kafka accepted the later one and failed the earlier one. This
+// cannot happen on the client's single connection; see publisher.
 type spool struct {
 	writer
-	event series // of the current run
-	// failed is called once, in a goroutine of its own, when Kafka does not take what it is given, or there is no more room.
+	event series // events of the current run
+	// failed is called once, in its own goroutine, when Kafka does not accept a record or the memory is used up.
 	failed func(error)
-	// emptied is called when all that was ever added is acknowledged, or was left out for good, after close.
+	// emptied is called once after close, when every added record is acknowledged or permanently left out.
 	emptied func()
 
-	// The lock is the writer's.
-	queue   []*spooled // not acknowledged, oldest first; out of them are with the producer
-	held    int        // bytes of the queue
-	seq     int64      // of the next event
-	leftOut int64      // events behind the queue's last
-	careful bool       // one record at a time: the last attempt failed
-	waiting bool       // for the next attempt
-	ended   bool       // nothing is added any more
-	stopped bool       // nothing is tried any more
-	told    bool       // of a failure
+	// The writer's lock guards the following fields.
+	queue   []*spooled // not acknowledged, oldest first; the producer has the first `out` of them
+	held    int        // bytes in the queue
+	seq     int64      // number of the next event
+	leftOut int64      // events left out after the last one in the queue
+	careful bool       // sends one record at a time because the last attempt failed
+	waiting bool       // until the next attempt starts
+	ended   bool       // no more records are added
+	stopped bool       // no more attempts are made
+	told    bool       // failed was called
 	retry   *time.Timer
-	ctx     context.Context // of the records that are with the producer
+	ctx     context.Context // of the records that the producer has
 	cancel  context.CancelFunc
 }
 
-// spooled is a record of a spool.
+// spooled is a queued record.
 type spooled struct {
 	of        series
 	value     []byte
-	seq       int64 // -1 of an input
+	seq       int64 // -1 for an input
 	synthetic bool
-	leftOut   int64 // events before it, behind the one before
-	counted   int   // bytes of the budget
+	leftOut   int64 // events left out directly before this record
+	counted   int   // bytes acquired for it; 0 if it was accepted without room
 }
 
 func (s *Service) newSpool(t target, by producer, failed func(error), emptied func()) *spool {
@@ -73,22 +74,22 @@ func (s *Service) newSpool(t target, by producer, failed func(error), emptied fu
 	return sp
 }
 
-// beginRun says that the events from now on are another run's.
+// beginRun makes all following events belong to another run. Their numbers start at 0.
 func (sp *spool) beginRun(run string) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	sp.event, sp.seq = sp.series(record.KindEvent, run), 0
 }
 
-// addInput adds the run's input. It reports whether there was room; where there was none the run must not begin.
+// addInput adds the run's input. It returns false if there is no room: then the run must not begin.
 func (sp *spool) addInput(value []byte) bool {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	return sp.add(&spooled{of: sp.series(record.KindInput, sp.target.run), value: value, seq: -1}, false)
 }
 
-// addEvent adds an event, whose bytes it copies. One that must be there, such as a run's end, is taken without
-// room where it is small. It returns the event's number.
+// addEvent adds a copy of an event and returns its number. An event that does not fit is left out. If must is set, as
+// for a run's end, an event of up to forcedBytes is accepted without room.
 func (sp *spool) addEvent(value []byte, synthetic, must bool) int64 {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -102,7 +103,8 @@ func (sp *spool) addEvent(value []byte, synthetic, must bool) int64 {
 	return seq
 }
 
-// skip leaves an event out that was not held, as it was too large or there was no room for it, and returns its number.
+// skip leaves an event out that was too large or, if noRoom is set, did not fit into memory. It returns the event's
+// number.
 func (sp *spool) skip(noRoom bool) int64 {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -117,13 +119,13 @@ func (sp *spool) skip(noRoom bool) int64 {
 	return seq
 }
 
-// noRoom counts an event for which there was no room, and tells.
+// noRoom counts an event that did not fit and reports the failure.
 func (sp *spool) noRoom() {
 	sp.svc.metrics.leftOut.WithLabelValues(leftOutRoom).Inc()
 	sp.tell(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
 }
 
-// add takes a record if there is room.
+// add appends a record to the queue. It returns false if there is no room or the spool has stopped.
 func (sp *spool) add(e *spooled, must bool) bool {
 	if sp.stopped {
 		return false
@@ -146,8 +148,8 @@ func (sp *spool) add(e *spooled, must bool) bool {
 	return true
 }
 
-// acquire takes n bytes of what the runs of the tenant may hold, or nothing. Nobody waits for it: a run that waited would make its caller
-// wait.
+// acquire acquires n bytes of the tenant's memory or returns errNoRoom. It does not wait, because the run would block
+// its caller.
 func (sp *spool) acquire(n int64) error {
 	if !sp.svc.memory.Try(sp.target.tenant, n) {
 		return errNoRoom
@@ -157,7 +159,7 @@ func (sp *spool) acquire(n int64) error {
 
 func (sp *spool) release(n int64) { sp.svc.memory.Release(sp.target.tenant, n) }
 
-// pump gives the producer what it may have.
+// pump sends queued records to the producer, up to RequestWindow.
 func (sp *spool) pump() {
 	for !sp.waiting && !sp.stopped && sp.out < len(sp.queue) {
 		e := sp.queue[sp.out]
@@ -165,7 +167,7 @@ func (sp *spool) pump() {
 			return
 		}
 		sp.begin(e.value)
-		// Never Produce: that waits where the client's own buffer is full.
+		// Not Produce, which blocks while the client's own buffer is full.
 		sp.give(sp.ctx, sp.svc.producer.TryProduce, e.of, e.headers(), e.value,
 			func(_ *kgo.Record, err error) func() { return sp.acknowledged(e, err) })
 	}
@@ -182,25 +184,26 @@ func (e *spooled) headers() []kgo.RecordHeader {
 	return hs
 }
 
-// acknowledged is called in the order of pump. It returns what is to be called without the lock.
+// acknowledged handles the result of a record, in the order of pump. It returns a function that must be called without
+// the lock, or nil.
 func (sp *spool) acknowledged(e *spooled, err error) func() {
 	switch {
 	case err == nil:
 		sp.remove(e)
 		sp.careful = sp.careful && sp.waiting
 	case sp.careful && !sp.waiting && refused(err):
-		// It was alone, so it is this record that Kafka does not want.
+		// Only this record was in flight, so Kafka refuses this record.
 		sp.svc.metrics.leftOut.WithLabelValues(leftOutRefused).Inc()
 		sp.drop(e)
 		sp.tell(err)
 	default:
 		if !sp.waiting && !sp.stopped {
 			sp.careful, sp.waiting = true, true
-			sp.cancel() // what is still with the producer must not overtake
+			sp.cancel() // records that the producer still has must not overtake this one
 			sp.tell(err)
 		}
 	}
-	if sp.waiting && sp.out == 0 && !sp.stopped { // all of the attempt has come back
+	if sp.waiting && sp.out == 0 && !sp.stopped { // every record of the attempt has its result
 		sp.retry = time.AfterFunc(spoolRetry, sp.again)
 	}
 	sp.pump()
@@ -210,7 +213,7 @@ func (sp *spool) acknowledged(e *spooled, err error) func() {
 	return nil
 }
 
-// refused reports whether an error is about the record, and not about the brokers.
+// refused reports whether an error is about the record itself and not about the brokers.
 func refused(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.InvalidRecord) || errors.Is(err, kerr.PolicyViolation) ||
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
@@ -228,7 +231,7 @@ func (sp *spool) again() {
 	sp.pump()
 }
 
-// tell says once that not all can be published at once, or ever.
+// tell calls failed once, when records are delayed or lost.
 func (sp *spool) tell(err error) {
 	if !sp.told {
 		sp.told = true
@@ -236,7 +239,8 @@ func (sp *spool) tell(err error) {
 	}
 }
 
-// remove takes a record out that is done with: the first one, but where an earlier one has failed.
+// remove deletes a finished record from the queue, frees its memory and returns its index. The index is 0 unless an
+// earlier record has failed.
 func (sp *spool) remove(e *spooled) int {
 	for i, q := range sp.queue {
 		if q == e {
@@ -254,7 +258,7 @@ func (sp *spool) remove(e *spooled) int {
 	return 0
 }
 
-// drop leaves a record out, and has the next one say so.
+// drop deletes a record from the queue and adds it to the next record's count of events left out.
 func (sp *spool) drop(e *spooled) {
 	at := sp.remove(e)
 	if n := e.leftOut + 1; at < len(sp.queue) {
@@ -264,14 +268,14 @@ func (sp *spool) drop(e *spooled) {
 	}
 }
 
-// unsaid is how many events were left out with no record behind them.
+// unsaid returns how many events were left out after the last record, so that no record counts them.
 func (sp *spool) unsaid() int64 {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	return sp.leftOut
 }
 
-// close says that nothing is added any more. What is there is still published.
+// close ends the adding of records. Queued records are still published.
 func (sp *spool) close() {
 	sp.mu.Lock()
 	sp.ended = true
@@ -288,7 +292,7 @@ func (sp *spool) isClosed() bool {
 	return sp.ended
 }
 
-// isEmpty reports, once, that there is nothing left to do.
+// isEmpty reports whether the spool is closed and all its records are finished. It returns true only once.
 func (sp *spool) isEmpty() bool {
 	if !sp.ended || len(sp.queue) > 0 || sp.stopped {
 		return false
@@ -306,7 +310,7 @@ func (sp *spool) halt() {
 	}
 }
 
-// abandon gives up, because the process ends, and returns how many records were not acknowledged.
+// abandon stops the spool because the process ends. It returns how many records are not acknowledged.
 func (sp *spool) abandon() int {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()

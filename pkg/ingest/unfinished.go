@@ -6,42 +6,43 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// The bounds on what is remembered of an agent that begins and does not end.
+// Limits per run on the begun and not yet ended events that the proxy remembers.
 const (
 	maxUnfinished      = 100
-	maxUnfinishedBytes = 1 << 10 // of the names of one
+	maxUnfinishedBytes = 1 << 10 // of the ids of one event
 )
 
-// pairs are the events that begin something which RUN_FINISHED must not leave open, with those that end it and the member that names
-// it. The official client ends a run with an error where one is missing (docs/lint.md); RUN_ERROR may leave them open.
+// pairs lists the events that RUN_FINISHED must not leave open, with the events that end them and the member that
+// identifies them. The official client ends a run with an error if such an end is missing (docs/lint.md). RUN_ERROR may
+// leave them open.
 var pairs = []struct {
 	begin agui.Type
-	ends  []agui.Type // any of them; the first is the one to write
+	ends  []agui.Type // any of them; the proxy writes the first
 	named agui.Field
 }{
 	{agui.TextMessageStart, []agui.Type{agui.TextMessageEnd}, agui.FieldMessageID},
 	{agui.ToolCallStart, []agui.Type{agui.ToolCallEnd}, agui.FieldToolCallID},
 	{agui.ReasoningStart, []agui.Type{agui.ReasoningEnd}, agui.FieldMessageID},
 	{agui.ReasoningMessageStart, []agui.Type{agui.ReasoningMessageEnd}, agui.FieldMessageID},
-	{agui.ThinkingStart, []agui.Type{agui.ThinkingEnd}, agui.FieldMessageID},                       // names nothing
-	{agui.ThinkingTextMessageStart, []agui.Type{agui.ThinkingTextMessageEnd}, agui.FieldMessageID}, // names nothing
+	{agui.ThinkingStart, []agui.Type{agui.ThinkingEnd}, agui.FieldMessageID},                       // has no id
+	{agui.ThinkingTextMessageStart, []agui.Type{agui.ThinkingTextMessageEnd}, agui.FieldMessageID}, // has no id
 	{agui.StepStarted, []agui.Type{agui.StepFinished}, agui.FieldStepName},
 	{agui.SubagentStarted, []agui.Type{agui.SubagentFinished, agui.SubagentError}, agui.FieldSubagentRunID},
 }
 
-// unfinished is what an agent has begun in its run and not ended.
+// unfinished records the events of a run that its agent has begun and not ended.
 type unfinished struct {
-	begun bool // an event came
+	begun bool // the agent has sent an event
 	open  []unended
 }
 
 type unended struct {
 	pair int
-	// name is the named member and, where that is another one, the subagent's, as JSON without its braces.
+	// name is the identifying member as JSON without braces; for a step also the subagent's id.
 	name string
 }
 
-// see takes in an event of the agent, of that type.
+// see updates the open events with an event of type t.
 func (u *unfinished) see(t agui.Type, event []byte) {
 	u.begun = true
 	for i, p := range pairs {
@@ -51,7 +52,7 @@ func (u *unfinished) see(t agui.Type, event []byte) {
 		}
 		ev, err := agui.Decode(event)
 		if err != nil {
-			return // the client refuses it too
+			return // the client refuses this event too
 		}
 		one := unended{i, nameOf(ev, p.named)}
 		at := slices.Index(u.open, one)
@@ -65,7 +66,8 @@ func (u *unfinished) see(t agui.Type, event []byte) {
 	}
 }
 
-// nameOf identifies the subject of an event among others of its kind. The id alone identifies a message or a call.
+// nameOf returns the identifying members of an event as JSON without braces. A message or a call is identified by its
+// id alone, a step also by its subagent.
 func nameOf(ev *agui.Event, named agui.Field) string {
 	var b []byte
 	add := func(f agui.Field) {
@@ -83,7 +85,7 @@ func nameOf(ev *agui.Event, named agui.Field) string {
 	return string(b)
 }
 
-// ends are the events that end what is open, what was begun last first.
+// ends returns the events that close all open ones, most recently begun first.
 func (u *unfinished) ends() [][]byte {
 	var out [][]byte
 	for _, o := range slices.Backward(u.open) {

@@ -9,18 +9,18 @@ import (
 	"github.com/skeinhq/skein/pkg/fold"
 )
 
-// mostWarnings is how many warnings an answer has at most.
+// mostWarnings is the limit of warnings in a response.
 const mostWarnings = 16
 
-// warning says that an event, or an input, was accepted, and that the run will count it as an anomaly.
+// warning describes an accepted event or input that the run will count as an anomaly.
 type warning struct {
-	// Line is where in the body it begins; absent for an input.
+	// Line is the line of the body on which the event begins; absent for an input.
 	Line    int64  `json:"line,omitempty"`
 	Anomaly string `json:"anomaly"`
 	Detail  string `json:"detail"`
 }
 
-// compareIDs returns warnings for ids in a payload that contradict the path; what of them is empty names nothing.
+// compareIDs returns warnings for ids in a payload that contradict the path. An empty id contradicts nothing.
 func (t target) compareIDs(line int64, what, thread, run string) (list []warning) {
 	if thread != "" && thread != t.thread {
 		list = append(list, warning{line, fold.AnomalyThread, fmt.Sprintf("%s names thread %.100q; it is published to thread %.100q, as the path says", what, thread, t.thread)})
@@ -31,14 +31,15 @@ func (t target) compareIDs(line int64, what, thread, run string) (list []warning
 	return list
 }
 
-// look notes what of an event contradicts the path. Only the start and the end of a run name ids, so that nothing else is decoded.
+// look adds warnings if an event's ids contradict the path. Only the start and the end of a run have ids, so no other
+// event is decoded.
 func (p *publisher) look(ev eventstream.Event, of agui.Type) {
 	if of != agui.RunStarted && of != agui.RunFinished || len(p.warnings) >= mostWarnings {
 		return
 	}
-	decoded, err := agui.Decode(bytes.Clone(ev.Value)) // which may upgrade it
+	decoded, err := agui.Decode(bytes.Clone(ev.Value)) // a copy, because Decode may upgrade it in place
 	if err != nil {
-		return // it becomes a dead letter, which says why
+		return // the compactor writes a dead letter with the reason
 	}
 	list := p.target.compareIDs(ev.Line, string(of), decoded.ThreadID, decoded.RunID)
 	p.warnings = append(p.warnings, list[:min(len(list), mostWarnings-len(p.warnings))]...)

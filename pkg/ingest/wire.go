@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// wire is the caller's stream. It is written by one goroutine.
+// wire writes the response stream to the caller. Only one goroutine writes.
 type wire struct {
 	w  http.ResponseWriter // a front.Writer
 	rc *http.ResponseController
-	// gone says that nothing more can be sent; left is called when that is found out.
+	// gone is set after a failed write; nothing more is sent. left is called at that moment.
 	gone  bool
 	left  func()
 	dirty bool
 }
 
-// begin sends the headers of the stream before the agent has answered, so that proxies in between see a response.
+// begin sends the response headers before the agent has answered, so that reverse proxies see a response early.
 func (c *wire) begin() {
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -38,8 +38,9 @@ func (c *wire) write(b []byte) {
 	}
 }
 
-// event writes an event with its number as id, with which a disconnected caller resumes at the run's live stream. The id comes last, so
-// that it overrides an id of the agent. An event without a number (-1), or that the agent did not complete, gets no id.
+// event writes an event and its number as SSE id. A caller that was disconnected resumes the run's live stream from
+// this id. The id is the last field, so that it overrides an id of the agent. An event without a number (-1), or one
+// that the agent did not complete, gets no id.
 func (c *wire) event(raw []byte, seq int64) {
 	body, end := raw, []byte(nil)
 	for _, eol := range []string{"\r\n", "\n", "\r"} {
@@ -57,7 +58,6 @@ func (c *wire) event(raw []byte, seq int64) {
 	c.write(end)
 }
 
-// flush sends what was written.
 func (c *wire) flush() {
 	if c.gone || !c.dirty {
 		return
@@ -68,9 +68,9 @@ func (c *wire) flush() {
 	}
 }
 
-// endSoon gives the caller so much time for all that is still to come. Another goroutine may call it.
+// endSoon sets the deadline for all remaining writes to now + grace. Another goroutine may call it.
 func (c *wire) endSoon(grace time.Duration) {
-	_ = c.rc.SetWriteDeadline(time.Now().Add(grace)) // refused only by writers that are no connection (tests)
+	_ = c.rc.SetWriteDeadline(time.Now().Add(grace)) // fails only for the response writers of tests
 }
 
 func (c *wire) end() {

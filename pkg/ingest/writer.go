@@ -14,35 +14,36 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// recordOverhead is what a record costs in memory beside its value.
+// recordOverhead is the memory of a record besides its value, in bytes.
 const recordOverhead = 512
 
-// writer writes the records of one thread, in order, to its partition, and counts what Kafka acknowledges. A publisher and a spool decide
-// which records, and what becomes of one that fails.
+// writer writes the records of one thread, in order, to its partition and counts which ones Kafka acknowledges. A
+// publisher or a spool decides which records to write and what to do if one fails.
 //
-// Records are not bound to a request's context. The client fails a whole batch, and all that is buffered for its partition, when the
-// context of the batch's first record has ended: a caller that hangs up would take the events of others with it.
+// Records are not bound to a request's context. If the context of a batch's first record ends, the client fails the
+// whole batch and all records that it buffers for the partition. A caller that disconnects would thus fail the events
+// of others.
 type writer struct {
 	svc    *Service
-	target target // its run is that of the first record
+	target target // with the run of the first record
 	key    []byte
 	by     producer
-	// stalled is called, with the lock, when Kafka has acknowledged nothing for AckTimeout: a broker that has a record and never answers keeps
-	// it from failing by itself.
+	// stalled is called with the lock held when Kafka has acknowledged nothing for AckTimeout. A record does not fail by
+	// itself if a broker received it and never answers.
 	stalled func(error)
 
 	mu       sync.Mutex
-	out      int // records with the producer
+	out      int // records that the producer has
 	outBytes int
-	progress time.Time   // last acknowledgement, or when the first of those with the producer was given to it
-	watchdog *time.Timer // nil while nothing is with the producer
+	progress time.Time   // last acknowledgement; if the producer had no record since, when it got the next one
+	watchdog *time.Timer // nil while the producer has no record
 }
 
 func (s *Service) newWriter(t target, by producer, stalled func(error)) writer {
 	return writer{svc: s, target: t, key: []byte(t.key), by: by, stalled: stalled}
 }
 
-// series are records of one kind and run.
+// series has the shared headers and counters of the records of one kind and run.
 type series struct {
 	headers       []kgo.RecordHeader
 	events, bytes prometheus.Counter
@@ -55,7 +56,7 @@ func (w *writer) series(kind record.Kind, run string) series {
 	}
 }
 
-// numbered returns the headers of the record with that number; -1 is none.
+// numbered returns the headers of the record with number seq; -1 for none.
 func (s series) numbered(seq int64) []kgo.RecordHeader {
 	if seq < 0 {
 		return s.headers
@@ -63,7 +64,7 @@ func (s series) numbered(seq int64) []kgo.RecordHeader {
 	return append(s.headers[:len(s.headers):len(s.headers)], kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, seq, 10)})
 }
 
-// begin counts a record that the producer is about to get. Call it with the lock, then give.
+// begin counts a record that is about to go to the producer. Call it with the lock held, then call give.
 func (w *writer) begin(value []byte) {
 	size := len(value) + recordOverhead
 	if w.out == 0 {
@@ -77,11 +78,11 @@ func (w *writer) begin(value []byte) {
 	}
 }
 
-// produce hands a record to a client.
+// produce is Produce or TryProduce of a Kafka client.
 type produce func(context.Context, *kgo.Record, func(*kgo.Record, error))
 
-// give gives a record of a series to the producer. The client calls done, with the lock, in the order in which it got the records, and
-// after that what done returns.
+// give sends a record to the producer. The client calls done with the lock held, in the order of the calls of give, and
+// then, without the lock, the function that done returns.
 func (w *writer) give(ctx context.Context, to produce, of series, headers []kgo.RecordHeader, value []byte,
 	done func(*kgo.Record, error) func()) {
 	sent := time.Now()
@@ -108,12 +109,12 @@ func (w *writer) give(ctx context.Context, to produce, of series, headers []kgo.
 	})
 }
 
-// watch looks whether Kafka acknowledges.
+// watch calls stalled if Kafka has acknowledged nothing for AckTimeout.
 func (w *writer) watch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.out == 0 {
-		w.watchdog = nil // the next record starts it again
+		w.watchdog = nil // begin starts it again
 		return
 	}
 	wait := w.svc.cfg.AckTimeout - time.Since(w.progress)
@@ -124,7 +125,7 @@ func (w *writer) watch() {
 	w.watchdog.Reset(wait)
 }
 
-// unwatch ends the watchdog. The lock is held.
+// unwatch stops the watchdog. The caller must hold the lock.
 func (w *writer) unwatch() {
 	if w.watchdog != nil {
 		w.watchdog.Stop()

@@ -12,40 +12,40 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Kind names one limit of a tenant.
+// Kind is one of the limits that are counted over all requests of a tenant.
 type Kind int
 
-// The limits that are counted over all requests of a tenant.
+// The values of Kind.
 const (
 	Requests Kind = iota // requests a second
 	Events               // events and inputs a second
 	Bytes                // bytes of events and inputs a second, decompressed
-	Streams              // requests that stay open for long: publishing streams, proxied runs, live streams
-	Reads                // reads that are being answered
+	Streams              // concurrent long requests: publishing streams, proxied runs, live streams
+	Reads                // concurrent reads
 	kinds
 )
 
-// names are the keys of the file, the limit's name in answers and the label of metrics.
+// names are the limits' keys in the file, names in responses and labels of metrics.
 var names = [kinds]string{"requests_per_second", "events_per_second", "bytes_per_second", "concurrent_streams", "concurrent_reads"}
 
-// String returns the limit's name as the file has it.
+// String returns the limit's key in the file.
 func (k Kind) String() string { return names[k] }
 
-// isRate tells the limits that have a token bucket from those that have slots.
+// isRate reports whether the limit is a token bucket; the others count slots.
 func (k Kind) isRate() bool { return k <= Bytes }
 
-// Limits are those of one tenant. 0 means no limit, except for sizes, where the stage's own limit always holds.
+// Limits are the limits of one tenant. 0 means no limit, except for sizes: there the stage's own limit applies.
 type Limits struct {
 	RequestsPerSecond int64
 	EventsPerSecond   int64
 	BytesPerSecond    int64
 	ConcurrentStreams int64
 	ConcurrentReads   int64
-	// MaxEventBytes, MaxInputBytes and MaxRequestBytes bound one event, one RunAgentInput and one decompressed body.
+	// MaxEventBytes, MaxInputBytes and MaxRequestBytes limit one event, one RunAgentInput and one decompressed body.
 	MaxEventBytes   int64
 	MaxInputBytes   int64
 	MaxRequestBytes int64
-	// OpenRuns and OpenRunBytes are the compactor's (partition.Quota).
+	// OpenRuns and OpenRunBytes apply in the compactor (partition.Quota).
 	OpenRuns     int64
 	OpenRunBytes int64
 }
@@ -54,7 +54,7 @@ func (l *Limits) of(k Kind) int64 {
 	return [kinds]int64{l.RequestsPerSecond, l.EventsPerSecond, l.BytesPerSecond, l.ConcurrentStreams, l.ConcurrentReads}[k]
 }
 
-// Smaller returns the smaller one of a stage's size limit and a tenant's.
+// Smaller returns the smaller of a stage's and a tenant's size limit. A tenant's 0 means none.
 func Smaller(stage int, tenant int64) int {
 	if tenant > 0 && tenant < int64(stage) {
 		return int(tenant)
@@ -62,10 +62,10 @@ func Smaller(stage int, tenant int64) int {
 	return stage
 }
 
-// ErrFile says that a file of quotas is not as it must be.
+// ErrFile is the error of an invalid quota file.
 var ErrFile = errors.New("not a file of quotas")
 
-// entry is a Limits of the file; nil leaves the limit to the default.
+// entry is one entry of the file. A nil member keeps the default.
 type entry struct {
 	RequestsPerSecond *whole `yaml:"requests_per_second"`
 	EventsPerSecond   *whole `yaml:"events_per_second"`
@@ -79,10 +79,10 @@ type entry struct {
 	OpenRunBytes      *whole `yaml:"open_run_bytes"`
 }
 
-// whole is a whole number: YAML's own decoding would make 0 of 0.5, and with it no limit.
+// whole is an integer. YAML's own decoding would turn 0.5 into 0, which means no limit.
 type whole int64
 
-// UnmarshalYAML refuses all else.
+// UnmarshalYAML returns an error for any value that is not an integer.
 func (w *whole) UnmarshalYAML(n *yaml.Node) error {
 	if n.Tag != "!!int" {
 		return fmt.Errorf("line %d: %.50q is no whole number", n.Line, n.Value)
@@ -90,10 +90,10 @@ func (w *whole) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*int64)(w))
 }
 
-// maxLimit keeps arithmetic on limits far from overflow.
+// maxLimit is the largest accepted limit. It prevents overflows.
 const maxLimit = 1 << 50
 
-// over returns the limits of the entry, and l's where it has none.
+// over returns l with the limits that the entry sets replaced.
 func (e entry) over(l Limits) (Limits, error) {
 	for _, f := range []struct {
 		name string
@@ -122,7 +122,7 @@ func (e entry) over(l Limits) (Limits, error) {
 	return l, nil
 }
 
-// file is a file's content, resolved: every entry is whole.
+// file is a parsed file: each tenant's limits include the defaults.
 type file struct {
 	fallback Limits
 	tenants  map[string]Limits
@@ -135,8 +135,8 @@ func (f *file) of(tenant string) Limits {
 	return f.fallback
 }
 
-// parse reads a file of quotas. Anything that is unknown, given twice or out of range makes the whole file an error: a
-// limit that is silently ignored is worse than an old one.
+// parse parses a quota file. Anything unknown, repeated or out of range makes the whole file an error, because ignoring
+// a limit silently would be worse than keeping the old one.
 func parse(text []byte, stage Limits) (*file, error) {
 	var raw struct {
 		Default entry            `yaml:"default"`

@@ -12,7 +12,7 @@ type metrics struct {
 	stale   prometheus.Gauge
 }
 
-// The outcomes of readings of the file.
+// The outcomes of reading the file again.
 const (
 	reloadLoaded  = "loaded"
 	reloadRefused = "refused"

@@ -16,37 +16,39 @@ import (
 )
 
 const (
-	// forgetAfter is when a tenant that does nothing is forgotten. Its buckets are full long before.
+	// forgetAfter is how long an idle tenant is kept. Its buckets are full long before that.
 	forgetAfter = 10 * time.Minute
-	// maxFileBytes bounds what is read.
+	// maxFileBytes is the largest accepted file, in bytes.
 	maxFileBytes = 16 << 20
 )
 
-// Config are the settings of Quotas.
+// Config contains the settings of Quotas.
 type Config struct {
-	// Path is the file; "" for none, and then Stage's limits hold for every tenant.
+	// Path is the quota file. If it is "", Stage applies to every tenant.
 	Path string
-	// Replicas is the number of processes that share the limits. Each grants an equal part.
+	// Replicas is the number of processes that share the limits. Each process grants an equal part.
 	Replicas int
-	// Stage are the limits of a tenant where the file says nothing.
+	// Stage contains the limits that apply if the file does not set them.
 	Stage Limits
-	// Remark says what is surprising about limits, or nothing; it is a warning in the log whenever they come into force. nil: none.
+	// Remark returns a warning if limits may have a surprising effect, else "". The warning is logged whenever such limits
+	// come into force. nil: no warnings.
 	Remark     func(Limits) string
 	Logger     *slog.Logger          // nil: none
 	Registerer prometheus.Registerer // nil: none
 }
 
-// Quotas hold the limits of all tenants and what each has used of them in this process.
+// Quotas are the limits of all tenants and their use in this process.
 type Quotas struct {
 	cfg     Config
 	metrics *metrics
 	file    atomic.Pointer[file]
 
-	tenants sync.Map // of *Tenant by id
+	tenants sync.Map // tenant id to *Tenant
 	source  reload.Source
 }
 
-// Open reads the file. A file that cannot be used is an error here; later, in Run, it changes nothing and is logged.
+// Open reads the quota file. An invalid file is an error here. Later, in Run, an invalid file is logged and changes
+// nothing.
 func Open(cfg Config) (*Quotas, error) {
 	if cfg.Replicas < 1 {
 		return nil, fmt.Errorf("checking replicas: %d is below 1: set it to the number of processes of this stage", cfg.Replicas)
@@ -86,13 +88,13 @@ func Open(cfg Config) (*Quotas, error) {
 // Unlimited returns Quotas that refuse nothing.
 func Unlimited() *Quotas {
 	q, err := Open(Config{Replicas: 1})
-	if err != nil { // it reads no file and registers nothing
+	if err != nil { // impossible: Open reads no file and registers no metric here
 		panic(err)
 	}
 	return q
 }
 
-// Run reads the file again whenever it changes, and forgets idle tenants, until ctx ends.
+// Run reads the file again whenever it changes and drops idle tenants, until ctx ends.
 func (q *Quotas) Run(ctx context.Context) error {
 	tick := time.NewTicker(reload.Interval)
 	defer tick.Stop()
@@ -102,14 +104,14 @@ func (q *Quotas) Run(ctx context.Context) error {
 			return nil
 		case now := <-tick.C:
 			if q.cfg.Path != "" {
-				_ = q.source.Load(ctx, now) // logged
+				_ = q.source.Load(ctx, now) // Refused logs the error
 			}
 			q.forget(now)
 		}
 	}
 }
 
-// take puts a file in force. What tenants have used stays used.
+// take applies a new file. Rates and slots in use stay counted.
 func (q *Quotas) take(text []byte) error {
 	f, err := parse(text, q.cfg.Stage)
 	if err != nil {
@@ -124,7 +126,8 @@ func (q *Quotas) take(text []byte) error {
 	return nil
 }
 
-// remark warns of what is surprising about the limits of a file: of the default first, and of each tenant whose limits are others.
+// remark logs the warnings about a file's limits: those of the default first, then those of tenants that differ from
+// it.
 func (q *Quotas) remark(f *file) {
 	if q.cfg.Remark == nil {
 		return
@@ -140,7 +143,7 @@ func (q *Quotas) remark(f *file) {
 	}
 }
 
-// forget drops tenants that are idle, so that memory does not grow with every tenant ever seen.
+// forget drops idle tenants, so that memory does not grow with every tenant ever seen.
 func (q *Quotas) forget(now time.Time) {
 	q.tenants.Range(func(id, t any) bool {
 		if t.(*Tenant).idle(now) {
@@ -158,10 +161,11 @@ func readBounded(path string) ([]byte, error) {
 	return text, nil
 }
 
-// Limits returns a tenant's limits in force, those of all replicas together.
+// Limits returns a tenant's current limits, over all replicas.
 func (q *Quotas) Limits(tenant string) Limits { return q.file.Load().of(tenant) }
 
-// Tenant returns a tenant's share. Keep it for a request, not for longer.
+// Tenant returns the counters of a tenant. Keep the result for one request, not longer, because idle tenants are
+// dropped.
 func (q *Quotas) Tenant(id string) *Tenant {
 	if t, ok := q.tenants.Load(id); ok {
 		return t.(*Tenant)
@@ -169,7 +173,7 @@ func (q *Quotas) Tenant(id string) *Tenant {
 	file := q.file.Load()
 	fresh := newTenant(q, file.of(id))
 	t, there := q.tenants.LoadOrStore(id, fresh)
-	for now := q.file.Load(); !there && now != file; now = q.file.Load() { // it has changed before the tenant was there to be told
+	for now := q.file.Load(); !there && now != file; now = q.file.Load() { // take missed the tenant if the file changed meanwhile
 		file = now
 		fresh.set(file.of(id))
 	}

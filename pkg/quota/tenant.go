@@ -13,20 +13,21 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Window is what a bucket holds, in time at its rate.
+// Window is the capacity of a bucket: the time in which its rate fills it.
 const Window = 10 * time.Second
 
-// unlimited is the rate of a bucket that nothing is taken from. It is not rate.Inf, whose tokens after no time at all are no number.
+// unlimited is the rate of a bucket without a limit. rate.Inf would not work: after a duration of 0 its token count is
+// NaN.
 const unlimited = rate.Limit(1 << 50)
 
-// Tenant is what one tenant may take of this process and has taken.
+// Tenant counts one tenant's use of this process against its limits.
 type Tenant struct {
 	quotas  *Quotas
 	limits  atomic.Pointer[Limits]
 	buckets [Bytes + 1]*rate.Limiter
-	slots   [kinds]atomic.Int64 // those in use
-	used    atomic.Int64        // when it was last used, in Unix seconds
-	uses    atomic.Int64        // requests that were admitted and are not done
+	slots   [kinds]atomic.Int64 // slots in use
+	used    atomic.Int64        // time of the last use, in Unix seconds
+	uses    atomic.Int64        // requests that were admitted and have not ended
 }
 
 func newTenant(q *Quotas, l Limits) *Tenant {
@@ -39,7 +40,7 @@ func newTenant(q *Quotas, l Limits) *Tenant {
 	return t
 }
 
-// set puts limits in force. A bucket keeps what was taken from it.
+// set applies limits. The tokens already taken from a bucket stay taken.
 func (t *Tenant) set(l Limits) {
 	if old := t.limits.Swap(&l); old != nil && *old == l {
 		return
@@ -58,15 +59,16 @@ func (t *Tenant) set(l Limits) {
 	}
 }
 
-// Limits returns the limits in force. Rates and numbers are those of all replicas together.
+// Limits returns the current limits. Rates and counts are over all replicas.
 func (t *Tenant) Limits() Limits { return *t.limits.Load() }
 
 func (t *Tenant) idle(now time.Time) bool {
 	return t.uses.Load() == 0 && now.Unix()-t.used.Load() > int64(forgetAfter/time.Second)
 }
 
-// Admit takes one unit of each kind, in order, and writes the RateLimit headers if header is not nil. Call done when the request ends: it
-// returns the slots, and until then the tenant's counts are kept. The error is an *ExceededError; then nothing stays taken but rates.
+// Admit takes one unit of each kind, in order, and writes the RateLimit headers if header is not nil. Call done when
+// the request ends: it releases the slots and lets the tenant become idle. The error is an *ExceededError. On an error
+// all slots are released, but rate tokens stay taken.
 func (t *Tenant) Admit(header http.Header, of ...Kind) (done func(), err error) {
 	t.used.Store(time.Now().Unix())
 	t.uses.Add(1)
@@ -101,7 +103,7 @@ func (t *Tenant) Admit(header http.Header, of ...Kind) (done func(), err error) 
 	return done, nil
 }
 
-// take takes one unit of a rate, or none.
+// take takes one token of a rate or returns an *ExceededError.
 func (t *Tenant) take(k Kind) error {
 	if !t.Limited(k) {
 		return nil
@@ -114,7 +116,7 @@ func (t *Tenant) take(k Kind) error {
 	return nil
 }
 
-// slot takes a slot where one is free.
+// slot acquires a slot and reports whether one was free.
 func (t *Tenant) slot(k Kind) bool {
 	most := t.slotsOf(k)
 	if n := t.slots[k].Add(1); most > 0 && n > most {
@@ -124,18 +126,18 @@ func (t *Tenant) slot(k Kind) bool {
 	return true
 }
 
-// slotsOf is this process's part of a number, at least one; 0 where there is no limit.
+// slotsOf returns this process's number of slots, at least one; 0 if there is no limit.
 func (t *Tenant) slotsOf(k Kind) int64 {
 	n := int64(t.quotas.cfg.Replicas)
 	return (t.limits.Load().of(k) + n - 1) / n
 }
 
-// Limited reports whether a rate has a limit: a caller that counts much can spare itself the counting.
+// Limited reports whether a rate has a limit. Callers use it to skip counting.
 func (t *Tenant) Limited(k Kind) bool { return t.limits.Load().of(k) > 0 }
 
-// Wait takes n units of a rate and waits until the bucket holds them, so that a sender is slowed down to its rate. Where that
-// would take longer than patience it takes nothing and returns an *ExceededError. More than the bucket can hold is let through when the
-// bucket is full, and paid for afterwards.
+// Wait takes n tokens of a rate and waits until the bucket has them, which slows a sender down to its rate. If this
+// would take longer than patience, Wait takes nothing and returns an *ExceededError. If n exceeds the bucket's
+// capacity, Wait returns once the bucket is full; later calls wait for the rest.
 func (t *Tenant) Wait(ctx context.Context, k Kind, n int64, patience time.Duration) error {
 	if n <= 0 || !t.Limited(k) {
 		return nil
@@ -166,8 +168,8 @@ func (t *Tenant) Wait(ctx context.Context, k Kind, n int64, patience time.Durati
 	}
 }
 
-// describe writes RateLimit-Policy and RateLimit as draft-ietf-httpapi-ratelimit-headers names them. q is the limit of all
-// replicas; r is what this process would still grant, times their number.
+// describe writes the headers RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers. q is the limit
+// over all replicas. r is what this process would still grant, multiplied by the number of replicas.
 func (t *Tenant) describe(h http.Header, of []Kind) {
 	l := t.limits.Load()
 	var policy, left strings.Builder
@@ -200,12 +202,12 @@ func (t *Tenant) describe(h http.Header, of []Kind) {
 	}
 }
 
-// ExceededError says that a limit of the tenant is used up.
+// ExceededError means that the tenant has reached a limit.
 type ExceededError struct {
 	Kind Kind
-	// Limit is the tenant's, over all replicas.
+	// Limit is the tenant's limit over all replicas.
 	Limit int64
-	// RetryAfter is when it is worth trying again.
+	// RetryAfter is how long to wait before a retry.
 	RetryAfter time.Duration
 }
 
@@ -220,5 +222,6 @@ func (e *ExceededError) Error() string {
 
 func (e *ExceededError) seconds() int64 { return max(1, int64(math.Ceil(e.RetryAfter.Seconds()))) }
 
-// ProblemType is the type that draft-ietf-httpapi-ratelimit-headers registers, violated-policies its member.
+// ProblemType is the problem type that draft-ietf-httpapi-ratelimit-headers registers for exceeded quotas. Its member
+// is violated-policies.
 const ProblemType = "https://iana.org/assignments/http-problem-types#quota-exceeded"

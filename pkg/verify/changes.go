@@ -6,18 +6,18 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Outcome is the outcome of folding a run again by the rules of this version.
+// Outcome is the result of folding a run again by the current rules.
 type Outcome string
 
-// The outcomes.
+// The values of Outcome.
 const (
-	// Same: the raw events make the same record.
+	// Same: the raw events produce the same record.
 	Same Outcome = "same"
-	// Changes: they make another record.
+	// Changes: the raw events produce another record.
 	Changes Outcome = "changes"
-	// Gone: raw events that it needs are gone.
+	// Gone: raw events that the run needs were deleted.
 	Gone Outcome = "gone"
-	// Open: the run is open, or expired with only an input, so its record will change anyway.
+	// Open: the run is open, or it expired with only an input. Its record will change anyway.
 	Open Outcome = "open"
 )
 
@@ -26,23 +26,24 @@ type Result struct {
 	Tenant   string `json:"tenant"`
 	ThreadID string `json:"threadId"`
 	RunID    string `json:"runId"`
-	// Position is that of the run's first record in skein.events.
+	// Position is the position of the run's first record in skein.events.
 	Position record.Position `json:"position"`
-	// FoldVersion is the version of the rules that made the record.
+	// FoldVersion is the version of the rules by which the record was made.
 	FoldVersion int     `json:"foldVersion"`
 	Outcome     Outcome `json:"outcome"`
-	// Why says what is gone.
+	// Why is what is missing if the outcome is Gone.
 	Why string `json:"why,omitempty"`
-	// Differences are the members that change, each with the place of its first change.
+	// Differences lists the members that change, each with the location of its first change.
 	Differences []Difference `json:"differences"`
 }
 
-// FollowChanges makes each run start from what its parent's raw events make now, and has records that other versions of the rules made
-// compared like those of this one. Call it before Take, and Changes after it.
+// FollowChanges makes each run start from the result of its parent's raw events by the current rules. Records that
+// other versions of the rules made are then compared in full, too. Call it before Take, then call Changes after the
+// last record.
 func (t *Thread) FollowChanges() { t.made = map[string]keyedHistory{} }
 
-// Changes returns which records the rules of this version would change, by the runs' starts, once all raw records were taken. Lineage is
-// taken from the records, as it is final.
+// Changes returns a Result for each wanted run, ordered by start. Call it after Take was called for all raw records. It
+// takes lineage from the records, because lineage is final.
 func (t *Thread) Changes() ([]Result, error) {
 	out := make([]Result, len(t.wanted))
 	for i, p := range t.wanted {

@@ -14,17 +14,17 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Difference is a member in which two records of a run differ.
+// Difference is a member that differs between two records of a run.
 type Difference struct {
-	// Member is its name; members of statistics and raw are named one by one, as in "stats.messages".
+	// Member is the member's name. Members of stats and raw are named one by one, such as "stats.messages".
 	Member string `json:"member"`
-	// At is the first value within it that differs, as a JSON Pointer (RFC 6901); empty if the whole
-	// member differs.
+	// At is the first differing value inside the member, as a JSON Pointer (RFC 6901); empty if the whole member differs.
 	At agui.String `json:"at,omitempty"`
 }
 
-// Differences returns the members, by name, in which a record differs from the one that its raw records make (fold.Run.Record). The
-// checkpoint of an open run is left out, and so are times of tool calls that the given record lacks.
+// Differences returns the members, sorted by name, in which a record differs from made, the record that its raw records
+// produce (fold.Run.Record). It ignores the checkpoint of an open run, and times of tool calls if the first record has
+// none.
 func Differences(given, made *record.Run) ([]Difference, error) {
 	textA, err := encodeClosed(given)
 	if err != nil {
@@ -72,7 +72,7 @@ func encodeClosed(r *record.Run) ([]byte, error) {
 	return text, nil
 }
 
-// members are the parts of an encoded record that are compared.
+// members returns the parts of an encoded record that are compared, by name.
 func members(text []byte) (map[string]json.RawMessage, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
@@ -91,8 +91,8 @@ func members(text []byte) (map[string]json.RawMessage, error) {
 	return all, nil
 }
 
-// pointer returns the first place in which two JSON texts differ: lists in their order, objects by
-// name. If only one of the two has a value there, it points to that.
+// pointer returns a JSON Pointer to the first value in which two JSON texts differ. Lists are compared in order,
+// objects by member name. If only one text has a value, the result points to that value.
 func pointer(a, b json.RawMessage) string {
 	if len(a) == 0 || len(b) == 0 || a[0] != b[0] {
 		return ""
@@ -131,7 +131,8 @@ func pointer(a, b json.RawMessage) string {
 	return ""
 }
 
-// asTimed returns a made record without the times of tool calls if the given one has none: they were left out to keep it below its limit.
+// asTimed returns made without times of tool calls if the existing record has none, because the record limit may have
+// caused them to be left out.
 func asTimed(given, made *record.Run) *record.Run {
 	if given.Stats.ToolCallTimes != nil {
 		return made
@@ -141,8 +142,9 @@ func asTimed(given, made *record.Run) *record.Run {
 	return &told
 }
 
-// compared reports whether a member of a record can be compared with what its raw events make. If contents were cut, or the run has only
-// an input, hashes and counts can. If another version of the fold made the record (byOthers), results of its rules cannot.
+// compared reports whether a member of a record can be compared with the result of its raw events. If contents were
+// cut, or the run has only an input, only hashes and counts can be compared. If another version of the fold made the
+// record (byOthers), results of its rules cannot be compared.
 func compared(r *record.Run, byOthers bool, member string) bool {
 	pending := r.InputOnly()
 	switch {
@@ -157,13 +159,13 @@ func compared(r *record.Run, byOthers bool, member string) bool {
 	}
 }
 
-// isProof reports whether a member identifies the run's raw events. The others are results of the fold's rules.
+// isProof reports whether a member identifies the run's raw events. All other members are results of the fold's rules.
 func isProof(member string) bool { return strings.HasPrefix(member, "raw.") || member == "inputSha256" }
 
-// unprovedPending: the run's parent resolution is preliminary.
+// unprovedPending is reported if the run's parent resolution is preliminary.
 const unprovedPending = "lineage: no event has come that would decide it"
 
-// unprovedOf returns what the proof of a record does not cover, apart from the parent resolution.
+// unprovedOf returns which parts of a record the proof does not cover, apart from the parent resolution.
 func unprovedOf(r *record.Run) []string {
 	out := []string{}
 	if r.Status == record.StatusAbandoned {

@@ -2,16 +2,17 @@ package verify
 
 import "github.com/skeinhq/skein/pkg/record"
 
-// What folding a run again takes of memory: for each message of its own, for each of its history, and for each byte of its events and its
-// input. A record's text is written into buffers that double. TestBytes_IsAboutWhatAThreadTakesAtMost holds them.
+// Memory for folding a run again, in bytes: per own message, per message of its history, and per byte of its events and
+// its input. The text of a record is written into buffers that grow by doubling.
+// TestBytes_IsAboutWhatAThreadTakesAtMost checks these values.
 const (
 	ownMessage  = 1<<10 + 1<<7
 	heldMessage = 256
 	eventByte   = 4
 )
 
-// Bytes is about how much memory it takes to fold a run again and to compare it with its record, by what the record says of it: at least
-// as much as it does take, so that it can be counted before.
+// Bytes returns an upper estimate of the memory, in bytes, for folding a run again and comparing it with its record. It
+// depends only on the record, so callers can acquire the memory before they start.
 func Bytes(rec *record.Run) int64 {
 	n := int64(ownMessage*rec.Stats.Messages + heldMessage*rec.MessageCount + eventByte*len(rec.Input))
 	for _, bytes := range rec.Stats.EventBytes {

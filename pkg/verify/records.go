@@ -6,14 +6,14 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Records are the records of a thread in memory (Source).
+// Records is a Source over the records of a thread in memory.
 type Records struct {
 	byRun map[string]*record.Run
-	// holding are the runs by their own messages, made at the first call of Holding.
+	// holding lists the runs by the ids of their own messages. The first call of Holding fills it.
 	holding map[string][]string
 }
 
-// NewRecords returns a source of these records, which are whole.
+// NewRecords returns a Source of these records, which must be complete.
 func NewRecords(runs []*record.Run) *Records {
 	r := &Records{byRun: make(map[string]*record.Run, len(runs))}
 	for _, rec := range runs {

@@ -12,35 +12,36 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// resolutionCheck resolves the parents of runs again, each at its first event, as the compactor did: among the runs whose first
-// event lay before, in their state at that time. An input that was sent beside the stream begins no run.
+// resolutionCheck resolves the parents of runs again as the compactor did: at each run's first event, among the runs
+// whose first event came before, in their state at that time. An input that was sent beside the stream begins no run.
 //
-// Part of that state is in no record: when an idle run expired, and when an expired one was closed. So there are two threads: in
-// least such a run is open, in most it has ended. A result that both give is certain, since of ended runs the last to end counts,
-// and of equal histories the last to begin. Runs whose events are not read are open in an unknown state.
+// No record contains when an idle run expired or when an expired run was closed. Therefore there are two lineage
+// threads: in `least` such a run is open, in `most` it has ended. A result that both give is certain, because of ended
+// runs the last to end counts, and of equal histories the last to begin. Runs whose events are not read are treated as
+// open in an unknown state.
 type resolutionCheck struct {
 	byStart, byNext []*record.Run
-	// started and ended are how many of them the threads know of.
+	// started and ended are how many runs of byStart and byNext were added to the threads.
 	started, ended int
 	least, most    *lineage.Thread
 
-	// read returns the run's proof if its events are read.
+	// read returns the run with its fold if its events are read, else nil.
 	read func(run string) *threadRun
-	// source finds the runs that have a message. It is needed if an input on RUN_STARTED names no parent.
+	// source finds the runs that contain a message. It is needed if an input in RUN_STARTED names no parent.
 	source Source
 	heads  map[string]*record.Run
-	// unsure: the run being resolved depends on what a run held that had not ended by then.
+	// unsure: the result depends on the unknown contents of a run that had not ended by then.
 	unsure bool
-	// open are the runs that are read, have begun, and have no recorded end before; blind are those that are not read and had not
-	// ended.
+	// open contains runs that are read, have begun and have no recorded end so far. blind contains runs that are not read
+	// and had not ended.
 	open  map[string]*threadRun
 	blind map[string]*record.Run
-	// doubtful: most differs from least.
+	// doubtful: `most` differs from `least`.
 	doubtful bool
-	// lost: a run has begun whose parent resolution is not known.
+	// lost: a run whose parent resolution is unknown has begun.
 	lost bool
-	// touched: runs may have expired and had raw records since that are not in their records, as dropped records do not reopen
-	// a run. If all raw records are read (whole), these are seen.
+	// touched: expired runs may have later raw records that are not in their run records, because dropped records do not
+	// reactivate a run. If all raw records are read (whole), these are seen.
 	touched, whole bool
 }
 
@@ -73,19 +74,19 @@ func (p *resolutionCheck) Any(ids []string, offset int64) (bool, error) {
 	for _, run := range runs {
 		switch h := p.heads[run]; {
 		case h == nil || h.Raw.First >= offset:
-		case h.InputOnly(): // whether its place was decided, and it counted, its record does not say
+		case h.InputOnly(): // its record does not show whether its parent resolution was final, so that the run counted
 			p.unsure = true
 		case h.Raw.Next <= offset:
 			return true, nil
-		case p.read(run) == nil || p.open[run] == nil: // else the thread has looked at what it held
+		case p.read(run) == nil || p.open[run] == nil: // else the lineage thread compares its messages itself
 			p.unsure = true
 		}
 	}
 	return false, nil
 }
 
-// check resolves the parent of a run again and returns the members of its record that differ; certain is false if that is not
-// known. Runs are resolved in the order of their first events.
+// check resolves the parent of a run again and returns the members of its record that differ. certain is false if this
+// cannot be decided. Call it for runs in the order of their first events.
 func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage.Run, differ []string, certain bool, err error) {
 	if err := p.pass(own.Rec, start.Offset); err != nil {
 		return at, nil, false, err
@@ -101,7 +102,7 @@ func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage
 			return at, nil, false, err
 		}
 	}
-	if own.Rec.FoldVersion != compact.Version { // it was resolved by other rules, and keeps its parent
+	if own.Rec.FoldVersion != compact.Version { // other rules resolved it, and it keeps its parent
 		return at, nil, false, nil
 	}
 	if own.Rec.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
@@ -132,8 +133,8 @@ func samePlace(a, b lineage.Placement) bool {
 	return fold.RecordLineage(a.Run) == fold.RecordLineage(b.Run) && a.Run.Base == b.Run.Base && slices.Equal(a.Anomalies, b.Anomalies)
 }
 
-// sameAnomalies reports whether a record counts the anomalies of its parent resolution. How much room a record had is not known
-// (UnprovedAlone), but only a run with an open parent can start without its history.
+// sameAnomalies reports whether a record counts the anomalies of its parent resolution. Whether there was room for the
+// parent's history is unknown (UnprovedAlone), but only a run with an open parent can start without that history.
 func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
 		if slices.Contains(at.Anomalies, rule) != (counted[rule] > 0) {
@@ -143,17 +144,17 @@ func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
 	return counted[lineage.AnomalyPlacedAlone] == 0 || at.Run.Parent != "" && at.Run.Base == ""
 }
 
-// stoodSo reports whether the state of the runs among which the parent was found is known.
+// stoodSo reports whether the states of the runs that the parent was chosen from are known.
 func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 	for _, h := range p.blind {
-		if !fold.Final(h) && h.InputOnly() { // if it has begun since, its record does not have its resolution
+		if !fold.Final(h) && h.InputOnly() { // if the run has begun since, its record lacks the final resolution
 			return false
 		}
 	}
 	switch given := start.ParentRunID; {
 	case given != "" && given != start.RunID && given != start.ClientID:
 		return true
-	case start.Input != nil: // by histories
+	case start.Input != nil: // the parent is chosen by histories
 		if len(p.blind) > 0 {
 			return false
 		}
@@ -166,7 +167,7 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 			return true
 		}
 	}
-	// By ends: any open run may have expired just then.
+	// The parent is chosen by ends: any open run may have expired just before.
 	last := int64(-1)
 	if e, ok := p.least.Run(at.Parent); ok {
 		last = e.End
@@ -179,7 +180,8 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 	return len(p.blind) == 0 && !p.touched
 }
 
-// pass adds to the threads what records say of the runs before an offset, except for one that begins there.
+// pass adds the recorded states of all runs before an offset to the threads. It skips the run `own`, which begins
+// there.
 func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 	for ; p.started < len(p.byStart) && p.byStart[p.started].Raw.First < offset; p.started++ {
 		h := p.byStart[p.started]
@@ -204,7 +206,7 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 		case !h.InputOnly():
 			how = stands{givenUp: true, sealed: fold.Final(h)}
 			p.touched = p.touched || !p.whole && !fold.Final(h)
-		case fold.Final(h): // with nothing but its input: once it was closed
+		case fold.Final(h): // closed with only an input
 			how = stands{maybe: true, sealed: true}
 		default:
 			continue
@@ -216,13 +218,14 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 	return nil
 }
 
-// stands is the state of a run.
+// stands is the state of a run as the threads see it.
 type stands struct {
-	// open: it is open, and what it has said is not known. givenUp: it is as in its record, and may have ended or not.
+	// open: the run is open and its messages are unknown. givenUp: the run is as in its record and may or may not have
+	// ended.
 	open, givenUp bool
-	// maybe: it may not exist.
+	// maybe: the run may not exist.
 	maybe bool
-	// sealed: its end is final.
+	// sealed: the run's end is final.
 	sealed bool
 }
 
@@ -249,17 +252,17 @@ func (p *resolutionCheck) add(h *record.Run, how stands) error {
 	return p.put(&r, &r)
 }
 
-// hide treats a run from now on as one whose events are not read.
+// hide treats a run as one whose events are not read, from now on.
 func (p *resolutionCheck) hide(h *record.Run, how stands) error {
 	delete(p.open, h.RunID)
 	p.blind[h.RunID] = h
 	return p.add(h, how)
 }
 
-// begin adds an open run to the threads, from its first event on.
+// begin adds an open run to the threads, at its first event.
 func (p *resolutionCheck) begin(own *threadRun) error {
 	r := fold.LineageOf(own.Rec)
-	if own.preliminary() { // its record has only the preliminary resolution
+	if own.preliminary() { // the record's resolution is not final
 		if !own.certain {
 			p.lost = true
 			return nil

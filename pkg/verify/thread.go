@@ -16,36 +16,38 @@ import (
 // Verdict is the result of verifying a run.
 type Verdict string
 
-// The verdicts.
+// The values of Verdict.
 const (
-	// Proved: the raw events give the same record.
+	// Proved: the raw events produce the same record.
 	Proved Verdict = "proved"
-	// Differs: they give another record.
+	// Differs: the raw events produce another record.
 	Differs Verdict = "differs"
-	// Unproved: they are gone, or the history that they start from is.
+	// Unproved: raw events, or the history that they start from, were deleted.
 	Unproved Verdict = "unproved"
 )
 
-// UnprovedAlone: the run's record says that it began without its parent's history (lineage.AnomalyPlacedAlone), which is not checked.
+// UnprovedAlone is reported for a run whose record has lineage.AnomalyPlacedAlone: it began without its parent's
+// history. Whether there was no room for the history is not checked.
 const UnprovedAlone = "the beginning: that there was no room for what the parent had said, as the record says, and no record tells how much there was"
 
-// UnprovedPlace: the parent resolution of a run was not compared.
+// UnprovedPlace is reported if the parent resolution of a run was not compared.
 const UnprovedPlace = "lineage: parent, branch and base are taken as the record says, as no record tells how those runs stood that were going on when this one began"
 
-// Report is the result of verifying one run: whether its raw events make its record.
+// Report is the result of verifying one run: whether its raw events produce its record.
 type Report struct {
 	RunID   string
 	Verdict Verdict
-	// Reason is why the run is unproved. If raw events of the run are gone, Earliest is the first that is left, or -1 if none is;
-	// otherwise it is -1.
+	// Reason is why the run is unproved. If raw events of the run were deleted, Earliest is the offset of the first one
+	// left. It is -1 if none is left or none was deleted.
 	Reason   string
 	Earliest int64
-	// Raw is the digest of the raw events; nil if they are gone.
+	// Raw is the digest of the raw events; nil if they were deleted.
 	Raw *Digest
-	// Differences are the members of the record that differ, From the first event that makes a difference, or one before it.
+	// Differences lists the members of the record that differ. From is the offset of the first event that causes a
+	// difference, or of an event before it.
 	Differences []string
 	From        int64
-	// Unproved is what was not compared.
+	// Unproved lists the parts that were not compared.
 	Unproved []string
 }
 
@@ -55,18 +57,18 @@ type Digest struct {
 	SHA256, InputSHA256 string
 }
 
-// Source reads the records of a thread's runs, one by one. For a run whose record is gone, or not there yet, it returns a
+// Source reads the records of a thread's runs. If a run has no record (or none yet), its methods return a
 // *fold.StartError.
 type Source interface {
-	// Record returns the whole record of a run.
+	// Record returns the complete record of a run.
 	Record(run string) (*record.Run, error)
 	// History returns the history at the end of a run.
 	History(run string) (lineage.History, error)
-	// Holding returns the sealed and abandoned runs whose records have an own message with one of these ids.
+	// Holding returns the sealed and abandoned runs whose records contain an own message with one of these ids.
 	Holding(messageIDs []string) (runs []string, err error)
 }
 
-// unprovable separates the reason for which a run cannot be verified from other errors.
+// unprovable returns why a run cannot be verified, or err itself if it has another cause.
 func unprovable(err error) (why string, other error) {
 	if u := new(fold.StartError); errors.As(err, &u) {
 		return u.Reason, nil
@@ -74,26 +76,26 @@ func unprovable(err error) (why string, other error) {
 	return "", err
 }
 
-// maxRecent bounds the histories of a thread in memory.
+// maxRecent is how many histories of a thread are cached.
 const maxRecent = 8
 
-// Thread folds runs of one thread again, together in the order of their raw records, and compares the results with their records.
-// Each record is verified by itself: a run starts from the recorded history of its parent. With FollowChanges it starts from what
-// the parent's raw events make now.
+// Thread folds runs of one thread again, all of them together in the order of their raw records, and compares the
+// results with their records. Each record is verified independently: a run starts from the recorded history of its
+// parent. With FollowChanges it starts from the new result of the parent's raw events.
 type Thread struct {
 	loop       *fold.Loop
 	source     Source
 	refold     *fold.Refold
 	resolution *resolutionCheck
-	// runs are those whose events are read, wanted those to verify, by start.
+	// runs are the runs whose events are read; wanted are those to verify, by start.
 	runs   map[string]*threadRun
 	wanted []*threadRun
-	// recent are the histories that were used or proved last, by run, and order those runs: the next run mostly starts from one of
-	// them.
+	// recent caches the histories that were used or proved last, by run; order lists those runs. The next run usually
+	// starts from one of them.
 	recent map[string]keyedHistory
 	order  []string
-	// made are the histories at the ends of runs that were folded again, for the runs that start from them; nil: they start from
-	// the recorded ones.
+	// made contains the final histories of runs that were folded again, for runs that start from them. nil: runs start
+	// from recorded histories.
 	made map[string]keyedHistory
 }
 
@@ -103,30 +105,31 @@ type keyedHistory struct {
 	key lineage.Key
 }
 
-// threadRun is one run of a Thread. Its rec may lack contents.
+// threadRun is one run of a Thread. Its Rec may lack contents.
 type threadRun struct {
 	*fold.RefoldedRun
-	// first and next are the offsets of its first raw record, and after the last one that has come.
+	// first and next are the offset of the run's first raw record and the offset after its last one so far.
 	first, next int64
-	// until: the run's records below this offset are read.
+	// until is the offset below which the run's records are read.
 	until  int64
 	wanted bool
 	// children counts the runs that need this one and have not begun.
 	children int
-	// unread is why its record cannot be read.
+	// unread is why the run's record cannot be read.
 	unread   string
 	earliest int64
 
 	seen  coverage
 	trace trace
 
-	// resolved is the run's parent resolution, done again, if it is certain; misplaced are the members of the record that differ from it.
+	// resolved is the run's parent resolution, done again; valid if certain. misplaced lists the members of the record
+	// that differ from it.
 	resolved  lineage.Run
 	certain   bool
 	misplaced []string
 	begun     bool
-	// compared: the result of the raw records below the record's end was compared with the record; differ are the members that
-	// differ, from that offset on.
+	// compared: the fold up to the record's end was compared with the record. differ lists the members that differ,
+	// diverges is the offset from which they do.
 	compared bool
 	digest   Digest
 	differ   []Difference
@@ -138,7 +141,8 @@ func (p *threadRun) preliminary() bool {
 	return p.Rec.InputOnly() && !(p.Rec.Open != nil && p.Rec.Open.Placed)
 }
 
-// coverage checks that ranges of offsets are those of a run's records: each record lies in one, and each begins and ends with a record.
+// coverage checks that ranges of offsets fit a run's records: each record lies in a range, and each range begins and
+// ends with a record.
 type coverage struct {
 	ranges [][2]int64
 	last   int64
@@ -158,9 +162,10 @@ func (c *coverage) whole() bool {
 	return !c.bad && (len(c.ranges) == 0 || len(c.ranges) == 1 && c.last == c.ranges[0][1]-1)
 }
 
-// NewThread returns a Thread over all runs of a thread, by their records, which may lack contents and checkpoint, to verify the wanted
-// ones. Held is the range of offsets that skein.events has of the partition. The caller has to give the records in Ranges to Take, and may
-// give others. If wanted is nil, all runs are verified, and all records of the thread in held have to be taken.
+// NewThread returns a Thread that verifies the wanted runs. records are the run records of the whole thread; contents
+// and checkpoint may be missing. held is the range of offsets that skein.events still has of the partition. The caller
+// must call Take for the records in Ranges and may do so for others. If wanted is nil, all runs are verified, and Take
+// must get all records of the thread in held.
 func NewThread(records []*record.Run, wanted []string, held [2]int64, source Source) (*Thread, error) {
 	t := &Thread{source: source, runs: map[string]*threadRun{}, recent: map[string]keyedHistory{}}
 	t.refold = fold.NewRefold(records, t)
@@ -202,7 +207,7 @@ func NewThread(records []*record.Run, wanted []string, held [2]int64, source Sou
 	return t, err
 }
 
-// add adds a run to those that are folded.
+// add starts folding a run again.
 func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 	if p := t.runs[rec.RunID]; p != nil {
 		return p
@@ -219,7 +224,7 @@ func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 	return p
 }
 
-// earliest returns the first offset of ranges that is not gone; -1 if there is none.
+// earliest returns the first offset of ranges that still exists; -1 if there is none.
 func earliest(ranges [][2]int64, held [2]int64) int64 {
 	for _, r := range ranges {
 		if at := max(r[0], held[0]); at < min(r[1], held[1]) {
@@ -229,7 +234,7 @@ func earliest(ranges [][2]int64, held [2]int64) int64 {
 	return -1
 }
 
-// Ranges are the offsets whose records have to be taken, rising and disjoint.
+// Ranges returns the offsets whose records Take must get, rising and disjoint.
 func (t *Thread) Ranges() [][2]int64 {
 	var all [][2]int64
 	for _, p := range t.runs {
@@ -240,7 +245,7 @@ func (t *Thread) Ranges() [][2]int64 {
 	return fold.MergeRanges(all)
 }
 
-// Take takes the next raw record of the thread's key; it ignores those of runs that are not folded.
+// Take folds the next raw record of the thread. It ignores records of runs that are not folded.
 func (t *Thread) Take(e record.Event) error {
 	taken, outcome, err := t.loop.Next(e)
 	if taken == nil && err == nil {
@@ -251,7 +256,7 @@ func (t *Thread) Take(e record.Event) error {
 		return fmt.Errorf("verifying thread at %s: %w", e.Position(), err)
 	}
 	p := t.runs[t.refold.Current.ID]
-	if p.Failed = reason; reason != "" { // the history that it starts from is not there
+	if p.Failed = reason; reason != "" { // the history that the run starts from is missing
 		return t.resolution.hide(p.Rec, stands{open: true, maybe: true})
 	}
 	if outcome == fold.Folded || outcome == fold.SyntheticEnd {
@@ -271,7 +276,7 @@ func (t *Thread) Take(e record.Event) error {
 	return nil
 }
 
-// Headers returns those of the last record, which the next one is likely to repeat (record.ParseHeadersLike).
+// Headers returns the headers of the last record. The next record is likely to repeat them (record.ParseHeadersLike).
 func (t *Thread) Headers() record.Headers { return t.loop.Decoded().Headers }
 
 // Takes implements fold.RefoldOwner.
@@ -287,7 +292,7 @@ func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RefoldedRun, er
 		if err := t.compare(p); err != nil || m.Sealed {
 			return nil, err
 		}
-		if p.Rec.Status != record.StatusRunning { // it expired, and later records are not in its record yet
+		if p.Rec.Status != record.StatusRunning { // the run expired, and its record does not include later raw records yet
 			p.Late = true
 			return nil, t.resolution.hide(p.Rec, stands{open: true})
 		}
@@ -301,14 +306,14 @@ func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RefoldedRun, er
 	return p.RefoldedRun, nil
 }
 
-// Starts implements fold.RefoldOwner: the parent is resolved again.
+// Starts implements fold.RefoldOwner. It resolves the parent again.
 func (t *Thread) Starts(r *fold.RefoldedRun, first *fold.Decoded, input *agui.RunAgentInput, _ *compact.Run) (err error) {
 	p := t.runs[r.ID]
 	p.resolved, p.misplaced, p.certain, err = t.resolution.check(p, fold.StartOf(r.ID, r.ClientID, first.Payload(), input, first.Offset))
 	return err
 }
 
-// begun notes that a run has begun: from now on others may start from it, and it no longer needs its parent.
+// begun records that a run has begun: later runs may start from it, and it no longer needs its parent.
 func (t *Thread) begun(p *threadRun) error {
 	if err := t.resolution.begin(p); err != nil {
 		return err
@@ -331,7 +336,7 @@ func (t *Thread) History(run string) (lineage.History, *lineage.Key, error) {
 	return h.History, &h.key, err
 }
 
-// history returns the history at a run's end that others start from.
+// history returns the history at a run's end, from which later runs start.
 func (t *Thread) history(run string) (keyedHistory, error) {
 	if h, ok := t.made[run]; ok {
 		return h, nil
@@ -360,7 +365,7 @@ func (t *Thread) keep(run string, h keyedHistory) {
 	t.recent[run] = h
 }
 
-// compare compares a run's fold so far with its record, once.
+// compare compares a run's fold so far with its record. Only the first call for a run has an effect.
 func (t *Thread) compare(p *threadRun) error {
 	if p.compared || p.Failed != "" {
 		return nil
@@ -392,7 +397,7 @@ func (t *Thread) compare(p *threadRun) error {
 		p.diverges = p.trace.first(rec, made, p.differ)
 	}
 	follows := t.made != nil && rec.Status != record.StatusRunning && rec.Whole() && !rec.RawLost
-	proved := t.made == nil && len(p.differ) == 0 && rec.Status.Sealed() && len(unprovedOf(rec)) == 0 // the record says the same
+	proved := t.made == nil && len(p.differ) == 0 && rec.Status.Sealed() && len(unprovedOf(rec)) == 0 // so both histories are equal
 	if p.Fold != nil && (follows || proved) {
 		h := keyedHistory{History: at}
 		if err := h.key.UnmarshalText([]byte(made.HistoryKey)); err != nil {
@@ -412,7 +417,7 @@ func (t *Thread) compare(p *threadRun) error {
 	return nil
 }
 
-// Reports returns the results of the wanted runs, by start, once all records were taken.
+// Reports returns the results of the wanted runs, ordered by start. Call it after Take was called for all records.
 func (t *Thread) Reports() ([]Report, error) {
 	reports := make([]Report, 0, len(t.wanted))
 	for _, p := range t.wanted {
@@ -433,7 +438,7 @@ func (p *threadRun) report() Report {
 	switch {
 	case p.preliminary():
 		out.Unproved = append(out.Unproved, unprovedPending)
-	case !p.begun: // no event of it is there, which differs
+	case !p.begun: // no event was found, which is a difference in itself
 	case !p.certain:
 		out.Unproved = append(out.Unproved, UnprovedPlace)
 	default:
@@ -448,7 +453,7 @@ func (p *threadRun) report() Report {
 	switch {
 	case len(out.Differences) == 0:
 	case p.Rec.RawLost && len(p.Rec.Raw.Ranges) == record.MaxRanges:
-		// A record that was never folded may lie between two parts of one range.
+		// Two parts of one range may have a record between them that was never folded.
 		out.Verdict, out.Differences = Unproved, []string{}
 		out.Reason = "events were passed over when it was folded, and its ranges do not say which"
 	default:
@@ -457,7 +462,7 @@ func (p *threadRun) report() Report {
 	return out
 }
 
-// free drops what the fold holds.
+// free releases the memory of the fold.
 func (p *threadRun) free() { p.Run.Fold, p.Input, p.From = nil, nil, fold.Origin{} }
 
 func compareStart(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }

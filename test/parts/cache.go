@@ -14,13 +14,13 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// CacheVariable names a folder to keep downloads in, in place of the user's cache folder.
+// CacheVariable names the folder for downloads; unset means the user's cache folder.
 const CacheVariable = "SKEIN_CACHE"
 
-// ErrChecksum says that a file is not the one whose checksum was checked in. It is never a reason to skip a test.
+// ErrChecksum means that a file does not have the checksum that was checked in. It is never a reason to skip a test.
 var ErrChecksum = errors.New("checksum differs")
 
-// UnavailableError says that this machine has no such part, and what would change that.
+// UnavailableError means that this machine lacks a part. It names the reason and what to install.
 type UnavailableError struct {
 	Reason  string
 	Install string
@@ -29,7 +29,7 @@ type UnavailableError struct {
 // Error implements error.
 func (e *UnavailableError) Error() string { return e.Reason + ": " + e.Install }
 
-// CacheDir returns the folder that downloads stay in. It may not be there yet.
+// CacheDir returns the folder for downloads. The folder may not exist yet.
 func CacheDir() (string, error) {
 	dir := os.Getenv(CacheVariable)
 	if dir == "" {
@@ -46,8 +46,8 @@ func CacheDir() (string, error) {
 	return dir, nil
 }
 
-// cached returns a folder of the cache, named after what makes its contents: other contents are another folder. Fill makes
-// the folder where good does not accept it. Any number of processes may call it at a time; they wait for one another.
+// cached returns a folder of the cache. Its name includes a hash of contents, so other contents get another folder. If
+// good does not accept the folder, fill makes it. Processes may call it concurrently; they wait for each other.
 func cached(ctx context.Context, name string, contents []byte, good func(dir string) error, fill func(dir string) error) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -62,7 +62,7 @@ func cached(ctx context.Context, name string, contents []byte, good func(dir str
 	if _, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil {
 		return "", fmt.Errorf("locking %s: %w", lock.Path(), err)
 	}
-	defer func() { _ = lock.Unlock() }() // the lock ends with the process at the latest
+	defer func() { _ = lock.Unlock() }() // the system releases it at the latest when the process ends
 	if good(dir) == nil {
 		return dir, nil
 	}
@@ -78,11 +78,11 @@ func cached(ctx context.Context, name string, contents []byte, good func(dir str
 	return dir, nil
 }
 
-// fetchTries is how often a registry is asked: they answer 429 and 503 now and then.
+// fetchTries is how often a fetch is tried, because registries sometimes answer 429 or 503.
 const fetchTries = 3
 
-// fetch runs a package manager until it succeeds, or says what no other try changes, and returns the error and the output of its
-// last try.
+// fetch runs a package manager until it succeeds, fetchTries are used up, or final reports that a retry cannot help. It
+// returns the output and the error of the last try.
 func fetch(ctx context.Context, final func(out []byte) bool, command string, args ...string) (out []byte, err error) {
 	for try := 1; ; try++ {
 		cmd := exec.CommandContext(ctx, command, args...)

@@ -1,5 +1,7 @@
-// Package parts fetches what tests run beside Go: the jars of Apache Kafka and its clients by Maven, Python packages by pip.
+// Package parts fetches what tests need besides Go: the jars of Apache Kafka and its clients with Maven, and Python
+// packages with pip.
 //
-// Everything is fetched once into a cache outside of any source tree, and has to have the checksum that is checked in
-// beside the test. A part that a machine cannot have is an *UnavailableError, for which a test is skipped, but for CI=true.
+// Each part is fetched once into a cache outside of any source tree, and must have the checksum that is checked in with
+// the test. If a machine cannot provide a part, the error is an *UnavailableError, for which a test is skipped. With
+// CI=true such a test fails.
 package parts

@@ -8,11 +8,11 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// pullTimeout bounds the pull of an image.
+// pullTimeout limits the pull of an image.
 const pullTimeout = 5 * time.Minute
 
-// Image sees to it that a Docker daemon has an image, and pulls it where it has not. A daemon that reaches no registry, as behind a
-// firewall, is an *UnavailableError: it can start no container of that image, and another way has to be taken.
+// Image pulls an image unless the Docker daemon has it. If the daemon cannot reach a registry, for example because of a
+// firewall, the error is an *UnavailableError: the caller must do without a container of that image.
 func Image(ctx context.Context, docker client.ImageAPIClient, name string) error {
 	if _, err := docker.ImageInspect(ctx, name); err == nil {
 		return nil

@@ -14,35 +14,35 @@ import (
 	"strings"
 )
 
-// Jars are the jars that a pom asks for, with all that they need.
+// Jars describes the jars that a pom names, with all their dependencies.
 type Jars struct {
-	// Name is what they are, for the folder and messages, such as "kafka-4.3.1".
+	// Name identifies the jars in the folder's name and in messages, such as "kafka-4.3.1".
 	Name string
-	// Pom is the file for Maven.
+	// Pom is the content of the Maven file.
 	Pom []byte
 	// SHA256 has a line "checksum  name.jar" for each jar, as sha256sum writes them.
 	SHA256 []byte
 }
 
-// copyJars is the goal of Maven that puts the jars of a pom into a folder, pinned like the jars.
+// copyJars is the Maven goal that copies the jars of a pom into a folder. Its version is pinned like those of the jars.
 const copyJars = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-// Folder returns the folder with the jars. Where the cache does not have them, or has them changed, Maven fetches them.
+// Folder returns the folder with the jars. If the cache lacks them, or they have changed, Maven fetches them.
 func (j Jars) Folder(ctx context.Context) (string, error) {
 	return cached(ctx, j.Name, j.SHA256, j.check, func(dir string) error { return j.fetch(ctx, dir) })
 }
 
-// fetch has Maven put the jars into a folder.
+// fetch runs Maven to put the jars into a folder.
 func (j Jars) fetch(ctx context.Context, dir string) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
 		return &UnavailableError{Reason: "Maven is not there to fetch " + j.Name, Install: "install mvn, such as with apt-get install maven"}
 	}
-	tmp, err := os.MkdirTemp("", "skein-pom-") // the jars' folder holds nothing else
+	tmp, err := os.MkdirTemp("", "skein-pom-") // not in the folder of the jars, which must contain nothing else
 	if err != nil {
 		return fmt.Errorf("fetching jars: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(tmp) }() // a rest in the temporary folder harms nobody
+	defer func() { _ = os.RemoveAll(tmp) }() // leftovers in the temporary folder are harmless
 	pom := filepath.Join(tmp, "pom.xml")
 	if err := os.WriteFile(pom, j.Pom, 0o600); err != nil {
 		return fmt.Errorf("fetching jars: %w", err)
@@ -58,7 +58,7 @@ func (j Jars) fetch(ctx context.Context, dir string) error {
 	return nil
 }
 
-// firstError is the line of Maven's output that says what went wrong.
+// firstError returns the first line with an error in Maven's output.
 func firstError(out []byte) string {
 	for line := range strings.Lines(string(out)) {
 		if line = strings.TrimSpace(line); strings.Contains(line, "ERROR") {
@@ -79,7 +79,7 @@ func (j Jars) pinned() map[string]string {
 	return sums
 }
 
-// check holds a folder to the pinned list: the same files with the same bytes, and no other.
+// check returns an error unless the folder has exactly the pinned files with the pinned checksums.
 func (j Jars) check(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -111,7 +111,7 @@ func checksum(file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("checking jars: %w", err)
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", fmt.Errorf("checking jars: %w", err)

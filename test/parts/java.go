@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// leastJava is what Apache Kafka 4 and its clients need.
+// leastJava is the oldest Java version on which Apache Kafka 4 and its clients run.
 const leastJava = 17
 
-// Java returns the Java to run jars with: JAVA_HOME's, else the one on the path.
+// Java returns the path of the Java that runs jars: that of JAVA_HOME, else the one on the path.
 func Java(ctx context.Context) (string, error) {
 	return javaTool(ctx, "java", "openjdk-17-jre-headless")
 }
 
-// Javac returns the compiler that belongs to Java.
+// Javac returns the path of the matching compiler.
 func Javac(ctx context.Context) (string, error) {
 	return javaTool(ctx, "javac", "openjdk-17-jdk-headless")
 }
@@ -45,8 +45,8 @@ func javaTool(ctx context.Context, name, debian string) (string, error) {
 	return path, nil
 }
 
-// javaMajor reads 17 out of `openjdk version "17.0.15" 2025-04-15` and "javac 17.0.15"; 0 if it is not there. Java
-// may say before it which options it has picked up.
+// javaMajor returns 17 for `openjdk version "17.0.15" 2025-04-15` and "javac 17.0.15", or 0 if there is no version.
+// Java may print other lines before it, such as the options that it uses.
 func javaMajor(out []byte) int {
 	for _, before := range []string{`version "`, "javac "} {
 		_, rest, ok := bytes.Cut(out, []byte(before))

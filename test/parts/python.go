@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// Python is a virtual environment with the packages of a lock file.
+// Python describes a virtual environment with the packages of a lock file.
 type Python struct {
-	// Name is what it is for, for the folder and messages.
+	// Name identifies the environment in the folder's name and in messages.
 	Name string
 	// Requirements is the lock file: each package with its version and the hashes of its wheels.
 	Requirements []byte
 }
 
-// pythonMarker is written into an environment once it is whole.
+// pythonMarker is a file that is written into an environment when it is complete.
 const pythonMarker = "complete"
 
-// Interpreter returns the environment's Python. Where the cache does not have the environment, it is made, and pip installs
-// the packages: wheels only, each with one of the pinned hashes.
+// Interpreter returns the Python of the environment. If the cache lacks the environment, Interpreter makes it, and pip
+// installs the packages: only wheels, each with one of the pinned hashes.
 func (p Python) Interpreter(ctx context.Context) (string, error) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		return "", &UnavailableError{Reason: "python3 is not there to run " + p.Name, Install: "install it, such as with apt-get install python3 python3-venv"}
 	}
-	// An environment is of one interpreter and stays where it was made.
+	// An environment depends on its interpreter and cannot be moved.
 	version, err := exec.CommandContext(ctx, python, "-c", "import sys; print(sys.version, sys.prefix)").Output()
 	if err != nil {
 		return "", &UnavailableError{Reason: fmt.Sprintf("%s does not run (%v)", python, err), Install: "install python3"}
@@ -37,7 +37,7 @@ func (p Python) Interpreter(ctx context.Context) (string, error) {
 		if _, err := os.Stat(filepath.Join(dir, pythonMarker)); err != nil {
 			return err
 		}
-		return exec.CommandContext(ctx, interpreter(dir), "-c", "").Run() // gone with the interpreter that it was made of
+		return exec.CommandContext(ctx, interpreter(dir), "-c", "").Run() // fails if the interpreter that made it was removed
 	}, func(dir string) error { return p.install(ctx, python, dir) })
 	if err != nil {
 		return "", err
@@ -73,7 +73,7 @@ func (p Python) install(ctx context.Context, python, dir string) error {
 	return os.WriteFile(filepath.Join(dir, pythonMarker), nil, 0o600)
 }
 
-// lastLine is the line in which Python says what went wrong.
+// lastLine returns the last line of the output, in which Python names the error.
 func lastLine(out []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	return lines[len(lines)-1]

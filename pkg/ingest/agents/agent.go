@@ -19,42 +19,43 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// OnDisconnect says what becomes of a run whose caller has left.
+// OnDisconnect selects what happens to a run whose caller has disconnected.
 type OnDisconnect string
 
 const (
-	// Finish lets the agent go on, so that the run is there when the caller comes back. The default.
+	// Finish lets the agent continue, so that the caller finds the run when it reconnects. It is the default.
 	Finish OnDisconnect = "finish"
 	// Cancel closes the agent's connection.
 	Cancel OnDisconnect = "cancel"
 )
 
-// OnKafkaFailure says what becomes of a run whose events Kafka does not take.
+// OnKafkaFailure selects what happens to a run whose events Kafka does not accept.
 type OnKafkaFailure string
 
 const (
-	// Continue goes on with the caller's stream. The default.
+	// Continue keeps streaming to the caller. It is the default.
 	Continue OnKafkaFailure = "continue"
-	// Cut ends it, for those to whom a run that is not recorded is worse than none.
+	// Cut ends the run. Choose it if an unrecorded run is worse than a failed one.
 	Cut OnKafkaFailure = "cut"
 )
 
 // Agent is the configuration of one agent.
 type Agent struct {
-	// Name is what callers and records name it by: 1 to 128 of A-Z a-z 0-9 . _ -, first a letter or digit.
+	// Name identifies the agent in URLs and records: 1 to 128 of A-Z a-z 0-9 . _ -, first a letter or digit.
 	Name string `yaml:"name"`
-	// URL takes a RunAgentInput by POST and answers with SSE.
+	// URL accepts a RunAgentInput by POST and answers with SSE.
 	URL string `yaml:"url"`
-	// Headers of the caller's request that go on to the agent.
+	// Headers names the headers of the caller's request that are forwarded to the agent.
 	Headers []string `yaml:"headers"`
-	// CredentialFile holds a secret that every call carries. It is read again for each one.
+	// CredentialFile is a file with a secret that every call carries. It is read again for each call.
 	CredentialFile string `yaml:"credential_file"`
-	// CredentialHeader is the header that carries it; Authorization where it is not set, with "Bearer " before the secret.
+	// CredentialHeader is the header that carries the secret. The default is Authorization, with "Bearer " before the
+	// secret.
 	CredentialHeader string `yaml:"credential_header"`
 
-	// ConnectTimeout is for the connection, TLS included; AnswerTimeout from there to the answer's headers, and both together bound the time
-	// until these, however slowly the agent reads;
-	// SilenceTimeout without a byte of the answer; RunTimeout for all of it.
+	// ConnectTimeout limits connecting, TLS included. AnswerTimeout limits the time from then to the response headers. The
+	// sum of both limits the time until the headers, even if the agent reads the request slowly. SilenceTimeout limits the
+	// time without a byte of the response, RunTimeout the whole response.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 	AnswerTimeout  time.Duration `yaml:"answer_timeout"`
 	SilenceTimeout time.Duration `yaml:"silence_timeout"`
@@ -63,12 +64,12 @@ type Agent struct {
 	OnDisconnect   OnDisconnect   `yaml:"on_disconnect"`
 	OnKafkaFailure OnKafkaFailure `yaml:"on_kafka_failure"`
 
-	// Labels are JSON Pointers (RFC 6901) into the input, by the key of the label that the value there becomes.
+	// Labels maps the key of each label to a JSON Pointer (RFC 6901) into the input, which selects its value.
 	Labels map[string]string `yaml:"labels"`
 }
 
-// The timeouts of an agent that sets none. An agent may think for minutes before its first byte, and longer
-// while a tool runs; a day ends what would never end.
+// Defaults of an agent's timeouts. An agent may think for minutes before its first byte, and longer while a tool runs.
+// The limit of a day ends runs that would never end.
 const (
 	DefaultConnectTimeout = 10 * time.Second
 	DefaultAnswerTimeout  = 5 * time.Minute
@@ -76,12 +77,12 @@ const (
 	DefaultRunTimeout     = 24 * time.Hour
 )
 
-// ErrConfig says that an agent's configuration is not as it must be.
+// ErrConfig is the error of an invalid agent configuration.
 var ErrConfig = errors.New("not a configuration of agents")
 
 var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// withDefaults returns the agent with what is not set.
+// withDefaults returns the agent with defaults for its unset members.
 func (a Agent) withDefaults() Agent {
 	a.ConnectTimeout = cmp.Or(a.ConnectTimeout, DefaultConnectTimeout)
 	a.AnswerTimeout = cmp.Or(a.AnswerTimeout, DefaultAnswerTimeout)
@@ -95,7 +96,7 @@ func (a Agent) withDefaults() Agent {
 	return a
 }
 
-// check says what cannot work, and what to write instead.
+// check returns an error for the first invalid setting, with a hint what to write instead.
 func (a Agent) check() error {
 	if !agentName.MatchString(a.Name) {
 		return fmt.Errorf("name %.200q: write 1 to 128 of A-Z a-z 0-9 . _ -, first a letter or digit", a.Name)
@@ -129,7 +130,7 @@ func checkURL(text string) error {
 	case err != nil:
 		var parse *url.Error
 		if errors.As(err, &parse) {
-			err = parse.Err // without the text: it may hold a password
+			err = parse.Err // without the URL, which may contain a password
 		}
 		return fmt.Errorf("url: %w", err)
 	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
@@ -142,7 +143,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// own are headers that the call itself sets, and those that are of one connection.
+// own lists headers that the call itself sets and headers that concern only one connection. They cannot be forwarded.
 var own = []string{
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Keep-Alive",
 	"Proxy-Authorization", "Proxy-Connection", "Skein-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
@@ -198,10 +199,10 @@ func (a Agent) checkLabels() error {
 	return nil
 }
 
-// maxCredentialBytes bounds what is read of a secret.
+// maxCredentialBytes is the largest accepted credential file, in bytes.
 const maxCredentialBytes = 64 << 10
 
-// credential returns the header's value; "" where the agent takes none.
+// credential reads the credential file and returns the header's value; "" if no credential is configured.
 func (a Agent) credential() (string, error) {
 	if a.CredentialFile == "" {
 		return "", nil
@@ -227,9 +228,9 @@ func (a Agent) credential() (string, error) {
 	return secret, nil
 }
 
-// LabelsOf returns the labels of a run, by key: the values in its input that the configuration points at. A
-// string is its text, a number or boolean as it is written. What is not there or cannot be a label (an object, a
-// list, null, more than record.MaxLabelBytes) is left out.
+// LabelsOf returns the labels of a run, sorted by key: the values in its input that the configuration points to. A
+// string becomes its text, a number or boolean its JSON form. Missing values and values that cannot be a label
+// (objects, lists, null, more than record.MaxLabelBytes) are left out.
 func (a Agent) LabelsOf(input []byte) []record.Label {
 	var labels []record.Label
 	for _, key := range slices.Sorted(maps.Keys(a.Labels)) {
@@ -241,7 +242,7 @@ func (a Agent) LabelsOf(input []byte) []record.Label {
 	return labels
 }
 
-// scalar returns a value as the text of a label.
+// scalar returns the label text of a JSON value. ok is false for null, objects and lists.
 func scalar(v json.RawMessage) (string, bool) {
 	if v == nil || agui.IsObject(v) || agui.IsArray(v) || string(v) == "null" {
 		return "", false

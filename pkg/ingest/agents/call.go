@@ -16,46 +16,47 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// The codes of errors, as RUN_ERROR has them.
+// The values of Error.Code, which are also the codes of the RUN_ERROR events.
 const (
-	CodeUnreachable = "agent-unreachable" // no connection, or it ended before an answer
-	CodeTimeout     = "agent-timeout"     // one of the agent's timeouts is over
+	CodeUnreachable = "agent-unreachable" // no connection, or it ended before a response
+	CodeTimeout     = "agent-timeout"     // one of the agent's timeouts expired
 	CodeRedirect    = "agent-redirect"    // 301, 302, 303, 307 or 308
 	CodeStatus      = "agent-status"      // any other status but 200
-	CodeNotSSE      = "agent-not-sse"     // 200 with something that is no stream of events
-	CodeCredential  = "agent-credential"  // the secret cannot be read
+	CodeNotSSE      = "agent-not-sse"     // 200 with a body that is not an event stream
+	CodeCredential  = "agent-credential"  // the credential file cannot be read
 	CodeCut         = "agent-cut"         // the stream broke off
 	CodeNoEnd       = "agent-no-end"      // the stream ended without RUN_FINISHED or RUN_ERROR
 )
 
-// Codes returns them.
+// Codes returns all error codes.
 func Codes() []string {
 	return []string{CodeUnreachable, CodeTimeout, CodeRedirect, CodeStatus, CodeNotSSE, CodeCredential, CodeCut, CodeNoEnd}
 }
 
-// Error is what is wrong with an agent. The text is for the caller of the run: it names the agent's
-// status and what it may have done, and never its address or answer; of its headers at most the name of a content type or coding.
+// Error is a failed call of an agent. Text is meant for the caller of the run. It names the agent's status and what the
+// agent may have done wrong, but never its address or response body. Of the headers it quotes at most a content type or
+// coding.
 type Error struct {
 	Code string
-	// Status is the agent's HTTP status; 0 where it gave none.
+	// Status is the agent's HTTP status; 0 if there was no response.
 	Status int
 	Text   string
-	// Err is the cause, for the log; may be nil.
+	// Err is the cause, for the log; it may be nil.
 	Err error
 }
 
 func (e *Error) Error() string { return e.Text }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Caller calls one agent. It keeps connections to it.
+// Caller calls one agent and keeps idle connections to it.
 type Caller struct {
 	Agent
 	client http.Client
 }
 
-// NewCaller returns what calls an agent of a Config. The caller calls Close in the end.
+// NewCaller returns a Caller for an agent of a Config. Call Close when it is no longer used.
 func NewCaller(a Agent) *Caller {
 	c := &Caller{Agent: a}
 	c.client = http.Client{
@@ -67,25 +68,27 @@ func NewCaller(a Agent) *Caller {
 			TLSHandshakeTimeout:   a.ConnectTimeout,
 			ResponseHeaderTimeout: a.AnswerTimeout,
 			ForceAttemptHTTP2:     true,
-			// A connection is free again when its run has ended: as many runs as begin in a burst.
+			// A connection becomes idle when its run ends. Keep as many as there are runs in a burst.
 			MaxIdleConns: 256, MaxIdleConnsPerHost: 256,
-			IdleConnTimeout: 30 * time.Second, // shorter than servers', which close theirs under a request else
+			IdleConnTimeout: 30 * time.Second, // below usual server timeouts, so that the server does not close it first
 		},
-		// Where to is for the configuration to say.
+		// Only the configuration decides which hosts are called, so redirects are not followed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c
 }
 
-// Close closes connections that no run uses.
+// Close closes idle connections.
 func (c *Caller) Close() { c.client.CloseIdleConnections() }
 
-// Call gives the agent an input and returns its stream of events, which ends with ctx. Of the caller's
-// headers those go on that the configuration names, but no value that holds an API key of Skein. All errors are *Error, without
-// the agent's URL.
-// It calls sent once, when it holds the input no more: as a rule before it returns, at the end of ctx in any case.
+// Call posts an input to the agent and returns its event stream, which ends with ctx. It forwards the caller's headers
+// that the configuration names, except values that contain an API key of Skein. All errors are *Error and do not
+// contain the agent's URL.
+//
+// Call calls sent once, when it no longer needs the input: usually before it returns, at the latest when ctx ends.
 func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller http.Header) (io.ReadCloser, error) {
-	// The transport's own timeout begins once the request is written: an agent that does not read it would have for ever.
+	// The transport's own timeout starts only after the request is written. Without this timer, an agent that does not
+	// read the request could block the call forever.
 	ctx, giveUp := context.WithCancelCause(ctx)
 	late := time.AfterFunc(c.ConnectTimeout+c.AnswerTimeout, func() { giveUp(errLate) })
 	defer late.Stop()
@@ -99,7 +102,7 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	for _, name := range c.Headers {
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		for _, v := range caller[name] {
-			if !tenant.HoldsKey(v) { // an agent could use a key to call Skein itself
+			if !tenant.HoldsKey(v) { // the agent could use such a key to call Skein
 				req.Header.Add(name, v)
 			}
 		}
@@ -118,12 +121,12 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 		req.Header.Set("User-Agent", "skein-ingest")
 	}
 	if req.Body, err = out.body(); err != nil {
-		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: err} // ctx is over
+		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: err} // ctx has ended
 	}
 	resp, err := c.client.Do(req)
 	if !late.Stop() {
 		if err == nil {
-			_ = resp.Body.Close() // it has come too late
+			_ = resp.Body.Close() // the response arrived too late
 		}
 		err = errLate
 	}
@@ -131,7 +134,7 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 		return nil, unanswered(withoutURL(err))
 	}
 	if err := checkAnswer(resp); err != nil {
-		_ = resp.Body.Close() // the answer is of no use, so neither is the connection
+		_ = resp.Body.Close() // the response cannot be used
 		return nil, err
 	}
 	return resp.Body, nil
@@ -139,7 +142,8 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 
 var errLate = fmt.Errorf("neither the request was read nor an answer given: %w", context.DeadlineExceeded)
 
-// withoutURL returns an error's cause without the agent's URL, in which secrets may be: the log has the agent's name.
+// withoutURL returns the cause of an error without the agent's URL, which may contain secrets. The log has the agent's
+// name instead.
 func withoutURL(err error) error {
 	var failed *url.Error
 	if errors.As(err, &failed) {
@@ -158,7 +162,7 @@ func unanswered(err error) *Error {
 
 func checkAnswer(resp *http.Response) error {
 	code := resp.StatusCode
-	status := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code))) // and not resp.Status, which is the agent's text
+	status := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code))) // not resp.Status: the agent chooses its text
 	switch code {
 	case http.StatusOK:
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:

@@ -13,13 +13,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Config are the agents that there are, by name.
+// Config contains the configured agents by name.
 type Config map[string]Agent
 
-// Names returns the agents' names in order.
+// Names returns the names of the agents in sorted order.
 func (c Config) Names() []string { return slices.Sorted(maps.Keys(c)) }
 
-// add takes an agent, with defaults for what it does not set.
+// add adds an agent and sets defaults for its unset members.
 func (c Config) add(a Agent) error {
 	a = a.withDefaults()
 	if err := a.check(); err != nil {
@@ -32,17 +32,17 @@ func (c Config) add(a Agent) error {
 	return nil
 }
 
-// maxFileBytes bounds what is read of a configuration.
+// maxFileBytes is the largest accepted configuration file, in bytes.
 const maxFileBytes = 4 << 20
 
-// Read reads a file of agents. Any unknown, repeated or wrong setting makes the whole file an error for which
-// errors.Is ErrConfig: an agent that is configured only in part may disclose data.
+// Read reads a file of agents. Any unknown, repeated or invalid setting makes the whole file an error that wraps
+// ErrConfig, because a partly configured agent may disclose data.
 func Read(path string) (Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading agents: %w", err)
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading agents: %w", err)
@@ -57,7 +57,7 @@ func Read(path string) (Config, error) {
 	return c, nil
 }
 
-// Parse reads the text of a file of agents. It also looks whether the credentials can be read.
+// Parse parses the text of a file of agents. It also checks that the credential files can be read.
 func Parse(text []byte) (Config, error) {
 	var file struct {
 		Agents *[]Agent `yaml:"agents"`
@@ -84,7 +84,7 @@ func Parse(text []byte) (Config, error) {
 	return c, nil
 }
 
-// ParsePairs reads agents of the form NAME=URL, which have defaults for all else.
+// ParsePairs parses agents of the form NAME=URL, with defaults for all other settings.
 func ParsePairs(pairs []string) (Config, error) {
 	c := Config{}
 	for _, pair := range pairs {

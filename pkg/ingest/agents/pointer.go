@@ -8,7 +8,8 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// isPointer reports whether s is a JSON pointer (RFC 6901) to something inside a document.
+// isPointer reports whether s is a JSON Pointer (RFC 6901) to a value inside a document. The pointer "", the whole
+// document, is not accepted.
 func isPointer(s string) bool {
 	if !strings.HasPrefix(s, "/") {
 		return false
@@ -23,7 +24,7 @@ func isPointer(s string) bool {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// find returns the value at a pointer in a checked document, nil where there is none.
+// find returns the value at a pointer in a valid document, or nil if there is none.
 func find(doc json.RawMessage, pointer string) json.RawMessage {
 	for part := range strings.SplitSeq(pointer[1:], "/") {
 		switch name := unescape.Replace(part); {

@@ -7,26 +7,27 @@ import (
 	"sync"
 )
 
-// sending is an input on its way to an agent. A transport keeps the request, with the body and GetBody, for as long
-// as the response streams; the input itself is released as soon as it is no longer needed.
+// sending is an input that is being sent to an agent. A transport keeps the request, with its body and GetBody, while
+// the response streams. sending therefore frees the input as soon as it is no longer needed.
 type sending struct {
 	mu    sync.Mutex
 	input []byte
-	users int // the call, and the bodies that are open
-	// sent is called when the input is let go; nil afterwards.
+	users int // references: one of the call, one of each open body
+	// sent is called when the input is freed; nil afterwards.
 	sent func()
 }
 
 var errSent = errors.New("the input was let go")
 
-// send has one user, the call, which drops it. It is let go at the end of ctx in any case.
+// send returns a sending with one reference, the caller's. The input is freed when the last reference is dropped or ctx
+// ends.
 func send(ctx context.Context, input []byte, sent func()) *sending {
 	s := &sending{input: input, users: 1, sent: sent}
 	context.AfterFunc(ctx, s.letGo)
 	return s
 }
 
-// body is a body for http.Request, and its GetBody.
+// body returns a reader of the input for http.Request.Body and GetBody. The reader is a reference until it is closed.
 func (s *sending) body() (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,9 +6,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// OnBoth runs a test twice: on kfake, and on the real Kafka of one node that the tests of the process
-// share. Each time there are the four topics, or none where partitions is 0. The real one is left out
-// with -short.
+// OnBoth runs a test twice: on kfake, and on the process's shared real Kafka of one node. Each cluster has the four
+// topics, or none if partitions is 0. With -short only kfake is used.
 func OnBoth(t *testing.T, partitions int32, test func(*testing.T, kafka.Config)) {
 	t.Helper()
 	t.Run("kfake", func(t *testing.T) {

@@ -17,10 +17,10 @@ import (
 // Timeout is how long the helpers of this package wait before they fail the test.
 const Timeout = 30 * time.Second
 
-// Cluster is a running cluster.
+// Cluster is a running kfake cluster.
 type Cluster struct {
 	Config kafka.Config
-	// Fake is for faults: Control, Fault, DeleteRecords, CreateTopic and the like.
+	// Fake allows tests to inject faults with Control, Fault, DeleteRecords, CreateTopic and the like.
 	Fake *kfake.Cluster
 
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -39,20 +39,20 @@ type options struct {
 	fake     []kfake.Opt
 }
 
-// WithBrokers sets the number of brokers; else it is 1.
+// WithBrokers sets the number of brokers; the default is 1.
 func WithBrokers(n int) Option { return func(o *options) { o.brokers = n } }
 
-// WithDataDir keeps the cluster's data in a folder, from which a later cluster goes on.
+// WithDataDir stores the cluster's data in a folder. A later cluster can continue from it.
 func WithDataDir(dir string) Option { return func(o *options) { o.dir = dir } }
 
-// WithPort listens on a port, such as that of a cluster that was stopped.
+// WithPort makes the cluster listen on a port, such as that of a stopped cluster.
 func WithPort(port int) Option { return func(o *options) { o.port = port } }
 
-// WithoutTopics leaves the cluster empty.
+// WithoutTopics starts the cluster without topics.
 func WithoutTopics() Option { return func(o *options) { o.noTopics = true } }
 
-// Virtual has the cluster listen inside the process, so that it works in a bubble of testing/synctest:
-// sockets would keep its time from moving. It answers to clients that are made of its Config only.
+// Virtual makes the cluster listen inside the process, so that it works in a bubble of testing/synctest. With sockets,
+// the time of the bubble would not advance. Only clients that are made from its Config can connect.
 func Virtual() Option { return func(o *options) { o.virtual = true } }
 
 // WithFake adds options of kfake.
@@ -60,14 +60,14 @@ func WithFake(opts ...kfake.Opt) Option {
 	return func(o *options) { o.fake = append(o.fake, opts...) }
 }
 
-// Start is StartCluster for tests that need no more than the configuration.
+// Start is StartCluster for tests that need only the configuration.
 func Start(tb testing.TB, partitions int32, opts ...Option) kafka.Config {
 	tb.Helper()
 	return StartCluster(tb, partitions, opts...).Config
 }
 
-// StartCluster starts a cluster with the four topics. It is stopped when the test ends, after what
-// the test has registered later: clients that are closed in a Cleanup are closed first.
+// StartCluster starts a cluster with the four topics. It is stopped at the end of the test, after the cleanups that
+// were registered later, so clients that a Cleanup closes are closed first.
 func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 	tb.Helper()
 	o := options{brokers: 1}
@@ -102,7 +102,7 @@ func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 		c.Config.Options = func() []kgo.Opt {
 			return []kgo.Opt{
 				kgo.Dialer(c.dial),
-				// zstd's decoders are closed by finalizers, and those run outside of the bubble.
+				// No compression: zstd's decoders are closed by finalizers, which run outside of the bubble.
 				kgo.ProducerBatchCompression(kgo.NoCompression()),
 			}
 		}
@@ -121,8 +121,8 @@ func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 // Stop stops the cluster; a second call does nothing.
 func (c *Cluster) Stop() { c.stop.Do(c.Fake.Close) }
 
-// Produce writes records to any topics, each to its own partition, and waits until all are
-// acknowledged. The records then have their offsets.
+// Produce writes records, each to its own topic and partition, and waits until all are acknowledged. Afterwards the
+// records have their offsets.
 func Produce(tb testing.TB, cfg kafka.Config, records ...*kgo.Record) {
 	tb.Helper()
 	cfg.Registerer = nil
@@ -138,9 +138,8 @@ func Produce(tb testing.TB, cfg kafka.Config, records ...*kgo.Record) {
 	}
 }
 
-// Consume reads a whole topic, read_committed, up to where it ends now. Records are in offset order
-// within each partition, and partitions follow one another. However long the topic is, the test fails
-// only once nothing has come for Timeout.
+// Consume reads a whole topic, read_committed, up to its current end. Records are ordered by partition, then offset.
+// The test fails if no record arrives for Timeout; a long topic may take longer in total.
 func Consume(tb testing.TB, cfg kafka.Config, topic string) []*kgo.Record {
 	tb.Helper()
 	records, err := readAll(context.Background(), cfg, topic)
@@ -150,8 +149,8 @@ func Consume(tb testing.TB, cfg kafka.Config, topic string) []*kgo.Record {
 	return records
 }
 
-// ConsumeUntil reads a whole topic again and again until done accepts it, and returns what it has
-// accepted. Use it for what another process or goroutine is about to write.
+// ConsumeUntil reads a whole topic repeatedly until done accepts the records, and returns them. Use it to wait for
+// records of another process or goroutine.
 func ConsumeUntil(tb testing.TB, cfg kafka.Config, topic string, done func([]*kgo.Record) bool) []*kgo.Record {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)

@@ -24,22 +24,22 @@ import (
 	"github.com/skeinhq/skein/test/parts"
 )
 
-// image is the broker that containers run, docker-compose.yml's with them. docs/proven.md says whether
-// they were ever started.
+// image is the broker image of the containers, also used by docker-compose.yml. docs/proven.md records whether
+// containers of it were ever started.
 const image = "apache/kafka:" + apache.Version
 
-// dockerTimeout is how long a daemon may take to answer before it counts as none.
+// dockerTimeout is how long a Docker daemon may take to answer before it counts as absent.
 const dockerTimeout = 3 * time.Second
 
-// dockerAnswers reports whether there is a Docker daemon to use, which has the image or can pull it. It is asked once, and says on stderr
-// where a daemon that answers is of no use.
+// dockerAnswers reports whether there is a Docker daemon that has the image or can pull it. Only the first call checks.
+// If a daemon answers but cannot provide the image, it prints the reason to stderr.
 func dockerAnswers(whole context.Context) bool {
 	asked.Do(func() {
 		ctx, cancel := context.WithTimeout(whole, dockerTimeout)
 		defer cancel()
 		answer := make(chan bool, 1)
 		go func() {
-			// Where it finds no daemon the library may panic as well as return an error.
+			// If the library finds no daemon, it may panic instead of returning an error.
 			defer func() {
 				if recover() != nil {
 					answer <- false
@@ -65,7 +65,7 @@ func dockerAnswers(whole context.Context) bool {
 		}
 		if err != nil {
 			answered = false
-			_, _ = fmt.Fprintf(os.Stderr, "%v; tests use Apache Kafka's jars in its place\n", err) // lost where stderr is closed
+			_, _ = fmt.Fprintf(os.Stderr, "%v; tests use Apache Kafka's jars in its place\n", err) // lost if stderr is closed
 		}
 	})
 	return answered
@@ -76,8 +76,8 @@ var (
 	answered bool
 )
 
-// containers is a cluster in Docker. The brokers' ports are published on 127.0.0.1 under the same
-// numbers as inside, since clients connect to what brokers advertise.
+// containers is a cluster in Docker. The brokers' ports are published on 127.0.0.1 with the same numbers as inside,
+// because clients connect to the addresses that brokers advertise.
 type containers struct {
 	docker  client.APIClient
 	network *testcontainers.DockerNetwork
@@ -112,7 +112,7 @@ func startContainers(ctx context.Context, count int, settings map[string]string)
 		c.brokers = append(c.brokers, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		voters = append(voters, fmt.Sprintf("%d@%s:9093", i+1, nodeName(i)))
 	}
-	// All at once: none is ready before the controllers have a majority.
+	// Start all at once: no node is ready before the controllers have a majority.
 	errs := make([]error, count)
 	var wg sync.WaitGroup
 	for i, port := range ports {
@@ -145,7 +145,7 @@ func startContainers(ctx context.Context, count int, settings map[string]string)
 
 func nodeName(i int) string { return "kafka-" + strconv.Itoa(i+1) }
 
-// variable is how the image takes a broker setting.
+// variable returns the environment variable of the image for a broker setting.
 func variable(key string) string {
 	return "KAFKA_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
@@ -203,8 +203,8 @@ func (c *containers) Up(ctx context.Context, id int) error {
 	return c.with(id, func(n *testcontainers.DockerContainer) error { return c.up(ctx, id, n) })
 }
 
-// up starts a container that does not run and waits until its broker takes connections. The log that
-// the first start waited for is still the container's, so it says nothing here.
+// up starts a stopped container and waits until its broker accepts connections. It cannot wait for the log as the first
+// start does, because the container's log still contains that start.
 func (c *containers) up(ctx context.Context, id int, n *testcontainers.DockerContainer) error {
 	state, err := n.State(ctx)
 	if err != nil {
@@ -261,7 +261,7 @@ func (c *containers) Logs() string {
 			continue
 		}
 		all, err := io.ReadAll(logs)
-		_ = logs.Close() // only read
+		_ = logs.Close() // opened for reading only
 		b.Write(all[max(0, len(all)-last):])
 		if err != nil {
 			fmt.Fprintln(&b, err)

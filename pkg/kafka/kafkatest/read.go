@@ -10,7 +10,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// readAll reads a topic from its start to its last stable offsets, each partition's records together.
+// readAll reads a topic from its start to its last stable offsets. The records are sorted by partition and offset.
 func readAll(ctx context.Context, cfg kafka.Config, topic string) ([]*kgo.Record, error) {
 	cfg.Registerer = nil
 	adm, err := kafka.NewAdmin(cfg)

@@ -19,40 +19,40 @@ import (
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
-// BrokersVariable names brokers to test against, HOST:PORT separated by commas. Tests make topics of
-// their own there and delete them.
+// BrokersVariable is the environment variable with brokers to test against, HOST:PORT separated by commas. Tests create
+// their own topics there and delete them.
 const BrokersVariable = "SKEIN_TEST_BROKERS"
 
-// startTimeout bounds the start of a real cluster, downloads included.
+// startTimeout limits the start of a real cluster, downloads included.
 const startTimeout = 5 * time.Minute
 
-// RealCluster is a real Kafka, with a topic prefix of the test's own.
+// RealCluster is a real Kafka with a topic prefix that only this test uses.
 type RealCluster struct {
 	Config kafka.Config
-	// Version says what it is, as the brokers say it.
+	// Version describes the cluster and its version, as reported by the brokers.
 	Version string
 
 	tb    testing.TB
-	nodes nodes // nil: somebody else's
-	own   bool  // the nodes are the test's to kill
+	nodes nodes // nil for the brokers of SKEIN_TEST_BROKERS
+	own   bool  // the test may kill nodes
 }
 
 // nodes is a cluster that this process has started.
 type nodes interface {
 	Brokers() []string
-	// Version is what the brokers say of themselves beyond the protocol.
+	// Version returns what the brokers report about themselves.
 	Version() string
 	Kill(node int) error
 	Stop(node int) error
 	Up(ctx context.Context, node int) error
 	Pause(node int) error
 	Resume(node int) error
-	// Logs are the last lines that the nodes have logged.
+	// Logs returns the last lines of the nodes' logs.
 	Logs() string
 	Close() error
 }
 
-// RealOption changes which real cluster a test gets.
+// RealOption selects which real cluster a test gets.
 type RealOption func(*realOptions)
 
 type realOptions struct {
@@ -60,26 +60,26 @@ type realOptions struct {
 	settings map[string]string
 }
 
-// Own gives the test a cluster of its own, whose nodes it may kill while others run. It is never one
-// that SKEIN_TEST_BROKERS names.
+// Own requests a cluster for this test alone. The test may kill its nodes while other tests run. It never uses the
+// brokers of SKEIN_TEST_BROKERS.
 func Own() RealOption { return func(o *realOptions) { o.own = true } }
 
-// WithSettings starts the nodes with broker settings, on a cluster of the test's own.
+// WithSettings requests a cluster for this test alone whose nodes have these broker settings.
 func WithSettings(settings map[string]string) RealOption {
 	return func(o *realOptions) { o.own, o.settings = true, settings }
 }
 
-// Real returns a real Kafka with at least the given number of nodes, 1 or 3. It takes the first of
-// these that there is:
+// Real returns a real Kafka with at least this number of nodes, 1 or 3. It uses the first one
+// available:
 //
-//   - the brokers that SKEIN_TEST_BROKERS names;
+//   - the brokers in SKEIN_TEST_BROKERS;
 //   - containers, if a Docker daemon answers;
-//   - Apache Kafka from Maven jars, where there are Java 17 and mvn.
+//   - Apache Kafka from Maven jars, if there are Java 17 and mvn.
 //
-// With -short, and where there is none, the test is skipped, saying why and what to install; with CI=true it fails.
+// With -short, or if none is available, the test is skipped with the reason and what to install. With CI=true it fails.
 //
-// The tests of a process share one cluster for each number of nodes, and leave its nodes alone, unless
-// they ask for their Own.
+// The tests of a process share one cluster per number of nodes and must not disturb its nodes. A test that
+// kills or pauses nodes uses the option Own.
 func Real(tb testing.TB, nodes int, opts ...RealOption) *RealCluster {
 	tb.Helper()
 	partstest.SkipShort(tb, "a real Kafka")
@@ -141,14 +141,14 @@ func (c *RealCluster) start(ctx context.Context, count int, o realOptions) {
 	})
 }
 
-// report shows what the nodes have logged if the test has failed.
+// report logs the last log lines of the nodes if the test has failed.
 func (c *RealCluster) report() {
 	if c.tb.Failed() {
 		c.tb.Logf("what the nodes of Kafka logged last:\n%s", c.nodes.Logs())
 	}
 }
 
-// end stops a cluster that is the test's own.
+// end stops a cluster that belongs to the test.
 func (c *RealCluster) end() {
 	c.report()
 	if err := c.nodes.Close(); err != nil {
@@ -156,7 +156,7 @@ func (c *RealCluster) end() {
 	}
 }
 
-// dropTopics deletes what the test has made.
+// dropTopics deletes the topics of the test.
 func (c *RealCluster) dropTopics() {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
@@ -185,7 +185,7 @@ func (c *RealCluster) dropTopics() {
 	}
 }
 
-// MakeTopics makes the test's topic set, replicated as a topic set of production is.
+// MakeTopics creates the test's topics, replicated as in production.
 func (c *RealCluster) MakeTopics(partitions int32) {
 	c.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
@@ -201,19 +201,19 @@ func (c *RealCluster) Kill(node int) {
 	c.must("Kill", func() error { return c.nodes.Kill(node) })
 }
 
-// Stop ends a node with SIGTERM: it hands its partitions over first.
+// Stop ends a node with SIGTERM. The node transfers its partitions first.
 func (c *RealCluster) Stop(node int) {
 	c.tb.Helper()
 	c.must("Stop", func() error { return c.nodes.Stop(node) })
 }
 
-// Pause has a node hold its connections and say nothing, as SIGSTOP does.
+// Pause freezes a node like SIGSTOP: its connections stay open but get no response.
 func (c *RealCluster) Pause(node int) {
 	c.tb.Helper()
 	c.must("Pause", func() error { return c.nodes.Pause(node) })
 }
 
-// Resume lets a paused node go on.
+// Resume continues a paused node.
 func (c *RealCluster) Resume(node int) {
 	c.tb.Helper()
 	c.must("Resume", func() error { return c.nodes.Resume(node) })
@@ -242,8 +242,8 @@ var sharing struct {
 	clusters map[int]nodes
 }
 
-// shared returns the process's cluster with so many nodes. Its end is the process's end: see apache's
-// watchdog, and the reaper of Docker's test containers.
+// shared returns the process's shared cluster with this number of nodes. It ends with the process: see the watchdog in
+// package apache, and the reaper of Docker's test containers.
 func shared(ctx context.Context, count int) (nodes, error) {
 	sharing.Lock()
 	defer sharing.Unlock()
@@ -272,13 +272,13 @@ func startNodes(ctx context.Context, count int, settings map[string]string) (nod
 	return c, nil
 }
 
-// unavailable ends a test for want of a real Kafka.
+// unavailable skips a test because there is no real Kafka. With CI=true the test fails.
 func unavailable(tb testing.TB, why string) {
 	tb.Helper()
 	partstest.Skip(tb, "there is no real Kafka: "+why)
 }
 
-// identify returns the number of brokers and the version of Kafka that their protocol is of.
+// identify returns the number of brokers and the Kafka version of their protocol.
 func identify(ctx context.Context, cfg kafka.Config) (int, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -294,7 +294,7 @@ func identify(ctx context.Context, cfg kafka.Config) (int, string, error) {
 		if err == nil {
 			return n, version, nil
 		}
-		// A cluster that has just started, or lost a node, says EOF or knows no controller.
+		// A cluster that has just started or lost a node may answer EOF or know no controller.
 		select {
 		case <-ctx.Done():
 			return 0, "", err

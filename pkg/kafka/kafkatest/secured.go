@@ -18,25 +18,25 @@ import (
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
-// SecuredCluster is a real Kafka of one node, the test's own, whose clients must say who they are. Its
-// Config logs in with SCRAM-SHA-512 over TLS.
+// SecuredCluster is a real Kafka of one node that belongs to the test and requires authentication. Its Config logs in
+// with SCRAM-SHA-512 over TLS.
 type SecuredCluster struct {
 	*RealCluster
-	// MutualTLS reaches the same cluster with a certificate in the place of a password.
+	// MutualTLS connects to the same cluster with a client certificate instead of a password.
 	MutualTLS kafka.Config
 
-	admin kafka.Config // asked for nothing: for the cluster's keeper
+	admin kafka.Config // connects without authentication and may do everything
 }
 
-// Secured returns a real Kafka that asks for TLS and credentials. It is always one from Maven jars: an
-// endpoint that somebody names has other users, and the image of Docker takes its certificates in
-// another way. Where there is none the test ends as with Real.
+// Secured returns a real Kafka that requires TLS and credentials. It always runs from Maven jars: brokers in
+// SKEIN_TEST_BROKERS have other users, and the Docker image configures certificates differently. If there is no real
+// Kafka, the test ends as with Real.
 func Secured(tb testing.TB) *SecuredCluster {
 	tb.Helper()
 	return secured(tb, false)
 }
 
-// Authorized is Secured with Kafka's own authorizer: what a user may do is what Allow has said.
+// Authorized is Secured with Kafka's own authorizer: users may do only what Allow permits.
 func Authorized(tb testing.TB) *SecuredCluster {
 	tb.Helper()
 	return secured(tb, true)
@@ -85,8 +85,8 @@ func secured(tb testing.TB, authorizer bool) *SecuredCluster {
 	return c
 }
 
-// SetPassword changes the password of Config's user at the brokers, for both kinds of SCRAM, and in no
-// file, and returns when it is in force. Connections that are up stay so.
+// SetPassword changes the password of Config's user at the brokers, for both kinds of SCRAM, and returns when it is in
+// effect. It changes no file. Open connections stay open.
 func (c *SecuredCluster) SetPassword(password string) {
 	c.tb.Helper()
 	c.keep(func(ctx context.Context, adm *kadm.Client) {
@@ -119,7 +119,7 @@ func (c *SecuredCluster) keep(f func(context.Context, *kadm.Client)) {
 	f(ctx, adm)
 }
 
-// User makes a user with the password of Config's, and returns how to log in as it.
+// User creates a user with the same password as Config's and returns a configuration that logs in as this user.
 func (c *SecuredCluster) User(name string) kafka.Config {
 	c.tb.Helper()
 	password, err := os.ReadFile(c.Config.Security.PasswordFile)
@@ -132,10 +132,10 @@ func (c *SecuredCluster) User(name string) kafka.Config {
 	return as.Config
 }
 
-// Keeper reaches the same cluster without a credential, and may do everything.
+// Keeper returns a configuration that connects to the cluster without credentials and may do everything.
 func (c *SecuredCluster) Keeper() kafka.Config { return c.admin }
 
-// Allow lets a user do what the rules say, Forbid takes that back. Both return when the brokers have been told.
+// Allow grants the rules to a user; Forbid revokes them. Both return when the change is acknowledged.
 func (c *SecuredCluster) Allow(user string, rules ...*kadm.ACLBuilder) {
 	c.tb.Helper()
 	c.rules(func(ctx context.Context, adm *kadm.Client, b *kadm.ACLBuilder) error {
@@ -147,7 +147,7 @@ func (c *SecuredCluster) Allow(user string, rules ...*kadm.ACLBuilder) {
 	}, rules)
 }
 
-// Forbid is the reverse of Allow.
+// Forbid revokes rules that Allow has granted.
 func (c *SecuredCluster) Forbid(user string, rules ...*kadm.ACLBuilder) {
 	c.tb.Helper()
 	c.rules(func(ctx context.Context, adm *kadm.Client, b *kadm.ACLBuilder) error {
@@ -173,7 +173,7 @@ func (c *SecuredCluster) rules(f func(context.Context, *kadm.Client, *kadm.ACLBu
 	})
 }
 
-// await returns when a password lets in: brokers learn of a change a moment after it was acknowledged.
+// await returns when a password is accepted: brokers learn of a change shortly after it was acknowledged.
 func (c *SecuredCluster) await(ctx context.Context, password string) {
 	c.tb.Helper()
 	cfg := c.Config

@@ -16,35 +16,34 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// Fate is what becomes of a request on a Wire.
+// Fate decides what happens to a request on a Wire.
 type Fate int
 
 const (
-	// Deliver lets it through, and its answer back.
+	// Deliver passes the request and its response.
 	Deliver Fate = iota
 	// CutBefore breaks the connection before the broker has seen the request.
 	CutBefore
-	// CutAfter breaks the connection after the broker has answered: it has done what it was asked,
-	// and nobody learns of it.
+	// CutAfter breaks the connection after the broker has answered: the broker has carried out the request, but the client
+	// does not learn of it.
 	CutAfter
-	// Hang takes the request and never answers, nor whatever follows on its connection.
+	// Hang drops the request and all later ones on its connection, and delivers no response there.
 	Hang
-	// DownBefore takes the wire down before the broker has seen the request: to the cluster, the process
-	// was killed there.
+	// DownBefore cuts the whole wire before the broker has seen the request, as if the process were killed at that moment.
 	DownBefore
-	// DownAfter takes the wire down once the broker has the request.
+	// DownAfter cuts the whole wire after the broker has received the request.
 	DownAfter
 )
 
-// Request is a request on its way to a broker.
+// Request is a request that is being sent to a broker.
 type Request struct {
 	Key kmsg.Key
-	// At is how many requests of this kind went over the wire before.
+	// At is how many requests of this kind the wire has sent before.
 	At int
 }
 
-// Wire is one process's way to the brokers. Unlike the faults of the broker itself it tells one
-// process's requests from those of the others, and can lose an answer.
+// Wire is one process's connection to the brokers. Faults of kfake itself affect all processes; a Wire affects only its
+// own process, and it can also lose a response.
 type Wire struct {
 	Config kafka.Config
 
@@ -57,7 +56,7 @@ type Wire struct {
 	dead   chan struct{}
 }
 
-// Wire returns a new way to the cluster. Clients that are made of its Config take it.
+// Wire returns a new Wire to the cluster. Clients that are made from its Config use it.
 func (c *Cluster) Wire() *Wire {
 	w := &Wire{dial: c.dial, sent: map[kmsg.Key]int{}, conns: map[*wireConn]struct{}{}, dead: make(chan struct{})}
 	w.Config = c.Config
@@ -71,22 +70,22 @@ func (c *Cluster) Wire() *Wire {
 	return w
 }
 
-// Decide asks for the fate of every request from now on; nil delivers all. The function runs on the
-// connection's goroutine and may wait, which holds back the request.
+// Decide sets the function that decides the fate of every later request; nil delivers all. The function runs on the
+// connection's goroutine. While it waits, the request waits, too.
 func (w *Wire) Decide(f func(Request) Fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.decide = f
 }
 
-// Sent is how many requests of each kind went over the wire so far.
+// Sent returns how many requests of each kind the wire has sent so far.
 func (w *Wire) Sent() map[kmsg.Key]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.sent)
 }
 
-// Down breaks all connections and lets no others be made: to the brokers the process is dead.
+// Down breaks all connections and prevents new ones, as if the process were dead.
 func (w *Wire) Down() {
 	w.mu.Lock()
 	if !w.isDead() {
@@ -95,11 +94,11 @@ func (w *Wire) Down() {
 	conns := slices.Collect(maps.Keys(w.conns))
 	w.mu.Unlock()
 	for _, c := range conns {
-		_ = c.Close() // it may be closed already
+		_ = c.Close() // may be closed already
 	}
 }
 
-// Dead is closed once the wire is down.
+// Dead returns a channel that is closed when the wire is down.
 func (w *Wire) Dead() <-chan struct{} { return w.dead }
 
 func (w *Wire) isDead() bool {
@@ -131,7 +130,7 @@ func (w *Wire) connect(ctx context.Context, network, address string) (net.Conn, 
 	return c, nil
 }
 
-// fate counts a request and decides.
+// fate counts a request and returns its fate.
 func (w *Wire) fate(key kmsg.Key) Fate {
 	w.mu.Lock()
 	at, decide := w.sent[key], w.decide
@@ -143,20 +142,21 @@ func (w *Wire) fate(key kmsg.Key) Fate {
 	return decide(Request{Key: key, At: at})
 }
 
-// wireConn relies on kgo writing each request with one call, and reading from one goroutine.
+// wireConn is a connection of a Wire. It relies on kgo writing each request with one call and reading from one
+// goroutine.
 type wireConn struct {
 	net.Conn
 	wire *Wire
 
 	mu   sync.Mutex
 	hung bool
-	lost map[int32]bool // correlation ids whose answers do not come back
+	lost map[int32]bool // correlation ids whose responses are not delivered
 
-	answer []byte // what is read of an answer, and not yet by the client
+	answer []byte // bytes of a response that the client has not read yet
 }
 
-// A request begins with its size (4 bytes), key (2), version (2) and correlation id (4); an answer
-// with its size and correlation id.
+// A request begins with its size (4 bytes), key (2), version (2) and correlation id (4), a response with its size and
+// correlation id.
 const (
 	requestHead = 12
 	answerHead  = 8
@@ -207,7 +207,7 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next reads the next answer whole.
+// next reads the next complete response.
 func (c *wireConn) next() error {
 	for {
 		head := make([]byte, answerHead)

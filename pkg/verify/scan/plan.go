@@ -18,21 +18,22 @@ import (
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// The memory that a message takes in a record that is decoded, and that of a run's fold which the number of threads allows for.
+// decodedMessage is the memory of a message in a decoded record. smallFold is the memory of a run's fold that
+// maxThreads already allows for. Both are in bytes.
 const (
 	decodedMessage = 512
 	smallFold      = 1 << 20
 )
 
-// weigh is how much of a batch's bytes a run takes: its record and, where it is more than a small one, its fold.
+// weigh returns a run's part of a batch's bytes: its record and the part of its fold above smallFold.
 func weigh(m *kgo.Record, rec *record.Run) int {
 	return len(m.Value) + decodedMessage*len(rec.Messages) + max(0, int(verify.Bytes(rec))-smallFold)
 }
 
-// requestTimeout bounds one round of requests to the brokers.
+// requestTimeout limits one round of requests to the brokers.
 const requestTimeout = 30 * time.Second
 
-// part is a part of a partition's threads: those whose hash leaves n when divided by of; the zero part is all.
+// part is a part of a partition's threads: those whose hash modulo `of` is n. The zero part contains all threads.
 type part struct{ n, of uint64 }
 
 func (p part) has(thread string) bool {
@@ -40,17 +41,17 @@ func (p part) has(thread string) bool {
 		return true
 	}
 	h := fnv.New64a()
-	_, _ = io.WriteString(h, thread) // a hash takes everything
+	_, _ = io.WriteString(h, thread) // a hash never returns an error
 	return h.Sum64()%p.of == p.n
 }
 
-// halves are the two parts that make it up.
+// halves returns the two parts that together make up p.
 func (p part) halves() [2]part {
 	of := max(p.of, 1)
 	return [2]part{{p.n, 2 * of}, {p.n + of, 2 * of}}
 }
 
-// fetchSpans fetches what the topics hold.
+// fetchSpans fetches the offset ranges of both topics and selects the partitions to read.
 func (r *reader) fetchSpans(ctx context.Context) error {
 	adm, err := kafka.NewAdmin(r.cfg)
 	if err != nil {
@@ -64,7 +65,7 @@ func (r *reader) fetchSpans(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Runs first: what their records name is then among the events.
+	// Fetch runs first: all raw records that they name are then within the range of the events.
 	if r.runs, err = kafka.Spans(ctx, adm, topics.Runs); err != nil {
 		return err
 	}
@@ -87,29 +88,29 @@ func (r *reader) fetchSpans(ctx context.Context) error {
 	return nil
 }
 
-// latest is what is kept of a run's latest record while its partition is planned.
+// latest is the information about a run's latest record that planning keeps.
 type latest struct {
-	offset int64 // of the record
+	offset int64 // offset of the record
 	bytes  int
 	raw    kafka.Span
 }
 
-// batch is a number of threads whose raw records are read together.
+// batch is a group of threads whose raw records are read together.
 type batch struct {
 	partition int32
-	// records are the threads of the runs' latest records, by offset.
+	// records maps the offset of each run's latest record to its thread.
 	records map[int64]string
-	// runs and raw are the stretches of the two topics in which all is.
+	// runs and raw are the spans of the two topics that contain all of the batch.
 	runs, raw kafka.Span
 	bytes     int
 	threads   int
 }
 
-// errTooMany says that there are more runs than are planned at once.
+// errTooMany means that the partition has more runs than can be planned at once.
 var errTooMany = errors.New("there are more runs than are planned at once")
 
-// plan puts the selected threads of a partition into batches, by their first event: the threads of
-// a batch then lie close together. Excluded are the keys of those that are too large for one.
+// plan groups the selected threads of a partition into batches, ordered by first event, so that the threads of a batch
+// lie close together. excluded contains the keys of threads that are too large for a batch.
 func (r *reader) plan(ctx context.Context, partition int32) (batches []*batch, excluded []string, err error) {
 	threads, planned := map[string]map[string]latest{}, 0
 	large := map[string]bool{}
@@ -178,8 +179,8 @@ func (r *reader) plan(ctx context.Context, partition int32) (batches []*batch, e
 	return batches, excluded, nil
 }
 
-// selects reports whether a record of skein.runs is of a run of a thread that the query may select, and returns the
-// thread's key.
+// selects reports whether a record of skein.runs belongs to a thread that the query may select. It returns the thread's
+// key.
 func (r *reader) selects(m *kgo.Record) (thread string, ok bool) {
 	headers, err := kafka.ParseHeaders(m.Headers)
 	if err != nil || headers.Kind != record.KindRun {
@@ -195,7 +196,7 @@ func (r *reader) selects(m *kgo.Record) (thread string, ok bool) {
 	return thread, (r.thread == "" || thread == r.thread) && r.part.has(thread)
 }
 
-// threadBatch is a batch of one thread; nil where it has no selected run.
+// threadBatch returns a batch of one thread, or nil if the query selects none of its runs.
 func (r *reader) threadBatch(partition int32, thread string, runs map[string]latest) *batch {
 	var b *batch
 	selected := false
@@ -228,7 +229,7 @@ func (b *batch) join(other *batch) {
 	b.raw = kafka.Span{Start: min(b.raw.Start, other.raw.Start), End: max(b.raw.End, other.raw.End)}
 }
 
-// read calls f with the run records of a batch, by their threads, and leaves in it those that are not there any more.
+// read calls f for each run record of a batch. Records that no longer exist remain in b.records.
 func (r *reader) read(ctx context.Context, b *batch, f func(thread string, m *kgo.Record, rec *record.Run) error) error {
 	for m, err := range kafka.Scan(ctx, r.cfg, r.cfg.Topics().Runs, map[int32]kafka.Span{b.partition: b.runs}) {
 		if err != nil {
@@ -258,7 +259,7 @@ func decode(m *kgo.Record) (*record.Run, error) {
 	return rec, nil
 }
 
-// take calls f with a raw record where it is one that runs are folded from; like is what record.ParseHeadersLike takes.
+// take calls f with a raw record if runs are folded from it. like is the argument of record.ParseHeadersLike.
 func take(m *kgo.Record, like record.Headers, f func(record.Event) error) error {
 	e, ok, err := kafka.RunEvent(m, like)
 	if !ok {

@@ -17,30 +17,30 @@ import (
 
 // Query selects runs: those of one thread, those with events in a span of one partition, or all.
 type Query struct {
-	// Tenant owns the runs; empty is all tenants.
+	// Tenant is the owner of the runs; "" selects all tenants.
 	Tenant string
-	// Thread is one thread of the tenant's; empty is all.
+	// Thread is a thread of the tenant; "" selects all.
 	Thread string
-	// Partition and Span bound where the runs' events lie; nil is anywhere.
+	// Partition and Span limit the offsets of the runs' events; a nil Span is no limit.
 	Partition int32
 	Span      *kafka.Span
-	// Progress is called with the number of raw records read; it may be nil.
+	// Progress is called with the number of raw records read so far and in total; it may be nil.
 	Progress func(done, total int)
-	// Excluded is called by Verify with each thread that it does not verify, as it is over the limit, or got newer records while Verify
-	// read.
+	// Excluded is called for each thread that Verify leaves out because it is too large or got newer records meanwhile.
 	Excluded func(tenant, thread string) error
 }
 
-// Bounds on what is folded at the same time: threads, which take about 30 KB each while their runs are open, and bytes of their records
-// (weigh). A partition with more threads that all extend over it is read once for each such number of them (docs/bench/verify.md).
-// Verify also bounds how many runs it plans, at about 200 bytes each, and reads a partition with more in several passes.
+// Limits on what is folded at the same time: threads, which take about 30 KB each while their runs are open, and bytes
+// of their records (weigh). If more threads than that extend over a whole partition, the partition is read once per
+// group of maxThreads (docs/bench/verify.md). Verify also limits how many runs it plans, at about 200 bytes each, and
+// reads a larger partition in several passes.
 const (
 	maxThreads     = 4_000
 	maxRecordBytes = 64 << 20
 	maxPlanned     = 250_000
 )
 
-// VerifyBytes is about how much memory Verify takes.
+// VerifyBytes is the approximate memory of Verify, in bytes.
 const VerifyBytes = 2 * maxRecordBytes
 
 // Verified is the result of verifying one run.
@@ -53,24 +53,25 @@ type Verified struct {
 	misnamed []string
 }
 
-// Verify verifies the selected runs of a tenant and calls report with those of each thread, ordered by start. Runs that start while it
-// reads are left out. It reads a partition once for its run records, then its raw records in batches of threads that lie close together.
+// Verify verifies the selected runs of a tenant and calls report for each thread with its runs, ordered by start. It
+// leaves out runs that start while it reads. It reads the run records of a partition once, then the raw records in
+// batches of threads that lie close together.
 func Verify(ctx context.Context, cfg kafka.Config, q Query, report func([]Verified) error) error {
-	if q.Tenant == "" { // a Query without one selects all tenants
+	if q.Tenant == "" { // would select all tenants
 		return errors.New("verifying runs: no tenant is given")
 	}
 	r := &reader{cfg: cfg, query: q, maxRuns: maxPlanned, maxBytes: maxRecordBytes, report: reportVerified(report)}
 	return r.run(ctx)
 }
 
-// reportVerified returns a function that reports the verified runs of a thread.
+// reportVerified returns a reader.report function that passes the verified runs of a thread to report.
 func reportVerified(report func([]Verified) error) func(*verify.Thread, []Verified) error {
 	return func(t *verify.Thread, runs []Verified) error {
 		reports, err := t.Reports()
 		if err != nil {
 			return err
 		}
-		for i, p := range reports { // in the same order
+		for i, p := range reports { // same order as runs
 			if runs[i].Report = p; len(runs[i].misnamed) > 0 {
 				runs[i].Report.Verdict, runs[i].Report.Differences = verify.Differs, append(runs[i].misnamed, p.Differences...)
 			}
@@ -79,8 +80,8 @@ func reportVerified(report func([]Verified) error) func(*verify.Thread, []Verifi
 	}
 }
 
-// Changes folds the raw events of the selected runs again and calls report with what the rules of this version would change in each,
-// ordered by partition, thread and start. Runs that start while it reads are left out.
+// Changes folds the raw events of the selected runs again and calls report for each run with the changes that the
+// current rules would make, ordered by partition, thread and start. It leaves out runs that start while it reads.
 func Changes(ctx context.Context, cfg kafka.Config, q Query, report func(verify.Result) error) error {
 	q.Excluded = func(_, thread string) error {
 		return fmt.Errorf("reading run records: some of thread %q were replaced or erased meanwhile; try again", thread)
@@ -90,7 +91,7 @@ func Changes(ctx context.Context, cfg kafka.Config, q Query, report func(verify.
 		if err != nil {
 			return err
 		}
-		for i, result := range results { // in the same order
+		for i, result := range results { // same order as runs
 			raw := runs[i].Record.Raw
 			if q.Span != nil && !overlap(*q.Span, kafka.Span{Start: raw.First, End: raw.Next}) {
 				continue
@@ -108,21 +109,21 @@ func Changes(ctx context.Context, cfg kafka.Config, q Query, report func(verify.
 type reader struct {
 	cfg   kafka.Config
 	query Query
-	// report takes each thread once all its raw events are read, with its runs by start.
+	// report is called for each thread after all its raw events are read, with its runs ordered by start.
 	report func(t *verify.Thread, runs []Verified) error
-	// follow makes a change count for the runs that depend on it (verify.Thread.FollowChanges).
+	// follow makes a change apply to the runs that depend on it (verify.Thread.FollowChanges).
 	follow bool
-	// maxRuns is how many runs are planned at once, maxBytes how large the records of a thread may be; 0 is any.
+	// maxRuns is how many runs are planned at once; maxBytes is the size limit of a thread's records. 0 means no limit.
 	maxRuns, maxBytes int
 
 	partitions []int32
-	thread     string // its key
+	thread     string // key of the selected thread; "" for all
 	events     map[int32]kafka.Span
 	runs       map[int32]kafka.Span
 	part       part
 }
 
-// run reads everything that the query selects.
+// run reads all runs that the query selects.
 func (r *reader) run(ctx context.Context) error {
 	if err := r.fetchSpans(ctx); err != nil {
 		return err
@@ -140,8 +141,8 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// readPart reads the threads in one part of a partition, or its two halves one after the other if they are too many to be planned at
-// once. It counts as weight records in the progress.
+// readPart reads the threads in one part of a partition. If they are too many to plan at once, it reads the part's two
+// halves one after the other. weight is the part's share of the progress, in records.
 func (r *reader) readPart(ctx context.Context, partition int32, of part, p *progress, weight int64) error {
 	r.part = of
 	batches, excluded, err := r.plan(ctx, partition)
@@ -177,7 +178,8 @@ func (r *reader) readPart(ctx context.Context, partition int32, of part, p *prog
 	return nil
 }
 
-// fold folds the threads of a batch and reports them. It returns the keys of those that it leaves out, as they have newer records by now.
+// fold folds the threads of a batch and reports them. It returns the keys of threads that it leaves out because they
+// have newer records.
 func (r *reader) fold(ctx context.Context, b *batch, p *progress) (excluded []string, err error) {
 	runs := map[string][]Verified{}
 	if err := r.read(ctx, b, func(thread string, m *kgo.Record, rec *record.Run) error {
@@ -190,7 +192,7 @@ func (r *reader) fold(ctx context.Context, b *batch, p *progress) (excluded []st
 	}); err != nil {
 		return nil, err
 	}
-	for _, thread := range b.records { // those of records that are gone
+	for _, thread := range b.records { // records that no longer exist
 		delete(runs, thread)
 		if !slices.Contains(excluded, thread) {
 			excluded = append(excluded, thread)
@@ -246,11 +248,12 @@ func nameByKey(rec *record.Run, ids []string) (differ []string) {
 	return differ
 }
 
-// progress reports how many records of skein.events are read. How many of them a part takes is known once that is planned.
+// progress reports how many records of skein.events have been read. How many records a part needs is known only after
+// it is planned.
 type progress struct {
 	call        func(done, total int)
 	done, total int64
-	// weight is what the part counts for, read how many of its records are read.
+	// weight is the part's share of the total. read of its records have been read.
 	weight, read, records int64
 }
 
@@ -261,7 +264,7 @@ func (p *progress) begin(weight int64, batches []*batch) {
 	}
 }
 
-// step counts a record that was read.
+// step counts one record.
 func (p *progress) step() {
 	if p.read++; p.read%1000 == 0 {
 		p.report(p.done + int64(float64(p.weight)*float64(min(p.read, p.records))/float64(p.records)))

@@ -1,2 +1,2 @@
-// Package partstest skips tests that need a part which the machine has not, and notes what would bring it in.
+// Package partstest skips tests that need a part which the machine lacks, and records what to install.
 package partstest

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// skippedVariable names a file that Note appends a line to; make check prints it at its end.
+// skippedVariable names a file to which Note appends a line. make check prints this file at its end.
 const skippedVariable = "SKEIN_TEST_SKIPPED"
 
-// Skip skips a test for want of a part, and notes what would bring it in for the list at the end of make check. With CI=true, where every
-// part has to be there, the test fails.
+// Skip skips a test because a part is missing, and records the reason for the list at the end of make check. With
+// CI=true, where every part must be present, it fails the test.
 func Skip(tb testing.TB, reason string) {
 	tb.Helper()
 	if os.Getenv("CI") == "true" {
@@ -23,7 +23,8 @@ func Skip(tb testing.TB, reason string) {
 	tb.Skip("SKIP: " + reason)
 }
 
-// SkipShort skips a test with -short, and notes what the test needs beside Go or why it is long. It never fails a test.
+// SkipShort skips a test if -short is set, and records what the test needs besides Go or why it is long. It never fails
+// a test.
 func SkipShort(tb testing.TB, needs string) {
 	tb.Helper()
 	if testing.Short() {
@@ -32,7 +33,7 @@ func SkipShort(tb testing.TB, needs string) {
 	}
 }
 
-// ExitShort is SkipShort for all tests of a package. TestMain calls it first: with -short it ends the process.
+// ExitShort is SkipShort for all tests of a package. TestMain calls it first. With -short it exits the process.
 func ExitShort(need string) {
 	flag.Parse()
 	if !testing.Short() {
@@ -45,7 +46,7 @@ func ExitShort(need string) {
 	os.Exit(0)
 }
 
-// Note puts into the list at the end of make check what a test leaves out that goes on without it.
+// Note adds to the list at the end of make check what a test leaves out although it continues.
 func Note(tb testing.TB, reason string) {
 	tb.Helper()
 	if err := note(reason); err != nil {
@@ -53,7 +54,8 @@ func Note(tb testing.TB, reason string) {
 	}
 }
 
-// note writes one line for each reason, whatever test. Packages run at the same time, and a line is one write.
+// note writes one line per reason, without the test's name. Packages run at the same time, so it writes a line with a
+// single write.
 func note(reason string) error {
 	path := os.Getenv(skippedVariable)
 	if path == "" {

@@ -16,20 +16,20 @@ import (
 	"github.com/skeinhq/skein/test/parts"
 )
 
-// ClusterID is any UUID in base64; clusters do not meet.
+// ClusterID is an arbitrary UUID in base64. All clusters may share it because they never connect to each other.
 const ClusterID = "c2tlaW4tdGVzdC1rYWZrYQ"
 
-// Options say what to start.
+// Options are the settings of a cluster.
 type Options struct {
-	// Nodes is the number of nodes, each broker and controller: 1 or 3. A test that kills nodes with
-	// transactions under way needs 3: a single node that dies between the decision to commit and
-	// the markers may leave those out when it is back, and committed records stay invisible.
+	// Nodes is the number of nodes, 1 or 3. Each is broker and controller. A test that kills nodes during transactions
+	// needs 3: if a single node dies between the decision to commit and the markers, it may never write the markers, and
+	// committed records stay invisible.
 	Nodes int
-	// Settings are broker settings beyond, or in place of, Settings(Nodes).
+	// Settings are broker settings that extend or override Settings(Nodes).
 	Settings map[string]string
-	// Heap is the largest heap of each node, as Java takes it; "" is 384m.
+	// Heap is the maximum heap of each node, as a value of Java's -Xmx; "" means 384m.
 	Heap string
-	// Security, where not nil, gives the nodes two listeners more, for clients that say who they are.
+	// Security, if not nil, adds two listeners that require authentication.
 	Security *Security
 }
 
@@ -37,7 +37,7 @@ type Options struct {
 type Cluster struct {
 	dir      string
 	brokers  []string
-	secured  map[string][]string // addresses by listener
+	secured  map[string][]string // addresses of each listener
 	watchdog *watchdog
 
 	mu     sync.Mutex
@@ -45,9 +45,9 @@ type Cluster struct {
 	closed bool
 }
 
-// Start fetches what is needed, starts the nodes and returns when all of them answer. Bound it with
-// ctx; three nodes on two cores take about 10 s. The error is a *parts.UnavailableError where this machine
-// has no Java, or no jars and no way to them.
+// Start fetches missing jars, starts the nodes and returns when all of them answer. Set a deadline on ctx; three nodes
+// on two cores take about 10 s. The error is a *parts.UnavailableError if this machine has no Java, or can neither find
+// nor fetch the jars.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Nodes != 1 && o.Nodes != 3 {
 		return nil, fmt.Errorf("starting Kafka: %d nodes: want 1 or 3", o.Nodes)
@@ -63,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A port can be lost between looking and listening.
+	// Another process may take a port between the search and the start.
 	const tries = 3
 	for try := 1; ; try++ {
 		c, err := start(ctx, java, jars, o)
@@ -135,7 +135,7 @@ func (c *Cluster) startNodes(ctx context.Context, java, jars string, o Options) 
 	return each(c.nodes, func(n *node) error { return n.up(ctx) })
 }
 
-// each calls f for all nodes at once: none is ready before most of the others are.
+// each calls f for all nodes concurrently, because no node is ready before most of the others are.
 func each(nodes []*node, f func(*node) error) error {
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
@@ -146,25 +146,25 @@ func each(nodes []*node, f func(*node) error) error {
 	return errors.Join(errs...)
 }
 
-// Version is what the brokers log about themselves when they start.
+// Version returns the version that the brokers log at their start.
 func (c *Cluster) Version() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return "Apache Kafka " + c.nodes[0].version() + " from Maven jars"
 }
 
-// Brokers are the addresses of all nodes, up or not.
+// Brokers returns the addresses of all nodes, running or not.
 func (c *Cluster) Brokers() []string { return append([]string(nil), c.brokers...) }
 
-// Secured are the addresses of all nodes at one of the listeners that Options.Security adds.
+// Secured returns the addresses of all nodes at a listener that Options.Security adds.
 func (c *Cluster) Secured(listener string) []string {
 	return append([]string(nil), c.secured[listener]...)
 }
 
-// Kill ends a node with SIGKILL. A node that is down already stays so.
+// Kill ends a node with SIGKILL. It does nothing if the node is down.
 func (c *Cluster) Kill(id int) error { return c.with(id, (*node).kill) }
 
-// Stop ends a node with SIGTERM: it hands its partitions over first.
+// Stop ends a node with SIGTERM. The node transfers its partitions first.
 func (c *Cluster) Stop(id int) error { return c.with(id, (*node).stop) }
 
 // Up starts a node that is down and returns when it answers.
@@ -172,10 +172,10 @@ func (c *Cluster) Up(ctx context.Context, id int) error {
 	return c.with(id, func(n *node) error { return n.up(ctx) })
 }
 
-// Pause stops a node with SIGSTOP: it holds its connections and says nothing.
+// Pause stops a node with SIGSTOP. Its connections stay open but get no response.
 func (c *Cluster) Pause(id int) error { return c.with(id, (*node).pause) }
 
-// Resume lets a paused node go on.
+// Resume continues a paused node.
 func (c *Cluster) Resume(id int) error { return c.with(id, (*node).resume) }
 
 func (c *Cluster) with(id int, f func(*node) error) error {
@@ -190,8 +190,7 @@ func (c *Cluster) with(id int, f func(*node) error) error {
 	return f(c.nodes[id-1])
 }
 
-// Logs returns the last warnings and errors that the nodes have logged, for the report of a test that
-// failed.
+// Logs returns the last warnings and errors of the nodes' logs, for the output of a failed test.
 func (c *Cluster) Logs() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,6 +216,5 @@ func (c *Cluster) Close() error {
 	return errors.Join(append(errs, c.watchdog.close())...)
 }
 
-// readyTimeout is how long a node may take to start: on two busy cores three nodes need most of a
-// minute.
+// readyTimeout is how long a node may take to start. On two busy cores, three nodes need almost a minute.
 const readyTimeout = 2 * time.Minute

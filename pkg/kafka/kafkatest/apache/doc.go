@@ -1,7 +1,7 @@
-// Package apache runs a real Apache Kafka on loopback for tests, without Docker: KRaft brokers in Java
-// processes, from the jars that Maven has.
+// Package apache runs a real Apache Kafka on loopback for tests, without Docker: KRaft brokers in Java processes, from
+// jars that Maven fetches.
 //
-// The jars are fetched once into a cache outside of any source tree, and every one of them must have
-// the checksum that is checked in beside this file. The processes end with the one that started them,
-// however that ends, and take their data with them.
+// The jars are fetched once into a cache outside of any source tree. Every jar must have the checksum that is checked
+// in beside this file. When the process that started them ends, in whatever way, the Java processes end as well and
+// their data is deleted.
 package apache

@@ -7,7 +7,7 @@ import (
 	"github.com/skeinhq/skein/test/parts"
 )
 
-// Version is the version of Apache Kafka that is run.
+// Version is the version of Apache Kafka that tests run.
 const Version = "4.3.1"
 
 var (
@@ -17,7 +17,7 @@ var (
 	checksums []byte
 )
 
-// Jars returns the folder with the broker's jars, which are fetched where they are not there.
+// Jars returns the folder with the broker's jars. It fetches missing jars.
 func Jars(ctx context.Context) (string, error) {
 	return parts.Jars{Name: "kafka-" + Version, Pom: pom, SHA256: checksums}.Folder(ctx)
 }

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// errPortTaken says that a node found its port in use.
+// errPortTaken means that another process uses a node's port.
 var errPortTaken = errors.New("port is taken")
 
-// node is one Java process and its folder. Its methods are not for concurrent use.
+// node is one Java process and its folder. Its methods must not be called concurrently.
 type node struct {
 	dir, java, jars, heap string
 	id                    int
@@ -29,7 +29,7 @@ type node struct {
 	paused  bool
 }
 
-// logging writes all that the node says to its standard output, which is a file.
+// logging is the log4j configuration that sends all log lines to standard output, which is a file.
 const logging = `rootLogger.level=INFO
 rootLogger.appenderRef.out.ref=Out
 appender.out.type=Console
@@ -58,12 +58,12 @@ func (n *node) file(name string) string { return filepath.Join(n.dir, name) }
 func (n *node) settingsFile() string    { return n.file("server.properties") }
 func (n *node) logFile() string         { return n.file("log." + strconv.Itoa(n.starts)) }
 
-// arguments of Java up to the class path.
+// arguments returns the arguments of Java up to the class path.
 func (n *node) arguments(heap string) []string {
 	return []string{
 		"-Xmx" + heap,
-		// Least memory and threads, and a compiler that is done early: these processes live for
-		// seconds to minutes and share few cores.
+		// Little memory, few threads and a fast compiler, because these processes live for seconds to minutes and share few
+		// cores.
 		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"-Djava.awt.headless=true",
 		"-Dlog4j2.configurationFile=" + n.file("log4j2.properties"),
@@ -71,7 +71,7 @@ func (n *node) arguments(heap string) []string {
 	}
 }
 
-// format prepares the node's folder, which a broker does not do by itself.
+// format prepares the node's data folder, because a broker does not do so itself.
 func (n *node) format(ctx context.Context) error {
 	args := append(n.arguments("128m"), "kafka.tools.StorageTool", "format", "--cluster-id", ClusterID, "--config", n.settingsFile())
 	cmd := exec.CommandContext(ctx, n.java, args...)
@@ -81,7 +81,7 @@ func (n *node) format(ctx context.Context) error {
 	return nil
 }
 
-// up starts the node unless it is up, and waits until it answers.
+// up starts the node unless it is running, and waits until it answers.
 func (n *node) up(ctx context.Context) error {
 	if n.process != nil {
 		if !exited(n.process) {
@@ -90,14 +90,13 @@ func (n *node) up(ctx context.Context) error {
 		n.process = nil
 	}
 	n.starts++
-	// A log for each start, so that "started" means this one.
+	// Each start has its own log file, so that the line "started" in it belongs to this start.
 	log, err := os.OpenFile(n.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("starting Kafka node %d: %w", n.id, err)
 	}
-	defer func() { _ = log.Close() }() // the process has its own
-	// The process writes its id before it is Java, so that the watchdog knows of it from the first
-	// moment on.
+	defer func() { _ = log.Close() }() // the process has its own descriptor
+	// The shell writes its process id before it becomes Java, so that the watchdog knows the process from the start.
 	args := append([]string{"-c", `echo $$ >"$0" && exec "$@"`, n.file("pid"), n.java}, n.arguments(n.heap)...)
 	cmd := exec.Command("sh", append(args, "kafka.Kafka", n.settingsFile())...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -109,7 +108,7 @@ func (n *node) up(ctx context.Context) error {
 	return n.ready(ctx)
 }
 
-// ready waits for the line that a node logs when its listener is open and it takes requests.
+// ready waits for the log line that a node writes when its listener is open and accepts requests.
 func (n *node) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -139,7 +138,7 @@ func (n *node) ready(ctx context.Context) error {
 	}
 }
 
-// version reads "Kafka version: 4.3.1 (…)" in the node's log.
+// version returns the text after "Kafka version: " in the node's log, such as "4.3.1".
 func (n *node) version() string {
 	log, err := os.ReadFile(n.logFile())
 	if err != nil {
@@ -153,7 +152,7 @@ func (n *node) version() string {
 	return string(bytes.TrimSpace(word))
 }
 
-// tail returns the end of the node's log.
+// tail returns the last lines of the node's log.
 func (n *node) tail() string {
 	log, err := os.ReadFile(n.logFile())
 	if err != nil {
@@ -162,7 +161,7 @@ func (n *node) tail() string {
 	return lastLines(slices.Collect(strings.Lines(string(log))))
 }
 
-// warnings returns the last lines of the node's log that are more than information, without stack traces.
+// warnings returns the last lines of the node's log above level INFO, without stack traces.
 func (n *node) warnings() string {
 	log, err := os.ReadFile(n.logFile())
 	if err != nil {
@@ -170,7 +169,7 @@ func (n *node) warnings() string {
 	}
 	var lines []string
 	for line := range strings.Lines(string(log)) {
-		if strings.HasPrefix(line, "\t") { // settings, or where an exception came from
+		if strings.HasPrefix(line, "\t") { // a setting or a line of a stack trace
 			continue
 		}
 		if _, rest, ok := strings.Cut(line, " "); !ok || !strings.HasPrefix(rest, "INFO ") {
@@ -184,7 +183,7 @@ func lastLines(lines []string) string { return strings.Join(lines[max(0, len(lin
 
 func (n *node) kill() error { return n.end(os.Kill) }
 
-// end sends a signal and waits for the process to be gone.
+// end sends a signal and waits until the process has ended.
 func (n *node) end(sig os.Signal) error {
 	if n.process == nil {
 		return nil
@@ -200,7 +199,7 @@ func (n *node) end(sig os.Signal) error {
 	if _, err := p.Wait(); err != nil {
 		return fmt.Errorf("ending Kafka node %d: %w", n.id, err)
 	}
-	// What is left in the file is no process of ours any more.
+	// The process id in the file is no longer valid.
 	if err := os.Remove(n.file("pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("ending Kafka node %d: %w", n.id, err)
 	}

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// FreePorts returns ports of 127.0.0.1 that nobody listens on. They lie below those that systems give
-// to outgoing connections (from 32768 on Linux, 49152 elsewhere): a node that is killed must find its
-// own port free when it comes back, however many clients have connected meanwhile.
+// FreePorts returns n ports of 127.0.0.1 on which no process listens. They are below the range for outgoing connections
+// (from 32768 on Linux, 49152 elsewhere). A killed node therefore finds its port free when it starts again, however
+// many clients have connected meanwhile.
 func FreePorts(n int) ([]int, error) {
 	const first, last = 20000, 32000
 	var ports []int
@@ -19,7 +19,7 @@ func FreePorts(n int) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		// Kept open until all are found, so that no port comes twice.
+		// Keep each port open until all are found, so that none is returned twice.
 		defer func() { _ = l.Close() }()
 		if ports = append(ports, port); len(ports) == n {
 			return ports, nil

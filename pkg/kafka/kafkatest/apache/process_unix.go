@@ -10,12 +10,12 @@ import (
 
 func supported() error { return nil }
 
-// detached keeps the terminal's signals away: a Ctrl-C is for the test, which then ends, and its end
-// is what ends the process.
+// detached keeps the terminal's signals from the process. A Ctrl-C ends only the test; the end of the test then ends
+// the process.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// exited reports whether a child is gone, without waiting for it, and reaps it if it is. There is no
-// goroutine that waits, so that tests which look for leaked ones find none.
+// exited reports whether a child process has ended, and reaps it. It does not wait and starts no goroutine, so that
+// tests that search for leaked goroutines find none.
 func exited(p *os.Process) bool {
 	var status syscall.WaitStatus
 	pid, err := syscall.Wait4(p.Pid, &status, syscall.WNOHANG, nil)
@@ -26,7 +26,7 @@ func exited(p *os.Process) bool {
 }
 
 func (n *node) stop() error {
-	// A stopped process would not see the signal.
+	// A process stopped by SIGSTOP would not react to SIGTERM.
 	if err := n.resume(); err != nil {
 		return err
 	}

@@ -2,26 +2,26 @@ package apache
 
 import "fmt"
 
-// Security is what the listeners Login and MutualTLS have and ask for, files in PEM.
+// Security configures the listeners Login and MutualTLS. Its files are in PEM.
 type Security struct {
-	// KeystoreFile has the nodes' certificate and its key, CAFile the authority of clients' certificates.
+	// KeystoreFile contains the nodes' certificate and key, CAFile the authority of the clients' certificates.
 	KeystoreFile, CAFile string
-	// Authorizer asks Kafka's own authorizer what a user may do. Whoever comes over the plain listeners may do everything: other nodes, and
-	// the test.
+	// Authorizer enables Kafka's own authorizer. Clients of the plain listeners, which are the other nodes and the test,
+	// may do everything.
 	Authorizer bool
-	// User and Password are taken by SASL PLAIN. Users of SCRAM are the brokers' to make.
+	// User and Password are accepted by SASL PLAIN. SCRAM users must be created at the brokers.
 	User, Password string
 }
 
-// The listeners that Options.Security adds.
+// Listeners that Options.Security adds.
 const (
-	// Login is TLS, and a password by SASL PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+	// Login requires TLS and a password by SASL PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
 	Login = "LOGIN"
-	// MutualTLS is TLS with a certificate from either side.
+	// MutualTLS requires TLS with certificates of both sides.
 	MutualTLS = "MUTUAL"
 )
 
-// settings of a node for the two listeners.
+// settings returns a node's settings for the two listeners.
 func (s *Security) settings() map[string]string {
 	m := map[string]string{
 		"ssl.keystore.type": "PEM", "ssl.keystore.location": s.KeystoreFile,

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// watchdog is a process that ends the nodes and removes their data when the process that started it
-// is gone, be it by return, panic, timeout or kill -9: then its standard input ends.
+// watchdog is a process that ends the nodes and removes their data when the process that started it ends, whether by
+// return, panic, timeout or kill -9. It notices this by the end of its standard input.
 type watchdog struct {
 	cmd   *exec.Cmd
 	alive *os.File
@@ -18,13 +18,13 @@ type watchdog struct {
 var watchdogScript string
 
 func startWatchdog(dir string) (*watchdog, error) {
-	// A pipe of our own, not cmd.StdinPipe: its writing end is closed on exec, so that no other
-	// process which the test starts keeps it open.
+	// Use os.Pipe, not cmd.StdinPipe: its writing end is closed on exec, so that no other process that the test starts
+	// keeps it open.
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("starting watchdog: %w", err)
 	}
-	defer func() { _ = read.Close() }() // the process has its own
+	defer func() { _ = read.Close() }() // the process has its own descriptor
 	cmd := exec.Command("sh", "-c", watchdogScript, dir)
 	cmd.Stdin = read
 	cmd.SysProcAttr = detached()
@@ -35,7 +35,7 @@ func startWatchdog(dir string) (*watchdog, error) {
 	return &watchdog{cmd: cmd, alive: write}, nil
 }
 
-// close has the watchdog do its work now and waits for it.
+// close makes the watchdog clean up now and waits for it.
 func (w *watchdog) close() error {
 	if err := w.alive.Close(); err != nil {
 		return fmt.Errorf("ending watchdog: %w", err)
