@@ -1,4 +1,4 @@
-// Package seedtest provides the seeds of randomized tests.
+// Package seedtest provides the seeds of randomised tests.
 package seedtest
 
 import (

@@ -26,7 +26,7 @@ type words struct {
 	Answer   string `json:"answer,omitempty"`
 	// Resumed is the status of the first answer to an interrupt in the run's input: resolved or cancelled.
 	Resumed string `json:"resumed,omitempty"`
-	// Resolution summarizes that answer: approved or declined if its payload's "approved" is true or false, cancelled, or
+	// Resolution summarises that answer: approved or declined if its payload's "approved" is true or false, cancelled, or
 	// else the beginning of the payload.
 	Resolution string `json:"resolution,omitempty"`
 }

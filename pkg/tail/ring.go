@@ -6,7 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ring holds the latest records of one partition without a gap (but for those that Config.Keep leaves out), in offset order, with an index by thread.
+// ring holds the latest records of one partition without a gap, but for those that Config.Keep leaves out, in offset order, with an
+// index by thread.
 type ring struct {
 	// records holds every record of the partition from the offset start to before next.
 	start, next int64
