@@ -400,6 +400,28 @@ func TestService_StopsWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
+// What a compactor has aborted lies before what it has committed on the same partition, and gets no row.
+func TestService_DoesNotReadWhatWasAborted(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	cl, err := kafka.NewProducer(k, kgo.TransactionalID("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for i, end := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
+		r := runRecord(t, k, 0, []string{"aborted", "committed"}[i], record.StatusFinished)
+		if err := errors.Join(cl.BeginTransaction(), cl.ProduceSync(t.Context(), r).FirstErr(), cl.EndTransaction(t.Context(), end)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := newFakeStore()
+	start(t, testConfig(k), st)
+	until(t, "the committed one is there", func() bool { return strings.Contains(st.text(), "committed") })
+	if strings.Contains(st.text(), "aborted") {
+		t.Errorf("rows:\n%s", st.text())
+	}
+}
+
 // One member holds a block that its store does not take, and loses a partition meanwhile; the new
 // owner writes and commits beyond it. When the first one's store comes back, its commit must not
 // set the offset back.
