@@ -456,6 +456,47 @@ func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
 	runtime.KeepAlive(tr)
 }
 
+// What patches lead into is bounded for a run, not for each of its documents: past the bound all of them forget it, and stay the same.
+func TestRun_ReadingManyDocumentsFillsNoMemory(t *testing.T) {
+	const length = 4 * partLength
+	r := New(nil, nil)
+	apply := func(line string) {
+		t.Helper()
+		ev, err := agui.Decode([]byte(line))
+		if err == nil {
+			err = r.Apply(ev)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	doc := `{"r":[` + strings.TrimSuffix(strings.Repeat("1,", length), ",") + `]}`
+	read := fmt.Sprintf(`[{"op":"test","path":"/r/0","value":1},{"op":"test","path":"/r/%d","value":1},`+
+		`{"op":"add","path":"/n","value":1}]`, length/2)
+	apply(`{"type":"STATE_SNAPSHOT","snapshot":` + doc + `}`)
+	apply(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"p","content":` + doc + `}`)
+	apply(`{"type":"STATE_DELTA","delta":` + read + `}`)
+	one := r.reading.nodes
+	apply(`{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"p","patch":` + read + `}`)
+	if one < 2*partLength || r.reading.nodes < 2*one {
+		t.Errorf("%d nodes are counted of one document, %d of two", one, r.reading.nodes)
+	}
+	r.reading.nodes = maxRead + 1
+	apply(`{"type":"STATE_DELTA","delta":` + read + `}`)
+	if r.reading.nodes > 2*one {
+		t.Errorf("%d nodes are counted past the bound", r.reading.nodes)
+	}
+	for tr := range r.trees {
+		if tr != r.state && tr.root.container != nil {
+			t.Error("an activity remembers what was read before the bound")
+		}
+	}
+	want := strings.TrimSuffix(doc, "}") + `,"n":1}`
+	if content := agui.Lookup(r.Messages()[0].Raw, "content"); string(content) != want || string(r.State()) != want {
+		t.Errorf("an activity of %d bytes and a state of %d, want %d", len(content), len(r.State()), len(want))
+	}
+}
+
 func largeState() json.RawMessage {
 	var b strings.Builder
 	b.WriteString(`{"counter":0,"rows":[`)

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
 // goldenCase is a file of testdata: a comment, start.json (optional), in.jsonl and want.json, which is
@@ -273,6 +276,49 @@ func TestRun_RepeatedIDsFillNoMemory(t *testing.T) {
 			t.Errorf("%d bytes: written %d times, %v", size, written, errs)
 		case !fits && (written != 0 || !text || len(errs) != 1 || !errors.As(errs[0], &malformed) || malformed.Rule != agui.RuleRepeated):
 			t.Errorf("%d bytes: written %d times, %v", size, written, errs)
+		}
+	}
+}
+
+// What events copy is bounded for the state and all activities together, at the same event wherever there was a checkpoint.
+func TestRun_CopiesFillNoMemory(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
+	content := `{"x":"` + strings.Repeat("x", 15<<20) + `"}`
+	lines := []string{
+		started, `{"type":"STATE_SNAPSHOT","snapshot":` + content + `}`,
+		`{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"t","content":` + content + `}`,
+	}
+	for n := range 2 { // up to four times 15 MiB fit
+		op := fmt.Sprintf(`[{"op":"copy","from":"/x","path":"/b%d"}]`, n)
+		lines = append(lines, `{"type":"STATE_DELTA","delta":`+op+`}`,
+			`{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"t","patch":`+op+`}`)
+	}
+	r := straightAndResumed(t, lines...)
+	want := map[string]int64{"state-patch-failed": 1, "activity-patch-failed": 1}
+	if got := r.Summary().Anomalies; !maps.Equal(got, want) || len(r.State())>>20 != 30 || len(r.Messages()[0].Raw)>>20 != 30 {
+		t.Errorf("%v, a state of %d bytes and a message of %d", got, len(r.State()), len(r.Messages()[0].Raw))
+	}
+}
+
+// What comes for a message in many places shows in all of them, up to a limit; then the first goes on alone. A checkpoint in
+// between changes nothing.
+func TestRun_GrowthInManyPlacesFillsNoMemory(t *testing.T) {
+	const places, delta = 17, 512 << 10
+	lines := []string{started}
+	for range places {
+		lines = append(lines, `{"type":"TOOL_CALL_RESULT","messageId":"","toolCallId":"c","content":"x"}`)
+	}
+	lines = append(lines, `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"","role":"user","content":""}]}`)
+	for range 3 {
+		lines = append(lines, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"","delta":"`+strings.Repeat("z", delta)+`"}`)
+	}
+	for i, m := range straightAndResumed(t, lines...).Messages() {
+		want := 2 * delta
+		if i == 0 {
+			want = 3 * delta
+		}
+		if got := strings.Count(string(m.Raw), "z"); got != want {
+			t.Errorf("place %d has %d bytes, want %d", i, got, want)
 		}
 	}
 }
