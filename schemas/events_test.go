@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
@@ -31,6 +33,33 @@ func TestSchemas_TakeWhatFrameworksSend(t *testing.T) {
 	}
 	if events < 1000 {
 		t.Errorf("%d events were looked at", events)
+	}
+}
+
+// What frameworks call agents with can be put as the API's description says, and what Skein refuses the description refuses.
+func TestOpenAPI_InputIsWhatFrameworksSend(t *testing.T) {
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("openapi.json", parse(t, schemas.OpenAPI)); err != nil {
+		t.Fatal(err)
+	}
+	// The body of PUT on the path of an input.
+	input, err := c.Compile("openapi.json#/paths/~1v1~1threads~1{thread}~1runs~1{run}~1input/put/requestBody/content/application~1json/schema")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range recordings.All() {
+		for _, run := range thread.Runs {
+			if err := input.Validate(parse(t, run.Input)); err != nil {
+				t.Errorf("%s: %v", run.File, err)
+			}
+		}
+	}
+	for _, text := range []string{
+		`{}`, `{"messages":{}}`, `{"messages":[],"threadId":1}`, `{"messages":[],"tools":{}}`, `{"messages":[],"resume":[{}]}`, `[]`,
+	} {
+		if _, err := agui.DecodeInput([]byte(text), ""); err == nil || input.Validate(parse(t, []byte(text))) == nil {
+			t.Errorf("%s: Skein says %v, and the description takes it", text, err)
+		}
 	}
 }
 
