@@ -163,6 +163,26 @@ func missesNothing(t *testing.T, cfg kafka.Config, stage string) {
 	}
 }
 
+// Only records of compactors came, between what was copied and its proof.
+func TestRun_WaitsWhereRecordsCameWhileItCopied(t *testing.T) {
+	s := newTopicSet(t, 2)
+	kafkatest.Produce(t, s.cfg, s.event("t"), s.run("t", 0, 0, 1))
+	s.decide()
+	o, came := s.options(3), false
+	o.Progress = func(what string, _, _ int) {
+		if !came && what == "copying runs" {
+			came = true
+			kafkatest.Produce(t, s.cfg, s.run("t", 0, 0, 1))
+		}
+	}
+	if r := s.migrate(o); r.Done || r.Proof != nil || !strings.Contains(r.Waiting, "was written to skein.runs while it copied") {
+		t.Errorf("it says %+v", r)
+	}
+	if r := s.migrate(o); !r.Done || r.Copied["runs"] != 1 {
+		t.Errorf("run again it says %+v", r)
+	}
+}
+
 // Copies are as old as what they are copies of: by retention, brokers could delete them first.
 func TestRun_KeepsAllThatItCopiesUntilItIsComplete(t *testing.T) {
 	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
@@ -296,6 +316,44 @@ func TestRun_ProvesErasuresAndWhereRunsLie(t *testing.T) {
 				t.Errorf("it says %+v, %+v", r, r.Proof)
 			}
 		})
+	}
+}
+
+// An event that lies elsewhere than its thread would be refused by the new compactors.
+func TestRun_ProvesThatEventsLieWithTheirThread(t *testing.T) {
+	s := newTopicSet(t, 2)
+	kafkatest.Produce(t, s.cfg, s.event("t"), s.run("t", 0, 0, 1))
+	s.decide()
+	o, spoilt := s.options(3), false
+	o.Progress = func(what string, _, _ int) {
+		if spoilt || what != "copying runs" {
+			return
+		}
+		spoilt = true
+		m := kafkatest.Consume(t, s.copied(), s.copied().Topics().Events)[0]
+		m.Partition = (m.Partition + 1) % 3
+		kafkatest.Produce(t, s.copied(), &kgo.Record{Topic: m.Topic, Partition: m.Partition, Key: m.Key, Value: m.Value, Headers: m.Headers})
+	}
+	r := s.migrate(o)
+	isSaid := func(d string) bool { return strings.Contains(d, "is on partition") }
+	if r.Done || r.Proof == nil || !slices.ContainsFunc(r.Proof.Differences, isSaid) {
+		t.Errorf("it says %+v, %+v", r, r.Proof)
+	}
+}
+
+// The dead letter of a thread that was erased behind it does not come back.
+func TestRun_CopiesNoDeadLetterOfAnErasedThread(t *testing.T) {
+	s := newTopicSet(t, 1)
+	kafkatest.Produce(t, s.cfg, s.event("gone"), s.event("stays"))
+	s.erase("gone")
+	kafkatest.Produce(t, s.cfg, s.letter("gone", deadletter.NoRun, record.Position{Offset: 0}),
+		s.letter("stays", deadletter.NoRun, record.Position{Offset: 1}))
+	s.decide()
+	if r := s.migrate(s.options(3)); !r.Done || r.Proof.Erased != 1 || r.Proof.DeadLetters != 1 {
+		t.Errorf("it says %+v, %+v", r, r.Proof)
+	}
+	if left := kafkatest.Consume(t, s.copied(), s.copied().Topics().DeadLetters); len(left) != 1 || string(left[0].Key) != "acme/stays" {
+		t.Errorf("%d dead letters are there", len(left))
 	}
 }
 
