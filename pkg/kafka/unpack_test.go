@@ -67,3 +67,42 @@ func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
 		}
 	})
 }
+
+// A reader that looks for few records holds one answer and the next, not one of each broker.
+func TestOneAnswer_HoldsNoMoreOfManyBrokers(t *testing.T) {
+	const partitions, each, size = 8, 2, 14 << 20
+	cfg := kafkatest.StartCluster(t, partitions, kafkatest.WithBrokers(4)).Config
+	topic, value := cfg.Topics().Runs, bytes.Repeat([]byte("x"), size)
+	from := map[int32]int64{}
+	for p := range int32(partitions) {
+		from[p] = 0
+		for range each {
+			kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"), Value: value})
+		}
+	}
+	limits, err := kafka.OneAnswer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := kafka.NewDirectReader(cfg, topic, from, limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	const most = 16<<20 + size
+	for got := 0; got < partitions*each; {
+		fetches := reader.PollFetches(t.Context())
+		for _, e := range fetches.Errors() {
+			if !errors.Is(e.Err, kafka.ErrUnpackLater) {
+				t.Fatal(e.Err)
+			}
+		}
+		got += fetches.NumRecords()
+		if held := fetches.NumRecords() * size; held > most {
+			t.Errorf("a poll has %d bytes, want %d at most", held, most)
+		}
+		if wait := reader.BufferedFetchBytes(); wait > most {
+			t.Errorf("%d bytes wait beside it, want %d at most", wait, most)
+		}
+	}
+}
