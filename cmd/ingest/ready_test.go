@@ -47,6 +47,43 @@ func TestIngest_IsNotReadyUntilKeysWereRead(t *testing.T) {
 	r.Ready()
 }
 
+// Where nobody needs a key, requests are taken under the machine's own name, and of web pages those that are named.
+func TestIngest_WithoutKeysTakesWhatNamedPagesSend(t *testing.T) {
+	const page = "http://localhost:3000"
+	cfg := kafkatest.Start(t, 1)
+	r := apptest.Start(t, stage(), "--brokers", cfg.Brokers[0], "--listen", "127.0.0.1:0", "--tenant", "t", "--cors-origin", page)
+	url := "http://" + r.Said("listening", "address") + "/v1/threads/t/runs/r/events"
+	r.Ready()
+	for _, c := range []struct {
+		host, origin string
+		status       int
+		allowed      string
+	}{
+		{"", "", http.StatusOK, ""},
+		{"", page, http.StatusOK, page},
+		{"", "https://page.example", http.StatusForbidden, ""},
+		{"page.example", "", http.StatusForbidden, ""},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"type":"CUSTOM","name":"n","value":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = c.host
+		req.Header.Set("Content-Type", "application/x-ndjson")
+		if c.origin != "" {
+			req.Header.Set("Origin", c.origin)
+		}
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close() // only the head is of interest
+		if got := resp.Header.Get("Access-Control-Allow-Origin"); resp.StatusCode != c.status || got != c.allowed {
+			t.Errorf("host %q, origin %q: status %d, allowed is %q", c.host, c.origin, resp.StatusCode, got)
+		}
+	}
+}
+
 func post(t *testing.T, url, key string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`))
