@@ -723,6 +723,27 @@ func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
 	}
 }
 
+// The partition count that positions belong to is pinned on skein.runs, too.
+func TestService_StopsWherePartitionsWereAddedAndTheGroupIsGone(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		m := w.join("a", w.TempDir(), nil)
+		w.script.Turn("r1", "m1")
+		w.publish()
+		w.decided()
+		m.kill()
+		w.deleteGroup()
+		if _, err := w.admin().CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
+			w.Fatal(err)
+		}
+		m = w.join("a", w.TempDir(), nil)
+		waitFor(w.T, "it stops", func() bool { return strings.Contains(m.log.String(), "process ended") })
+		const says = "the positions on skein.runs belong to 1 partitions, the topics have 2"
+		if err := m.stop(); !errors.Is(err, kafka.ErrPartitionCounts) || !strings.Contains(err.Error(), says) {
+			w.Errorf("it ended with %v", err)
+		}
+	})
+}
+
 // polling is a session with one open partition for each sim, which has polled nothing yet.
 func polling(sims ...*sim) (*session, owned) {
 	service := newService(DefaultConfig(), kafka.Config{}, slog.New(slog.DiscardHandler), newMetrics(prometheus.NewRegistry(), 0))
@@ -781,6 +802,17 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	if len(s.backlog.stretches) > 0 || rounds < 3 {
 		t.Errorf("%d are left after %d rounds", len(s.backlog.stretches), rounds)
 	}
+}
+
+// What waits for an assignment that is past is nobody's.
+func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
+	sim := newSim(t, nil)
+	s, own := polling(sim)
+	sim.letter(1)
+	s.backlog.stretches[0].add(sim.Events)
+	own.parts[0] = view{assignment: newAssignment(0, sim.Now), phase: phaseOpen}
+	sim.check(s.process(own))
+	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.next()}, []any{0, int64(0)})
 }
 
 // tick has each look at the clock of a session's backlog take so long.
