@@ -148,7 +148,7 @@ func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
 	kafkatest.Produce(t, cfg, runRecords(t, cfg, 0, 120)...)
 	sealed := "SELECT toString(countIf(status = 'finished')) || ' of ' || toString(count()) FROM v_runs"
 	awaitValue(t, conn, sealed, "80 of 200")
-	awaitValue(t, conn, "SELECT toString(count()) FROM positions FINAL", "4") // they come after all else
+	awaitValue(t, conn, "SELECT toString(count()) FROM positions FINAL", "4")      // they come after all else
 	awaitValue(t, conn, "SELECT toString(count()) FROM runs_by_time FINAL", "200") // but for deletions of rows by an earlier time
 	tables := []string{"runs", "runs_by_time", "messages", "states", "tool_calls", "interrupts", "answers", "positions"}
 	before := b.hashes(t, tables)
