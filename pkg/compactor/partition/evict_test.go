@@ -216,6 +216,18 @@ func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 	}
 }
 
+// What open runs may hold in a process is the same whatever the number of its partitions.
+func TestPartition_SharesMemoryWithTheOthersOfItsProcess(t *testing.T) {
+	s := newSim(t, nil)
+	s.open(false)
+	for _, n := range []int{4, 1} {
+		s.part.enter(NewRoom(n))
+		want := limits{s.cfg.OpenRunBytes / n, s.cfg.CacheBytes / n, s.cfg.maxThreadRunsInMemory / n, unloadReads / n}
+		equal(t, "limits", s.part.limits, want)
+		equal(t, "bytes of histories", s.part.histories.limit, want.cacheBytes)
+	}
+}
+
 // A run that is over the limit holds the committed offset, and what ended behind it is read again after a crash. That
 // changes nothing, so there is no transaction; the runs in memory are bounded all the same.
 func TestPartition_BoundsTheRunsInMemoryBelowTheProcessedOffset(t *testing.T) {
