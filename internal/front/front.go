@@ -172,14 +172,7 @@ func (c *Call) serve() error {
 		return err
 	}
 	defer done()
-	// A slow body or a slowly read response must not outlast its credentials.
-	r, stop := tenant.Guard(c.W, c.R, f.Auth, id, c.Route.Scope)
-	// SetWriteDeadline fails only for the response writers of tests.
-	unhook := tenant.OnRevoked(r.Context(), func() { _ = c.out.SetWriteDeadline(time.Now().Add(revokedGrace)) })
-	c.R, c.release = r, func() {
-		unhook()
-		stop()
-	}
+	c.watch(id)
 	if bad == nil {
 		bad = c.readQuery()
 	}
@@ -187,6 +180,37 @@ func (c *Call) serve() error {
 		return bad
 	}
 	return c.Route.Serve(c)
+}
+
+// watch ends the body and the response, however slow the caller is, when the credentials end. It sets release.
+func (c *Call) watch(id tenant.Identity) {
+	ctx, unwatch := tenant.Watch(c.R, c.front.Auth, id, c.Route.Scope)
+	c.R = c.R.WithContext(ctx)
+	in, ok := c.R.Body.(*body)
+	if !ok {
+		in = &body{ReadCloser: c.R.Body}
+		in.whole.Store(c.R.ContentLength == 0)
+		c.R.Body = in
+	}
+	in.ctx = ctx
+	cut := false // the body ended with the credentials
+	unhook := tenant.OnRevoked(ctx, func() {
+		// Both calls fail only for the response writers of tests.
+		_ = c.out.SetWriteDeadline(time.Now().Add(revokedGrace))
+		if !in.whole.Load() {
+			cut = true
+			_ = c.out.rc.SetReadDeadline(time.Now())
+		}
+	})
+	c.release = func() {
+		unhook()
+		unwatch()
+		if cut && c.R.ProtoMajor < 2 && c.W.Header().Get("Connection") != "close" {
+			// Close the connection: net/http would parse the rest of the body as the next request.
+			_ = http.NewResponseController(c.W).Flush()
+			panic(http.ErrAbortHandler)
+		}
+	}
 }
 
 // readPath unescapes the path's values. The error concerns an id that is not valid for a thread or run.

@@ -1,12 +1,17 @@
 package front
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,5 +120,75 @@ func TestFront_AnswersOrSaysWhyNot(t *testing.T) {
 	if f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, run, nil)); w.Code != http.StatusServiceUnavailable ||
 		w.Header().Get("Connection") != "close" {
 		t.Errorf("while it drains: %d %v", w.Code, w.Header())
+	}
+}
+
+// expiring has credentials that expire after a second.
+type expiring struct{ asked atomic.Bool }
+
+func (e *expiring) Authenticate(*http.Request) (tenant.Identity, error) {
+	if e.asked.Swap(true) {
+		return tenant.Identity{}, tenant.ErrExpired
+	}
+	return tenant.Identity{Tenant: "acme", Scopes: []tenant.Scope{tenant.ScopePublish}, Expires: time.Now().Add(time.Second)}, nil
+}
+
+// A revocation ends a body, and must reach no later request of the connection.
+func TestFront_LeavesNoDeadlineToTheNextRequest(t *testing.T) {
+	again := make(chan error, 1)
+	f := &Front{
+		Quotas: quota.Unlimited(), Done: func(*Call, *Problem, time.Duration) {},
+		Routes: []Route{
+			{Method: http.MethodGet, Pattern: "/next", Serve: func(c *Call) error {
+				again <- c.R.Context().Err()
+				return nil
+			}},
+			{Method: http.MethodPost, Pattern: "/", Scope: tenant.ScopePublish, Serve: func(c *Call) error {
+				ended := make(chan struct{})
+				defer tenant.OnRevoked(c.R.Context(), func() { close(ended) })()
+				_, err := io.ReadAll(c.R.Body)
+				<-ended
+				_, _ = fmt.Fprint(c.W, err) // it is read
+				return nil
+			}},
+		},
+	}
+	srv := serve(t, false, f.ServeHTTP)
+	for name, c := range map[string]struct{ body, want string }{
+		"a body that goes on":     {"7\r\n{\"type\"\r\n", os.ErrDeadlineExceeded.Error()},
+		"a body that was read":    {"1\r\nx\r\n0\r\n\r\n", "<nil>"},
+		"a body that ends behind": {"1\r\nx\r\n", os.ErrDeadlineExceeded.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.Auth = &expiring{}
+			conn := raw(t, srv, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"+c.body)
+			in := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(resp.Body) // where the connection is closed, it lacks its end
+			_ = resp.Body.Close()
+			if !strings.HasSuffix(string(text), c.want) {
+				t.Errorf("answer is %q, want %q", text, c.want)
+			}
+			_, err = io.WriteString(conn, "GET /next HTTP/1.1\r\nHost: x\r\n\r\n")
+			if c.want != "<nil>" {
+				if _, err := in.ReadByte(); err == nil {
+					t.Error("the connection takes another request behind a body that was cut")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp, err = http.ReadResponse(in, nil); err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if err := <-again; err != nil {
+				t.Errorf("the next request's context is %v", err)
+			}
+		})
 	}
 }

@@ -53,8 +53,8 @@ func (m *Memory) Release(tenant string, n int64) {
 	m.gauge(-n)
 }
 
-// refuse returns why a request that already has `held` bytes does not get n more.
-func (m *Memory) refuse(held, n int64) *Problem {
+// Refuse returns why a request that already has `held` bytes does not get n more.
+func (m *Memory) Refuse(held, n int64) *Problem {
 	p := Refuse(http.StatusTooManyRequests, ReasonMemory, "the tenant's requests under way hold as much memory of this process as they may: send fewer, or smaller ones, at a time")
 	p.Limit, p.Retry = "memory", time.Second
 	switch {
@@ -97,7 +97,7 @@ func (c *Claim) take(n int64, begins bool) error {
 	if more := c.used + n - c.taken; more > 0 {
 		more = max(more, c.step)
 		if c.used+n > c.memory.Alone() || !c.more(more, begins || c.taken == 0) {
-			return c.memory.refuse(c.used, n)
+			return c.memory.Refuse(c.used, n)
 		}
 		c.taken += more
 	}

@@ -1,12 +1,16 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 const (
@@ -59,11 +63,11 @@ func bounded(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		// A copy of the request: net/http looks at its own body to see whether the connection can be used again.
-		body := &readBody{ReadCloser: r.Body}
+		body := &body{ReadCloser: r.Body}
 		r = r.WithContext(r.Context())
 		r.Body = body
 		defer func() {
-			if !body.over.Load() {
+			if !body.whole.Load() {
 				w.Header().Set("Connection", "close") // has an effect only if the response has not begun
 				_ = rc.SetReadDeadline(time.Now().Add(RestGrace))
 			}
@@ -72,16 +76,20 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// readBody records whether the body was read to its end.
-type readBody struct {
+// body is a request's body. It ends with the caller's credentials, even if reads do not block.
+type body struct {
 	io.ReadCloser
-	over atomic.Bool
+	ctx   context.Context // of the checked credentials; nil before the check
+	whole atomic.Bool     // it was read to its end: a deadline would affect the connection's next request
 }
 
-func (b *readBody) Read(p []byte) (int, error) {
+func (b *body) Read(p []byte) (int, error) {
+	if b.ctx != nil && tenant.Revoked(b.ctx) {
+		return 0, os.ErrDeadlineExceeded // as after SetReadDeadline
+	}
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
-		b.over.Store(true)
+		b.whole.Store(true)
 	}
 	return n, err
 }

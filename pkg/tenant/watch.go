@@ -3,11 +3,8 @@ package tenant
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -76,51 +73,6 @@ func OnRevoked(ctx context.Context, f func()) (stop func()) {
 			<-done
 		}
 	})
-}
-
-// Guard is Watch for a handler: it returns the request with the watched context, and with a body that fails with
-// os.ErrDeadlineExceeded when the credentials end, even if the client sends nothing. Call stop at the end of the handler: if it
-// ended the body, it closes the connection, because unread bytes of the body would be parsed as the next request.
-func Guard(w http.ResponseWriter, r *http.Request, auth Authenticator, id Identity, scope Scope) (_ *http.Request, stop func()) {
-	ctx, unwatch := Watch(r, auth, id, scope)
-	r = r.WithContext(ctx)
-	if r.Body == nil || r.Body == http.NoBody {
-		return r, unwatch
-	}
-	body, rc, ended := &guardedBody{ReadCloser: r.Body, ctx: ctx}, http.NewResponseController(w), false
-	r.Body = body
-	unhook := OnRevoked(ctx, func() {
-		if !body.whole.Load() {
-			ended = true
-			_ = rc.SetReadDeadline(time.Now()) // fails only in tests, whose writers have no connection
-		}
-	})
-	return r, func() {
-		unhook()
-		unwatch()
-		if ended && r.ProtoMajor < 2 && w.Header().Get("Connection") != "close" {
-			_ = rc.Flush() // the connection is closed in any case
-			panic(http.ErrAbortHandler)
-		}
-	}
-}
-
-// guardedBody is a body that ends with the caller's credentials, also if reads do not block.
-type guardedBody struct {
-	io.ReadCloser
-	ctx   context.Context
-	whole atomic.Bool // it was read to its end; a deadline would affect the connection's next request
-}
-
-func (b *guardedBody) Read(p []byte) (int, error) {
-	if Revoked(b.ctx) {
-		return 0, os.ErrDeadlineExceeded // as after SetReadDeadline
-	}
-	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		b.whole.Store(true)
-	}
-	return n, err
 }
 
 type watchKey struct{}

@@ -1,16 +1,9 @@
 package tenant_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -184,68 +177,4 @@ func TestWatch_ChecksUntilItIsStopped(t *testing.T) {
 		unhook()
 		stop()
 	})
-}
-
-// A revocation ends a body, and must reach no later request of the connection.
-func TestGuard_LeavesNoDeadlineToTheNextRequest(t *testing.T) {
-	auth := &answers{}
-	auth.give(tenant.Identity{}, tenant.ErrExpired)
-	again := make(chan error, 1)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			again <- r.Context().Err()
-			return
-		}
-		ended := make(chan struct{})
-		r, stop := tenant.Guard(w, r, auth, tenant.Identity{Tenant: "acme", Expires: time.Now().Add(time.Second)}, tenant.ScopePublish)
-		defer stop()
-		defer tenant.OnRevoked(r.Context(), func() { close(ended) })()
-		_, err := io.ReadAll(r.Body)
-		<-ended
-		_, _ = fmt.Fprint(w, err) // it is read
-	}))
-	defer srv.Close()
-	for name, c := range map[string]struct{ body, want string }{
-		"a body that goes on":     {"7\r\n{\"type\"\r\n", os.ErrDeadlineExceeded.Error()},
-		"a body that was read":    {"1\r\nx\r\n0\r\n\r\n", "<nil>"},
-		"a body that ends behind": {"1\r\nx\r\n", os.ErrDeadlineExceeded.Error()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", srv.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = conn.Close() }()
-			if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"+c.body); err != nil {
-				t.Fatal(err)
-			}
-			in := bufio.NewReader(conn)
-			resp, err := http.ReadResponse(in, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, _ := io.ReadAll(resp.Body) // where the connection is closed, it lacks its end
-			_ = resp.Body.Close()
-			if !strings.HasSuffix(string(text), c.want) {
-				t.Errorf("answer is %q, want %q", text, c.want)
-			}
-			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-			if c.want != "<nil>" {
-				if _, err := in.ReadByte(); err == nil {
-					t.Error("the connection takes another request behind a body that was cut")
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if resp, err = http.ReadResponse(in, nil); err != nil {
-				t.Fatal(err)
-			}
-			_ = resp.Body.Close()
-			if err := <-again; err != nil {
-				t.Errorf("the next request's context is %v", err)
-			}
-		})
-	}
 }
