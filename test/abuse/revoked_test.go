@@ -31,9 +31,9 @@ func TestRevoked_EndsOpenRequestsOfProcesses(t *testing.T) {
 	p.publish(p.run(Hostile, going, "r", texts(20)...)[:20])
 	p.settle()
 	type end struct {
-		name string
-		at   time.Time
-		text string
+		name, status, want string
+		at                 time.Time
+		text               string
 	}
 	ended := make(chan end, 10)
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -42,7 +42,7 @@ func TestRevoked_EndsOpenRequestsOfProcesses(t *testing.T) {
 		_, _ = io.WriteString(w, "data: {\"type\":\"RUN_STARTED\",\"threadId\":\"proxied\",\"runId\":\"p\"}\n\n") // the caller may be gone
 		_ = http.NewResponseController(w).Flush()
 		<-req.Context().Done()
-		ended <- end{"the agent's request", time.Now(), "no credentials"}
+		ended <- end{name: "the agent's request", at: time.Now()}
 	}))
 	t.Cleanup(agent.Close)
 	agents := filepath.Join(p.Dir, "agents.yaml")
@@ -55,26 +55,29 @@ func TestRevoked_EndsOpenRequestsOfProcesses(t *testing.T) {
 	input := func(thread string) string {
 		return fmt.Sprintf(`{"threadId":%q,"runId":"p","messages":[],"tools":[],"context":[]}`, thread)
 	}
+	said := ": " + tenant.ErrRevoked.Error()
 	requests := []struct {
 		name                       string
 		stage                      *Stage
 		method, path, accept, body string
 		open                       bool // the body does not end
+		status, want               string
 	}{
-		{"a silent body", ingest, "POST", "/v1/threads/b1/runs/r/events", "", event, true},
-		{"a long stream", ingest, "POST", "/v1/threads/b2/runs/r/events", "application/x-ndjson", event, true},
-		{"an input", ingest, "PUT", "/v1/threads/b3/runs/r/input", "", `{"threadId":`, true},
-		{"the proxy", ingest, "POST", "/v1/agents/helper", "", input("proxied"), false},
-		{"a live stream", p.query, "GET", "/v1/threads/" + going + "/runs/r/stream", "", "", false},
-		{"connect", p.query, "POST", "/v1/connect", "", input(going), false},
-		{"a replay at a pace", p.query, "GET", "/v1/threads/" + done + "/runs/done/events?pace=0.001", "text/event-stream", "", false},
+		{"a silent body", ingest, "POST", "/v1/threads/b1/runs/r/events", "", event, true, "401", `"accepted":1`},
+		{"a long stream", ingest, "POST", "/v1/threads/b2/runs/r/events", "application/x-ndjson", event, true, "200", `"status":401`},
+		{"an input", ingest, "PUT", "/v1/threads/b3/runs/r/input", "", `{"threadId":`, true, "401", `"reason":"unauthenticated"`},
+		{"the proxy", ingest, "POST", "/v1/agents/helper", "", input("proxied"), false, "200", `"code":"skein-unauthenticated"`},
+		{"a live stream", p.query, "GET", "/v1/threads/" + going + "/runs/r/stream", "", "", false, "200", said},
+		{"connect", p.query, "POST", "/v1/connect", "", input(going), false, "200", said},
+		{"a replay at a pace", p.query, "GET", "/v1/threads/" + done + "/runs/done/events?pace=0.001", "text/event-stream", "", false,
+			"200", said},
 	}
 	for _, r := range requests {
 		conn := p.dial(r.stage.URL, r.method, r.path, r.accept, r.body, r.open)
 		go func() {
 			var text bytes.Buffer
 			_, _ = io.Copy(&text, conn) // what counts is that it ends
-			ended <- end{r.name, time.Now(), text.String()}
+			ended <- end{r.name, "HTTP/1.1 " + r.status + " ", r.want, time.Now(), text.String()}
 		}()
 	}
 	select {
@@ -97,8 +100,8 @@ func TestRevoked_EndsOpenRequestsOfProcesses(t *testing.T) {
 			if took > most {
 				t.Errorf("%s was open for %v after its key was removed", e.name, took)
 			}
-			if !strings.Contains(e.text, "credential") && !strings.Contains(e.text, "unauthenticated") {
-				t.Errorf("%s does not say why it ended: %.300s", e.name, e.text)
+			if !strings.HasPrefix(e.text, e.status) || !strings.Contains(e.text, e.want) {
+				t.Errorf("%s ended with %.600s, want %q and %s", e.name, e.text, e.status, e.want)
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatal("requests are open 20 s after their key was removed")
