@@ -196,21 +196,27 @@ func (a *ackStream) write(lines ...ackLine) error {
 
 // end writes the remaining lines and the last one. Call it when no more acknowledgements follow.
 func (a *ackStream) end(last ackLine) {
+	a.close()
+	if a.err == nil {
+		_ = a.write(last) // without this line, the caller knows that the response was cut off
+	}
+}
+
+// close writes the remaining lines. Further calls do nothing.
+func (a *ackStream) close() {
 	a.p.mu.Lock()
 	a.closing = true
 	a.p.moved.Broadcast()
 	a.p.mu.Unlock()
 	a.over.Wait()
 	a.beat.Stop()
-	if a.err == nil {
-		_ = a.write(last) // without this line, the caller knows that the response was cut off
-	}
 }
 
 // answerAcks publishes events and writes the response while they arrive. An invalid event is refused without ending the
 // request. The returned error has already been reported to the caller.
 func (s *Service) answerAcks(c *front.Call, b *body, events *eventstream.Reader, p *publisher) error {
 	a := s.startAcks(c.W, c.R, p)
+	defer a.close()
 	refused := publishAll(c.R, b, events, p, func(rej *front.Problem) bool {
 		s.metrics.rejected.WithLabelValues(rej.Reason).Inc()
 		return a.refuse(rej)

@@ -221,7 +221,8 @@ func endOf(m *kgo.Record) (runEnd, error) {
 
 // heed reads the thread until ctx ends and cancels the runs of a proxied stream that cancel records name. It ignores
 // cancel records from before its start: they concern no run of this process. A record that is written while Kafka
-// cannot be read is missed; cancelAgain repeats it.
+// cannot be read is missed; cancelAgain repeats it. After a record of a newer version, heed reads no more of the thread,
+// and the partition counts as stopped for as long as the process runs.
 func (s *Service) heed(ctx context.Context, t target) {
 	for ctx.Err() == nil {
 		err := s.heedOnce(ctx, t)
@@ -233,8 +234,6 @@ func (s *Service) heed(ctx context.Context, t target) {
 				s.logger.Error("a newer version wrote to a thread; its runs cannot be stopped before this process is updated",
 					"thread_id", t.thread, "topic", s.topics.Events, "partition", t.partition, "error", err)
 			}
-			<-ctx.Done()
-			s.metrics.stops.Remove(t.partition)
 			return
 		}
 		s.logger.Warn("reading requests to stop runs", "thread_id", t.thread, "topic", s.topics.Events, "partition", t.partition, "error", err)

@@ -53,6 +53,9 @@ type badEventError struct{ *front.Problem }
 
 func (e badEventError) Unwrap() error { return e.Problem }
 
+// retryAfter is the Retry-After of a 503 whose cause may soon be over.
+const retryAfter = 5 * time.Second
+
 // problemOf converts an error into a problem. Errors that are not the caller's fault become 503.
 func problemOf(err error) *front.Problem {
 	if p := front.ProblemOf(err); p != nil {
@@ -68,7 +71,7 @@ func problemOf(err error) *front.Problem {
 	case errors.Is(err, kafka.ErrPartitionCounts), errors.Is(err, kafka.ErrNoTopic):
 		p.Retry = time.Minute // an operator must act first
 	default:
-		p.Retry = 5 * time.Second
+		p.Retry = retryAfter
 	}
 	return p
 }

@@ -43,6 +43,7 @@ func (s *Service) postEvents(c *front.Call, t target) error {
 	// The body may be silent for minutes while the agent thinks. A failure of Kafka therefore ends the read at once
 	// (b.end).
 	p := s.newPublisher(c.R.Context(), t, record.KindEvent, by, b.end)
+	defer func() { _, _ = p.finish() }() // for a panic; else it has returned before
 	if acks {
 		return s.answerAcks(c, b, events, p)
 	}

@@ -32,7 +32,7 @@ func (s *Service) putInput(c *front.Call, t target) error {
 	if err != nil {
 		return err
 	}
-	if err := admit(c.R.Context(), t.quota, len(value), 0); err != nil {
+	if err := s.admitInput(c, t, value); err != nil {
 		return err
 	}
 	got, err := s.publishOne(c.R.Context(), t, record.KindInput, by, value)
@@ -44,6 +44,13 @@ func (s *Service) putInput(c *front.Call, t target) error {
 		Offset    int64     `json:"offset"`
 		Warnings  []warning `json:"warnings,omitempty"`
 	}{got.Partition, got.FirstOffset, t.compareIDs(0, "the input", in.ThreadID, in.RunID)})
+}
+
+// admitInput is admit for the input of a request.
+func (s *Service) admitInput(c *front.Call, t target, value []byte) error {
+	ctx, done := s.waiting(c.R.Context())
+	defer done()
+	return admit(ctx, t.quota, len(value), 0)
 }
 
 // decodeInput checks and decodes an input. While it decodes, it holds memory for a second copy, which decoding may

@@ -290,6 +290,26 @@ func TestQuotas_CountEveryBodyThatMayStayOpen(t *testing.T) {
 	}
 }
 
+// A request that waits for its tenant's quotas does not delay the process's end.
+func TestQuotas_AreNotWaitedForWhenTheStageStops(t *testing.T) {
+	cfg := testConfig(kafkatest.Start(t, 3))
+	var err error
+	// A burst of 2 events, then one in 4 s.
+	if cfg.Quotas, err = quota.Open(quota.Config{Replicas: 4, Stage: quota.Limits{EventsPerSecond: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, cfg)
+	if a := d.post(typeNDJSON, ev1+"\n"+ev1); a.status != http.StatusOK {
+		t.Fatalf("answer is %d %s", a.status, a.body)
+	}
+	begun := time.Now()
+	time.AfterFunc(100*time.Millisecond, d.svc.Stop)
+	a := d.do(http.MethodPut, d.path("input"), strings.NewReader(`{"threadId":"t1","runId":"r1","messages":[]}`))
+	if took := time.Since(begun); a.status != http.StatusServiceUnavailable || took > 3*time.Second {
+		t.Errorf("after %v the answer is %d %s", took, a.status, a.body)
+	}
+}
+
 // expiring are credentials that are valid until a moment.
 type expiring time.Time
 

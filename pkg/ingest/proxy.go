@@ -45,7 +45,7 @@ var (
 	errSilent    = errors.New("the agent is silent")
 	errTooLong   = errors.New("the run takes too long")
 	errOver      = errors.New("the agent has ended the run")
-	errNoRoom    = fmt.Errorf("%w: the memory for runs under way is used up", ErrUnavailable)
+	errNoRoom    = fmt.Errorf("%w: the tenant's runs under way use as much memory of this process as they may", errKafka)
 )
 
 // proxied is a run that this process forwards between a caller and an agent. If the agent begins further runs in the
@@ -105,7 +105,7 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	if t, err = ofInput(t, input, held); err != nil {
 		return err
 	}
-	if err := admit(c.R.Context(), t.quota, len(input), 0); err != nil {
+	if err := s.admitInput(c, t, input); err != nil {
 		return err
 	}
 	_ = rc.SetReadDeadline(time.Time{})
@@ -123,7 +123,7 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	}
 	if !p.spool.addInput(input) {
 		p.spool.close()
-		return errNoRoom
+		return s.memory.Refuse(0, int64(len(input)+recordOverhead))
 	}
 	p.called = true
 	go s.heed(p.ctx, t)
@@ -138,10 +138,6 @@ func refusedRun(t target, err error) error {
 		return front.Refuse(http.StatusConflict, reasonHeld, "the run %.200q of this thread is in progress: use another runId, or read its events so far", t.run)
 	case errors.Is(err, errUsed):
 		return front.Refuse(http.StatusConflict, reasonUsed, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", t.run)
-	case errors.Is(err, errTooMany):
-		p := front.Refuse(http.StatusTooManyRequests, front.ReasonMemory, "%v", err)
-		p.Limit, p.Retry = "memory", time.Second
-		return p
 	}
 	return err
 }
@@ -378,8 +374,13 @@ func (p *proxied) kafkaFailed(err error) {
 	run := p.target.run
 	p.mu.Unlock()
 	p.svc.logger.Warn("events of a run wait for Kafka", "agent", p.agent.Name, "thread_id", p.target.thread, "run_id", run, "error", err)
-	if p.agent.OnKafkaFailure == agents.Cut {
-		p.end(errKafka)
+	if p.agent.OnKafkaFailure != agents.Cut {
+		return
+	}
+	if errors.Is(err, errNoRoom) {
+		p.end(errNoRoom)
+	} else {
+		p.end(errKafka) // without the brokers' error, which is not for the caller
 	}
 }
 

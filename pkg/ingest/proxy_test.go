@@ -621,21 +621,22 @@ func TestRuns_HasAShareForEachTenant(t *testing.T) {
 		try("loud", "flood99", true, errUsed)
 		try("loud", "r0", true, nil) // its own flood has had it forgotten
 		try("quiet", "r0", true, errUsed)
-		if n := runs.used.all.Len(); n != maxUsed+1 || n != len(runs.used.at) {
+		if n := len(runs.used.ended); n != maxUsed+1 {
 			t.Errorf("%d are remembered", n)
 		}
 		time.Sleep(usedFor)
 		try("quiet", "r0", true, nil)
-		if n := runs.used.all.Len(); n != 1 || len(runs.used.of) != 1 {
+		if n := len(runs.used.ended); n != 1 || len(runs.used.of) != 1 {
 			t.Errorf("%d are remembered for too long", n)
 		}
 
 		var held []*proxied
 		for i := range 8 {
 			p := of("loud", fmt.Sprint("held", i), false)
+			full := new(front.Problem)
 			if err := runs.hold(p); err == nil {
 				held = append(held, p)
-			} else if i < 6 || !errors.Is(err, errTooMany) {
+			} else if i < 6 || !errors.As(err, &full) || full.Limit != "memory" {
 				t.Errorf("run %d of a tenant: %v", i, err)
 			}
 		}
@@ -1083,7 +1084,7 @@ func TestProxy_CutsTheStreamWhereThereIsNoRoom(t *testing.T) {
 	}
 	close(filled)
 	got, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.Contains(string(got), `"code":"`+codeNotRecorded+`"`) {
+	if err != nil || !strings.Contains(string(got), `"code":"`+codeNotRecorded+`"`) || !strings.Contains(string(got), "memory") {
 		t.Errorf("the stream ends with %q, %v", got[max(0, len(got)-200):], err)
 	}
 	for reason, want := range map[string]float64{leftOutRoom: 1, leftOutTooLarge: 0} {

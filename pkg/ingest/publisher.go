@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
@@ -49,11 +51,10 @@ type publisher struct {
 	writer
 	records series
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	// waiting ends the waiting for quotas. It ends with the request's context or when the stage stops.
-	waiting     context.Context
-	stopWaiting context.CancelCauseFunc
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	waiting     context.Context // Service.waiting
+	stopWaiting func()
 	failed      func() // called once, on the first failure, before the request ends
 
 	warnings []warning // used only by the sending goroutine
@@ -76,9 +77,20 @@ func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, 
 	p.records = p.series(kind, t.run)
 	p.moved.L = &p.mu
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
-	p.waiting, p.stopWaiting = context.WithCancelCause(ctx)
+	p.waiting, p.stopWaiting = s.waiting(ctx)
 	p.unhook = context.AfterFunc(s.stopping, p.stop)
 	return p
+}
+
+// waiting returns a context for waits within a request: for its quotas and for memory. It ends with ctx and, with
+// errDraining as its cause, when the stage stops.
+func (s *Service) waiting(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(s.stopping, func() { cancel(errDraining) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+	}
 }
 
 // quotaWait is how long a sender is delayed by its quota before it is refused with Retry-After.
@@ -167,7 +179,13 @@ func (p *publisher) waited(wait func(context.Context) error) bool {
 	if wait(ctx) == nil {
 		return true
 	}
-	p.abort(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
+	if p.waiting.Err() != nil {
+		p.abort(errDraining)
+		return false
+	}
+	full := front.Refuse(http.StatusServiceUnavailable, reasonUnavailable, "too much is waiting for Kafka")
+	full.Limit, full.Retry = "memory", retryAfter
+	p.abort(full)
 	return false
 }
 
@@ -220,13 +238,12 @@ func (p *publisher) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.done && p.err == nil {
-		p.stopWaiting(errDraining)
 		p.failed()
 	}
 }
 
 // finish waits until all sent records are acknowledged or the request has failed. It returns how far the records are
-// acknowledged.
+// acknowledged. Further calls return the same.
 func (p *publisher) finish() (ack, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +254,7 @@ func (p *publisher) finish() (ack, error) {
 	p.spared(0)
 	p.unwatch()
 	p.unhook()
-	p.stopWaiting(nil)
+	p.stopWaiting()
 	p.cancel(errStopped) // no effect after success: no record is left
 	return p.acked, p.err
 }

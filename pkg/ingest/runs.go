@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -33,13 +32,13 @@ type runKey struct{ thread, run string }
 const runKeyBytes = 4 << 10
 
 func newRuns(memory *front.Memory) *Runs {
-	return &Runs{held: map[runKey]*proxied{}, empty: make(chan struct{}), memory: memory, used: newUsed()}
+	return &Runs{held: map[runKey]*proxied{}, empty: make(chan struct{}), memory: memory,
+		used: used{ended: map[runKey]time.Time{}, of: map[string][]runKey{}}}
 }
 
 var (
 	errHeld     = errors.New("this run is under way")
 	errUsed     = errors.New("this run has ended")
-	errTooMany  = errors.New("the tenant's runs under way hold as much of this process as they may: try again in a moment")
 	errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
 )
 
@@ -57,7 +56,7 @@ func (r *Runs) hold(p *proxied) error {
 	case r.used.has(key):
 		return errUsed
 	case !r.memory.Try(p.target.tenant, runKeyBytes):
-		return errTooMany
+		return r.memory.Refuse(0, runKeyBytes)
 	}
 	r.add(p, key)
 	return nil
@@ -177,54 +176,43 @@ func (r *Runs) close(ctx context.Context) (records, runs int) {
 	return records, runs
 }
 
-// used remembers the ids of ended runs for usedFor. If a tenant has more than maxUsed, its oldest id is forgotten.
-type used struct {
-	at  map[runKey]*list.Element
-	all *list.List            // usedRun values in the order of their ends
-	of  map[string]*list.List // by tenant: its elements of all, in the same order; no list is empty
-}
-
-type usedRun struct {
-	tenant string
-	key    runKey
-	ended  time.Time
-}
-
 // maxUsed is how many ids of ended runs are remembered per tenant.
 const maxUsed = 4_096
 
-func newUsed() used {
-	return used{at: map[runKey]*list.Element{}, all: list.New(), of: map[string]*list.List{}}
+// used remembers the ids of ended runs for usedFor. If a tenant has more than maxUsed, its oldest id is forgotten.
+type used struct {
+	ended map[runKey]time.Time
+	of    map[string][]runKey // each tenant's ids in the order of their ends; no list is empty
+	swept time.Time           // when the expired ids of all tenants were last forgotten
 }
 
-func (u used) has(key runKey) bool {
-	e, ok := u.at[key]
-	return ok && time.Since(e.Value.(usedRun).ended) < usedFor
+func (u *used) has(key runKey) bool {
+	ended, ok := u.ended[key]
+	return ok && time.Since(ended) < usedFor
 }
 
-func (u used) add(tenant string, key runKey) {
-	for e := u.all.Front(); e != nil && time.Since(e.Value.(usedRun).ended) >= usedFor; e = u.all.Front() {
-		u.forget(e.Value.(usedRun).tenant)
+func (u *used) add(tenant string, key runKey) {
+	u.forget(tenant, maxUsed-1)
+	if time.Since(u.swept) >= usedFor {
+		for other := range u.of {
+			u.forget(other, maxUsed)
+		}
+		u.swept = time.Now()
 	}
-	if _, ok := u.at[key]; ok { // a stream may begin the same run again
-		return
+	if _, ok := u.ended[key]; !ok { // a stream may begin the same run again
+		u.ended[key] = time.Now()
+		u.of[tenant] = append(u.of[tenant], key)
 	}
-	if own := u.of[tenant]; own != nil && own.Len() == maxUsed {
-		u.forget(tenant)
-	}
-	if u.of[tenant] == nil {
-		u.of[tenant] = list.New()
-	}
-	u.at[key] = u.all.PushBack(usedRun{tenant, key, time.Now()})
-	u.of[tenant].PushBack(u.at[key])
 }
 
-// forget removes a tenant's oldest id.
-func (u used) forget(tenant string) {
+// forget removes a tenant's expired ids, and its oldest ones until at most `most` are left.
+func (u *used) forget(tenant string, most int) {
 	own := u.of[tenant]
-	oldest := own.Remove(own.Front()).(*list.Element)
-	if own.Len() == 0 {
+	for len(own) > 0 && (len(own) > most || !u.has(own[0])) {
+		delete(u.ended, own[0])
+		own = own[1:]
+	}
+	if u.of[tenant] = own; len(own) == 0 {
 		delete(u.of, tenant)
 	}
-	delete(u.at, u.all.Remove(oldest).(usedRun).key)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -122,7 +121,7 @@ func (sp *spool) skip(noRoom bool) int64 {
 // noRoom counts an event that did not fit and reports the failure.
 func (sp *spool) noRoom() {
 	sp.svc.metrics.leftOut.WithLabelValues(leftOutRoom).Inc()
-	sp.tell(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
+	sp.tell(errNoRoom)
 }
 
 // add appends a record to the queue. It returns false if there is no room or the spool has stopped.
