@@ -4,15 +4,19 @@
 package reload
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.yaml.in/yaml/v3"
 )
 
 // Interval is the time between two polls of a file.
@@ -21,14 +25,20 @@ const Interval = 2 * time.Second
 // Source is something that is read again. Content that cannot be read or used changes nothing: what was taken before stays
 // in force. The methods may be called at the same time.
 type Source struct {
+	// What names the content in errors; "" leaves them as they are.
+	What string
 	// Read returns the content.
 	Read func(context.Context) ([]byte, error)
 	// Take puts content in force. It is not called again with the content that is in force.
 	Take func([]byte) error
 	// Refused is called with an error of either, unless the last call had the same; it may be nil.
 	Refused func(error)
+	// Every is how often Run reads the content while it is in force; at least Interval.
+	Every time.Duration
 	// Stale is 1 while the content is not in force; it may be nil.
 	Stale prometheus.Gauge
+	// Reloads counts the contents that Take accepts and the calls of Refused, by Outcomes; it may be nil.
+	Reloads *prometheus.CounterVec
 
 	mu     sync.Mutex
 	tried  time.Time
@@ -48,7 +58,11 @@ func (s *Source) Load(ctx context.Context, since time.Time) error {
 	if err == nil && (s.loaded == nil || *s.loaded != sum) {
 		if err = s.Take(text); err == nil {
 			s.loaded = &sum
+			s.count(loaded)
 		}
+	}
+	if err != nil && s.What != "" {
+		err = fmt.Errorf("reading %s: %w", s.What, err)
 	}
 	was := s.err
 	s.tried, s.err = time.Now(), err
@@ -60,8 +74,23 @@ func (s *Source) Load(ctx context.Context, since time.Time) error {
 	}
 	if err != nil && s.Refused != nil && (was == nil || was.Error() != err.Error()) {
 		s.Refused(err)
+		s.count(refused)
 	}
 	return err
+}
+
+const (
+	loaded  = "loaded"
+	refused = "refused"
+)
+
+// Outcomes returns the labels of Source.Reloads.
+func Outcomes() []string { return []string{loaded, refused} }
+
+func (s *Source) count(outcome string) {
+	if s.Reloads != nil {
+		s.Reloads.WithLabelValues(outcome).Inc()
+	}
 }
 
 // Err returns why the content is not in force, or nil, as of the last Load.
@@ -71,28 +100,39 @@ func (s *Source) Err() error {
 	return s.err
 }
 
-// Run loads the content every interval until ctx ends.
-func (s *Source) Run(ctx context.Context, interval time.Duration) {
-	tick := time.NewTicker(interval)
+// Run loads the content again and again until ctx ends.
+func (s *Source) Run(ctx context.Context) {
+	tick := time.NewTicker(Interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			_ = s.Load(ctx, time.Now()) // Refused has it
+		case now := <-tick.C:
+			if s.isLoaded() {
+				now = now.Add(-s.Every)
+			}
+			_ = s.Load(ctx, now) // Refused has it
 		}
 	}
 }
 
-// File returns the content of a file of at most limit bytes.
-func File(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+func (s *Source) isLoaded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loaded != nil
+}
+
+// File returns a Source.Read for a file of at most limit bytes.
+func File(path string, limit int64) func(context.Context) ([]byte, error) {
+	return func(context.Context) ([]byte, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // only read
+		return Bounded(f, limit)
 	}
-	defer func() { _ = f.Close() }() // only read
-	return Bounded(f, limit)
 }
 
 // Bounded reads r to its end, if that is at most limit bytes.
@@ -102,4 +142,21 @@ func Bounded(r io.Reader, limit int64) ([]byte, error) {
 		err = fmt.Errorf("it has more than %d bytes", limit)
 	}
 	return text, err
+}
+
+// YAML decodes a file of one YAML document into a struct. It returns an error with one line for an empty file, a second
+// document, and members that are unknown or repeated.
+func YAML(text []byte, into any) error {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	switch err := d.Decode(into); {
+	case errors.Is(err, io.EOF):
+		return errors.New("it is empty")
+	case err != nil:
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+		return errors.New("it has more than one YAML document")
+	}
+	return nil
 }

@@ -1,14 +1,14 @@
 package quota
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
+	"maps"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/skeinhq/skein/internal/reload"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -65,19 +65,8 @@ func Smaller(stage int, tenant int64) int {
 // ErrFile is the error of an invalid quota file.
 var ErrFile = errors.New("not a file of quotas")
 
-// entry is one entry of the file. A nil member keeps the default.
-type entry struct {
-	RequestsPerSecond *whole `yaml:"requests_per_second"`
-	EventsPerSecond   *whole `yaml:"events_per_second"`
-	BytesPerSecond    *whole `yaml:"bytes_per_second"`
-	ConcurrentStreams *whole `yaml:"concurrent_streams"`
-	ConcurrentReads   *whole `yaml:"concurrent_reads"`
-	MaxEventBytes     *whole `yaml:"max_event_bytes"`
-	MaxInputBytes     *whole `yaml:"max_input_bytes"`
-	MaxRequestBytes   *whole `yaml:"max_request_bytes"`
-	OpenRuns          *whole `yaml:"open_runs"`
-	OpenRunBytes      *whole `yaml:"open_run_bytes"`
-}
+// entry is one entry of the file: limits by their keys. null keeps the default.
+type entry map[string]*whole
 
 // whole is an integer. YAML's own decoding would turn 0.5 into 0, which means no limit.
 type whole int64
@@ -93,31 +82,30 @@ func (w *whole) UnmarshalYAML(n *yaml.Node) error {
 // maxLimit is the largest accepted limit. It prevents overflows.
 const maxLimit = 1 << 50
 
+// fields returns the limits by their keys in the file.
+func (l *Limits) fields() map[string]*int64 {
+	return map[string]*int64{
+		Requests.String(): &l.RequestsPerSecond, Events.String(): &l.EventsPerSecond, Bytes.String(): &l.BytesPerSecond,
+		Streams.String(): &l.ConcurrentStreams, Reads.String(): &l.ConcurrentReads,
+		"max_event_bytes": &l.MaxEventBytes, "max_input_bytes": &l.MaxInputBytes, "max_request_bytes": &l.MaxRequestBytes,
+		"open_runs": &l.OpenRuns, "open_run_bytes": &l.OpenRunBytes,
+	}
+}
+
 // over returns l with the limits that the entry sets replaced.
 func (e entry) over(l Limits) (Limits, error) {
-	for _, f := range []struct {
-		name string
-		from *whole
-		to   *int64
-	}{
-		{Requests.String(), e.RequestsPerSecond, &l.RequestsPerSecond},
-		{Events.String(), e.EventsPerSecond, &l.EventsPerSecond},
-		{Bytes.String(), e.BytesPerSecond, &l.BytesPerSecond},
-		{Streams.String(), e.ConcurrentStreams, &l.ConcurrentStreams},
-		{Reads.String(), e.ConcurrentReads, &l.ConcurrentReads},
-		{"max_event_bytes", e.MaxEventBytes, &l.MaxEventBytes},
-		{"max_input_bytes", e.MaxInputBytes, &l.MaxInputBytes},
-		{"max_request_bytes", e.MaxRequestBytes, &l.MaxRequestBytes},
-		{"open_runs", e.OpenRuns, &l.OpenRuns},
-		{"open_run_bytes", e.OpenRunBytes, &l.OpenRunBytes},
-	} {
-		if f.from == nil {
-			continue
+	fields := l.fields()
+	for _, name := range slices.Sorted(maps.Keys(e)) {
+		to, n := fields[name], e[name]
+		switch {
+		case to == nil:
+			return Limits{}, fmt.Errorf("there is no limit %.100q", name)
+		case n == nil:
+		case *n < 0 || *n > maxLimit:
+			return Limits{}, fmt.Errorf("%s is %d: it must be between 0 (no limit) and %d", name, *n, int64(maxLimit))
+		default:
+			*to = int64(*n)
 		}
-		if *f.from < 0 || *f.from > maxLimit {
-			return Limits{}, fmt.Errorf("%s is %d: it must be between 0 (no limit) and %d", f.name, *f.from, int64(maxLimit))
-		}
-		*f.to = int64(*f.from)
 	}
 	return l, nil
 }
@@ -142,16 +130,8 @@ func parse(text []byte, stage Limits) (*file, error) {
 		Default entry            `yaml:"default"`
 		Tenants map[string]entry `yaml:"tenants"`
 	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	switch err := d.Decode(&raw); {
-	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%w: it is empty; a file without limits is default: {}", ErrFile)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %s", ErrFile, strings.ReplaceAll(err.Error(), "\n", " "))
-	}
-	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: it has more than one YAML document", ErrFile)
+	if err := reload.YAML(text, &raw); err != nil {
+		return nil, fmt.Errorf("%w: %w; a file without limits is default: {}", ErrFile, err)
 	}
 	fallback, err := raw.Default.over(stage)
 	if err != nil {

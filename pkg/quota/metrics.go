@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/reload"
 )
 
 type metrics struct {
@@ -11,12 +13,6 @@ type metrics struct {
 	reloads *prometheus.CounterVec // outcome
 	stale   prometheus.Gauge
 }
-
-// The outcomes of reading the file again.
-const (
-	reloadLoaded  = "loaded"
-	reloadRefused = "refused"
-)
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
@@ -36,7 +32,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, n := range names {
 		m.refused.WithLabelValues(n)
 	}
-	for _, o := range []string{reloadLoaded, reloadRefused} {
+	for _, o := range reload.Outcomes() {
 		m.reloads.WithLabelValues(o)
 	}
 	if reg == nil {

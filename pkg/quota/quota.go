@@ -65,21 +65,12 @@ func Open(cfg Config) (*Quotas, error) {
 	if cfg.Path == "" {
 		return q, nil
 	}
-	q.source = reload.Source{Read: func(context.Context) ([]byte, error) { return readBounded(cfg.Path) }, Take: q.take}
+	q.source = reload.Source{What: "quotas", Read: reload.File(cfg.Path, maxFileBytes), Take: q.take, Stale: q.metrics.stale}
 	if err := q.source.Load(context.Background(), time.Now()); err != nil {
 		return nil, err
 	}
-	q.source.Stale = q.metrics.stale
-	q.source.Take = func(text []byte) error {
-		if err := q.take(text); err != nil {
-			return err
-		}
-		q.metrics.reloads.WithLabelValues(reloadLoaded).Inc()
-		cfg.Logger.Info("quotas are in force", "tenants", len(q.file.Load().tenants))
-		return nil
-	}
+	q.source.Reloads = q.metrics.reloads
 	q.source.Refused = func(err error) {
-		q.metrics.reloads.WithLabelValues(reloadRefused).Inc()
 		cfg.Logger.Error("quotas were not read; those read before stay in force", "error", err)
 	}
 	return q, nil
@@ -115,13 +106,14 @@ func (q *Quotas) Run(ctx context.Context) error {
 func (q *Quotas) take(text []byte) error {
 	f, err := parse(text, q.cfg.Stage)
 	if err != nil {
-		return fmt.Errorf("reading quotas of %s: %w", q.cfg.Path, err)
+		return err
 	}
 	q.file.Store(f)
 	q.tenants.Range(func(id, t any) bool {
 		t.(*Tenant).set(f.of(id.(string)))
 		return true
 	})
+	q.cfg.Logger.Info("quotas are in force", "tenants", len(f.tenants))
 	q.remark(f)
 	return nil
 }
@@ -151,14 +143,6 @@ func (q *Quotas) forget(now time.Time) {
 		}
 		return true
 	})
-}
-
-func readBounded(path string) ([]byte, error) {
-	text, err := reload.File(path, maxFileBytes)
-	if err != nil {
-		return nil, fmt.Errorf("reading quotas: %w", err)
-	}
-	return text, nil
 }
 
 // Limits returns a tenant's current limits, over all replicas.

@@ -179,7 +179,7 @@ func TestQuotas_FollowTheFile(t *testing.T) {
 		if got := q.Tenant("acme").Limits().ConcurrentStreams; got != 1 {
 			t.Errorf("a file with an unknown key changes the limit to %d", got)
 		}
-		if n := strings.Count(log.String(), "concurrent_stream not found"); n != 1 {
+		if n := strings.Count(log.String(), "no limit \\\"concurrent_stream\\\""); n != 1 {
 			t.Errorf("what is wrong is logged %d times:\n%s", n, &log)
 		}
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP skein_quota_file_stale 1 while the quota file is missing or invalid; the previous quotas stay in force.

@@ -6,12 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/skeinhq/skein/internal/reload"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -58,7 +58,7 @@ type Key struct {
 	// Name identifies the key for people. It is unique in the file and no secret.
 	Name   string  `yaml:"name" json:"name"`
 	Tenant string  `yaml:"tenant" json:"tenant"`
-	Scopes []Scope `yaml:"scopes" json:"scopes"`
+	Scopes []Scope `yaml:"scopes,flow" json:"scopes"`
 	// SHA256 is the digest of the key, in lower-case hex digits.
 	SHA256 string `yaml:"sha256" json:"sha256"`
 	// Expires is when the key stops being valid; nil is never.
@@ -80,18 +80,11 @@ func ParseKeys(text []byte) ([]Key, error) {
 	var file struct {
 		Keys *[]Key `yaml:"keys"`
 	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	switch err := d.Decode(&file); {
-	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%w: it is empty", ErrKeyFile)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %s", ErrKeyFile, strings.ReplaceAll(err.Error(), "\n", " "))
-	case file.Keys == nil:
-		return nil, fmt.Errorf("%w: it has no list of keys; one that lets nobody in is keys: []", ErrKeyFile)
+	if err := reload.YAML(text, &file); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeyFile, err)
 	}
-	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: there is more than one YAML document in it", ErrKeyFile)
+	if file.Keys == nil {
+		return nil, fmt.Errorf("%w: it has no list of keys; one that lets nobody in is keys: []", ErrKeyFile)
 	}
 	names, sums := make(map[string]bool), make(map[string]bool)
 	for i, k := range *file.Keys {
@@ -153,10 +146,19 @@ func AppendKey(path string, k Key) error {
 	if err := k.check(); err != nil {
 		return fmt.Errorf("adding API key: %w", err)
 	}
+	if k.Expires != nil {
+		second := k.Expires.UTC().Truncate(time.Second)
+		k.Expires = &second
+	}
+	entry, err := yaml.Marshal([]Key{k})
+	if err != nil {
+		return fmt.Errorf("adding API key: %w", err)
+	}
 	old, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return createKeys(path, k)
+		// Only the owner may read it: hashes are no keys, but the names and tenants of keys are private.
+		return appendFile(path, os.O_CREATE|os.O_EXCL, keyFileHead+indented(entry, "  "))
 	case err != nil:
 		return fmt.Errorf("adding API key: %w", err)
 	}
@@ -164,35 +166,29 @@ func AppendKey(path string, k Key) error {
 		return fmt.Errorf("adding API key to %s: %w", path, err)
 	}
 	for _, indent := range []string{"  ", "", "    "} {
-		more := []byte(k.text(indent))
+		more := indented(entry, indent)
 		if !bytes.HasSuffix(old, []byte("\n")) {
-			more = append([]byte("\n"), more...)
+			more = "\n" + more
 		}
 		keys, err := ParseKeys(append(slices.Clip(old), more...))
-		if err != nil || !k.equal(keys[len(keys)-1]) {
-			continue
+		if err == nil && reflect.DeepEqual(keys[len(keys)-1], k) {
+			return appendFile(path, 0, more)
 		}
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-		if err != nil {
-			return fmt.Errorf("adding API key: %w", err)
-		}
-		return write(f, more)
 	}
 	return fmt.Errorf("adding API key to %s: the name is taken, or the list is not the end of the file in YAML's block form "+
 		"(each entry behind \"- \" on lines of its own)", path)
 }
 
-func createKeys(path string, k Key) error {
-	// Only the owner may read it: hashes are no keys, but the names and tenants of keys are private.
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("making a file of API keys: %w", err)
-	}
-	return write(f, []byte(keyFileHead+k.text("  ")))
+func indented(entry []byte, indent string) string {
+	return indent + strings.ReplaceAll(strings.TrimSpace(string(entry)), "\n", "\n"+indent) + "\n"
 }
 
-func write(f *os.File, text []byte) error {
-	_, err := f.Write(text)
+func appendFile(path string, flag int, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|flag, 0o600)
+	if err != nil {
+		return fmt.Errorf("adding API key: %w", err)
+	}
+	_, err = f.WriteString(text)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -200,31 +196,4 @@ func write(f *os.File, text []byte) error {
 		return fmt.Errorf("writing API keys: %w", err)
 	}
 	return nil
-}
-
-// quoted returns a text as a JSON string, which is a string in YAML too, even for "yes", "1e3" or ": ".
-func quoted(text string) string {
-	b, _ := json.Marshal(text) // a string: cannot fail
-	return string(b)
-}
-
-// text returns the entry as YAML.
-func (k Key) text(indent string) string {
-	scopes := make([]string, len(k.Scopes))
-	for i, s := range k.Scopes {
-		scopes[i] = string(s)
-	}
-	lines := []string{
-		"- name: " + quoted(k.Name), "  tenant: " + quoted(k.Tenant),
-		"  scopes: [" + strings.Join(scopes, ", ") + "]", "  sha256: " + quoted(k.SHA256),
-	}
-	if k.Expires != nil {
-		lines = append(lines, "  expires: "+k.Expires.UTC().Format(time.RFC3339))
-	}
-	return indent + strings.Join(lines, "\n"+indent) + "\n"
-}
-
-func (k Key) equal(o Key) bool {
-	return k.Name == o.Name && k.Tenant == o.Tenant && k.SHA256 == o.SHA256 && slices.Equal(k.Scopes, o.Scopes) &&
-		(k.Expires == nil) == (o.Expires == nil) && (k.Expires == nil || k.Expires.Truncate(time.Second).Equal(*o.Expires))
 }

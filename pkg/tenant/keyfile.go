@@ -19,12 +19,8 @@ import (
 	"github.com/skeinhq/skein/internal/reload"
 )
 
-const (
-	// pollInterval is how often the file is read.
-	pollInterval = reload.Interval
-	// maxKeyFileBytes bounds the file: some 100,000 keys.
-	maxKeyFileBytes = 32 << 20
-)
+// maxKeyFileBytes bounds the file: some 100,000 keys.
+const maxKeyFileBytes = 32 << 20
 
 // KeyFile authenticates by API keys: "Authorization: Bearer sk_…", or Header in its place. Run reloads the file with the keys'
 // digests when it changes. A missing or invalid file changes nothing: the last keys stay in force, an error is logged and a
@@ -45,9 +41,8 @@ func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) (*
 	}
 	f := &KeyFile{logger: logger, metrics: m}
 	f.source = reload.Source{
-		Read: func(context.Context) ([]byte, error) { return readBounded(path) }, Take: f.take, Stale: m.stale,
+		What: "API keys", Read: reload.File(path, maxKeyFileBytes), Take: f.take, Stale: m.stale, Reloads: m.reloads,
 		Refused: func(err error) {
-			m.reloads.WithLabelValues(reloadRefused).Inc()
 			logger.Error("API keys were not read; those read before stay in force", "error", err)
 		},
 	}
@@ -57,7 +52,7 @@ func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) (*
 
 // Run reads the file again whenever it changes, until ctx ends.
 func (f *KeyFile) Run(ctx context.Context) error {
-	f.source.Run(ctx, pollInterval)
+	f.source.Run(ctx)
 	return nil
 }
 
@@ -77,17 +72,8 @@ func (f *KeyFile) take(text []byte) error {
 	}
 	f.ring.Store(newRing(keys))
 	f.metrics.keys.Set(float64(len(keys)))
-	f.metrics.reloads.WithLabelValues(reloadLoaded).Inc()
 	f.logger.Info("API keys are in force", "keys", len(keys))
 	return nil
-}
-
-func readBounded(path string) ([]byte, error) {
-	text, err := reload.File(path, maxKeyFileBytes)
-	if err != nil {
-		return nil, fmt.Errorf("reading API keys: %w", err)
-	}
-	return text, nil
 }
 
 // Authenticate implements Authenticator. Errors do not contain the key.

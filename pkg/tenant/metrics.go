@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/reload"
 )
 
 // metrics are the metrics of a KeyFile.
@@ -14,14 +16,12 @@ type metrics struct {
 	stale    prometheus.Gauge
 }
 
-// The outcomes of requests and of reloads of the file.
+// The outcomes of requests.
 const (
 	requestKnown   = "known"
 	requestUnknown = "unknown"
 	requestNone    = "none"
 	requestExpired = "expired"
-	reloadLoaded   = "loaded"
-	reloadRefused  = "refused"
 )
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -45,7 +45,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, o := range []string{requestKnown, requestUnknown, requestNone, requestExpired} {
 		m.requests.WithLabelValues(o)
 	}
-	for _, o := range []string{reloadLoaded, reloadRefused} {
+	for _, o := range reload.Outcomes() {
 		m.reloads.WithLabelValues(o)
 	}
 	var errs []error

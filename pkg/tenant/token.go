@@ -147,33 +147,23 @@ func OpenTokens(ctx context.Context, cfg TokenConfig, logger *slog.Logger, reg p
 }
 
 func (t *Tokens) newSource() *reload.Source {
-	return &reload.Source{
-		Read: t.fetch, Take: t.take, Stale: t.metrics.stale,
+	s := &reload.Source{
+		What: "the key set " + t.cfg.keySet(), Read: reload.File(t.cfg.JWKS, maxJWKSBytes), Take: t.take, Stale: t.metrics.stale,
 		Refused: func(err error) {
 			t.logger.Error("the key set of tokens was not read; the one read before stays in force", "error", err)
 		},
 	}
+	if t.cfg.remote() {
+		s.Read, s.Every = t.fetch, jwksRefresh
+	}
+	return s
 }
 
 // Run reloads the key set until ctx ends.
 func (t *Tokens) Run(ctx context.Context) error {
-	interval := pollInterval
-	if t.cfg.remote() {
-		interval = jwksRefresh
-	}
 	defer t.client.CloseIdleConnections()
-	for {
-		wait := interval
-		if t.keys.Load() == nil {
-			wait = pollInterval
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-			_ = t.source.Load(ctx, time.Now()) // logged
-		}
-	}
+	t.source.Run(ctx)
+	return nil
 }
 
 // Ready returns nil once a key set was read, else the error of reading it.
@@ -189,7 +179,7 @@ func (t *Tokens) take(raw []byte) error {
 	n := 0
 	var set jwkset.JWKSMarshal
 	if err := json.Unmarshal(raw, &set); err != nil {
-		return fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
+		return err
 	}
 	storage := jwkset.NewMemoryStorage()
 	for _, m := range set.Keys {
@@ -201,19 +191,19 @@ func (t *Tokens) take(raw []byte) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("reading the key set %s: key %.100q: %w", t.cfg.keySet(), m.KID, err)
+			return fmt.Errorf("key %.100q: %w", m.KID, err)
 		}
 		if err := storage.KeyWrite(context.Background(), key); err != nil {
-			return fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
+			return err
 		}
 		n++
 	}
 	if n == 0 {
-		return fmt.Errorf("reading the key set %s: it holds no public key for signatures", t.cfg.keySet())
+		return errors.New("it holds no public key for signatures")
 	}
 	keys, err := keyfunc.New(keyfunc.Options{Storage: storage})
 	if err != nil {
-		return fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
+		return err
 	}
 	t.keys.Store(&keys)
 	t.metrics.keys.Set(float64(n))
@@ -221,15 +211,8 @@ func (t *Tokens) take(raw []byte) error {
 	return nil
 }
 
-func (t *Tokens) fetch(ctx context.Context) (_ []byte, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
-		}
-	}()
-	if !t.cfg.remote() {
-		return reload.File(t.cfg.JWKS, maxJWKSBytes)
-	}
+// fetch gets the key set from its URL.
+func (t *Tokens) fetch(ctx context.Context) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.cfg.JWKS, nil)
 	if err != nil {
 		return nil, err

@@ -1,16 +1,13 @@
 package agents
 
 import (
-	"bytes"
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/skeinhq/skein/internal/reload"
 )
 
 // Config contains the configured agents by name.
@@ -38,17 +35,9 @@ const maxFileBytes = 4 << 20
 // Read reads a file of agents. Any unknown, repeated or invalid setting makes the whole file an error that wraps
 // ErrConfig, because a partly configured agent may disclose data.
 func Read(path string) (Config, error) {
-	f, err := os.Open(path)
+	text, err := reload.File(path, maxFileBytes)(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("reading agents: %w", err)
-	}
-	defer func() { _ = f.Close() }() // opened for reading only
-	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading agents: %w", err)
-	}
-	if len(text) > maxFileBytes {
-		return nil, fmt.Errorf("reading agents of %s: %w: it has more than %d bytes", path, ErrConfig, maxFileBytes)
 	}
 	c, err := Parse(text)
 	if err != nil {
@@ -62,18 +51,11 @@ func Parse(text []byte) (Config, error) {
 	var file struct {
 		Agents *[]Agent `yaml:"agents"`
 	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	switch err := d.Decode(&file); {
-	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%w: it is empty; one without agents is agents: []", ErrConfig)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %s", ErrConfig, strings.ReplaceAll(err.Error(), "\n", " "))
-	case file.Agents == nil:
-		return nil, fmt.Errorf("%w: it has no list of agents; one without any is agents: []", ErrConfig)
+	if err := reload.YAML(text, &file); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: there is more than one YAML document in it", ErrConfig)
+	if file.Agents == nil {
+		return nil, fmt.Errorf("%w: it has no list of agents; one without any is agents: []", ErrConfig)
 	}
 	c := Config{}
 	for i, a := range *file.Agents {

@@ -69,7 +69,7 @@ func TestParse_SaysWhatToDo(t *testing.T) {
 		many += string(rune('a'+i)) + ": /x, "
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"nothing":                      {"", "agents: []"},
+		"nothing":                      {"", "it is empty"},
 		"no list":                      {"agents:\n", "agents: []"},
 		"no YAML":                      {"agents: [", "did not find"},
 		"two documents":                {"agents: []\n---\nagents: []\n", "more than one"},
