@@ -66,7 +66,7 @@ func ExitCode(err error) int {
 
 // IsClosedPipe reports whether err comes from writing to a pipe that has no reader any more.
 func IsClosedPipe(err error) bool {
-	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
+	return errors.Is(err, syscall.EPIPE)
 }
 
 // Report writes err as one line to stderr, unless it has no text.

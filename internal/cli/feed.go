@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"sync"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -53,134 +51,56 @@ func startFeed(r io.Reader) *feed {
 
 func (f *feed) stop() { close(f.stopped) }
 
-// sequenced is a request body of client.TypeSequenced. It is written while it is read, so that a live
-// stream goes on as it comes.
-type sequenced struct {
-	feed *feed
-	// end makes the body end in front of the next event, as if there were none.
-	end <-chan struct{}
-	// closed ends reads.
-	closed chan struct{}
-	close  sync.Once
-
-	mu sync.Mutex
-	// pending is the first event, which was read to learn the run's ids.
-	pending []byte
-	skip    int64
-	seq     int64
-	// rest is what was not yet read of the current line.
-	rest []byte
-	last []byte
-	err  error
-	// several says that a RUN_STARTED may begin the next run. Read keeps the run's id and whether it has ended; begins is that event.
+// runBody selects the events of one run for the body of a request.
+type runBody struct {
+	// first is the first event, which was read to learn the run's ids.
+	first []byte
+	// skip is the number of events to leave out.
+	skip int64
+	// several means that a RUN_STARTED may begin the next run.
 	several bool
-	read    struct {
-		run   string
-		ended bool
-	}
-	begins []byte
 }
 
-// newSequenced returns the events as a body, the first skip of them left out. What ends the events
-// early (a line that is no event, or end) ends the body as the end of the events would, so that what
-// came before it is acknowledged.
-// Several says that the next run may follow, whose first event ends the body too.
-func newSequenced(first []byte, f *feed, skip int64, end <-chan struct{}, several bool) *sequenced {
-	return &sequenced{feed: f, end: end, closed: make(chan struct{}), pending: first, skip: skip, several: several}
+// sentEvents is how the events of a run ended.
+type sentEvents struct {
+	// last is the last event that was sent, and next the one that begins the next run; nil if there is none.
+	last, next []byte
+	// err is what ended the events early, such as a line that is no event; nil at their end.
+	err error
 }
 
-// beginsNext reports whether an event begins the next run, and takes in what it says of this one where it does not.
-func (s *sequenced) beginsNext(event []byte) bool {
-	if !s.several {
-		return false
-	}
-	ev, err := agui.Decode(event)
-	if err != nil {
-		return false
-	}
-	if ev.Type == agui.RunStarted && s.seq > 0 && (s.read.ended || ev.RunID != s.read.run) {
-		s.begins = event
-		return true
-	}
-	s.read.run = cmp.Or(s.read.run, ev.RunID)
-	s.read.ended = s.read.ended || ev.Type == agui.RunFinished || ev.Type == agui.RunError
-	return false
-}
-
-// errBodyClosed is what a Read of a closed body returns: the request is over.
-var errBodyClosed = errors.New("the request is over")
-
-// Read implements io.Reader.
-func (s *sequenced) Read(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.closed:
-		return 0, errBodyClosed
-	default:
-	}
-	for len(s.rest) == 0 {
-		if s.err != nil {
-			return 0, io.EOF
-		}
-		item := s.next()
-		switch {
-		case errors.Is(item.err, errBodyClosed):
-			return 0, item.err
-		case item.err != nil:
-			s.err = item.err
-		case s.beginsNext(item.event):
-			s.err = io.EOF
-		default:
-			if s.seq >= s.skip {
-				s.rest, s.last = sequencedLine(s.seq, item.event), item.event
+// send writes the events of a run to the body of a request, numbered as client.TypeSequenced wants them, and closes it: at the end of
+// the run and of the events, but also at what ends them early, so that what came before is acknowledged. It returns without a
+// further event when interrupted or over is closed.
+func (f *feed) send(w *io.PipeWriter, run runBody, interrupted, over <-chan struct{}) (sent sentEvents) {
+	defer func() { _ = w.Close() }() // it always returns nil
+	id, ended := "", false
+	item := feedItem{event: run.first}
+	for seq := int64(0); item.err == nil; seq++ {
+		if ev, err := agui.Decode(item.event); run.several && err == nil {
+			if ev.Type == agui.RunStarted && seq > 0 && (ended || ev.RunID != id) {
+				sent.next = item.event
+				return sent
 			}
-			s.seq++
+			id = cmp.Or(id, ev.RunID)
+			ended = ended || ev.Type == agui.RunFinished || ev.Type == agui.RunError
+		}
+		if seq >= run.skip {
+			if _, err := fmt.Fprintf(w, `{"seq":%d,"event":%s}`+"\n", seq, item.event); err != nil {
+				return sent // the request is over
+			}
+			sent.last = item.event
+		}
+		select {
+		case item = <-f.items:
+		case <-interrupted:
+			item = feedItem{err: errInterrupted}
+		case <-over:
+			return sent
 		}
 	}
-	n := copy(p, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
-}
-
-func (s *sequenced) next() feedItem {
-	if first := s.pending; first != nil {
-		s.pending = nil
-		return feedItem{event: first}
+	if !errors.Is(item.err, io.EOF) {
+		sent.err = item.err
 	}
-	select {
-	case item := <-s.feed.items:
-		return item
-	case <-s.end:
-		return feedItem{err: errInterrupted}
-	case <-s.closed:
-		return feedItem{err: errBodyClosed}
-	}
-}
-
-// Close implements io.Closer. It ends a Read that is under way.
-func (s *sequenced) Close() error {
-	s.close.Do(func() { close(s.closed) })
-	return nil
-}
-
-// ended says what ended the events: nil at their end. Last is the last one that was sent, next the one that begins the
-// next run, nil where there is none. It is asked when the request is over.
-func (s *sequenced) ended() (last, next []byte, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if errors.Is(s.err, io.EOF) {
-		return s.last, s.begins, nil
-	}
-	return s.last, nil, s.err
-}
-
-// sequencedLine returns one line of client.TypeSequenced.
-func sequencedLine(seq int64, event []byte) []byte {
-	line := make([]byte, 0, len(event)+40)
-	line = append(line, `{"seq":`...)
-	line = strconv.AppendInt(line, seq, 10)
-	line = append(line, `,"event":`...)
-	line = append(line, event...)
-	return append(line, '}', '\n')
+	return sent
 }

@@ -128,9 +128,9 @@ func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) er
 	}
 	return o.server.connect(func(c *client.Client) error {
 		c = c.As(o.producer)
-		sent := newSequenced(first.event, feed, o.from, ctx.Done(), several)
+		run := runBody{first.event, o.from, several}
 		for {
-			next, err := publishRun(ctx, out, c, o, input, sent)
+			next, err := publishRun(ctx, out, c, o, input, feed, run)
 			if next == nil || err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) er
 			if err := o.takeIDs(nil, next); err != nil {
 				return err
 			}
-			sent = newSequenced(next, feed, 0, ctx.Done(), several)
+			run = runBody{next, 0, several}
 		}
 	})
 }
@@ -178,7 +178,7 @@ func notAStream(out *output, h *headReader, err error) error {
 
 // publishRun sends the events of one run, and returns the event that begins the next one, or nil.
 func publishRun(
-	ctx context.Context, out *output, c *client.Client, o publishOptions, input []byte, sent *sequenced,
+	ctx context.Context, out *output, c *client.Client, o publishOptions, input []byte, feed *feed, run runBody,
 ) (next []byte, err error) {
 	result := published{ThreadID: o.thread, RunID: o.run}
 	var warnings []client.Warning
@@ -190,7 +190,7 @@ func publishRun(
 		}
 		result.InputPosition, warnings = put.Position, put.Warnings
 	}
-	ack, err := postEvents(ctx, c, o, sent)
+	ack, sent, err := postEvents(ctx, c, o, feed, run)
 	if err != nil {
 		return nil, err
 	}
@@ -203,14 +203,13 @@ func publishRun(
 	for _, w := range result.Warnings {
 		out.note("warning: %s%s; the run counts it as an anomaly (%s)", atLine(w.Line), oneLine(w.Detail, 400), w.Anomaly)
 	}
-	last, next, err := sent.ended()
-	if err != nil {
-		return nil, endedEarly(err, ack, o.from)
+	if sent.err != nil {
+		return nil, endedEarly(sent.err, ack, o.from)
 	}
-	if err := o.printAck(out, result); err != nil || o.noWait || ack.Accepted == 0 || next != nil {
-		return next, err
+	if err := o.printAck(out, result); err != nil || o.noWait || ack.Accepted == 0 || sent.next != nil {
+		return sent.next, err
 	}
-	awaitIndexed(ctx, out, c, result, isTerminalEvent(last), indexedWithin)
+	awaitIndexed(ctx, out, c, result, isTerminalEvent(sent.last), indexedWithin)
 	return nil, nil
 }
 
@@ -222,9 +221,9 @@ func atLine(line int64) string {
 	return fmt.Sprintf("event %d: ", line)
 }
 
-// postEvents sends the events and returns ingest's acknowledgement. Ctrl-C ends the events; postEvents then waits for the answer
-// up to answerGrace.
-func postEvents(ctx context.Context, c *client.Client, o publishOptions, sent *sequenced) (client.Ack, error) {
+// postEvents sends the events of a run and returns ingest's acknowledgement. Ctrl-C ends the events; postEvents then waits for the
+// answer up to answerGrace.
+func postEvents(ctx context.Context, c *client.Client, o publishOptions, feed *feed, run runBody) (client.Ack, sentEvents, error) {
 	request, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	stop := context.AfterFunc(ctx, func() {
@@ -235,14 +234,19 @@ func postEvents(ctx context.Context, c *client.Client, o publishOptions, sent *s
 		}
 	})
 	defer stop()
-	ack, err := c.PostEvents(request, o.thread, o.run, client.TypeSequenced, sent)
+	body, events := io.Pipe()
+	over, ended := make(chan struct{}), make(chan sentEvents, 1)
+	go func() { ended <- feed.send(events, run, ctx.Done(), over) }()
+	ack, err := c.PostEvents(request, o.thread, o.run, client.TypeSequenced, body)
+	close(over)
+	sent := <-ended
 	if err != nil && ctx.Err() != nil {
 		if errors.Is(err, context.Canceled) {
 			err = fmt.Errorf("no answer in %v", answerGrace)
 		}
-		return ack, fmt.Errorf("%w: how much was accepted is not known (%w): %s", errInterrupted, err, repeatHint)
+		return ack, sent, fmt.Errorf("%w: how much was accepted is not known (%w): %s", errInterrupted, err, repeatHint)
 	}
-	return ack, resumeHint(err, o.from)
+	return ack, sent, resumeHint(err, o.from)
 }
 
 // printAck prints what ingest acknowledged.
