@@ -163,15 +163,18 @@ func contentText(content json.RawMessage) string {
 }
 
 func stateText(state json.RawMessage, width int) string {
-	var b bytes.Buffer
-	if json.Indent(&b, state, "", "  ") != nil {
-		b.Reset()
-		b.Write(state)
-	}
-	lines := strings.Split(indent(b.String(), "  ", width), "\n")
-	if len(lines) > stateLines+1 {
-		rest := len(lines) - 1 - stateLines
-		lines = append(lines[:stateLines], fmt.Sprintf("  … %d more lines; --json prints all", rest), "")
+	lines := strings.Split(indent(indentedJSON(state), "  ", width), "\n")
+	if left := len(lines) - 1 - stateLines; left > 0 {
+		lines = append(lines[:stateLines], fmt.Sprintf("  … %d more lines; --json prints all", left), "")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// indentedJSON returns JSON with a line for each member; other text as it is.
+func indentedJSON(text json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, text, "", "  ") != nil {
+		return string(text)
+	}
+	return b.String()
 }

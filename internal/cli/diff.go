@@ -99,7 +99,10 @@ type operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
+// The styles of text, as parameters of ANSI's SGR.
 const (
+	styleBold    = "1"
+	styleFaint   = "2"
 	styleGone    = "31"
 	styleNew     = "32"
 	styleChanged = "33"
@@ -107,7 +110,7 @@ const (
 
 // printDifference prints a difference as git diff does: - is FROM, + is TO, ~ is in both.
 func printDifference(out *output, d difference) error {
-	p := differencePrinter{out: out, width: out.width()}
+	p := differencePrinter{paint: out.paint, width: out.width()}
 	p.head(d)
 	names := toolNames{}
 	for _, m := range d.OnlyFrom {
@@ -130,7 +133,7 @@ func printDifference(out *output, d difference) error {
 		p.line(styleChanged, "~ what both have stands in another order")
 	}
 	if len(d.StatePatch) > 0 {
-		p.line("1", "state")
+		p.line(styleBold, "state")
 		p.patch("  ", d.StatePatch)
 	}
 	if d.Same {
@@ -140,18 +143,18 @@ func printDifference(out *output, d difference) error {
 }
 
 type differencePrinter struct {
-	out   *output
+	paint func(style, text string) string
 	width int
 	b     strings.Builder
 }
 
 func (p *differencePrinter) head(d difference) {
-	p.b.WriteString(p.out.bold("thread "+oneLine(d.ThreadID, 80)) + "\n")
+	p.b.WriteString(p.paint(styleBold, "thread "+oneLine(d.ThreadID, 80)) + "\n")
 	from := "- nothing: the run is a root"
 	if d.From != nil {
 		from = "- " + sideLine(*d.From)
 	}
-	p.b.WriteString(p.out.paint(styleGone, from) + "\n" + p.out.paint(styleNew, "+ "+sideLine(d.To)) + "\n")
+	p.b.WriteString(p.paint(styleGone, from) + "\n" + p.paint(styleNew, "+ "+sideLine(d.To)) + "\n")
 	if d.From == nil {
 		return
 	}
@@ -174,13 +177,13 @@ func sideLine(s conversation) string {
 
 // line writes an empty line and a line.
 func (p *differencePrinter) line(style, text string) {
-	p.b.WriteString("\n" + p.out.paint(style, oneLine(text, p.width)) + "\n")
+	p.b.WriteString("\n" + p.paint(style, oneLine(text, p.width)) + "\n")
 }
 
 // block writes lines, each with its own style codes: a pager may show only some of them.
 func (p *differencePrinter) block(style, text string) {
 	for line := range strings.Lines(text) {
-		p.b.WriteString(p.out.paint(style, strings.TrimSuffix(line, "\n")) + "\n")
+		p.b.WriteString(p.paint(style, strings.TrimSuffix(line, "\n")) + "\n")
 	}
 }
 

@@ -131,11 +131,19 @@ func isTerminal(stream any) bool {
 }
 
 // bold returns s in bold if colours are allowed.
-func (o *output) bold(s string) string { return o.paint("1", s) }
+func (o *output) bold(s string) string { return o.paint(styleBold, s) }
 
-// paint returns s in an ANSI style if colours are allowed.
+// paint returns s in a style if colours are allowed.
 func (o *output) paint(style, s string) string {
-	if !o.colour() || s == "" {
+	if !o.colour() {
+		return s
+	}
+	return paint(style, s)
+}
+
+// paint returns s in a style.
+func paint(style, s string) string {
+	if style == "" || s == "" {
 		return s
 	}
 	return "\x1b[" + style + "m" + s + "\x1b[0m"

@@ -90,7 +90,7 @@ func printState(out *output, s stateAt) error {
 			return err
 		}
 	}
-	p := differencePrinter{out: out, width: out.width()}
+	p := differencePrinter{paint: out.paint, width: out.width()}
 	p.b.WriteString(out.bold(oneLine(stepTitle(s.Step, s.Total), p.width)) + "\n")
 	p.step(s.Step.Change.Messages, patch)
 	p.b.WriteString("\n")

@@ -21,9 +21,8 @@ import (
 )
 
 const (
-	// stepsPage is the number of steps in one request, and stepPages the number of such pages that the stepper holds.
+	// stepsPage is the number of steps in one request.
 	stepsPage = 200
-	stepPages = 6
 	// The bounds on the pause between two steps that are played.
 	minPlayPause = 30 * time.Millisecond
 	maxPlayPause = 2 * time.Second
@@ -94,14 +93,14 @@ func (k stepKeys) FullHelp() [][]key.Binding {
 	}
 }
 
-// stepper is the tea.Model that shows a run step by step. It loads pages of steps as it needs them.
+// stepper is the tea.Model that shows a run step by step. It holds one page of steps, and loads another one when it needs it.
 type stepper struct {
 	ctx    context.Context
 	source steps.Source
 	keys   stepKeys
 	help   help.Model
 
-	pages        []stepPage // most recently used first
+	page         []steps.Moment
 	thread, run  string
 	status       record.Status
 	total        int
@@ -118,13 +117,6 @@ type stepper struct {
 	onState      bool // the pane that scrolls
 	width        int
 	height       int
-}
-
-// stepPage is a loaded page.
-type stepPage struct{ moments []steps.Moment }
-
-func (p stepPage) holds(n int) bool {
-	return len(p.moments) > 0 && p.moments[0].N <= n && n <= p.moments[len(p.moments)-1].N
 }
 
 // pageLoaded is sent when a page was loaded.
@@ -205,16 +197,20 @@ func (m *stepper) press(msg tea.KeyPressMsg) tea.Cmd {
 	case key.Matches(msg, k.play):
 		return m.play()
 	case key.Matches(msg, k.faster):
-		return m.speed(2)
+		m.speed(2)
 	case key.Matches(msg, k.slower):
-		return m.speed(0.5)
+		m.speed(0.5)
 	case key.Matches(msg, k.pane):
 		m.onState = !m.onState
 	case key.Matches(msg, k.help):
 		m.help.ShowAll = !m.help.ShowAll
 		m.layout()
-	case key.Matches(msg, k.up), key.Matches(msg, k.down):
-		m.scroll(msg.String())
+	case key.Matches(msg, k.up, k.down):
+		pane := &m.conversation
+		if m.onState {
+			pane = &m.state
+		}
+		*pane, _ = pane.Update(msg)
 	}
 	return nil
 }
@@ -236,7 +232,7 @@ func (m *stepper) step() tea.Cmd {
 	}
 	// There may be new events.
 	m.note = "the run is still open; this is its last event so far"
-	m.pages = nil
+	m.page = nil
 	m.seek = &seek{next: m.moment.N + 1, accepts: func(steps.Moment) bool { return true }}
 	return m.load(m.moment.N)
 }
@@ -254,23 +250,25 @@ func (m *stepper) find(what string, accepts func(steps.Moment) bool) tea.Cmd {
 	return m.advance()
 }
 
-// advance continues the search in the pages that are loaded.
+// holds reports whether a step is in the page.
+func (m *stepper) holds(n int) bool {
+	return len(m.page) > 0 && m.page[0].N <= n && n <= m.page[len(m.page)-1].N
+}
+
+// advance continues the search in the page, and loads another one if the search goes on there.
 func (m *stepper) advance() tea.Cmd {
 	for s := m.seek; s.next <= m.total; {
-		i := slices.IndexFunc(m.pages, func(p stepPage) bool { return p.holds(s.next) })
-		if i < 0 {
+		if !m.holds(s.next) {
 			from := s.next
 			if s.next < m.moment.N && s.what == "" { // on the way back
 				from = max(0, s.next-stepsPage+1)
 			}
 			return m.load(from)
 		}
-		p := m.pages[i]
-		m.pages = slices.Insert(slices.Delete(m.pages, i, i+1), 0, p)
-		for _, at := range p.moments[s.next-p.moments[0].N:] {
+		for _, at := range m.page[s.next-m.page[0].N:] {
 			if s.accepts(at) {
 				m.seek = nil
-				m.show(p, at)
+				m.show(at)
 				return m.due()
 			}
 			s.next++
@@ -305,24 +303,22 @@ func (m *stepper) loaded(msg pageLoaded) tea.Cmd {
 	}
 	p := msg.page
 	m.thread, m.run, m.status, m.total = p.ThreadID, p.RunID, p.Status, p.Total
-	m.pages = slices.Insert(m.pages, 0, stepPage{msg.moments})
-	m.pages = m.pages[:min(len(m.pages), stepPages)]
+	m.page = msg.moments
 	if m.seek == nil {
 		return nil
 	}
-	if n := m.seek.next; n <= m.total && !m.pages[0].holds(n) && m.seek.what == "" {
+	if n := m.seek.next; n <= m.total && !m.holds(n) && m.seek.what == "" {
 		return m.load(n) // the page was cut because its steps are large
 	}
 	return m.advance()
 }
 
-// show puts a moment on the screen.
-func (m *stepper) show(p stepPage, at steps.Moment) {
-	m.previous = nil
-	if i := at.N - p.moments[0].N; i > 0 {
-		m.previous = p.moments[i-1].Time
+// show puts a moment of the page on the screen.
+func (m *stepper) show(at steps.Moment) {
+	m.moment, m.previous = at, nil
+	if i := at.N - m.page[0].N; i > 0 {
+		m.previous = m.page[i-1].Time
 	}
-	m.moment = at
 	m.draw()
 }
 
@@ -337,10 +333,9 @@ func (m *stepper) play() tea.Cmd {
 }
 
 // speed changes the pace of a play by a factor.
-func (m *stepper) speed(factor replay.Pace) tea.Cmd {
+func (m *stepper) speed(factor replay.Pace) {
 	m.pace *= factor
 	m.note = fmt.Sprintf("plays %g times as fast as recorded", float64(m.pace))
-	return nil
 }
 
 // due schedules the next step of a play.
@@ -354,21 +349,4 @@ func (m *stepper) due() tea.Cmd {
 	}
 	play := m.played
 	return tea.Tick(pause, func(time.Time) tea.Msg { return playTick(play) })
-}
-
-func (m *stepper) scroll(name string) {
-	pane := &m.conversation
-	if m.onState {
-		pane = &m.state
-	}
-	switch name {
-	case "pgup":
-		pane.PageUp()
-	case "pgdown":
-		pane.PageDown()
-	case "k", "up":
-		pane.ScrollUp(1)
-	default:
-		pane.ScrollDown(1)
-	}
 }

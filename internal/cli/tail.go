@@ -158,13 +158,13 @@ func (c *chat) event(live client.LiveEvent) error {
 	}
 	switch e.Type {
 	case agui.RunStarted:
-		return c.line("2", "── run "+oneLine(e.RunID, 80)+" ──")
+		return c.line(styleFaint, "── run "+oneLine(e.RunID, 80)+" ──")
 	case agui.RunFinished:
 		text := "── finished ──"
 		if bytes.Contains(e.Outcome, []byte(`"interrupt"`)) { // a string in older versions of AG-UI, now an object
 			text = "── interrupted: it waits for an answer ──"
 		}
-		return c.line("2", text)
+		return c.line(styleFaint, text)
 	case agui.RunError:
 		return c.line(styleGone, "── error: "+oneLine(e.Message, 500)+" ──")
 	case agui.MessagesSnapshot:
@@ -200,7 +200,7 @@ func (c *chat) snapshot(messages []message) error {
 	}
 	c.joined = true
 	if left > 0 {
-		if err := c.line("2", fmt.Sprintf("… %s before", count(left, "message"))); err != nil {
+		if err := c.line(styleFaint, fmt.Sprintf("… %s before", count(left, "message"))); err != nil {
 			return err
 		}
 	}
