@@ -13,18 +13,21 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// serverContext has the values of a server's flags. Each has the name of its flag.
-type serverContext struct {
-	URL            string `yaml:"url"`
-	APIKeyFile     string `yaml:"api_key_file,omitempty"`
-	ServerCAFile   string `yaml:"server_ca_file,omitempty"`
-	ClientCertFile string `yaml:"client_cert_file,omitempty"`
-	ClientKeyFile  string `yaml:"client_key_file,omitempty"`
+// serverContext has the flags of a server that have a value, by the names of contextKeys.
+type serverContext map[string]string
+
+// contextKeys are the names of a server's flags, with _ in place of -. All but the first are names of files.
+var contextKeys = []string{"url", "api_key_file", "server_ca_file", "client_cert_file", "client_key_file"}
+
+// contextFlag returns the flag of a key.
+func contextFlag(f *pflag.FlagSet, key string) *pflag.Flag {
+	return f.Lookup(strings.ReplaceAll(key, "_", "-"))
 }
 
 // contexts is the content of the file of contexts.
@@ -73,22 +76,23 @@ func readContexts(path string) (contexts, error) {
 	if c.Contexts == nil {
 		c.Contexts = map[string]serverContext{}
 	}
+	for name, keys := range c.Contexts {
+		for key := range keys {
+			if !slices.Contains(contextKeys, key) {
+				return c, app.Usagef("reading contexts %s: %s has the key %s: want %s", path, name, key, orList(contextKeys))
+			}
+		}
+	}
 	return c, nil
 }
 
-// get returns a context by its name, or the current one for ""; ok is false if there is none.
-func (c contexts) get(name string) (_ serverContext, ok bool, err error) {
-	if name == "" {
-		name = c.Current
+// get returns a context by its name, or the current one for ""; nil if there is none.
+func (c contexts) get(name string) (serverContext, error) {
+	name = cmp.Or(name, c.Current)
+	if found, ok := c.Contexts[name]; ok || name == "" {
+		return found, nil
 	}
-	if name == "" {
-		return serverContext{}, false, nil
-	}
-	found, ok := c.Contexts[name]
-	if !ok {
-		return serverContext{}, false, app.Usagef("there is no context %s; skein context lists all", oneLine(name, 80))
-	}
-	return found, true, nil
+	return nil, app.Usagef("there is no context %s; skein context lists all", oneLine(name, 80))
 }
 
 // write replaces the file atomically.
@@ -123,22 +127,13 @@ func (s *server) applyContext() error {
 	if err != nil {
 		return err
 	}
-	c, ok, err := all.get(s.context)
-	if err != nil || !ok {
-		return err
-	}
-	for _, f := range []struct {
-		flag, value string
-		field       *string
-	}{
-		{"url", c.URL, &s.url}, {"api-key-file", c.APIKeyFile, &s.keyFile}, {"server-ca-file", c.ServerCAFile, &s.caFile},
-		{"client-cert-file", c.ClientCertFile, &s.certFile}, {"client-key-file", c.ClientKeyFile, &s.ownFile},
-	} {
-		if f.value != "" && !s.flags.Changed(f.flag) {
-			*f.field = f.value
+	c, err := all.get(s.context)
+	for key, value := range c {
+		if f := contextFlag(s.flags, key); !f.Changed && err == nil {
+			err = f.Value.Set(value)
 		}
 	}
-	return nil
+	return err
 }
 
 func newContext(out *output, environ []string) *cobra.Command {
@@ -174,21 +169,21 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 				if name == all.Current {
 					mark = "*"
 				}
-				rows = append(rows, []string{mark, name, all.Contexts[name].URL, all.Contexts[name].APIKeyFile})
+				rows = append(rows, []string{mark, name, all.Contexts[name]["url"], all.Contexts[name]["api_key_file"]})
 			}
 			columns := []column{{name: " ", keep: true}, {name: "NAME", keep: true}, {name: "URL", keep: true}, {name: "API KEY FILE"}}
 			return out.text(table(columns, rows, out.drawingWidth(), false))
 		},
 	}
-	change := func(use, short string, f func(all *contexts, name string) error) *cobra.Command {
+	change := func(use, short string, f func(flags *pflag.FlagSet, all *contexts, name string) error) *cobra.Command {
 		return &cobra.Command{
 			Use: use, Short: short, Args: usageArgs(cobra.ExactArgs(1)), ValidArgsFunction: names,
-			RunE: func(_ *cobra.Command, args []string) error {
+			RunE: func(cmd *cobra.Command, args []string) error {
 				all, err := readContexts(path)
 				if err != nil {
 					return err
 				}
-				if err := f(&all, args[0]); err != nil {
+				if err := f(cmd.Flags(), &all, args[0]); err != nil {
 					return err
 				}
 				return all.write(path)
@@ -196,20 +191,23 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 		}
 	}
 	var s server
-	set := change("set NAME", "Name a server; the first one becomes the current one", func(all *contexts, name string) error {
+	set := change("set NAME", "Name a server; the first one becomes the current one", func(f *pflag.FlagSet, all *contexts, name string) error {
 		if name == "" {
 			return app.Usagef("a context needs a name")
 		}
-		c := serverContext{s.url, s.keyFile, s.caFile, s.certFile, s.ownFile}
-		for _, file := range []*string{&c.APIKeyFile, &c.ServerCAFile, &c.ClientCertFile, &c.ClientKeyFile} {
-			if *file == "" {
-				continue
+		c := serverContext{}
+		for _, key := range contextKeys {
+			value := contextFlag(f, key).Value.String()
+			if value != "" && key != "url" {
+				whole, err := filepath.Abs(value) // commands run in any folder
+				if err != nil {
+					return fmt.Errorf("finding %s: %w", value, err)
+				}
+				value = whole
 			}
-			whole, err := filepath.Abs(*file) // commands run in any folder
-			if err != nil {
-				return fmt.Errorf("finding %s: %w", *file, err)
+			if value != "" {
+				c[key] = value
 			}
-			*file = whole
 		}
 		if all.Contexts[name] = c; all.Current == "" {
 			all.Current = name
@@ -218,15 +216,15 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 	})
 	serverFlags(set, &s)
 	cmd.AddCommand(set,
-		change("use NAME", "Make a context the current one", func(all *contexts, name string) error {
-			if _, _, err := all.get(name); err != nil {
+		change("use NAME", "Make a context the current one", func(_ *pflag.FlagSet, all *contexts, name string) error {
+			if _, err := all.get(name); err != nil {
 				return err
 			}
 			all.Current = name
 			return nil
 		}),
-		change("remove NAME", "Forget a context", func(all *contexts, name string) error {
-			if _, _, err := all.get(name); err != nil {
+		change("remove NAME", "Forget a context", func(_ *pflag.FlagSet, all *contexts, name string) error {
+			if _, err := all.get(name); err != nil {
 				return err
 			}
 			delete(all.Contexts, name)
