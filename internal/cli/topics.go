@@ -19,20 +19,12 @@ import (
 // topicsTimeout bounds the calls of a topics command to the brokers.
 const topicsTimeout = 30 * time.Second
 
-type topicsOptions struct {
-	kafka  app.KafkaFlags
-	spec   kafka.TopicSpec
-	asJSON bool
-}
-
 func newTopics(out *output) *cobra.Command {
-	return group("topics", "Create, check, alter and copy the topics of a Kafka cluster",
-		newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out), newTopicsMigrate(out))
-}
-
-func newTopicsCreate(out *output) *cobra.Command {
-	var o topicsOptions
-	cmd := &cobra.Command{
+	const (
+		partitions  = "required number of partitions; 0 is any, but the same for all topics"
+		replication = "required number of replicas; 0 is 3 or more, or the number of brokers if that is smaller"
+	)
+	create := &cobra.Command{
 		Use:   "create",
 		Short: "Create missing topics",
 		Long: `Create the topics that do not exist, with the settings that Skein needs. Existing topics are left unchanged.
@@ -42,83 +34,79 @@ Stages create no topics: they wait until the topics exist. Each partition gets t
 broker if there are fewer than three, unless --replication says otherwise. All replicas but one have to be
 in sync for a record to be acknowledged, so losing one broker costs nothing.`,
 		Example: `  skein topics create --brokers kafka-0:9092,kafka-1:9092 --partitions 48 --replication 3`,
-		Args:    usageArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), out, func(ctx context.Context, cfg kafka.Config) ([]kafka.TopicReport, error) {
-				spec := o.spec
-				if spec.Partitions == 0 {
-					spec.Partitions = defaultPartitions
-				}
-				if _, err := kafka.EnsureTopics(ctx, cfg, spec); err != nil {
-					return nil, err
-				}
-				return checkMade(ctx, cfg, o.spec)
-			})
-		},
 	}
-	o.flags(cmd, fmt.Sprintf("number of partitions, if no topic exists yet; 0 is %d", defaultPartitions),
-		"replicas of each partition; 0 is 3, or the number of brokers if that is smaller", "retention; 0 is 30 days, negative is forever")
-	return cmd
-}
-
-func newTopicsCheck(out *output) *cobra.Command {
-	var o topicsOptions
-	cmd := &cobra.Command{
+	check := &cobra.Command{
 		Use:   "check",
 		Short: "Compare the topics with what Skein needs",
 		Long: `Compare partition counts, replicas and settings of the topics (min.insync.replicas, max.message.bytes,
 cleanup.policy, retention, …) with what Skein needs. Stricter settings are accepted. The exit code is 4 if
 anything differs.`,
 		Example: `  skein topics check --brokers kafka-0:9092 --replication 3`,
-		Args:    usageArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), out, func(ctx context.Context, cfg kafka.Config) ([]kafka.TopicReport, error) {
-				return kafka.CheckTopics(ctx, cfg, o.spec)
-			})
-		},
 	}
-	o.flags(cmd, "required number of partitions; 0 is any, but the same for all topics",
-		"required number of replicas; 0 is 3 or more, or the number of brokers if that is smaller",
-		"required retention; 0 is not compared, negative is forever")
-	return cmd
-}
-
-func newTopicsAlter(out *output) *cobra.Command {
-	var o topicsOptions
-	cmd := &cobra.Command{
+	alter := &cobra.Command{
 		Use:   "alter",
 		Short: "Change the topics to the settings that Skein needs",
 		Long: `Change the existing topics to the settings that Skein needs, and compare them again. Partition counts and
 replicas stay: the count belongs to the topic set, and replicas are moved with Kafka's own tools.`,
 		Example: `  skein topics alter --brokers kafka-0:9092 --events-retention 168h`,
-		Args:    usageArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), out, func(ctx context.Context, cfg kafka.Config) ([]kafka.TopicReport, error) {
-				return kafka.AlterTopics(ctx, cfg, o.spec)
-			})
-		},
 	}
-	o.flags(cmd, "required number of partitions; 0 is any, but the same for all topics",
-		"required number of replicas; 0 is 3 or more, or the number of brokers if that is smaller",
-		"new retention; 0 leaves it unchanged, negative is forever")
+	return group("topics", "Create, check, alter and copy the topics of a Kafka cluster",
+		topicsCommand(out, create, createTopics, fmt.Sprintf("number of partitions, if no topic exists yet; 0 is %d", defaultPartitions),
+			"replicas of each partition; 0 is 3, or the number of brokers if that is smaller", "retention; 0 is 30 days, negative is forever"),
+		topicsCommand(out, check, kafka.CheckTopics, partitions, replication, "required retention; 0 is not compared, negative is forever"),
+		topicsCommand(out, alter, kafka.AlterTopics, partitions, replication, "new retention; 0 leaves it unchanged, negative is forever"),
+		newTopicsMigrate(out))
+}
+
+// topicsCommand completes a command that calls do and prints its reports. The others are usages of flags.
+func topicsCommand(
+	out *output, cmd *cobra.Command, do func(context.Context, kafka.Config, kafka.TopicSpec) ([]kafka.TopicReport, error),
+	partitions, replication, retention string,
+) *cobra.Command {
+	var at app.KafkaFlags
+	var spec kafka.TopicSpec
+	var asJSON bool
+	cmd.Args = usageArgs(cobra.NoArgs)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := at.Config("skein-topics")
+		if err != nil {
+			return err
+		}
+		if spec.Partitions < 0 || spec.Replication < 0 {
+			return app.Usagef("%d partitions and %d replicas: neither can be negative", spec.Partitions, spec.Replication)
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), topicsTimeout)
+		defer cancel()
+		reports, err := do(ctx, cfg, spec)
+		if err != nil {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("no answer from %s in %s: %w", strings.Join(cfg.Brokers, ","), topicsTimeout, err)
+			}
+			return err
+		}
+		return printTopics(out, reports, asJSON)
+	}
+	f := cmd.Flags()
+	at.Flags(f)
+	f.Int32Var(&spec.Partitions, "partitions", 0, partitions)
+	f.Int16Var(&spec.Replication, "replication", 0, replication)
+	f.DurationVar(&spec.EventsRetention, "events-retention", 0, "raw events: "+retention)
+	f.DurationVar(&spec.DeadLettersRetention, "dead-letters-retention", 0, "dead letters: "+retention)
+	jsonLinesFlags(cmd, &asJSON)
 	return cmd
 }
 
 // defaultPartitions is the partition count of a new topic set.
 const defaultPartitions = 12
 
-func (o *topicsOptions) flags(cmd *cobra.Command, partitions, replication, retention string) {
-	f := cmd.Flags()
-	o.kafka.Flags(f)
-	f.Int32Var(&o.spec.Partitions, "partitions", 0, partitions)
-	f.Int16Var(&o.spec.Replication, "replication", 0, replication)
-	f.DurationVar(&o.spec.EventsRetention, "events-retention", 0, "raw events: "+retention)
-	f.DurationVar(&o.spec.DeadLettersRetention, "dead-letters-retention", 0, "dead letters: "+retention)
-	jsonLinesFlags(cmd, &o.asJSON)
-}
-
-// checkMade checks new topics. It repeats the check while topics are missing: brokers learn of a new topic one after another.
-func checkMade(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) ([]kafka.TopicReport, error) {
+// createTopics creates missing topics and checks all. It repeats the check while topics are missing: brokers learn of a new topic
+// one after another.
+func createTopics(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) ([]kafka.TopicReport, error) {
+	made := spec
+	made.Partitions = cmp.Or(made.Partitions, defaultPartitions)
+	if _, err := kafka.EnsureTopics(ctx, cfg, made); err != nil {
+		return nil, err
+	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -135,46 +123,19 @@ func checkMade(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) ([]k
 	}
 }
 
-// run calls do with the cluster's configuration and prints the reports.
-func (o *topicsOptions) run(ctx context.Context, out *output, do func(context.Context, kafka.Config) ([]kafka.TopicReport, error)) error {
-	cfg, err := o.kafka.Config("skein-topics")
-	if err != nil {
-		return err
-	}
-	if o.spec.Partitions < 0 || o.spec.Replication < 0 {
-		return app.Usagef("%d partitions and %d replicas: neither can be negative", o.spec.Partitions, o.spec.Replication)
-	}
-	ctx, cancel := context.WithTimeout(ctx, topicsTimeout)
-	defer cancel()
-	reports, err := do(ctx, cfg)
-	if err != nil {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("no answer from %s in %s: %w", strings.Join(cfg.Brokers, ","), topicsTimeout, err)
-		}
-		return err
-	}
-	n := 0
+// printTopics prints the reports, and returns an error if there are differences.
+func printTopics(out *output, reports []kafka.TopicReport, asJSON bool) error {
+	differences := 0
+	var rows [][]string
+	var lines strings.Builder
 	for _, r := range reports {
-		n += len(r.Differences)
-	}
-	if o.asJSON {
-		for _, r := range reports {
+		differences += len(r.Differences)
+		if asJSON {
 			if err := out.json(r); err != nil {
 				return err
 			}
+			continue
 		}
-	} else if err := printTopics(out, reports); err != nil {
-		return err
-	}
-	if n > 0 {
-		return app.Differsf("%s from what Skein needs", count(n, "difference"))
-	}
-	return nil
-}
-
-func printTopics(out *output, reports []kafka.TopicReport) error {
-	var rows [][]string
-	for _, r := range reports {
 		state := "ok"
 		switch {
 		case r.Partitions == 0:
@@ -187,20 +148,20 @@ func printTopics(out *output, reports []kafka.TopicReport) error {
 			inSync = "≥ " + n
 		}
 		rows = append(rows, []string{r.Topic, fmt.Sprint(r.Partitions), fmt.Sprint(r.Replication), inSync, retention(r.Settings), state})
-	}
-	columns := []column{{name: "TOPIC"}, {name: "PARTITIONS"}, {name: "REPLICAS"}, {name: "IN SYNC"}, {name: "KEPT"}, {name: "STANDS"}}
-	if err := out.text(table(columns, rows, defaultWidth, true)); err != nil {
-		return err
-	}
-	for _, r := range reports {
 		for _, d := range r.Differences {
-			if d.What == "topic" {
-				continue
-			}
-			if err := out.text(fmt.Sprintf("%s: %s is %s, want %s\n", r.Topic, d.What, cmp.Or(d.Is, "not set"), d.Want)); err != nil {
-				return err
+			if d.What != "topic" {
+				fmt.Fprintf(&lines, "%s: %s is %s, want %s\n", r.Topic, d.What, cmp.Or(d.Is, "not set"), d.Want)
 			}
 		}
+	}
+	if !asJSON {
+		columns := []column{{name: "TOPIC"}, {name: "PARTITIONS"}, {name: "REPLICAS"}, {name: "IN SYNC"}, {name: "KEPT"}, {name: "STATE"}}
+		if err := out.text(table(columns, rows, defaultWidth, true) + lines.String()); err != nil {
+			return err
+		}
+	}
+	if differences > 0 {
+		return app.Differsf("%s from what Skein needs", count(differences, "difference"))
 	}
 	return nil
 }

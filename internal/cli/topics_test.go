@@ -31,7 +31,7 @@ func createCheckAndAlter(t *testing.T, k kafka.Config) {
 	for line := range strings.Lines(made) { // how wide the columns are depends on the prefix
 		table.WriteString(strings.Join(strings.Fields(strings.ReplaceAll(line, prefix, "")), " ") + "\n")
 	}
-	if table.String() != `TOPIC PARTITIONS REPLICAS IN SYNC KEPT STANDS
+	if table.String() != `TOPIC PARTITIONS REPLICAS IN SYNC KEPT STATE
 skein.events 5 1 ≥ 1 30d ok
 skein.runs 5 1 ≥ 1 compacted ok
 skein.snapshots 5 1 ≥ 1 compacted ok
