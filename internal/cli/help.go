@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 )
 
@@ -16,7 +17,7 @@ func fitHelp(root *cobra.Command, width int) {
 		commands = append(commands[1:], cmd.Commands()...)
 		paragraphs := strings.Split(cmd.Long, "\n\n")
 		for i, p := range paragraphs {
-			paragraphs[i] = strings.Join(wrap(strings.Join(strings.Fields(p), " "), width), "\n")
+			paragraphs[i] = ansi.Wrap(strings.Join(strings.Fields(p), " "), width, "")
 		}
 		cmd.Long = strings.Join(paragraphs, "\n\n")
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // printable returns s with U+FFFD for control characters, except line feeds and tabs, and for marks that change the direction of
@@ -47,10 +49,10 @@ func count[N int | int64](n N, noun string) string {
 
 // indent wraps text to width, each line after a margin.
 func indent(text, margin string, width int) string {
-	room := max(width-utf8.RuneCountInString(margin), 20)
+	room := max(width-ansi.StringWidth(margin), 20)
 	var b strings.Builder
-	for _, line := range strings.Split(strings.TrimRight(printable(text), "\n"), "\n") {
-		for _, part := range wrap(line, room) {
+	for line := range strings.SplitSeq(strings.TrimRight(printable(text), "\n"), "\n") {
+		for part := range strings.SplitSeq(ansi.Wrap(line, room, ""), "\n") {
 			b.WriteString(strings.TrimRight(margin+part, " "))
 			b.WriteByte('\n')
 		}
@@ -62,25 +64,4 @@ func indent(text, margin string, width int) string {
 func labelled(margin, label, text string, width int) string {
 	space := strings.Repeat(" ", utf8.RuneCountInString(label))
 	return margin + label + strings.TrimPrefix(indent(text, margin+space, width), margin+space)
-}
-
-// wrap breaks one line at spaces, and words longer than room anywhere.
-func wrap(line string, room int) []string {
-	runes := []rune(line)
-	var out []string
-	for len(runes) > room {
-		cut := room
-		for cut > room/2 && runes[cut] != ' ' {
-			cut--
-		}
-		if runes[cut] != ' ' {
-			cut = room
-		}
-		out = append(out, string(runes[:cut]))
-		runes = runes[cut:]
-		for len(runes) > 0 && runes[0] == ' ' {
-			runes = runes[1:]
-		}
-	}
-	return append(out, string(runes))
 }
