@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type progress struct {
 	now  func() time.Time
 
 	mu             sync.Mutex
+	drawn          bool
 	done, total    int
 	shown, started time.Time
 }
@@ -28,7 +30,7 @@ func newProgress(out *output, what string) *progress {
 	return &progress{out: out, what: what, bar: isTerminal(out.stderr), now: time.Now, shown: now, started: now}
 }
 
-// step reports that done of total parts are ready.
+// step reports that done of total parts are ready; a total of 0 is unknown.
 func (p *progress) step(done, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,8 +44,16 @@ func (p *progress) step(done, total int) {
 	}
 	if now := p.now(); now.Sub(p.shown) >= progressEvery {
 		p.shown = now
-		p.out.note("%s: %d of %d%s", p.what, done, total, p.left())
+		p.out.note("%s: %s%s", p.what, p.count(" of "), p.left())
 	}
+}
+
+// count formats how many parts are ready, and how many there are.
+func (p *progress) count(of string) string {
+	if p.total == 0 {
+		return strconv.Itoa(p.done)
+	}
+	return fmt.Sprintf("%d%s%d", p.done, of, p.total)
 }
 
 // leftAfter is how long a task runs before its remaining time is shown.
@@ -71,17 +81,18 @@ func (p *progress) left() string {
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bar && !p.out.quiet && p.total > 0 {
+	if p.drawn {
 		_, _ = fmt.Fprint(p.out.stderr, "\r\x1b[K") // cosmetic
 	}
 }
 
 func (p *progress) draw() {
+	p.drawn = true
 	const cells = 30
-	full := cells
+	bar := ""
 	if p.total > 0 {
-		full = cells * p.done / p.total
+		full := cells * p.done / p.total
+		bar = fmt.Sprintf("[%s%s] ", strings.Repeat("█", full), strings.Repeat("·", cells-full))
 	}
-	_, _ = fmt.Fprintf(p.out.stderr, "\r%s [%s%s] %d/%d%s\x1b[K", p.what, strings.Repeat("█", full),
-		strings.Repeat("·", cells-full), p.done, p.total, p.left()) // cosmetic
+	_, _ = fmt.Fprintf(p.out.stderr, "\r%s %s%s%s\x1b[K", p.what, bar, p.count("/"), p.left()) // cosmetic
 }

@@ -3,11 +3,9 @@ package cli
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -190,10 +188,9 @@ func (o *replayOptions) print(ctx context.Context, out *output, args []string) e
 			stopped = text
 			q.Set("to", end.String())
 		}
-		w := newReplayed(out)
-		defer w.end()
-		err := c.Copy(ctx, path+"/events", q, form, w)
-		w.end()
+		bar := newProgress(out, "replayed lines")
+		err := c.Copy(ctx, path+"/events", q, form, &countedLines{output: out, bar: bar})
+		bar.end()
 		if err == nil && stopped != "" {
 			out.note("%s", stopped)
 		}
@@ -227,34 +224,19 @@ func (o *replayOptions) stepThrough(cmd *cobra.Command, out *output, args []stri
 	})
 }
 
-// replayed writes a replay to stdout, and its progress to stderr if only that is a terminal.
-type replayed struct {
-	out   *output
-	shows bool
+// countedLines writes to stdout, and counts the lines for a progress.
+type countedLines struct {
+	*output
+	bar   *progress
 	lines int
-	bytes int
-	shown time.Time
-}
-
-func newReplayed(out *output) *replayed {
-	return &replayed{out: out, shows: !out.quiet && isTerminal(out.stderr) && !isTerminal(out.stdout)}
 }
 
 // Write implements io.Writer.
-func (r *replayed) Write(b []byte) (int, error) {
-	n, err := r.out.stdout.Write(b)
-	r.lines += bytes.Count(b[:n], []byte{'\n'})
-	r.bytes += n
-	if now := time.Now(); r.shows && now.Sub(r.shown) > 100*time.Millisecond {
-		r.shown = now
-		_, _ = fmt.Fprintf(r.out.stderr, "\rreplay: %d lines, %d bytes\x1b[K", r.lines, r.bytes) // cosmetic
+func (c *countedLines) Write(b []byte) (int, error) {
+	n, err := c.stdout.Write(b)
+	c.lines += bytes.Count(b[:n], []byte{'\n'})
+	if !isTerminal(c.stdout) { // else the lines are seen
+		c.bar.step(c.lines, 0)
 	}
 	return n, err
-}
-
-// end erases the progress.
-func (r *replayed) end() {
-	if !r.shown.IsZero() {
-		_, _ = fmt.Fprint(r.out.stderr, "\r\x1b[K") // cosmetic
-	}
 }
