@@ -11,7 +11,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/client"
-	"github.com/skeinhq/skein/pkg/lineage/draw"
 )
 
 func newBlame(out *output, environ []string) *cobra.Command {
@@ -67,17 +66,14 @@ If the raw events of a run are gone, the output shows what the whole run changed
 	return cmd
 }
 
-// blamed collects the changes of a place in the state, or of a message.
+// blamed prints the changes of a place in the state, or of a message.
 type blamed struct {
-	out    *output
-	asJSON bool
-	rows   []blameRow
-}
-
-// blameRow is one change, or several consecutive appends to one string of a message.
-type blameRow struct {
-	placeChange
-	was    string // the value before, if it was replaced
+	out       *output
+	asJSON    bool
+	isMessage bool
+	// last is the change to print next, and events the number of events that it stands for: consecutive appends to one string are
+	// printed as one. It is nil before the first change.
+	last   *placeChange
 	events int
 }
 
@@ -106,11 +102,12 @@ type changesPage struct {
 	Next string `json:"next"`
 }
 
-// page prints a page of changes as JSON, or adds it to the table.
+// page prints a page of changes.
 func (b *blamed) page(page changesPage) error {
 	for _, r := range page.Unread {
 		b.out.note("run %s is shown as a whole: %s", oneLine(r.RunID, 80), oneLine(r.Reason, 300))
 	}
+	b.isMessage = page.MessageID != ""
 	for _, raw := range page.Changes {
 		if b.asJSON {
 			if err := b.out.document(raw); err != nil {
@@ -122,94 +119,75 @@ func (b *blamed) page(page changesPage) error {
 		if err := decode(raw, "change", &c); err != nil {
 			return err
 		}
-		b.add(c, page.MessageID != "")
+		if last := b.last; last != nil && c.Op == "append" && last.Op == "append" && last.RunID == c.RunID && last.Path == c.Path {
+			b.events++
+			last.Text = oneLine(last.Text+c.Text, 400)
+			continue
+		}
+		if err := b.print(); err != nil {
+			return err
+		}
+		b.last, b.events = &c, 1
 	}
 	return nil
 }
 
-// add adds a row, or extends the last one. A row keeps only the text that the table shows.
-func (b *blamed) add(c placeChange, isMessage bool) {
-	if n := len(b.rows) - 1; n >= 0 && c.Op == "append" {
-		if last := &b.rows[n]; last.Op == "append" && last.RunID == c.RunID && last.Path == c.Path {
-			last.events++
-			last.Text = oneLine(last.Text+c.Text, 400)
-			return
-		}
+// done prints the last change.
+func (b *blamed) done() error {
+	if b.last == nil && !b.asJSON {
+		b.out.note("no event of the chain changed it")
 	}
-	var was, what string
+	return b.print()
+}
+
+// print prints the last change: a line with its event, and what it changed, as a diff does.
+func (b *blamed) print() error {
+	c := b.last
+	if c == nil {
+		return nil
+	}
+	head := "run " + oneLine(c.RunID, 80)
+	switch {
+	case c.N == nil:
+		head += ": the whole run"
+	case c.Type == "":
+		head += fmt.Sprintf(", step %d: its input", *c.N)
+	default:
+		head += fmt.Sprintf(", step %d: %s", *c.N, oneLine(c.Type, 80))
+	}
+	if b.events > 1 {
+		head += fmt.Sprintf(" (%d events)", b.events)
+	}
+	if !c.Time.IsZero() {
+		head = b.out.when(c.Time) + "  " + head
+	}
+	if c.Position != "" {
+		head = c.Position + "  " + head
+	}
+	line := func(sign, text string) string { return labelled("  ", sign+" ", oneLine(text, 400), b.out.width()) }
+	before, after, change := b.shown(c.Before), b.shown(c.After), ""
 	switch c.Op {
 	case "append":
-		what = c.Text
+		change = line("…", c.Text)
 	case "add":
-		what = "+ " + shown(c.After, isMessage)
+		change = line("+", after)
 	case "remove":
-		what = "- " + shown(c.Before, isMessage)
+		change = line("-", before)
 	default:
-		was, what = shown(c.Before, isMessage), shown(c.After, isMessage)
-		if more, grew := strings.CutPrefix(what, was); grew && isMessage && more != "" {
-			was, what = "", "… "+strings.TrimSpace(more)
+		if more, grew := strings.CutPrefix(after, before); grew && b.isMessage && more != "" {
+			change = line("…", more)
+		} else {
+			change = line("-", before) + line("+", after)
 		}
 	}
-	c.Before, c.After, c.Text = nil, nil, what
-	b.rows = append(b.rows, blameRow{c, was, 1})
+	return b.out.text(b.out.bold(head) + "\n" + change)
 }
 
 // shown formats a value; a message as its author and text.
-func shown(value json.RawMessage, isMessage bool) string {
+func (b *blamed) shown(value json.RawMessage) string {
 	var m message
-	if !isMessage || json.Unmarshal(value, &m) != nil {
-		return oneLine(string(value), 400)
+	if !b.isMessage || json.Unmarshal(value, &m) != nil {
+		return string(value)
 	}
-	return oneLine(toolNames{}.who(m)+": "+m.text("", 400), 400)
-}
-
-// done prints the table.
-func (b *blamed) done() error {
-	if b.asJSON {
-		return nil
-	}
-	if len(b.rows) == 0 {
-		b.out.note("no event of the chain changed it")
-		return nil
-	}
-	columns := []column{
-		{name: "POSITION", keep: true}, {name: "TIME"}, {name: "RUN", keep: true}, {name: "STEP"}, {name: "EVENT"}, {name: "CHANGE", keep: true},
-	}
-	rows := make([][]string, len(b.rows))
-	for i, r := range b.rows {
-		step, at, event := "", "", r.Type
-		if r.N != nil {
-			step = fmt.Sprint(*r.N)
-		}
-		if !r.Time.IsZero() {
-			at = b.out.when(r.Time)
-		}
-		switch {
-		case r.N == nil:
-			event = "(the whole run)"
-		case event == "":
-			event = "(its input)"
-		}
-		rows[i] = []string{r.Position, at, r.RunID, step, event}
-	}
-	width := b.out.drawingWidth()
-	room := 400 // rows keep no more
-	if width > 0 {
-		others := 0
-		for line := range strings.Lines(table(columns[:len(columns)-1], rows, width, true)) {
-			others = max(others, draw.TextWidth(strings.TrimSuffix(line, "\n")))
-		}
-		room = max(width-others-tableGap, 30)
-	}
-	for i, r := range b.rows {
-		what := oneLine(r.Text, room)
-		if r.was != "" {
-			what = oneLine(r.was, room/2) + " → " + oneLine(r.Text, room/2)
-		}
-		if r.events > 1 {
-			what += fmt.Sprintf(" (%d events)", r.events)
-		}
-		rows[i] = append(rows[i], what)
-	}
-	return b.out.text(table(columns, rows, width, false))
+	return toolNames{}.who(m) + ": " + strings.TrimSpace(m.text("", 400))
 }

@@ -35,24 +35,25 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 			ok0("publish", file)
 		}
 		// Positions and times are the server's.
-		rows := func(text string) (all []string) {
-			for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
-				if fields := strings.Fields(line); len(fields) > 2 {
-					all = append(all, strings.Join(fields[2:], " "))
+		shown := func(text string) string {
+			lines := strings.Split(strings.TrimSpace(text), "\n")
+			for i, line := range lines {
+				if _, change, ok := strings.Cut(line, "  run "); ok {
+					lines[i] = change
 				}
 			}
-			return all
+			return strings.Join(lines, "|")
 		}
 		for _, c := range []struct {
 			args []string
 			want string
 		}{
-			{[]string{"blame", "blamed", "/cart/total"}, "r0 2 STATE_SNAPSHOT + 1|r1 2 STATE_DELTA 1 → 2"},
-			{[]string{"blame", "blamed", "/cart/total", "--run", "r0"}, "r0 2 STATE_SNAPSHOT + 1"},
-			{[]string{"blame", "blamed"}, `r0 2 STATE_SNAPSHOT {} → {"cart":{"total":1}}|r1 2 STATE_DELTA {"cart":{"total":1}} → {"cart":{"total":2}}`},
-			{[]string{"blame", "blamed", "--message", "a"}, "r0 3 TEXT_MESSAGE_CHUNK + assistant: one|r0 4 TEXT_MESSAGE_CHUNK two three (2 events)|r0 6 TOOL_CALL_CHUNK … → find({})"},
+			{[]string{"blame", "blamed", "/cart/total"}, "r0, step 2: STATE_SNAPSHOT|  + 1|r1, step 2: STATE_DELTA|  - 1|  + 2"},
+			{[]string{"blame", "blamed", "/cart/total", "--run", "r0"}, "r0, step 2: STATE_SNAPSHOT|  + 1"},
+			{[]string{"blame", "blamed"}, `r0, step 2: STATE_SNAPSHOT|  - {}|  + {"cart":{"total":1}}|r1, step 2: STATE_DELTA|  - {"cart":{"total":1}}|  + {"cart":{"total":2}}`},
+			{[]string{"blame", "blamed", "--message", "a"}, "r0, step 3: TEXT_MESSAGE_CHUNK|  + assistant: one|r0, step 4: TEXT_MESSAGE_CHUNK (2 events)|  … two three|r0, step 6: TOOL_CALL_CHUNK|  … → find({})"},
 		} {
-			if got := strings.Join(rows(ok0(c.args...)), "|"); got != c.want {
+			if got := shown(ok0(c.args...)); got != c.want {
 				t.Errorf("skein %v:\n%s\nwant\n%s", c.args, got, c.want)
 			}
 		}
