@@ -95,23 +95,38 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 				return err
 			}
 			q.AnyTenant = anyTenant
-			l := &deadLetterList{out: out, form: form, list: []listed{}}
+			l := lister{out: out, form: form, none: "no dead letters", columns: []column{
+				{name: "ID", keep: true}, {name: "REASON", keep: true}, {name: "RETRY"}, {name: "THREAD"}, {name: "RUN"}, {name: "AT"},
+				{name: "POSITION"}, {name: "DETAIL"},
+			}}
+			add := func(x deadletter.Record) error { return l.add(deadLetterRow(out, x, form)) }
 			if direct {
 				cfg, err := d.kafka.Config("skein-dead-letters")
-				if err == nil {
-					err = l.fromKafka(cmd.Context(), cfg, q, limit)
-				}
 				if err != nil {
 					return err
 				}
-			} else if err := at.connect(func(c *client.Client) error { return l.fromServer(cmd.Context(), c, d, limit) }); err != nil {
-				return err
+				if err := deadLettersOfKafka(cmd.Context(), cfg, q, limit, add); err != nil {
+					return err
+				}
+				return l.end()
 			}
-			if l.n == 0 && form != formJSON {
-				out.note("no dead letters")
-				return nil
-			}
-			return l.print()
+			return at.connect(func(c *client.Client) error {
+				q := url.Values{}
+				set(q, "reason", d.reason)
+				set(q, "thread", d.thread)
+				set(q, "since", d.since)
+				_, err := each(cmd.Context(), c, "/v1/dead-letters", "deadLetters", q, limit, func(raw json.RawMessage) error {
+					var x deadletter.Record
+					if err := decode(raw, "dead letter", &x); err != nil {
+						return err
+					}
+					return add(x)
+				})
+				if err != nil {
+					return err
+				}
+				return l.end()
+			})
 		},
 	}
 	serverFlags(cmd, &at)
@@ -122,15 +137,7 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 	return cmd
 }
 
-// deadLetterList prints dead letters: lines of JSON and ids as they come, the other forms at the end.
-type deadLetterList struct {
-	out  *output
-	form string
-	n    int
-	list []listed
-}
-
-func (l *deadLetterList) add(x deadletter.Record) error {
+func deadLetterRow(out *output, x deadletter.Record, form string) listed {
 	retry, at, detail := string(x.Chance), "-", x.Detail
 	if x.RetryOf != nil {
 		retry += ", failed once"
@@ -138,61 +145,36 @@ func (l *deadLetterList) add(x deadletter.Record) error {
 	if x.Position != nil {
 		at = x.Position.String()
 	}
-	if l.out.display() != nil && l.form != formWide {
+	if out.display() != nil && form != formWide {
 		detail = oneLine(detail, 60)
 	}
-	l.n++
-	l.list = append(l.list, listed{x, []string{x.ID.String()}, []string{
-		x.ID.String(), x.Reason, retry, orDash(x.ThreadID), orDash(x.RunID), l.out.when(x.At), at, orDash(detail),
-	}})
-	if l.form == formJSONL || l.form == formName {
-		return l.print()
-	}
-	return nil
-}
-
-// print prints and drops the dead letters added since the last call.
-func (l *deadLetterList) print() error {
-	list := l.list
-	l.list = nil
-	return printList(l.out, l.form, "", []column{
-		{name: "ID", keep: true}, {name: "REASON", keep: true}, {name: "RETRY"}, {name: "THREAD"}, {name: "RUN"}, {name: "AT"},
-		{name: "POSITION"}, {name: "DETAIL"},
-	}, list)
+	return listed{x, []string{x.ID.String()}, []string{
+		x.ID.String(), x.Reason, retry, orDash(x.ThreadID), orDash(x.RunID), out.when(x.At), at, orDash(detail),
+	}}
 }
 
 func orDash(s string) string { return cmp.Or(s, "-") }
 
-func (l *deadLetterList) fromKafka(ctx context.Context, cfg kafka.Config, q deadletter.Query, limit int) error {
+// deadLettersOfKafka calls f with the dead letters of a query, at most limit of them if limit is not 0.
+func deadLettersOfKafka(ctx context.Context, cfg kafka.Config, q deadletter.Query, limit int, f func(deadletter.Record) error) error {
+	n := 0
 	for after := (*record.Position)(nil); ; {
 		page, err := deadletter.ReadPage(ctx, cfg, q, after, pageSize)
 		if err != nil {
 			return err
 		}
 		for _, x := range page.Records {
-			if err := l.add(x); err != nil || l.n == limit {
+			if err := f(x); err != nil {
 				return err
+			}
+			if n++; n == limit {
+				return nil
 			}
 		}
 		if after = page.Next; after == nil {
 			return nil
 		}
 	}
-}
-
-func (l *deadLetterList) fromServer(ctx context.Context, c *client.Client, d deadLetterFilter, limit int) error {
-	q := url.Values{}
-	set(q, "reason", d.reason)
-	set(q, "thread", d.thread)
-	set(q, "since", d.since)
-	_, err := each(ctx, c, "/v1/dead-letters", "deadLetters", q, limit, func(raw json.RawMessage) error {
-		var x deadletter.Record
-		if err := decode(raw, "dead letter", &x); err != nil {
-			return err
-		}
-		return l.add(x)
-	})
-	return err
 }
 
 func newDeadLettersRetry(out *output) *cobra.Command {

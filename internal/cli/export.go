@@ -53,7 +53,7 @@ breaks a rule is refused with the rule's name.`,
 				}
 				return checkArtifacts(out, cmd.InOrStdin(), args)
 			}
-			began, err := startTime(startedAt)
+			began, err := timeFlag("--started-at", startedAt)
 			if err != nil {
 				return err
 			}
@@ -95,17 +95,6 @@ breaks a rule is refused with the rule's name.`,
 
 func startedAtFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "started-at", "", "`TIME` at which the run began, if its events do not have it or have it wrong")
-}
-
-func startTime(s string) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil || t.IsZero() { // the zero time means none
-		return t, app.Usagef("--started-at must be a time such as 2026-04-14T19:00:00Z, not %q", s)
-	}
-	return t, nil
 }
 
 // checkArtifacts reports for each file whether it is a valid artifact.

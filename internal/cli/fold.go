@@ -49,7 +49,7 @@ leaves out and where started_at comes from, as for "skein export".`,
 			if records && events || (records || events) && export {
 				return app.Usagef("--records, --events and --export exclude one another")
 			}
-			began, err := startTime(startedAt)
+			began, err := timeFlag("--started-at", startedAt)
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/client"
-	"github.com/skeinhq/skein/pkg/lineage/draw"
 	"github.com/skeinhq/skein/pkg/search"
 )
 
@@ -114,17 +113,16 @@ separated by tabs.`,
 			return flagError(err)
 		}
 		return at.connect(func(c *client.Client) error {
-			list := []listed{}
+			l := lister{out: out, form: form, none: "no runs", columns: []column{
+				{name: "THREAD", keep: true}, {name: "RUN", keep: true}, {name: "STARTED"}, {name: "STATUS"}, {name: "DURATION", right: true},
+				{name: "AGENT"}, {name: "TOKENS", right: true}, {name: "ERROR", wide: true},
+			}}
 			more, err := each(cmd.Context(), c, "/v1/runs", "runs", q, limit, func(raw json.RawMessage) error {
-				if form == formJSONL {
-					return out.document(raw)
-				}
 				var r search.Run
 				if err := decode(raw, "run", &r); err != nil {
 					return err
 				}
-				list = append(list, listed{raw, []string{r.ThreadID, r.RunID}, runRow(out, r)})
-				return nil
+				return l.add(listed{raw, []string{r.ThreadID, r.RunID}, runRow(out, r)})
 			})
 			if err != nil {
 				return err
@@ -132,10 +130,7 @@ separated by tabs.`,
 			if more {
 				defer out.note("there are more runs; --limit 0 prints all")
 			}
-			return printList(out, form, "no runs", []column{
-				{name: "THREAD", keep: true}, {name: "RUN", keep: true}, {name: "STARTED"}, {name: "STATUS"}, {name: "DURATION", right: true},
-				{name: "AGENT"}, {name: "TOKENS", right: true}, {name: "ERROR", wide: true},
-			}, list)
+			return l.end()
 		})
 	}
 	serverFlags(cmd, &at)
@@ -258,32 +253,25 @@ func printStatistics(out *output, a statisticsAnswer, width int) error {
 			rows[i] = append(rows[i], text)
 		}
 	}
-	if width > 0 && len(a.Measures) == 1 {
-		line, _, _ := strings.Cut(table(columns, rows, width, false), "\n")
-		room := min(width-draw.TextWidth(line)-tableGap, 60)
-		if room >= 8 && greatest > 0 {
-			columns = append(columns, column{})
-			for i, g := range a.Groups {
-				text := ""
-				if v := g.Values[a.Measures[0]]; v != nil {
-					text = bar(*v, greatest, room)
-				}
-				rows[i] = append(rows[i], text)
+	if width > 0 && len(a.Measures) == 1 && greatest > 0 {
+		columns = append(columns, column{}) // it is left out where it does not fit
+		for i, g := range a.Groups {
+			text := ""
+			if v := g.Values[a.Measures[0]]; v != nil {
+				text = bar(*v, greatest)
 			}
+			rows[i] = append(rows[i], text)
 		}
 	}
 	return out.text(table(columns, rows, width, false))
 }
 
-// bar draws a number as a bar, in eighths of a character. The greatest number has a bar of room characters.
-func bar(v, greatest int64, room int) string {
-	eighths := int(float64(max(v, 0)) / float64(greatest) * float64(room) * 8)
+// bar draws a number as a bar. The greatest number has a bar of 30 characters.
+func bar(v, greatest int64) string {
+	const most = 30
+	n := int(float64(max(v, 0)) / float64(greatest) * most)
 	if v > 0 {
-		eighths = max(eighths, 1)
+		n = max(n, 1)
 	}
-	text := strings.Repeat("█", eighths/8)
-	if rest := eighths % 8; rest > 0 {
-		text += string([]rune("▏▎▍▌▋▊▉")[rest-1])
-	}
-	return text
+	return strings.Repeat("█", n)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A single measure has bars, the greatest of them as long as there is room; several have none.
+// A single measure has bars, if there is room; several have none.
 func TestStatistics_DrawsBars(t *testing.T) {
 	var a statisticsAnswer
 	if err := json.Unmarshal([]byte(`{"by":["agent"],"measures":["runs"],"groups":[
@@ -14,10 +14,10 @@ func TestStatistics_DrawsBars(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := printStatistics(newOutput(&text, &text, nil), a, 30); err != nil {
+	if err := printStatistics(newOutput(&text, &text, nil), a, 50); err != nil {
 		t.Fatal(err)
 	}
-	want := "agent      runs\n-            16  " + strings.Repeat("█", 13) + "\ndesk�[31m     1  ▊\nshop          -\n"
+	want := "agent      runs\n-            16  " + strings.Repeat("█", 30) + "\ndesk�[31m     1  █\nshop          -\n"
 	if text.String() != want {
 		t.Errorf("got\n%swant\n%s", text.String(), want)
 	}

@@ -26,37 +26,44 @@ type listed struct {
 	row []string
 }
 
-// printList prints a list in one of the forms of listFlags. An empty table is only a note.
-func printList(out *output, form, none string, columns []column, list []listed) error {
-	if form == formJSON {
-		raws := make([]any, len(list))
-		for i, e := range list {
-			raws[i] = e.raw
-		}
-		return out.json(raws)
+// lister prints a list in one of the forms of listFlags: lines of JSON and names as the elements come, the other forms at the end.
+type lister struct {
+	out     *output
+	form    string
+	columns []column
+	// none is the note in place of an empty table.
+	none string
+	n    int
+	list []listed
+}
+
+func (l *lister) add(e listed) error {
+	l.n++
+	switch l.form {
+	case formJSONL:
+		return l.out.json(e.raw)
+	case formName:
+		return l.out.text(table(make([]column, len(e.id)), [][]string{e.id}, 0, false))
 	}
-	rows := make([][]string, len(list))
-	for i, e := range list {
-		rows[i] = e.row
-		var err error
-		switch form {
-		case formJSONL:
-			err = out.json(e.raw)
-		case formName:
-			err = out.text(table(make([]column, len(e.id)), [][]string{e.id}, 0, false))
-		}
-		if err != nil {
-			return err
-		}
+	l.list = append(l.list, e)
+	return nil
+}
+
+// end prints what add did not print.
+func (l *lister) end() error {
+	raws, rows := make([]any, len(l.list)), make([][]string, len(l.list))
+	for i, e := range l.list {
+		raws[i], rows[i] = e.raw, e.row
 	}
 	switch {
-	case form == formJSONL, form == formName:
-		return nil
-	case len(list) == 0:
-		out.note("%s", none)
-		return nil
+	case l.form == formJSON:
+		return l.out.json(raws)
+	case l.n == 0:
+		l.out.note("%s", l.none)
+	case len(l.list) > 0:
+		return l.out.text(table(l.columns, rows, l.out.drawingWidth(), l.form == formWide))
 	}
-	return out.text(table(columns, rows, out.drawingWidth(), form == formWide))
+	return nil
 }
 
 // table formats rows with a header, for a terminal of a width. Fields are never cut: columns that do not fit are left out, the

@@ -16,6 +16,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -32,12 +33,6 @@ type threadsOptions struct {
 	limit                 int
 	list                  string
 	watch                 bool
-}
-
-// listedThread is a thread, and its JSON as it came.
-type listedThread struct {
-	store.Thread
-	raw json.RawMessage
 }
 
 func newThreads(out *output, environ []string) *cobra.Command {
@@ -102,63 +97,60 @@ func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 	set(q, "status", o.status)
 	set(q, "agent", o.agent)
 	if o.since != "" {
-		since, err := sinceTime(o.since, now)
+		f, err := search.ParseFilter(url.Values{search.ParamSince: {o.since}}, now)
 		if err != nil {
-			return nil, err
+			return nil, flagError(err)
 		}
-		q.Set("since", since.UTC().Format(time.RFC3339Nano))
+		q.Set("since", f.Since.UTC().Format(time.RFC3339Nano))
 	}
 	return q, nil
 }
 
-// sinceTime parses a time, or a duration before now.
-func sinceTime(text string, now time.Time) (time.Time, error) {
-	if d, err := time.ParseDuration(text); err == nil && d > 0 {
-		return now.Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, app.Usagef("since %q is neither a time such as 2026-09-17T12:00:00Z nor a duration such as 90m or 24h", text)
-	}
-	return t, nil
-}
-
-// listThreads prints the list. Lines of JSON in the order of ids are printed page by page.
+// listThreads prints the list. In the order of ids, which is the server's, each thread is printed as it comes.
 func listThreads(ctx context.Context, out *output, c *client.Client, q url.Values, o threadsOptions) error {
-	list := []listedThread{}
-	streams, n := o.list == formJSONL && o.sort == sortID, 0
+	l := lister{out: out, form: o.list, none: "no threads", columns: []column{
+		{name: "THREAD", keep: true}, {name: "UPDATED"}, {name: "STATUS"}, {name: "RUNS", right: true}, {name: "BRANCHES", right: true},
+		{name: "MESSAGES", right: true}, {name: "STARTED", wide: true}, {name: "LAST RUN", wide: true},
+	}}
+	var all []listedThread
 	limit := o.limit
 	if o.part != "" || o.sort != sortID {
 		limit = 0 // the limit counts the threads that contain the text, in their order
 	}
 	err := eachThread(ctx, c, q, limit, func(t store.Thread, raw json.RawMessage) error {
-		if !strings.Contains(t.ThreadID, o.part) || o.sort == sortID && o.limit > 0 && n == o.limit {
-			return nil
-		}
-		n++
-		if streams {
-			return out.document(raw)
-		}
-		list = append(list, listedThread{t, raw})
-		if o.limit > 0 && len(list) >= 2*o.limit+1000 {
-			list = o.first(list)
+		switch {
+		case !strings.Contains(t.ThreadID, o.part):
+		case o.sort != sortID:
+			if all = append(all, listedThread{t, raw}); o.limit > 0 && len(all) >= 2*o.limit+1000 {
+				all = o.first(all)
+			}
+		case o.limit == 0 || l.n < o.limit:
+			return l.add(threadRow(out, t, raw))
 		}
 		return nil
 	})
-	if err != nil || streams {
+	if err != nil {
 		return err
 	}
-	return printThreads(out, o.first(list), o.list)
+	for _, t := range o.first(all) {
+		if err := l.add(threadRow(out, t.Thread, t.raw)); err != nil {
+			return err
+		}
+	}
+	return l.end()
 }
 
-// first sorts threads and returns the first ones, up to the limit.
+// listedThread is a thread, and its JSON as it came.
+type listedThread struct {
+	store.Thread
+	raw json.RawMessage
+}
+
+// first sorts threads by time and returns the first ones, up to the limit.
 func (o *threadsOptions) first(list []listedThread) []listedThread {
 	slices.SortStableFunc(list, func(a, b listedThread) int {
-		latest := 0
-		switch o.sort {
-		case sortUpdated:
-			latest = b.UpdatedAt.Compare(a.UpdatedAt)
-		case sortStarted:
+		latest := b.UpdatedAt.Compare(a.UpdatedAt)
+		if o.sort == sortStarted {
 			latest = b.StartedAt.Compare(a.StartedAt)
 		}
 		return cmp.Or(latest, cmp.Compare(a.ThreadID, b.ThreadID))
@@ -169,20 +161,13 @@ func (o *threadsOptions) first(list []listedThread) []listedThread {
 	return list
 }
 
-func printThreads(out *output, threads []listedThread, form string) error {
-	list := make([]listed, len(threads))
-	for i, t := range threads {
-		status := t.Status
-		if t.OpenRuns > 0 && t.Status != string(record.StatusRunning) {
-			status += fmt.Sprintf(" (%d running)", t.OpenRuns)
-		}
-		list[i] = listed{t.raw, []string{t.ThreadID}, []string{
-			t.ThreadID, out.when(t.UpdatedAt), status, strconv.Itoa(t.Runs), strconv.Itoa(t.Branches), strconv.Itoa(t.Messages),
-			out.when(t.StartedAt), t.LastRunID,
-		}}
+func threadRow(out *output, t store.Thread, raw json.RawMessage) listed {
+	status := t.Status
+	if t.OpenRuns > 0 && t.Status != string(record.StatusRunning) {
+		status += fmt.Sprintf(" (%d running)", t.OpenRuns)
 	}
-	return printList(out, form, "no threads", []column{
-		{name: "THREAD", keep: true}, {name: "UPDATED"}, {name: "STATUS"}, {name: "RUNS", right: true}, {name: "BRANCHES", right: true},
-		{name: "MESSAGES", right: true}, {name: "STARTED", wide: true}, {name: "LAST RUN", wide: true},
-	}, list)
+	return listed{raw, []string{t.ThreadID}, []string{
+		t.ThreadID, out.when(t.UpdatedAt), status, strconv.Itoa(t.Runs), strconv.Itoa(t.Branches), strconv.Itoa(t.Messages),
+		out.when(t.StartedAt), t.LastRunID,
+	}}
 }
