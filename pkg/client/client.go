@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -111,19 +110,15 @@ type InputAck struct {
 
 // PutInput sends a run's RunAgentInput.
 func (c *Client) PutInput(ctx context.Context, thread, run string, input []byte) (InputAck, error) {
-	var at struct {
+	at, err := answer[struct {
 		Partition int32     `json:"partition"`
 		Offset    int64     `json:"offset"`
 		Warnings  []Warning `json:"warnings"`
-	}
-	body, err := c.call(ctx, http.MethodPut, runPath(thread, run)+"/input", nil, typeJSON, bytes.NewReader(input))
+	}](c.call(ctx, http.MethodPut, RunPath(thread, run)+"/input", nil, typeJSON, bytes.NewReader(input)))
 	if err != nil {
 		return InputAck{}, err
 	}
-	if err := json.Unmarshal(body, &at); err != nil {
-		return InputAck{}, fmt.Errorf("decoding answer: %w", err)
-	}
-	return InputAck{strconv.Itoa(int(at.Partition)) + ":" + strconv.FormatInt(at.Offset, 10), at.Warnings}, nil
+	return InputAck{fmt.Sprintf("%d:%d", at.Partition, at.Offset), at.Warnings}, nil
 }
 
 // PostEvents streams events in one of the Type… forms to ingest. If ingest refuses one of them, the error is an *Error
@@ -132,15 +127,7 @@ func (c *Client) PutInput(ctx context.Context, thread, run string, input []byte)
 // If events is an io.Closer, it is closed when ctx ends, the connection closes or the request is over, even during a
 // Read, which must then return.
 func (c *Client) PostEvents(ctx context.Context, thread, run, mediaType string, events io.Reader) (Ack, error) {
-	body, err := c.call(ctx, http.MethodPost, runPath(thread, run)+"/events", nil, mediaType, events)
-	if err != nil {
-		return Ack{}, err
-	}
-	var ack Ack
-	if err := json.Unmarshal(body, &ack); err != nil {
-		return Ack{}, fmt.Errorf("decoding answer: %w", err)
-	}
-	return ack, nil
+	return answer[Ack](c.call(ctx, http.MethodPost, RunPath(thread, run)+"/events", nil, mediaType, events))
 }
 
 // Receipt is the position of an erasure, and the path of the query stage that has its progress.
@@ -152,15 +139,7 @@ type Receipt struct {
 
 // EraseThread requests the erasure of all that a thread has so far.
 func (c *Client) EraseThread(ctx context.Context, thread string) (Receipt, error) {
-	body, err := c.call(ctx, http.MethodDelete, ThreadPath(thread), nil, "", nil)
-	if err != nil {
-		return Receipt{}, err
-	}
-	var r Receipt
-	if err := json.Unmarshal(body, &r); err != nil {
-		return Receipt{}, fmt.Errorf("decoding answer: %w", err)
-	}
-	return r, nil
+	return answer[Receipt](c.call(ctx, http.MethodDelete, ThreadPath(thread), nil, "", nil))
 }
 
 // Cancelled is how a run ended that CancelRun requested to stop.
@@ -178,21 +157,25 @@ type Cancelled struct {
 // CancelRun requests that a run be stopped, and waits for its end. The error is an *Error of status 409 if the end does not come:
 // the run had ended before, or no proxy serves it. The reason is for people and may be empty.
 func (c *Client) CancelRun(ctx context.Context, thread, run, reason string) (Cancelled, error) {
-	said, err := json.Marshal(struct {
+	body, err := json.Marshal(struct {
 		Reason string `json:"reason,omitempty"`
 	}{reason})
 	if err != nil { // impossible: it is one string
 		return Cancelled{}, fmt.Errorf("encoding reason: %w", err)
 	}
-	body, err := c.call(ctx, http.MethodPost, runPath(thread, run)+"/cancel", nil, typeJSON, bytes.NewReader(said))
+	return answer[Cancelled](c.call(ctx, http.MethodPost, RunPath(thread, run)+"/cancel", nil, typeJSON, bytes.NewReader(body)))
+}
+
+// answer decodes the answer of call.
+func answer[T any](body []byte, err error) (T, error) {
+	var v T
 	if err != nil {
-		return Cancelled{}, err
+		return v, err
 	}
-	var out Cancelled
-	if err := json.Unmarshal(body, &out); err != nil {
-		return Cancelled{}, fmt.Errorf("decoding answer: %w", err)
+	if err := json.Unmarshal(body, &v); err != nil {
+		return v, fmt.Errorf("decoding answer: %w", err)
 	}
-	return out, nil
+	return v, nil
 }
 
 // Get returns the JSON (or text) of one call of the query stage. path starts with "/v1/" and is escaped: see ThreadPath
@@ -205,25 +188,19 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte
 func ThreadPath(thread string) string { return "/v1/threads/" + url.PathEscape(thread) }
 
 // RunPath returns the escaped path of a run.
-func RunPath(thread, run string) string { return runPath(thread, run) }
-
-func runPath(thread, run string) string {
+func RunPath(thread, run string) string {
 	return ThreadPath(thread) + "/runs/" + url.PathEscape(run)
 }
 
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, mediaType string, body io.Reader) ([]byte, error) {
-	address := c.base + path
-	if len(query) > 0 {
-		address += "?" + query.Encode()
-	}
 	if closer, ok := body.(io.Closer); ok {
 		var stop func()
 		ctx, stop = closeWith(ctx, closer)
 		defer stop()
 	}
-	req, err := http.NewRequestWithContext(ctx, method, address, body)
+	req, err := c.request(ctx, method, path, query, body)
 	if err != nil {
-		return nil, fmt.Errorf("making request: %w", err)
+		return nil, err
 	}
 	if mediaType != "" {
 		req.Header.Set("Content-Type", mediaType)
@@ -247,6 +224,19 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		return nil, fmt.Errorf("reading answer: it has more than %d bytes", maxAnswerBytes)
 	}
 	return out, nil
+}
+
+// request makes a request; path starts with "/" and is escaped.
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
+	address := c.base + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return nil, fmt.Errorf("making request: %w", err)
+	}
+	return req, nil
 }
 
 // do sends a request with the key and returns a successful answer, whose body the caller closes.

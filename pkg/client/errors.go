@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,13 +31,7 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	text := e.Detail
-	if text == "" {
-		text = e.Title
-	}
-	if text == "" {
-		text = http.StatusText(e.Status)
-	}
+	text := cmp.Or(e.Detail, e.Title, http.StatusText(e.Status))
 	if e.Line > 0 && !strings.Contains(text, "line") {
 		text = fmt.Sprintf("line %d: %s", e.Line, text)
 	}
@@ -53,8 +48,7 @@ func IsNotFound(err error) bool {
 const maxProblemBytes = 64 << 10
 
 func readError(method string, resp *http.Response) error {
-	e := &Error{}
-	e.Accepted = -1
+	e := &Error{Ack: Ack{Accepted: -1}}
 	limit, data := int64(maxProblemBytes), resp.Header.Get("Content-Type") == typeJSON
 	if data {
 		limit = maxAnswerBytes
@@ -65,11 +59,9 @@ func readError(method string, resp *http.Response) error {
 	}
 	if json.Unmarshal(body, e) != nil {
 		// Not a problem document: something in between answered, such as a proxy. Its first line has to do.
-		line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
-		*e = Error{Detail: line}
-		e.Accepted = -1
-		if data {
-			e.Detail = "" // it is no sentence
+		*e = Error{Ack: Ack{Accepted: -1}}
+		if !data { // else it is no sentence
+			e.Detail, _, _ = strings.Cut(strings.TrimSpace(string(body)), "\n")
 		}
 	}
 	e.Body = body

@@ -93,9 +93,9 @@ type following struct {
 
 // read reads one connection to its end and reports whether an event came.
 func (s *following) read(ctx context.Context) (came bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.client.base+s.path, nil)
+	req, err := s.client.request(ctx, http.MethodGet, s.path, nil, nil)
 	if err != nil {
-		return false, fmt.Errorf("making request: %w", err)
+		return false, err
 	}
 	req.Header.Set("Accept", TypeSSE)
 	if s.last != "" {

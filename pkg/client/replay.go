@@ -11,13 +11,9 @@ import (
 // Copy writes the answer to one call of the query stage, in the given media type, to w as it arrives. A truncated
 // answer is an error.
 func (c *Client) Copy(ctx context.Context, path string, query url.Values, mediaType string, w io.Writer) error {
-	address := c.base + path
-	if len(query) > 0 {
-		address += "?" + query.Encode()
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	req, err := c.request(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
-		return fmt.Errorf("making request: %w", err)
+		return err
 	}
 	req.Header.Set("Accept", mediaType)
 	resp, err := c.do(ctx, req)
