@@ -5,16 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
 // ConfigFlag is the flag of a YAML file with settings.
@@ -30,46 +28,49 @@ const envPrefix = "SKEIN_"
 func Configure(cmd *cobra.Command, environ []string) error {
 	known := settings(cmd.Root())
 	maps.Copy(known, allSettings())
-	values := koanf.New(".")
-
-	variables := koanf.New(".")
-	if err := variables.Load(env.Provider("", env.Opt{
-		Prefix:        envPrefix,
-		EnvironFunc:   func() []string { return environ },
-		TransformFunc: settingOfVariable,
-	}), nil); err != nil {
-		return fmt.Errorf("reading environment: %w", err)
+	variables := map[string]any{}
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		if key := settingOfVariable(name); key != "" {
+			variables[key] = value
+		}
 	}
 	if err := checkKeys(variables, known, func(key string) string { return envPrefix + strings.ToUpper(key) }, "environment"); err != nil {
 		return err
 	}
 
-	path := variables.String(ConfigFlag)
+	path, _ := variables[ConfigFlag].(string)
 	if f := cmd.Flags().Lookup(ConfigFlag); f != nil && f.Changed {
 		path = f.Value.String()
 	}
+	values := map[string]any{}
 	if path != "" {
-		if err := values.Load(file.Provider(path), yaml.Parser()); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return Usagef("reading configuration: there is no file %s", path)
-			}
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return Usagef("reading configuration: there is no file %s", path)
+		}
+		var inFile map[string]any
+		if err == nil {
+			err = yaml.Unmarshal(text, &inFile)
+		}
+		if err != nil {
 			return Usagef("reading configuration %s: %w", path, err)
 		}
-		if err := checkKeys(values, known, func(key string) string { return key }, path); err != nil {
+		if err := checkKeys(inFile, known, func(key string) string { return key }, path); err != nil {
 			return err
 		}
+		maps.Copy(values, inFile)
 	}
-	if err := values.Merge(variables); err != nil {
-		return fmt.Errorf("merging configuration: %w", err)
-	}
+	maps.Copy(values, variables)
 
 	var err error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		key := settingOfFlag(f.Name)
-		if f.Changed || err != nil || !values.Exists(key) {
+		value, is := values[key]
+		if f.Changed || err != nil || !is {
 			return
 		}
-		text, convErr := settingText(values.Get(key))
+		text, convErr := settingText(value)
 		if convErr == nil {
 			convErr = cmd.Flags().Set(f.Name, text)
 		}
@@ -94,11 +95,12 @@ var testVariable = regexp.MustCompile(`^SKEIN_(TEST_.*|CACHE)$`)
 const APIKeyVariable = "SKEIN_API_KEY"
 
 // settingOfVariable returns the setting of a variable, or "" if it is no setting.
-func settingOfVariable(name, value string) (string, any) {
-	if name == APIKeyVariable || serviceLink.MatchString(name) || testVariable.MatchString(name) {
-		return "", nil
+func settingOfVariable(name string) string {
+	setting, is := strings.CutPrefix(name, envPrefix)
+	if !is || name == APIKeyVariable || serviceLink.MatchString(name) || testVariable.MatchString(name) {
+		return ""
 	}
-	return strings.ToLower(strings.TrimPrefix(name, envPrefix)), value
+	return strings.ToLower(setting)
 }
 
 // settings returns all settings of a command and its subcommands.
@@ -117,8 +119,8 @@ func settings(cmd *cobra.Command) map[string]bool {
 	return known
 }
 
-func checkKeys(k *koanf.Koanf, known map[string]bool, spell func(string) string, where string) error {
-	for _, key := range slices.Sorted(maps.Keys(k.Raw())) {
+func checkKeys(values map[string]any, known map[string]bool, spell func(string) string, where string) error {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if known[key] {
 			continue
 		}
