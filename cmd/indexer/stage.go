@@ -57,10 +57,7 @@ each with an --instance-id of its own.`,
 			if err != nil {
 				return err
 			}
-			p.Group.Go(ctx, "store", func(ctx context.Context) error {
-				<-ctx.Done()
-				return st.Close()
-			})
+			p.Group.Closing(ctx, "store", st.Close)
 			if err := p.CheckKafka(ctx); err != nil {
 				return err
 			}

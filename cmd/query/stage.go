@@ -64,10 +64,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			if err != nil {
 				return err
 			}
-			p.Group.Go(ctx, "store", func(ctx context.Context) error {
-				<-ctx.Done()
-				return st.Close()
-			})
+			p.Group.Closing(ctx, "store", st.Close)
 			p.Admin.AddDependency("store", st.Ping)
 			if err := p.MentionKafka(ctx); err != nil {
 				return err
@@ -83,8 +80,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 				return err
 			}
 			records, raw := query.NewKafkaRecords(p.Kafka()), query.NewRawLog(p.Kafka())
-			p.Group.Go(ctx, "Kafka readers", func(ctx context.Context) error {
-				<-ctx.Done()
+			p.Group.Closing(ctx, "Kafka readers", func() error {
 				events.Close()
 				records.Close()
 				raw.Close()

@@ -167,10 +167,7 @@ func (a *API) recorded(ctx context.Context, p *Process, handler http.Handler) (h
 			return nil, err
 		}
 		p.Admin.AddRemark("audit-log", func(context.Context) error { return log.Ready() })
-		p.Group.Go(ctx, "audit log", func(ctx context.Context) error {
-			<-ctx.Done() // after the HTTP listener, which was added later
-			return log.Close()
-		})
+		p.Group.Closing(ctx, "audit log", log.Close) // after the HTTP listener, which is added later
 	}
 	return front.Audited(handler, p.name, log, access), nil
 }

@@ -46,6 +46,14 @@ func (g *Group) Go(ctx context.Context, name string, run func(ctx context.Contex
 	}()
 }
 
+// Closing adds a part that only calls f when the group stops it.
+func (g *Group) Closing(ctx context.Context, name string, f func() error) {
+	g.Go(ctx, name, func(ctx context.Context) error {
+		<-ctx.Done()
+		return f()
+	})
+}
+
 // Wait blocks until ctx or a part ends, stops all parts in order and returns their errors, each with the name of its part; nil if
 // only ctx ended.
 func (g *Group) Wait(ctx context.Context) error {

@@ -59,6 +59,8 @@ type Drain struct {
 	// Begin makes the handler refuse new requests. The listener stays open while requests run, so that callers get the refusal. End
 	// makes running requests end after Timeout. If Begin is nil, the listener closes at once, and after Timeout the connections.
 	Begin, End func()
+	// Waiting is called after Begin with the number of running requests, unless there are none. It may be nil.
+	Waiting func(requests int)
 }
 
 // ServeDraining is ServeHTTP with settings for the stop.
@@ -87,6 +89,9 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	timeout := d.Timeout
 	if d.Begin != nil {
 		d.Begin()
+		if n := busy.now(); n > 0 && d.Waiting != nil {
+			d.Waiting(n)
+		}
 		if !busy.wait(d.Timeout) {
 			d.End()
 		}
@@ -128,6 +133,12 @@ func (f *inFlight) count(h http.Handler) http.Handler {
 		}()
 		h.ServeHTTP(w, r)
 	})
+}
+
+func (f *inFlight) now() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
 }
 
 // wait returns true when no request is running, false after the timeout.

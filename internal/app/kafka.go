@@ -76,11 +76,7 @@ func (p *Process) openProbe(ctx context.Context) error {
 		return err
 	}
 	p.probe = probe
-	p.Group.Go(ctx, "Kafka probe", func(ctx context.Context) error {
-		<-ctx.Done()
-		probe.Close()
-		return nil
-	})
+	p.Group.Closing(ctx, "Kafka probe", func() error { probe.Close(); return nil })
 	return nil
 }
 

@@ -42,7 +42,7 @@ type Config struct {
 	// CORS allows calls of web pages; not of every origin, unless requests need a key.
 	CORS   app.CORS
 	Logger *slog.Logger
-	// Draining is called when Wait begins to wait for running requests, with their number. It may be nil.
+	// Draining is called when the server begins to wait for running requests, with their number. It may be nil.
 	Draining func(requests int)
 }
 

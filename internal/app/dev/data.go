@@ -42,7 +42,7 @@ func (s *Server) openBroker(ctx context.Context) error {
 		}
 		return err
 	}
-	s.hold(ctx, "broker", func() error {
+	s.group.Closing(ctx, "broker", func() error {
 		broker.Close()
 		s.folder.closed.Store(true)
 		return nil
@@ -60,7 +60,7 @@ func (s *Server) openBroker(ctx context.Context) error {
 	if s.adm, err = kafka.NewAdmin(s.kafka); err != nil {
 		return err
 	}
-	s.hold(ctx, "Kafka admin client", func() error { s.adm.Close(); return nil })
+	s.group.Closing(ctx, "Kafka admin client", func() error { s.adm.Close(); return nil })
 	return nil
 }
 
@@ -90,6 +90,6 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	s.store = st
-	s.hold(ctx, "index", st.Close)
+	s.group.Closing(ctx, "index", st.Close)
 	return st.Migrate(ctx)
 }

@@ -2,13 +2,10 @@ package dev
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,8 +41,6 @@ type Server struct {
 	keyFile string
 
 	startTime time.Duration
-	// answering is the number of running requests of the HTTP API.
-	answering atomic.Int64
 }
 
 // Start starts all stages and returns once they answer requests. If the last process did not close the folder, derived data is
@@ -86,12 +81,14 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	handler = s.cfg.CORS.Handler(s.counted(handler))
+	handler = s.cfg.CORS.Handler(handler)
 	if s.keyFile == "" {
 		handler = app.LocalOnly(handler, s.cfg.CORS.Origins...)
 	}
 	s.group.Go(ctx, "HTTP listener", func(ctx context.Context) error {
-		return app.ServeDraining(ctx, s.http, handler, s.cfg.Logger, app.Drain{Timeout: app.DrainTimeout, Begin: s.drain, End: s.ingest.Stop})
+		return app.ServeDraining(ctx, s.http, handler, s.cfg.Logger, app.Drain{
+			Timeout: app.DrainTimeout, Begin: s.drain, End: s.ingest.Stop, Waiting: s.cfg.Draining,
+		})
 	})
 	return nil
 }
@@ -102,21 +99,13 @@ func (s *Server) drain() {
 	s.query.Drain()
 }
 
-// hold adds closing as a part of the group, so that it is called in the group's order.
-func (s *Server) hold(ctx context.Context, name string, closing func() error) {
-	s.group.Go(ctx, name, func(ctx context.Context) error {
-		<-ctx.Done()
-		return closing()
-	})
-}
-
 func (s *Server) openFolder(ctx context.Context) error {
 	f, err := openFolder(s.cfg.Data)
 	if err != nil {
 		return err
 	}
 	s.folder = f
-	s.hold(ctx, "data folder", f.close)
+	s.group.Closing(ctx, "data folder", f.close)
 	return nil
 }
 
@@ -126,7 +115,10 @@ func (s *Server) listen(ctx context.Context) error {
 		return err
 	}
 	// ServeHTTP also closes it, but a failed start does not call that.
-	s.hold(ctx, "HTTP port", closer(s.http))
+	s.group.Closing(ctx, "HTTP port", func() error {
+		_ = s.http.Close() // most likely closed before
+		return nil
+	})
 	if s.cfg.AdminListen == "" {
 		return nil
 	}
@@ -137,15 +129,6 @@ func (s *Server) listen(ctx context.Context) error {
 		return app.ServeHTTP(ctx, s.adminL, app.LocalOnly(s.admin.Handler()), s.cfg.Logger)
 	})
 	return nil
-}
-
-func closer(l net.Listener) func() error {
-	return func() error {
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			return fmt.Errorf("closing port: %w", err)
-		}
-		return nil
-	}
 }
 
 // URL returns the address of the HTTP API, such as "http://127.0.0.1:8420"; that on loopback if the server listens on all addresses.
@@ -188,23 +171,9 @@ func (s *Server) StartTime() time.Duration { return s.startTime }
 
 // Wait blocks until ctx ends or a stage fails, then stops everything in order.
 func (s *Server) Wait(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
-		s.admin.Draining()
-		if n := s.answering.Load(); n > 0 && s.cfg.Draining != nil {
-			s.cfg.Draining(int(n))
-		}
-	})
+	stop := context.AfterFunc(ctx, s.admin.Draining)
 	defer stop()
 	return s.group.Wait(ctx)
-}
-
-// counted counts the running requests.
-func (s *Server) counted(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.answering.Add(1)
-		defer s.answering.Add(-1)
-		h.ServeHTTP(w, r)
-	})
 }
 
 // Close stops everything in order.

@@ -62,8 +62,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	records, raw := query.NewKafkaRecords(s.client("query")), query.NewRawLog(s.client("query"))
-	s.group.Go(ctx, "query", func(ctx context.Context) error {
-		<-ctx.Done()
+	s.group.Closing(ctx, "query", func() error {
 		events.Close()
 		records.Close()
 		raw.Close()
