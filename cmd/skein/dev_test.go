@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -92,26 +91,6 @@ func ownOnly(t *testing.T, dir string) {
 	})
 	if err != nil || files < 5 {
 		t.Errorf("%d files in %s, %v", files, dir, err)
-	}
-}
-
-func TestDev_AFolderInUseIsOneClearLine(t *testing.T) {
-	data := t.TempDir()
-	p := start(t, data)
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), path, "dev", "--data", data, "--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	err = cmd.Run()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "another skein process has it") ||
-		strings.Count(stderr.String(), "\n") != 1 {
-		t.Errorf("%v: %s", err, stderr.String())
-	}
-	if _, err := p.client.Get(t.Context(), "/v1/threads", nil); err != nil {
-		t.Errorf("the first process was disturbed: %v", err)
 	}
 }
 

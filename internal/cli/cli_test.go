@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,32 +79,6 @@ func TestPublish_NeedsToKnowTheRun(t *testing.T) {
 	_, stderr, code := skein(t, `{"type":"CUSTOM","name":"x","value":1}`, "publish")
 	if code != app.ExitUsage || !strings.Contains(stderr, "--thread ID --run ID") {
 		t.Errorf("exit %d, %s", code, stderr)
-	}
-}
-
-func TestDev_SaysWhatToDoWhenAPortIsInUse(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }() // only holds the port
-	taken := l.Addr().String()
-	for _, flag := range []string{"listen", "kafka-listen", "admin-listen"} {
-		args := []string{"dev", "--data", t.TempDir()}
-		for _, f := range []string{"listen", "kafka-listen", "admin-listen"} {
-			addr := "127.0.0.1:0"
-			if f == flag {
-				addr = taken
-			}
-			args = append(args, "--"+f, addr)
-		}
-		stdout, stderr, code := skein(t, "", args...)
-		if code != app.ExitFailed || !strings.Contains(stderr, "another process uses this port") ||
-			!strings.Contains(stderr, "--"+flag+" 127.0.0.1:0") ||
-			!strings.Contains(stderr, "SKEIN_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))) || strings.Count(stderr, "\n") != 1 ||
-			stdout != "" {
-			t.Errorf("%s: exit %d, stdout %q, stderr %q", flag, code, stdout, stderr)
-		}
 	}
 }
 

@@ -214,19 +214,24 @@ func TestServer_OneProcessAFolder(t *testing.T) {
 	serve(t, cfg, func(*Server, *client.Client) {}) // free again
 }
 
-// A start that fails leaves nothing behind: no lock, no marker, no goroutine.
+// A start that fails leaves nothing: no lock, no marker, no goroutine. A port in use is one line, with the flag and the variable that
+// choose another.
 func TestServer_AFailedStartLeavesNothing(t *testing.T) {
 	data := t.TempDir()
 	serve(t, config(t.TempDir()), func(other *Server, _ *client.Client) {
-		for _, set := range []func(*Config){
-			func(c *Config) { c.Listen = strings.TrimPrefix(other.URL(), "http://") },
-			func(c *Config) { c.KafkaListen = other.Broker() },
-			func(c *Config) { c.AdminListen = other.Broker() },
+		for flag, set := range map[string]func(*Config){
+			"listen":       func(c *Config) { c.Listen = strings.TrimPrefix(other.URL(), "http://") },
+			"kafka-listen": func(c *Config) { c.KafkaListen = other.Broker() },
+			"admin-listen": func(c *Config) { c.AdminListen = other.Broker() },
 		} {
 			cfg := config(data)
 			set(&cfg)
-			if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another process uses this port") {
-				t.Errorf("got %v", err)
+			_, err := Start(t.Context(), cfg)
+			for _, want := range []string{"another process uses this port", "--" + flag + " 127.0.0.1:0",
+				"SKEIN_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))} {
+				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s: got %v, want %q", flag, err, want)
+				}
 			}
 			if _, err := os.Stat(filepath.Join(data, markerName)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the marker is left: %v", err)
