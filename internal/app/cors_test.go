@@ -80,17 +80,3 @@ func TestCORS_SaysHowAnOriginIsWritten(t *testing.T) {
 		t.Error("* beside others is fine")
 	}
 }
-
-// Where nobody needs a key, the pages may write that are named, and no other ones.
-func TestLocalOnly_LetsNamedPagesWrite(t *testing.T) {
-	h := LocalOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "http://localhost:3000")
-	for origin, want := range map[string]int{"http://localhost:3000": 200, "http://localhost:3001": 403, "https://page.example": 403} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/v1/agents/a", nil)
-		r.Header.Set("Origin", origin)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("%s: %d, want %d", origin, w.Code, want)
-		}
-	}
-}
