@@ -41,15 +41,3 @@ func TestAll_IsWhole(t *testing.T) {
 		t.Errorf("%d threads and %d runs, want 46 and 69", len(threads), runs)
 	}
 }
-
-func TestFind_KnowsEveryThread(t *testing.T) {
-	for _, want := range recordings.All() {
-		got, ok := recordings.Find(want.Framework, want.Name)
-		if !ok || got.ThreadID != want.ThreadID {
-			t.Errorf("Find(%q, %q) = %q, %v", want.Framework, want.Name, got.ThreadID, ok)
-		}
-	}
-	if _, ok := recordings.Find("pydantic-ai", "no-such-thread"); ok {
-		t.Error("a thread that is not there was found")
-	}
-}
