@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -332,60 +331,6 @@ func TestPicture_OfAChainOfAHundredThousandRuns(t *testing.T) {
 	if p := New(lineage.NewGraph(runs), Options{}); len(p.Rows) != n || p.Lanes != 1 {
 		t.Errorf("a line of branches is drawn in %d rows and %d lanes", len(p.Rows), p.Lanes)
 	}
-}
-
-// Talk of 10,000 runs takes few lanes: those of a talk that is regenerated and edited now and then fit a screen.
-func TestPicture_TenThousandRunsTakeFewLanes(t *testing.T) {
-	for _, test := range []struct {
-		again, edited float64
-		most          int
-	}{{0.10, 0.05, 10}, {0.30, 0.10, 21}} {
-		for seed := range uint64(4) {
-			g := lineage.NewGraph(generatedTalk(10_000, seed, test.again, test.edited))
-			o := Options{MaxLanes: 1000, MaxSides: -1}
-			p := New(g, o)
-			t.Logf("seed %d, %.0f %% regenerated, %.0f %% edited: %d lanes", seed, 100*test.again, 100*test.edited, p.Lanes)
-			if p.Lanes > test.most {
-				t.Errorf("seed %d: %d lanes, want %d at most", seed, p.Lanes, test.most)
-			}
-		}
-	}
-}
-
-// generatedTalk is a conversation that goes on from its last run, but for runs that answer the same question again and
-// for questions of before that are edited.
-func generatedTalk(n int, seed uint64, again, edited float64) []lineage.Run {
-	rng := rand.New(rand.NewPCG(seed, 0))
-	runs := make([]lineage.Run, n)
-	tip := -1
-	for i := range runs {
-		r := lineage.Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), Sealed: true, Status: lineage.StatusFinished,
-			ParentBy: lineage.ParentNone}
-		from := tip
-		switch x := rng.Float64(); {
-		case tip > 0 && x < again:
-			from = parentOf(runs, tip)
-		case tip > 0 && x < again+edited:
-			for range 1 + rng.IntN(8) {
-				if from > 0 {
-					from = parentOf(runs, from)
-				}
-			}
-		}
-		if from >= 0 {
-			r.Parent, r.ParentBy = runs[from].ID, lineage.ParentExplicit
-		}
-		runs[i], tip = r, i
-	}
-	return runs
-}
-
-func parentOf(runs []lineage.Run, i int) int {
-	n, err := strconv.Atoi(strings.TrimPrefix(runs[i].Parent, "r"))
-	if err != nil {
-		return i
-	}
-	return n
 }
 
 // Laws: whatever ids, labels and statuses are, text stays within its width and on its line, and

@@ -26,19 +26,19 @@ type TextOptions struct {
 
 // glyphs are the parts of a graph.
 type glyphs struct {
-	run, open, fold, fan, bundle      string
+	run, open, fold, branches         string
 	pass, blank, across, cross        string
 	right, left, below, cut, dot, tip string
 }
 
 var (
 	unicodeGlyphs = glyphs{
-		run: "●", open: "○", fold: "┆", fan: "◆", bundle: "◆",
+		run: "●", open: "○", fold: "┆", branches: "◆",
 		pass: "│", blank: " ", across: "─", cross: "┼", right: "╮", left: "╭", below: "┬",
 		cut: "…", dot: " · ", tip: "◄ tip",
 	}
 	asciiGlyphs = glyphs{
-		run: "*", open: "o", fold: ":", fan: "#", bundle: "#",
+		run: "*", open: "o", fold: ":", branches: "#",
 		pass: "|", blank: " ", across: "-", cross: "+", right: ".", left: ".", below: ".",
 		cut: ">", dot: ", ", tip: "<- tip",
 	}
@@ -82,10 +82,8 @@ func (p *Picture) Text(w io.Writer, o TextOptions) error {
 		switch run, _ := p.g.Run(r.RunID); {
 		case r.Kind == RowFold:
 			node = l.g.fold
-		case r.Kind == RowFan:
-			node = l.g.fan
-		case r.Kind == RowBundle:
-			node = l.g.bundle
+		case r.Kind == RowFan, r.Kind == RowBundle:
+			node = l.g.branches
 		case run.Open():
 			node = l.g.open
 		}
@@ -108,6 +106,7 @@ type line struct {
 	o     TextOptions
 	g     glyphs
 	parts []styled
+	width int
 }
 
 type styled struct {
@@ -115,7 +114,10 @@ type styled struct {
 	style style
 }
 
-func (l *line) add(text string, s style) { l.parts = append(l.parts, styled{text, s}) }
+func (l *line) add(text string, s style) {
+	l.parts = append(l.parts, styled{text, s})
+	l.width += TextWidth(text)
+}
 
 // lanes draws the row's node, the lanes that pass it and those that begin at it; without a node only the lanes.
 func (l *line) lanes(p *Picture, r Row, node string) {
@@ -199,7 +201,7 @@ func (l *line) words(p *Picture, r Row) {
 		facts = append(facts, l.g.dot+run.StartedAt.UTC().Format(time.RFC3339))
 	}
 	for _, fact := range facts {
-		if l.o.Width > 0 && l.width()+TextWidth(fact) > l.o.Width {
+		if l.o.Width > 0 && l.width+TextWidth(fact) > l.o.Width {
 			return
 		}
 		l.add(fact, dim)
@@ -264,22 +266,12 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func (l *line) width() int {
-	width := 0
-	for _, s := range l.parts {
-		width += TextWidth(s.text)
-	}
-	return width
-}
-
 // write writes the line, cut to the width with a mark at its end.
 func (l *line) write(w *bytes.Buffer) {
-	width := l.width()
-	left := width
-	if l.o.Width > 0 && width > l.o.Width {
-		left = l.o.Width - 1 // for the mark
+	left, mark := l.width, ""
+	if l.o.Width > 0 && l.width > l.o.Width {
+		left, mark = l.o.Width-1, l.g.cut
 	}
-	fits := left == width
 	for _, s := range l.parts {
 		text := fit(s.text, left)
 		left -= TextWidth(text)
@@ -291,10 +283,7 @@ func (l *line) write(w *bytes.Buffer) {
 			break
 		}
 	}
-	if !fits {
-		w.WriteString(l.g.cut)
-	}
-	w.WriteByte('\n')
+	w.WriteString(mark + "\n")
 }
 
 // fit returns the longest front of the text that is no wider than width.
