@@ -24,14 +24,8 @@ type stripped struct {
 // refusal is a value that breaks the schema, or a missing member.
 type refusal struct{ path, what string }
 
-// enforced returns a checked value without what the client removes. Refused values stay.
-func (e *enforcement) enforced(v json.RawMessage, of *shape) json.RawMessage {
-	left, _ := e.walk(v, of, "")
-	return left
-}
-
-// walk returns what is left of a value. known is false if the value is of a kind that the schema does not describe: the client then
-// removes it, and an object that requires it.
+// walk checks a value, and returns it without what the client removes; refused values stay. known is false if the value is of a kind
+// that the schema does not describe: the client then removes it, and an object that requires it.
 func (e *enforcement) walk(v json.RawMessage, of *shape, path string) (left json.RawMessage, known bool) {
 	switch {
 	case of.is != nil:

@@ -112,7 +112,7 @@ func (l *Linter) Event(data []byte, line int) {
 		return
 	}
 	var e enforcement
-	left := e.enforced(v, schema)
+	left, _ := e.walk(v, schema, "")
 	for _, s := range e.stripped {
 		l.find(s.rule, s.path, s.path+" on "+string(t)+": "+s.what)
 	}
@@ -207,7 +207,7 @@ func (l *Linter) fold(t agui.Type, data []byte) {
 	}
 	l.anomalies(ev)
 	l.follow(ev)
-	if t == agui.RunFinished || t == agui.RunError {
+	if t.Terminal() {
 		l.end = t
 		clear(l.open)
 	}
