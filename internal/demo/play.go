@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -100,9 +99,22 @@ type known struct {
 // existing returns the runs of each conversation in the API, and whether any is missing or open.
 func (p Player) existing(ctx context.Context, conversations []Conversation) (all []map[string]known, missing bool, err error) {
 	for _, c := range conversations {
-		runs, err := p.runs(ctx, c.ThreadID)
-		if err != nil {
-			return nil, false, err
+		var lineage struct {
+			Runs []struct {
+				RunID  string `json:"runId"`
+				Status string `json:"status"`
+			} `json:"runs"`
+		}
+		body, err := p.Client.Get(ctx, client.ThreadPath(c.ThreadID)+"/lineage", nil)
+		if err == nil {
+			err = json.Unmarshal(body, &lineage)
+		}
+		if err != nil && !client.IsNotFound(err) {
+			return nil, false, fmt.Errorf("looking for %s: %w", c.ThreadID, err)
+		}
+		runs := make(map[string]known, len(lineage.Runs))
+		for _, r := range lineage.Runs {
+			runs[r.RunID] = known{present: true, open: r.Status == "running" || r.Status == "abandoned"}
 		}
 		all = append(all, runs)
 		for _, r := range c.Runs {
@@ -110,30 +122,6 @@ func (p Player) existing(ctx context.Context, conversations []Conversation) (all
 		}
 	}
 	return all, missing, nil
-}
-
-func (p Player) runs(ctx context.Context, thread string) (map[string]known, error) {
-	body, err := p.Client.Get(ctx, client.ThreadPath(thread)+"/lineage", nil)
-	if client.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var lineage struct {
-		Runs []struct {
-			RunID  string `json:"runId"`
-			Status string `json:"status"`
-		} `json:"runs"`
-	}
-	if err := json.Unmarshal(body, &lineage); err != nil {
-		return nil, fmt.Errorf("decoding lineage: %w", err)
-	}
-	runs := make(map[string]known, len(lineage.Runs))
-	for _, r := range lineage.Runs {
-		runs[r.RunID] = known{present: true, open: r.Status == "running" || r.Status == "abandoned"}
-	}
-	return runs, nil
 }
 
 // send publishes a run and returns the position of its last event. Events have their numbers, so that Skein drops those of an
@@ -153,7 +141,7 @@ func (p Player) send(ctx context.Context, c Conversation, r Run, state known) (s
 	if err != nil {
 		return "", fmt.Errorf("sending events: %w", err)
 	}
-	return strconv.Itoa(int(ack.Partition)) + ":" + strconv.FormatInt(ack.LastOffset, 10), nil
+	return fmt.Sprintf("%d:%d", ack.Partition, ack.LastOffset), nil
 }
 
 const (
