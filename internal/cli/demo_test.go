@@ -113,7 +113,7 @@ func TestDemo_ACutOneIsFinished(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var begun atomic.Int64
 			player := demo.Player{Client: c, Settle: s.Settle, Progress: func(int, int) {
-				if begun.Add(1) > int64(1+2*cuts) {
+				if begun.Add(1) > int64(1+5*cuts) {
 					cancel()
 				}
 			}}

@@ -41,8 +41,12 @@ func TestProgress_WritesALineNowAndThenWhereThereIsNoTerminal(t *testing.T) {
 	p.step(3, 4)
 	now = now.Add(progressEvery)
 	p.step(4, 4)
+	now = now.Add(progressEvery)
+	p.step(5, 0)
+	now = now.Add(70 * time.Second)
+	p.step(1, 50)
 	p.end()
-	if got, want := text.String(), "verify: 2 of 4, about 10s left\nverify: 4 of 4\n"; got != want {
+	if got, want := text.String(), "verify: 2 of 4, about 10s left\nverify: 4 of 4\nverify: 5\nverify: 1 of 50, about 1h22m left\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, bar := range []bool{true, false} {

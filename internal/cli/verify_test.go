@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skeinhq/skein/internal/app"
 )
@@ -47,27 +46,5 @@ func TestVerify_AllIsOneCall(t *testing.T) {
 	if stdout, stderr, code := skein(t, "", "verify", "--all", "--url", server.URL); code != app.ExitFailed || stdout != "" ||
 		!strings.Contains(stderr, "broken off") {
 		t.Errorf("where the answer is broken off: exit %d, %q, %q", code, stdout, stderr)
-	}
-}
-
-// How long the rest will take is said once there is something to go by.
-func TestProgress_SaysWhatIsLeft(t *testing.T) {
-	for _, c := range []struct {
-		after       time.Duration
-		done, total int
-		want        string
-	}{
-		{leftAfter - 1, 1, 4, ""},
-		{20 * time.Second, 0, 4, ""},
-		{20 * time.Second, 1, 4, ", about 1m0s left"},
-		{20 * time.Second, 999, 1000, ", about 1s left"},
-		{100 * time.Second, 1, 50, ", about 1h22m left"},
-		{20 * time.Second, 4, 4, ""},
-	} {
-		p := newProgress(&output{stderr: io.Discard}, "verify")
-		p.now, p.done, p.total = func() time.Time { return p.started.Add(c.after) }, c.done, c.total
-		if got := p.left(); got != c.want {
-			t.Errorf("%d of %d after %v: %q, want %q", c.done, c.total, c.after, got, c.want)
-		}
 	}
 }
