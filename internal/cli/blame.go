@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -30,36 +31,33 @@ If the raw events of a run are gone, the output shows what the whole run changed
   skein blame my-thread --message msg-7 --run run-2
   skein blame my-thread /cart/total --json | jq -r '[.position, .type] | @tsv'`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, q := client.ThreadPath(args[0]), url.Values{}
-			if run != "" {
-				path = client.RunPath(args[0], run)
-			}
-			if len(args) == 2 {
-				q.Set("path", args[1])
-			}
-			if set(q, "message", messageID); messageID != "" && len(args) == 2 {
-				return app.Usagef("give either PATH, a place in the state, or --message, a message")
-			}
-			return at.connect(func(c *client.Client) error {
-				b := blamed{out: out, asJSON: asJSON}
-				for {
-					var page changesPage
-					if _, err := fetch(cmd.Context(), c, path+"/changes", q, "changes", &page); err != nil {
-						return found(err, out, at, args[0], run)
-					}
-					if err := b.page(page); err != nil {
-						return err
-					}
-					if page.Next == "" {
-						return b.done()
-					}
-					q.Set("from", page.Next)
-				}
-			})
-		},
 	}
-	serverFlags(cmd, &at)
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+		path, q := client.ThreadPath(args[0]), url.Values{}
+		if run != "" {
+			path = client.RunPath(args[0], run)
+		}
+		if len(args) == 2 {
+			q.Set("path", args[1])
+		}
+		if set(q, "message", messageID); messageID != "" && len(args) == 2 {
+			return app.Usagef("give either PATH, a place in the state, or --message, a message")
+		}
+		b := blamed{out: out, asJSON: asJSON}
+		for {
+			var page changesPage
+			if _, err := fetch(ctx, c, path+"/changes", q, "changes", &page); err != nil {
+				return found(err, out, at, args[0], run)
+			}
+			if err := b.page(page); err != nil {
+				return err
+			}
+			if page.Next == "" {
+				return b.done()
+			}
+			q.Set("from", page.Next)
+		}
+	})
 	jsonLinesFlags(cmd, &asJSON)
 	cmd.Flags().StringVar(&run, "run", "", "`RUN` at the end of the chain")
 	cmd.Flags().StringVar(&messageID, "message", "", "`ID` of a message, instead of a place in the state")
@@ -165,7 +163,8 @@ func (b *blamed) print() error {
 		head = c.Position + "  " + head
 	}
 	line := func(sign, text string) string { return labelled("  ", sign+" ", oneLine(text, 400), b.out.width()) }
-	before, after, change := b.shown(c.Before), b.shown(c.After), ""
+	before, after := b.shown(c.Before), b.shown(c.After)
+	var change string
 	switch c.Op {
 	case "append":
 		change = line("…", c.Text)

@@ -28,21 +28,17 @@ by it: it has ended before, or no process holds it.`,
 		Example: `  skein cancel my-thread run-7
   skein cancel my-thread run-7 --reason "the user pressed stop" --json`,
 		Args: usageArgs(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			thread, run := args[0], args[1]
-			return at.connect(func(c *client.Client) error {
-				answer, err := c.CancelRun(cmd.Context(), thread, run, reason)
-				switch {
-				case err != nil:
-					return notCancelled(cmd.Context(), c, thread, run, err)
-				case asJSON:
-					return out.json(answer)
-				}
-				return out.text(cancelledText(answer))
-			})
-		},
 	}
-	serverFlags(cmd, &at)
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+		answer, err := c.CancelRun(ctx, args[0], args[1], reason)
+		switch {
+		case err != nil:
+			return notCancelled(ctx, c, args[0], args[1], err)
+		case asJSON:
+			return out.json(answer)
+		}
+		return out.text(cancelledText(answer))
+	})
 	jsonFlags(cmd, &asJSON)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, as `TEXT` of up to 1024 bytes, for people to read")
 	return cmd

@@ -28,26 +28,23 @@ to run it again as a branch beside it.`,
 		Example: `  skein checkout my-thread run-1 >input.json
   skein checkout my-thread | curl -sN https://agent.example/run -H 'Content-Type: application/json' -d @-`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, run := runPath(args)
-			q := url.Values{}
-			set(q, "runId", runID)
-			if start {
-				q.Set("at", "start")
-			}
-			return at.connect(func(c *client.Client) error {
-				body, err := c.Get(cmd.Context(), path+"/checkout", q)
-				if err != nil {
-					return found(err, out, at, args[0], run)
-				}
-				if err := out.document(body); err != nil || out.quiet || start {
-					return err
-				}
-				return noteOpen(cmd.Context(), out, c, args[0], body)
-			})
-		},
 	}
-	serverFlags(cmd, &at)
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+		path, _ := runPath(args)
+		q := url.Values{}
+		set(q, "runId", runID)
+		if start {
+			q.Set("at", "start")
+		}
+		body, err := c.Get(ctx, path+"/checkout", q)
+		if err != nil {
+			return err
+		}
+		if err := out.document(body); err != nil || out.quiet || start {
+			return err
+		}
+		return noteOpen(ctx, out, c, args[0], body)
+	})
 	cmd.Flags().StringVar(&runID, "run-id", "", "`ID` of the new run; by default a random one")
 	cmd.Flags().BoolVar(&start, "start", false, "print the input that the run itself was started with")
 	return cmd

@@ -191,7 +191,8 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 		}
 	}
 	var s server
-	set := change("set NAME", "Name a server; the first one becomes the current one", func(f *pflag.FlagSet, all *contexts, name string) error {
+	const setShort = "Name a server; the first one becomes the current one"
+	set := change("set NAME", setShort, func(f *pflag.FlagSet, all *contexts, name string) error {
 		if name == "" {
 			return app.Usagef("a context needs a name")
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -29,34 +30,31 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 		Example: `  skein diff my-thread
   skein diff my-thread run-1 run-2 --json | jq .statePatch`,
 		Args: usageArgs(cobra.RangeArgs(1, 3)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q := url.Values{}
-			var runs []string
-			for i, name := range []string{"from", "to"} {
-				if len(args) > i+1 {
-					q.Set(name, args[i+1])
-					runs = append(runs, args[i+1])
-				}
-			}
-			return diffCode(at.connect(func(c *client.Client) error {
-				var d difference
-				body, err := fetch(cmd.Context(), c, client.ThreadPath(args[0])+"/diff", q, "difference", &d)
-				if err != nil {
-					return found(err, out, at, args[0], strings.Join(runs, " or "))
-				}
-				if asJSON {
-					err = out.document(body)
-				} else {
-					err = printDifference(out, d)
-				}
-				if err == nil && !d.Same {
-					err = &app.ExitError{Code: app.ExitDiffers} // without a message: the output lists the differences
-				}
-				return err
-			}))
-		},
 	}
-	serverFlags(cmd, &at)
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+		q := url.Values{}
+		for i, name := range []string{"from", "to"} {
+			if len(args) > i+1 {
+				q.Set(name, args[i+1])
+			}
+		}
+		var d difference
+		body, err := fetch(ctx, c, client.ThreadPath(args[0])+"/diff", q, "difference", &d)
+		if err != nil {
+			return found(err, out, at, args[0], strings.Join(args[1:], " or "))
+		}
+		if asJSON {
+			err = out.document(body)
+		} else {
+			err = printDifference(out, d)
+		}
+		if err == nil && !d.Same {
+			err = &app.ExitError{Code: app.ExitDiffers} // without a message: the output lists the differences
+		}
+		return err
+	})
+	call := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return diffCode(call(cmd, args)) }
 	jsonFlags(cmd, &asJSON)
 	return cmd
 }

@@ -32,51 +32,48 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
   skein lineage my-thread --ancestors run-7 -o name
   skein lineage my-thread -o mermaid > my-thread.mmd`,
 		Args: usageArgs(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q := url.Values{}
-			set(q, "ancestorsOf", ancestors)
-			set(q, "descendantsOf", descendants)
-			set(q, "siblingsOf", siblings)
-			q.Set("words", "true")
-			if len(q) > 2 {
-				return app.Usagef("--ancestors, --descendants and --siblings exclude one another")
-			}
-			part := len(q) > 1
-			if form == formMermaid {
-				q.Set("format", form)
-				q.Del("words")
-			}
-			show := func(ctx context.Context, out *output, c *client.Client) error {
-				body, err := c.Get(ctx, client.ThreadPath(args[0])+"/lineage", q)
-				if err != nil {
-					return found(err, out, at, args[0], ancestors+descendants+siblings)
-				}
-				width := out.drawingWidth()
-				switch form {
-				case formJSON, formMermaid:
-					return out.document(body)
-				case formJSONL:
-					return out.lines(body, "runs")
-				case formName:
-					return listIDs(out, body)
-				case formWide:
-					width = 0
-				}
-				picture, err := drawLineage(body, part, draw.TextOptions{Width: width, ASCII: ascii, Color: out.colour()})
-				if err != nil {
-					return err
-				}
-				return out.text(picture)
-			}
-			return at.connect(func(c *client.Client) error {
-				if !watches {
-					return show(cmd.Context(), out, c)
-				}
-				return out.watch(cmd.Context(), func(ctx context.Context, out *output) error { return show(ctx, out, c) })
-			})
-		},
 	}
-	serverFlags(cmd, &at)
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+		q := url.Values{}
+		set(q, "ancestorsOf", ancestors)
+		set(q, "descendantsOf", descendants)
+		set(q, "siblingsOf", siblings)
+		if len(q) > 1 {
+			return app.Usagef("--ancestors, --descendants and --siblings exclude one another")
+		}
+		part := len(q) == 1
+		if form == formMermaid {
+			q.Set("format", form)
+		} else {
+			q.Set("words", "true")
+		}
+		show := func(ctx context.Context, out *output) error {
+			body, err := c.Get(ctx, client.ThreadPath(args[0])+"/lineage", q)
+			if err != nil {
+				return found(err, out, at, args[0], ancestors+descendants+siblings)
+			}
+			width := out.drawingWidth()
+			switch form {
+			case formJSON, formMermaid:
+				return out.document(body)
+			case formJSONL:
+				return out.lines(body, "runs")
+			case formName:
+				return listIDs(out, body)
+			case formWide:
+				width = 0
+			}
+			picture, err := drawLineage(body, part, draw.TextOptions{Width: width, ASCII: ascii, Color: out.colour()})
+			if err != nil {
+				return err
+			}
+			return out.text(picture)
+		}
+		if watches {
+			return out.watch(ctx, show)
+		}
+		return show(ctx, out)
+	})
 	formFlags(cmd, &form,
 		"`FORM` of the answer: text (a picture), wide (a picture of any width), name (run ids), json (one document), "+
 			"jsonl (a line for each run) or mermaid",

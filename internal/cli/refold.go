@@ -19,7 +19,7 @@ import (
 func newRefold(out *output) *cobra.Command {
 	var at app.KafkaFlags
 	var tenant string
-	var between rangeFlag
+	var between record.Range
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "refold [THREAD]",
@@ -42,7 +42,7 @@ The exit code is 4 if a record would change.`,
 			if all {
 				ways++
 			}
-			if between.Range != (record.Range{}) {
+			if between != (record.Range{}) {
 				ways++
 			}
 			if ways != 1 {
@@ -54,7 +54,7 @@ The exit code is 4 if a record would change.`,
 				}
 				q.Thread = args[0]
 			} else if !all {
-				if err := eventsBetween(&q, between.Range); err != nil {
+				if err := eventsBetween(&q, between); err != nil {
 					return err
 				}
 			}
@@ -69,7 +69,7 @@ The exit code is 4 if a record would change.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON Lines")
 	f := cmd.Flags()
 	f.StringVar(&tenant, "tenant", "", "the tenant's `ID`; by default all tenants; required with THREAD")
-	between.flag(f)
+	rangeFlag(f, &between)
 	f.BoolVar(&all, "all", false, "every run of every thread")
 	return cmd
 }

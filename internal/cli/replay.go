@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/steps"
@@ -21,7 +22,7 @@ import (
 type replayOptions struct {
 	at                     server
 	branch, pace, until    string
-	between                rangeFlag
+	between                record.Range
 	types                  []string
 	to                     replayTo
 	all, sse, asJSON, step bool
@@ -84,7 +85,7 @@ Exit code 3: there are no such events, or --until was true at none.`,
 	serverFlags(cmd, &o.at)
 	f := cmd.Flags()
 	f.StringVar(&o.branch, "branch", "", "only the runs of `BRANCH`, which is the id of its first run")
-	o.between.flag(f)
+	rangeFlag(f, &o.between)
 	f.StringVar(&o.pace, "pace", "max", "`PACE`: max, recorded (with the original pauses), or a speed factor such as 10")
 	f.StringVar(&o.until, "until", "",
 		"stop at the first event of RUN after which `EXPR` is true, a CEL expression over messages, state and event")
@@ -146,7 +147,7 @@ func (o *replayOptions) publish(cmd *cobra.Command, out *output, args []string) 
 			return app.Usagef("--%s cannot be combined with --to, which reads all events from Kafka directly", name)
 		}
 	}
-	options := replay.Options{Pace: o.speed, Query: replay.Query{Range: o.between.Range}}
+	options := replay.Options{Pace: o.speed, Query: replay.Query{Range: o.between}}
 	for _, t := range o.types {
 		options.Types = append(options.Types, agui.Type(t))
 	}
@@ -181,7 +182,7 @@ func (o *replayOptions) print(ctx context.Context, out *output, args []string) e
 	return o.at.connect(func(c *client.Client) error {
 		stopped := ""
 		if o.condition != nil {
-			end, text, err := replayUntil(ctx, out, c, path, o.condition, o.between.Range)
+			end, text, err := replayUntil(ctx, out, c, path, o.condition, o.between)
 			if err != nil {
 				return foundStep(err, out, o.at, args[0], run)
 			}
@@ -213,8 +214,8 @@ func (o *replayOptions) stepThrough(cmd *cobra.Command, out *output, args []stri
 	path, run := runPath(args)
 	return o.at.connect(func(c *client.Client) error {
 		source, from := steps.Run{Client: c, Path: path}, 0
-		if o.condition != nil || o.between.Range != (record.Range{}) {
-			m, err := findStep(cmd.Context(), out, source, o.condition, o.between.Range)
+		if o.condition != nil || o.between != (record.Range{}) {
+			m, err := findStep(cmd.Context(), out, source, o.condition, o.between)
 			if err != nil {
 				return foundStep(err, out, o.at, args[0], run)
 			}
@@ -222,6 +223,16 @@ func (o *replayOptions) stepThrough(cmd *cobra.Command, out *output, args []stri
 		}
 		return foundStep(stepThrough(cmd.Context(), out, in, o.at.environ, source, from, o.speed), out, o.at, args[0], run)
 	})
+}
+
+// rangeFlag adds the flag that selects a range of skein.events; the zero value selects all of it.
+func rangeFlag(f *pflag.FlagSet, r *record.Range) {
+	f.FuncP("range", "o", "only events from FROM up to but excluding TO, as `FROM:TO`; each is a position (3:1024), "+
+		"a time (@2026-09-17T12:00:00Z), start or end (fixed when the command starts)",
+		func(text string) (err error) {
+			*r, err = record.ParseRange(text)
+			return err
+		})
 }
 
 // countedLines writes to stdout, and counts the lines for a progress.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -99,7 +100,7 @@ separated by tabs.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	of := conditionFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, _ []string) error {
 		if limit < 0 {
 			return app.Usagef("limit %d is negative", limit)
 		}
@@ -112,28 +113,25 @@ separated by tabs.`,
 		if _, err := search.ParseQuery(q, "", time.Now()); err != nil {
 			return flagError(err)
 		}
-		return at.connect(func(c *client.Client) error {
-			l := lister{out: out, form: form, none: "no runs", columns: []column{
-				{name: "THREAD", keep: true}, {name: "RUN", keep: true}, {name: "STARTED"}, {name: "STATUS"}, {name: "DURATION", right: true},
-				{name: "AGENT"}, {name: "TOKENS", right: true}, {name: "ERROR", wide: true},
-			}}
-			more, err := each(cmd.Context(), c, "/v1/runs", "runs", q, limit, func(raw json.RawMessage) error {
-				var r search.Run
-				if err := decode(raw, "run", &r); err != nil {
-					return err
-				}
-				return l.add(listed{raw, []string{r.ThreadID, r.RunID}, runRow(out, r)})
-			})
-			if err != nil {
+		l := lister{out: out, form: form, none: "no runs", columns: []column{
+			{name: "THREAD", keep: true}, {name: "RUN", keep: true}, {name: "STARTED"}, {name: "STATUS"}, {name: "DURATION", right: true},
+			{name: "AGENT"}, {name: "TOKENS", right: true}, {name: "ERROR", wide: true},
+		}}
+		more, err := each(ctx, c, "/v1/runs", "runs", q, limit, func(raw json.RawMessage) error {
+			var r search.Run
+			if err := decode(raw, "run", &r); err != nil {
 				return err
 			}
-			if more {
-				defer out.note("there are more runs; --limit 0 prints all")
-			}
-			return l.end()
+			return l.add(listed{raw, []string{r.ThreadID, r.RunID}, runRow(out, r)})
 		})
-	}
-	serverFlags(cmd, &at)
+		if err != nil {
+			return err
+		}
+		if more {
+			defer out.note("there are more runs; --limit 0 prints all")
+		}
+		return l.end()
+	})
 	listFlags(cmd, &form)
 	cmd.Flags().StringVar(&sort, search.ParamSort, "", "order by `KEY`: started, duration or tokens (default started)")
 	cmd.Flags().StringVar(&order, search.ParamOrder, "", "`DIRECTION`: desc or asc (default desc)")
@@ -181,7 +179,7 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 		Args: usageArgs(cobra.NoArgs),
 	}
 	of := conditionFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, _ []string) error {
 		q, err := of.values(cmd)
 		if err != nil {
 			return err
@@ -192,28 +190,25 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 		if _, err := search.ParseStatistics(q, time.Now()); err != nil {
 			return flagError(err)
 		}
-		return at.connect(func(c *client.Client) error {
-			var a statisticsAnswer
-			body, err := fetch(cmd.Context(), c, "/v1/statistics", q, "statistics", &a)
-			if err != nil {
-				return err
-			}
-			if !a.Complete {
-				defer out.note("there are more groups; raise --limit (up to 10000) or narrow the conditions")
-			}
-			switch {
-			case form == formJSON:
-				return out.document(body)
-			case form == formJSONL:
-				return out.lines(body, "groups")
-			case len(a.Groups) == 0:
-				out.note("no runs")
-				return nil
-			}
-			return printStatistics(out, a, out.drawingWidth())
-		})
-	}
-	serverFlags(cmd, &at)
+		var a statisticsAnswer
+		body, err := fetch(ctx, c, "/v1/statistics", q, "statistics", &a)
+		if err != nil {
+			return err
+		}
+		if !a.Complete {
+			defer out.note("there are more groups; raise --limit (up to 10000) or narrow the conditions")
+		}
+		switch {
+		case form == formJSON:
+			return out.document(body)
+		case form == formJSONL:
+			return out.lines(body, "groups")
+		case len(a.Groups) == 0:
+			out.note("no runs")
+			return nil
+		}
+		return printStatistics(out, a, out.drawingWidth())
+	})
 	formFlags(cmd, &form, "`FORM` of the output: table, json (the API's answer) or jsonl (a line for each group)", formJSON,
 		formTable, formJSON, formJSONL)
 	cmd.Flags().StringVar(&by, search.ParamBy, "",

@@ -34,6 +34,22 @@ type server struct {
 	flags   *pflag.FlagSet
 }
 
+// onServer makes a command call the HTTP API: f gets a client for the server of the command's flags, which it adds. A 404 becomes the
+// error that there is no such THREAD or RUN, if these are the command's arguments.
+func onServer(cmd *cobra.Command, out *output, at *server, f func(ctx context.Context, c *client.Client, args []string) error) {
+	serverFlags(cmd, at)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return at.connect(func(c *client.Client) error {
+			err := f(cmd.Context(), c, args)
+			if len(args) == 0 || !strings.HasPrefix(cmd.Use, cmd.Name()+" THREAD") {
+				return err
+			}
+			_, run := runPath(args)
+			return found(err, out, *at, args[0], run)
+		})
+	}
+}
+
 // serverFlags adds the flags, and completes the arguments that the command's usage names. There is no flag for the key itself:
 // other users of the machine can read a process's arguments, and shells keep them in their history.
 func serverFlags(cmd *cobra.Command, s *server) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -30,29 +31,26 @@ Without RUN it shows the tip of the thread with the latest start.`,
 		Example: `  skein show my-thread
   skein show my-thread run-7 --json | jq .stats.anomalies`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, run := runPath(args)
-			return at.connect(func(c *client.Client) error {
-				if run == "" {
-					var t struct{ LastRunID string }
-					if _, err := fetch(cmd.Context(), c, path, nil, "thread", &t); err != nil {
-						return found(err, out, at, args[0], "")
-					}
-					path = client.RunPath(args[0], t.LastRunID)
-				}
-				var d details
-				body, err := fetch(cmd.Context(), c, path, nil, "run", &d)
-				switch {
-				case err != nil:
-					return found(err, out, at, args[0], run)
-				case asJSON:
-					return out.document(body)
-				}
-				return out.text(d.text(out))
-			})
-		},
 	}
-	serverFlags(cmd, &at)
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+		path, run := runPath(args)
+		if run == "" {
+			var t struct{ LastRunID string }
+			if _, err := fetch(ctx, c, path, nil, "thread", &t); err != nil {
+				return err
+			}
+			path = client.RunPath(args[0], t.LastRunID)
+		}
+		var d details
+		body, err := fetch(ctx, c, path, nil, "run", &d)
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return out.document(body)
+		}
+		return out.text(d.text(out))
+	})
 	jsonFlags(cmd, &asJSON)
 	return cmd
 }
@@ -176,12 +174,13 @@ func (d details) tokens() string {
 }
 
 // tally formats counts by name, the largest first.
-func tally[M ~map[string]N, N int | int64](m M) string {
-	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
+func tally[K ~string, N int | int64](m map[K]N) string {
+	names := slices.SortedFunc(maps.Keys(m), func(a, b K) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
+	list := make([]string, len(names))
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%s %d", oneLine(name, 200), m[name])
+		list[i] = fmt.Sprintf("%s %d", oneLine(string(name), 200), m[name])
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(list, ", ")
 }
 
 // runError returns the text of a RUN_ERROR; "" for another event.

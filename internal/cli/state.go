@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,23 +38,20 @@ position, by @ and a time, or as start or end. The raw events have to exist stil
   skein state my-thread run-1 --at 3:1024 --json | jq .state
   skein state my-thread run-1 --at @2026-09-17T12:00:00Z`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, run := runPath(args)
-			return at.connect(func(c *client.Client) error {
-				var s stateAt
-				body, err := fetch(cmd.Context(), c, path+"/state", url.Values{"at": {step}}, "state", &s)
-				switch {
-				case err != nil:
-					return foundStep(err, out, at, args[0], run)
-				case asJSON:
-					return out.document(body)
-				}
-				return printState(out, s)
-			})
-		},
 	}
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+		path, run := runPath(args)
+		var s stateAt
+		body, err := fetch(ctx, c, path+"/state", url.Values{"at": {step}}, "state", &s)
+		switch {
+		case err != nil:
+			return foundStep(err, out, at, args[0], run)
+		case asJSON:
+			return out.document(body)
+		}
+		return printState(out, s)
+	})
 	cmd.Flags().StringVar(&step, "at", "end", "`STEP` to stop at: a number, a position such as 3:1024, @TIME, start or end")
-	serverFlags(cmd, &at)
 	jsonFlags(cmd, &asJSON)
 	return cmd
 }

@@ -51,24 +51,21 @@ Except with --sort id, the command reads the whole list before it prints anythin
   skein threads order-17 --since 24h
   skein threads --status interrupted -o name`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				o.part = args[0]
-			}
-			q, err := o.query(out.now())
-			if err != nil {
-				return err
-			}
-			return at.connect(func(c *client.Client) error {
-				show := func(ctx context.Context, out *output) error { return listThreads(ctx, out, c, q, o) }
-				if o.watch {
-					return out.watch(cmd.Context(), show)
-				}
-				return show(cmd.Context(), out)
-			})
-		},
 	}
-	serverFlags(cmd, &at)
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+		if len(args) == 1 {
+			o.part = args[0]
+		}
+		q, err := o.query(out.now())
+		if err != nil {
+			return err
+		}
+		show := func(ctx context.Context, out *output) error { return listThreads(ctx, out, c, q, o) }
+		if o.watch {
+			return out.watch(ctx, show)
+		}
+		return show(ctx, out)
+	})
 	listFlags(cmd, &o.list)
 	watchFlag(cmd, &o.watch)
 	cmd.Flags().StringVar(&o.prefix, "prefix", "", "only threads whose id starts with `TEXT`")

@@ -31,24 +31,19 @@ proved.`,
 		Example: `  skein verify my-thread
   skein verify --all --json | jq -r 'select(.verdict != "proved") | .threadId'`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if all == (len(args) > 0) {
-				return app.Usagef("name THREAD, or pass --all for every thread")
-			}
-			return at.connect(func(c *client.Client) error {
-				v := verification{out: out, at: at, client: c, asJSON: asJSON}
-				switch len(args) {
-				case 2:
-					return v.one(cmd.Context(), args[0], args[1])
-				case 1:
-					return v.thread(cmd.Context(), args[0])
-				default:
-					return v.many(cmd.Context(), "/v1/verify", 0)
-				}
-			})
-		},
 	}
-	serverFlags(cmd, &at)
+	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+		v := verification{out: out, client: c, asJSON: asJSON}
+		switch {
+		case all == (len(args) > 0):
+			return app.Usagef("name THREAD, or pass --all for every thread")
+		case all:
+			return v.many(ctx, "/v1/verify", 0)
+		case len(args) == 1:
+			return v.thread(ctx, args[0])
+		}
+		return v.one(ctx, args[0], args[1])
+	})
 	jsonLinesFlags(cmd, &asJSON)
 	cmd.Flags().BoolVar(&all, "all", false, "every run of every thread")
 	return cmd
@@ -81,7 +76,6 @@ const (
 // verification verifies runs and prints the results.
 type verification struct {
 	out    *output
-	at     server
 	client *client.Client
 	asJSON bool
 }
@@ -92,7 +86,7 @@ func (v *verification) one(ctx context.Context, thread, run string) error {
 	body, err := fetch(ctx, v.client, client.RunPath(thread, run)+"/verify", nil, "proof", &p)
 	switch {
 	case err != nil:
-		return found(err, v.out, v.at, thread, run)
+		return err
 	case v.asJSON:
 		err = v.out.document(body)
 	default:
@@ -112,11 +106,10 @@ func (v *verification) one(ctx context.Context, thread, run string) error {
 // thread verifies all runs of a thread.
 func (v *verification) thread(ctx context.Context, thread string) error {
 	var t struct{ Runs int }
-	_, err := fetch(ctx, v.client, client.ThreadPath(thread), nil, "thread", &t)
-	if err == nil {
-		err = v.many(ctx, client.ThreadPath(thread)+"/verify", t.Runs)
+	if _, err := fetch(ctx, v.client, client.ThreadPath(thread), nil, "thread", &t); err != nil {
+		return err
 	}
-	return found(err, v.out, v.at, thread, "")
+	return v.many(ctx, client.ThreadPath(thread)+"/verify", t.Runs)
 }
 
 // line is a line of an answer about many runs: a proof, or the server's progress.
