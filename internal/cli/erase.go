@@ -54,20 +54,28 @@ the index is no longer behind them. It needs the scopes read and erase, and can 
 				return app.Usagef("name either a thread or --all-threads")
 			case o.all && o.noWait:
 				return app.Usagef("--no-wait is for one thread: --all-threads says at the end what is left")
-			case o.all:
-				return eraseTenant(cmd, out, o)
 			}
-			o.thread = args[0]
+			in, what := cmd.InOrStdin(), "all threads"
+			if !o.all {
+				o.thread = args[0]
+				what = oneLine(o.thread, 80)
+			}
+			if !o.yes && !isTerminal(in) {
+				return app.Usagef("erasing %s: stdin is not a terminal, so there is no confirmation: pass --yes", what)
+			}
+			ask := func(question string) error {
+				if o.yes {
+					return nil
+				}
+				return confirm(cmd.Context(), out, in, question, errNotMeant)
+			}
 			return o.server.connect(func(c *client.Client) error {
-				in := cmd.InOrStdin()
-				if !o.yes && !isTerminal(in) {
-					return app.Usagef("erasing %s: stdin is not a terminal, so there is no confirmation: pass --yes", oneLine(o.thread, 80))
+				if o.all {
+					return eraseAll(cmd.Context(), out, c, o, ask)
 				}
 				o.runs = indexedRuns(cmd.Context(), c, o.thread)
-				if !o.yes {
-					if err := confirmErasure(cmd.Context(), out, o.thread, o.runs, in); err != nil {
-						return err
-					}
+				if err := ask(erasureQuestion(o.thread, o.runs)); err != nil {
+					return err
 				}
 				return erase(cmd.Context(), out, c, o)
 			})
@@ -79,23 +87,6 @@ the index is no longer behind them. It needs the scopes read and erase, and can 
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until it is done")
 	cmd.Flags().BoolVar(&o.all, "all-threads", false, "erase all threads of the tenant")
 	return cmd
-}
-
-// eraseTenant erases all threads, after confirmation or with --yes.
-func eraseTenant(cmd *cobra.Command, out *output, o eraseOptions) error {
-	in := cmd.InOrStdin()
-	if !o.yes && !isTerminal(in) {
-		return app.Usagef("erasing all threads: stdin is not a terminal, so there is no confirmation: pass --yes")
-	}
-	return o.server.connect(func(c *client.Client) error {
-		return eraseAll(cmd.Context(), out, c, o, func(threads int) error {
-			if o.yes || threads == 0 {
-				return nil
-			}
-			question := fmt.Sprintf("Erase all %d threads of your tenant at %s? It cannot be undone.", threads, c.URL())
-			return confirm(cmd.Context(), out, in, question, errNotMeant)
-		})
-	})
 }
 
 // errNotMeant means that the answer to the confirmation was not yes.
@@ -117,12 +108,12 @@ func indexedRuns(ctx context.Context, c *client.Client, thread string) int {
 	return t.Runs
 }
 
-func confirmErasure(ctx context.Context, out *output, thread string, runs int, in io.Reader) error {
+func erasureQuestion(thread string, runs int) string {
 	what := "thread " + oneLine(thread, 80)
 	if runs != unknownRuns {
 		what += fmt.Sprintf(" with %d runs", runs)
 	}
-	return confirm(ctx, out, in, "Erase "+what+"? It cannot be undone.", errNotMeant)
+	return "Erase " + what + "? It cannot be undone."
 }
 
 // confirm asks a yes-or-no question, and returns the error no for any answer but yes.

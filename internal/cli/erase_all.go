@@ -42,14 +42,17 @@ type allErased struct {
 var errLeft = errors.New("threads were published, or indexed, meanwhile: stop the tenant's agents, then repeat the command")
 
 // eraseAll erases every thread that the index has of the tenant. It can be interrupted and repeated at any time.
-func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions, confirmed func(threads int) error) error {
+func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions, ask func(question string) error) error {
 	var threads, left []string
 	err := retried(ctx, out, func() (err error) { threads, err = threadIDs(ctx, c, url.Values{}, 0); return err })
 	if err != nil {
 		return fmt.Errorf("listing the threads: %w", err)
 	}
-	if err := confirmed(len(threads)); err != nil {
-		return err
+	if len(threads) > 0 {
+		question := fmt.Sprintf("Erase all %d threads of your tenant at %s? It cannot be undone.", len(threads), c.URL())
+		if err := ask(question); err != nil {
+			return err
+		}
 	}
 	last, err := requestErasures(ctx, out, c, threads)
 	if err != nil {

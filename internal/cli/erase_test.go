@@ -160,8 +160,8 @@ func TestErase_AsksBeforeItActs(t *testing.T) {
 	defer api.Close()
 	for answer, meant := range map[string]bool{"y\n": true, " YES \n": true, "": false, "\n": false, "n\n": false, "yes, please\n": false} {
 		var stderr strings.Builder
-		err := confirmErasure(t.Context(), newOutput(io.Discard, &stderr, nil), "t\x1b", indexedRuns(t.Context(), api, "t\x1b"),
-			strings.NewReader(answer))
+		err := confirm(t.Context(), newOutput(io.Discard, &stderr, nil), strings.NewReader(answer),
+			erasureQuestion("t\x1b", indexedRuns(t.Context(), api, "t\x1b")), errNotMeant)
 		if (err == nil) != meant {
 			t.Errorf("%q: %v", answer, err)
 		}

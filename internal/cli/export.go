@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -225,7 +223,7 @@ func (x exported) print(out *output) error {
 func noteReport(out *output, r *artifact.Report) {
 	line := fmt.Sprintf("%s: %s", r.Projection, count(r.Messages, "message"))
 	for _, part := range [][2]string{
-		{"left out", countList(r.LeftOut)}, {"without", countList(r.Stripped)}, {"events passed over", countList(r.Events)},
+		{"left out", tally(r.LeftOut)}, {"without", tally(r.Stripped)}, {"events passed over", tally(r.Events)},
 	} {
 		if part[1] != "" {
 			line += "; " + part[0] + ": " + part[1]
@@ -241,13 +239,4 @@ func noteReport(out *output, r *artifact.Report) {
 		line += " (of a parent that was guessed)"
 	}
 	out.note("%s", line)
-}
-
-// countList formats counts by name, in the order of names.
-func countList[K ~string](counts map[K]int) string {
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		list = append(list, fmt.Sprintf("%d %s", counts[name], oneLine(string(name), 40)))
-	}
-	return strings.Join(list, ", ")
 }

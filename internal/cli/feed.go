@@ -83,7 +83,7 @@ func (f *feed) send(w *io.PipeWriter, run runBody, interrupted, over <-chan stru
 				return sent
 			}
 			id = cmp.Or(id, ev.RunID)
-			ended = ended || ev.Type == agui.RunFinished || ev.Type == agui.RunError
+			ended = ended || ev.Type.Terminal()
 		}
 		if seq >= run.skip {
 			if _, err := fmt.Fprintf(w, `{"seq":%d,"event":%s}`+"\n", seq, item.event); err != nil {

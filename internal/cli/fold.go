@@ -97,7 +97,7 @@ func (r *chainRun) add(ev *agui.Event) {
 		r.started = ev
 	}
 	r.begun = true
-	r.ended = ev.Type == agui.RunFinished || ev.Type == agui.RunError
+	r.ended = ev.Type.Terminal()
 	r.run = cmp.Or(r.run, fold.ClientRunID(ev))
 	if record.ValidateID(ev.ThreadID) == nil {
 		r.thread = cmp.Or(r.thread, ev.ThreadID)

@@ -85,5 +85,5 @@ func indexedTo(ctx context.Context, c *client.Client, p published, position stri
 // isTerminalEvent reports whether an event ends its run.
 func isTerminalEvent(event []byte) bool {
 	ev, err := agui.Decode(event)
-	return err == nil && (ev.Type == agui.RunFinished || ev.Type == agui.RunError)
+	return err == nil && ev.Type.Terminal()
 }

@@ -105,7 +105,6 @@ func lintStream(
 	if err != nil {
 		return lint.Tally{}, err
 	}
-	defer func() { _ = source.close() }() // read only
 	p := findingPrinter{out: out, all: o.all, shown: map[string]int{}}
 	var failed error
 	l := lint.New(source.name, source.input, func(f lint.Finding) {
@@ -210,7 +209,6 @@ type linted struct {
 	// input is the input of the first run; nil if unknown.
 	input *agui.RunAgentInput
 	read  func(context.Context, *lint.Linter) error
-	close func() error
 }
 
 func openLinted(name string, o lintOptions, stdin io.Reader) (linted, error) {
@@ -224,28 +222,27 @@ func openLinted(name string, o lintOptions, stdin io.Reader) (linted, error) {
 	if isURL(name) {
 		return openAgent(name, o, input)
 	}
-	s := linted{name: name, close: func() error { return nil }}
-	events := stdin
-	if name == "-" {
-		s.name = "stdin"
-	} else {
+	s := linted{name: name, read: func(_ context.Context, l *lint.Linter) error {
 		f, err := os.Open(name)
 		if err != nil {
-			return linted{}, app.Usagef("opening events: %w", err)
+			return app.Usagef("opening events: %w", err)
 		}
-		events, s.close = f, f.Close
-		if input == nil {
-			if input, err = inputBeside(name); err != nil {
-				return linted{}, errors.Join(err, f.Close())
-			}
+		defer func() { _ = f.Close() }() // read only
+		return lintEvents(l, f, name)
+	}}
+	if name == "-" {
+		s.name = "stdin"
+		s.read = func(_ context.Context, l *lint.Linter) error { return lintEvents(l, stdin, s.name) }
+	} else if input == nil {
+		if input, err = inputBeside(name); err != nil {
+			return linted{}, err
 		}
 	}
 	if input != nil {
 		if s.input, err = agui.DecodeInput(input, ""); err != nil {
-			return linted{}, errors.Join(app.Usagef("reading input of %s: %w", name, err), s.close())
+			return linted{}, app.Usagef("reading input of %s: %w", name, err)
 		}
 	}
-	s.read = func(_ context.Context, l *lint.Linter) error { return lintEvents(l, events, s.name) }
 	return s, nil
 }
 

@@ -33,10 +33,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 	if input == nil {
 		input = hello()
 	}
-	s := linted{
-		name:  (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), // user and query may be secret
-		close: func() error { return nil },
-	}
+	s := linted{name: (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()} // user and query may be secret
 	if s.input, err = agui.DecodeInput(input, ""); err != nil {
 		return linted{}, app.Usagef("reading input: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/stores"
@@ -112,13 +113,10 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 		return err
 	}
 	began := time.Now()
-	r := rebuilding{out: out, cfg: cfg, read: map[int32]kafka.Span{}}
-	spans := func(ctx context.Context) (map[int32]kafka.Span, error) {
-		return kafka.Spans(ctx, adm, k.Topics().Runs)
-	}
+	r := rebuilding{out: out, cfg: cfg, adm: adm, topic: k.Topics().Runs, read: map[int32]kafka.Span{}}
 	// The first fill may take hours. The second one adds the records written meanwhile, so that little is left for the exchange.
 	for range 2 {
-		if err := r.fill(ctx, beside, spans); err != nil {
+		if err := r.fill(ctx, beside); err != nil {
 			return err
 		}
 	}
@@ -126,7 +124,7 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 		return err
 	}
 	exchanged = true
-	if err := r.exchange(ctx, live, beside, spans); err != nil {
+	if err := r.exchange(ctx, live, beside); err != nil {
 		return err
 	}
 	took := time.Since(began)
@@ -143,6 +141,8 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 type rebuilding struct {
 	out    *output
 	cfg    indexer.Config
+	adm    *kadm.Client
+	topic  string
 	read   map[int32]kafka.Span
 	filled indexer.Filled
 }
@@ -157,9 +157,7 @@ const (
 
 // exchange exchanges the filled tables with the live ones, and fills in the records written meanwhile. No signal stops it: the
 // live tables are incomplete until it returns.
-func (r *rebuilding) exchange(
-	ctx context.Context, live, beside *clickhouse.Store, spans func(context.Context) (map[int32]kafka.Span, error),
-) error {
+func (r *rebuilding) exchange(ctx context.Context, live, beside *clickhouse.Store) error {
 	stop := context.AfterFunc(ctx, func() {
 		_, _ = fmt.Fprintln(r.out.stderr, "exchanging tables: it ends when the live ones are complete")
 	})
@@ -169,7 +167,7 @@ func (r *rebuilding) exchange(
 	err := live.Replace(ctx, beside)
 	for try := 1; err == nil; try++ {
 		// Indexers wrote to the old or the new tables during the exchange.
-		failed := r.fill(ctx, live, spans)
+		failed := r.fill(ctx, live)
 		if failed == nil {
 			break
 		}
@@ -191,8 +189,8 @@ func (r *rebuilding) exchange(
 }
 
 // fill writes the records of skein.runs that were not read yet.
-func (r *rebuilding) fill(ctx context.Context, s *clickhouse.Store, spans func(context.Context) (map[int32]kafka.Span, error)) error {
-	now, err := spans(ctx)
+func (r *rebuilding) fill(ctx context.Context, s *clickhouse.Store) error {
+	now, err := kafka.Spans(ctx, r.adm, r.topic)
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,11 @@ func publishRun(
 	}
 	result.Warnings = warnings
 	for _, w := range result.Warnings {
-		out.note("warning: %s%s; the run counts it as an anomaly (%s)", atLine(w.Line), oneLine(w.Detail, 400), w.Anomaly)
+		event := ""
+		if w.Line > 0 { // the line of the body is the event's number
+			event = fmt.Sprintf("event %d: ", w.Line)
+		}
+		out.note("warning: %s%s; the run counts it as an anomaly (%s)", event, oneLine(w.Detail, 400), w.Anomaly)
 	}
 	if sent.err != nil {
 		return nil, endedEarly(sent.err, ack, o.from)
@@ -211,14 +215,6 @@ func publishRun(
 	}
 	awaitIndexed(ctx, out, c, result, isTerminalEvent(sent.last), indexedWithin)
 	return nil, nil
-}
-
-// atLine names the event on a line of the body.
-func atLine(line int64) string {
-	if line == 0 {
-		return ""
-	}
-	return fmt.Sprintf("event %d: ", line)
 }
 
 // postEvents sends the events of a run and returns ingest's acknowledgement. Ctrl-C ends the events; postEvents then waits for the

@@ -40,21 +40,12 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 not found; 4 differs, or faults f
 skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above error.`,
 		Version:       versionText(),
 		Args:          cobra.ArbitraryArgs,
+		RunE:          onlySubcommands,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return app.Configure(cmd, environ)
 		},
-	}
-	root.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
-		}
-		hint := "see " + root.CommandPath() + " --help"
-		if near := root.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = "did you mean " + strings.Join(near, " or ") + "?"
-		}
-		return app.Usagef("unknown command %q; %s", args[0], hint)
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
@@ -121,15 +112,22 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 		GroupID: groupOperate,
 		Short:   short,
 		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
-		},
+		RunE:    onlySubcommands,
 	}
 	cmd.AddCommand(commands...)
 	return cmd
+}
+
+// onlySubcommands runs a command without its subcommands: it prints the help, or refuses an argument.
+func onlySubcommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	hint := "see " + cmd.CommandPath() + " --help"
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return app.Usagef("unknown command %q; %s", args[0], hint)
 }
 
 // versionText returns the line of --version.

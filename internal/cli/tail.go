@@ -80,20 +80,8 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 	if run != "" {
 		what = "run " + oneLine(run, 80)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	first := make(chan struct{})
-	begun := false
-	noted := make(chan struct{})
-	go func() {
-		defer close(noted)
-		select {
-		case <-first:
-		case <-ctx.Done():
-		case <-time.After(waitingAfter):
-			out.note("waiting for %s", what)
-		}
-	}()
+	waiting := time.AfterFunc(waitingAfter, func() { out.note("waiting for %s", what) })
+	defer waiting.Stop()
 	note := func(text string) {
 		if pause() == nil { // if it fails, so does the next event
 			out.note("%s", oneLine(text, 300))
@@ -101,11 +89,7 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 	}
 	err := at.connect(func(c *client.Client) error {
 		return c.Follow(ctx, path+"/stream", func(e client.LiveEvent) error {
-			if !begun {
-				begun = true
-				close(first)
-				<-noted
-			}
+			waiting.Stop()
 			return show(e)
 		}, client.FollowNotes{
 			Away: func(err error) { note(err.Error() + "; trying again") },
@@ -116,8 +100,6 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 			},
 		})
 	})
-	cancel()
-	<-noted
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
