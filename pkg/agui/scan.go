@@ -450,12 +450,6 @@ func (s *Spans) memberAt(obj json.RawMessage, i int) (m memberSpan, next int) {
 	return memberSpan{uint32(i), uint32(nameEnd), uint32(start), uint32(end)}, memberFrom(obj, next)
 }
 
-// NameAt is MemberAt for the name alone.
-func NameAt(obj json.RawMessage, i int) json.RawMessage {
-	end, _ := skipString(obj, i) // a checked object gives no error
-	return obj[i:end]
-}
-
 // Elements iterates over the elements of a checked JSON array. It yields nothing for any other value.
 func Elements(arr json.RawMessage) iter.Seq[json.RawMessage] { return (*Spans)(nil).Elements(arr) }
 

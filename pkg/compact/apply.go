@@ -64,7 +64,7 @@ func (r *Run) withText(id string) *message {
 
 func (r *Run) mergeMetadata(m *message, metadata json.RawMessage) {
 	if metadata != nil {
-		m.open().mergeMetadata(metadata)
+		mergeMetadata(m.open(), metadata)
 	}
 }
 
@@ -84,14 +84,14 @@ func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, meta
 		}
 		if metadata != nil {
 			m.open()
-			c.obj.mergeMetadata(metadata)
+			mergeMetadata(c.obj, metadata)
 		}
 		return
 	}
 	m := r.toolParent(call, parent, hasParent, o)
 	c := newToolCall(call, name)
 	if metadata != nil {
-		c.obj.mergeMetadata(metadata)
+		mergeMetadata(c.obj, metadata)
 	}
 	r.conv.addCall(m, c)
 }
@@ -137,7 +137,7 @@ func (r *Run) appendArgs(call string, delta agui.Text, metadata json.RawMessage)
 	m.open()
 	c.args.body = append(c.args.body, delta...)
 	if metadata != nil {
-		c.obj.mergeMetadata(metadata)
+		mergeMetadata(c.obj, metadata)
 	}
 }
 
@@ -150,7 +150,7 @@ func (r *Run) toolEnd(call string, o owner, metadata json.RawMessage) {
 	}
 	if metadata != nil {
 		m.open()
-		c.obj.mergeMetadata(metadata)
+		mergeMetadata(c.obj, metadata)
 	}
 }
 
@@ -164,7 +164,7 @@ func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 		member{"role", stringValue(agui.RoleTool)}, member{"content", rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))})
 	o.tag(m.obj)
 	if md := ev.JSON(agui.FieldMetadata); md != nil {
-		m.obj.mergeMetadata(md)
+		mergeMetadata(m.obj, md)
 	}
 	caller, _ := r.conv.caller(call)
 	if caller == nil {
@@ -272,7 +272,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	m := r.conv.find(id)
 	if m != nil && m.role == agui.RoleActivity {
 		if replace { // the metadata stays; the attribution is the snapshot's
-			before, had := m, m.contentBytes()
+			before := m
 			m = owned(m)
 			obj := m.open()
 			obj.set("activityType", stringValue(activityType))
@@ -281,7 +281,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 				obj.remove("subagentRunId")
 			}
 			o.tag(obj)
-			r.conv.replace(before, m, had)
+			r.conv.replace(before, m)
 		}
 		r.mergeMetadata(m, metadata)
 		return
@@ -293,12 +293,12 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 		member{"activityType", stringValue(activityType)}, member{"content", content})
 	o.tag(made.obj)
 	if metadata != nil {
-		made.obj.mergeMetadata(metadata)
+		mergeMetadata(made.obj, metadata)
 	}
 	if m == nil {
 		r.conv.push(made)
 	} else {
-		r.conv.replace(m, made, m.contentBytes())
+		r.conv.replace(m, made)
 	}
 }
 
@@ -324,7 +324,6 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	}
 	r.mergeMetadata(m, ev.JSON(agui.FieldMetadata))
 	obj := m.read()
-	before, had := m, m.contentBytes()
 	var content json.RawMessage
 	doc, ok := obj.get("content").(*tree)
 	if !ok {
@@ -338,8 +337,8 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	if m.places > 1 {
 		content = doc.JSON()
 	}
-	others := r.state.bytes() + r.conv.contentBytes() - had
-	stripped, err := doc.apply(ev.JSON(agui.FieldPatch), func() int { return others })
+	others := func() int { return len(r.state.JSON()) + r.conv.contentBytes(m) }
+	stripped, err := doc.apply(ev.JSON(agui.FieldPatch), others)
 	if err != nil {
 		r.Note("activity-patch-failed")
 		return
@@ -349,16 +348,17 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 		obj.set("content", rawValue(content))
 	}
 	activityType, _ := ev.String(agui.FieldActivityType)
+	before := m
 	m = owned(m)
 	obj = m.open()
 	obj.set("content", doc)
 	obj.set("activityType", stringValue(activityType))
-	r.conv.replace(before, m, had)
+	r.conv.replace(before, m)
 }
 
 // stateDelta applies a patch to the state, as a whole or not at all.
 func (r *Run) stateDelta(patch json.RawMessage) {
-	stripped, err := r.state.apply(patch, r.conv.contentBytes)
+	stripped, err := r.state.apply(patch, func() int { return r.conv.contentBytes(nil) })
 	if err != nil {
 		r.Note("state-patch-failed")
 		return

@@ -22,11 +22,8 @@ type known struct {
 	ids    int
 	calls  map[string]int // the index of the first message that holds a tool call of each id, in list[:called]
 	called int
-	sums   []sum // of each prefix of the list
+	sizes  []int // bytes as JSON of the messages of each prefix of list
 }
-
-// sum counts bytes of messages as JSON, and of the contents of activities.
-type sum struct{ messages, contents int }
 
 // NewBase returns a Base of these messages, which must not change.
 func NewBase(messages []agui.Message) Base {
@@ -40,7 +37,20 @@ func (b Base) Messages() []agui.Message { return b.messages[:len(b.messages):len
 func (b Base) Is(o Base) bool { return b.known == o.known && len(b.messages) == len(o.messages) }
 
 // Bytes returns the size of the messages as JSON in bytes, without separators.
-func (b Base) Bytes() int { return b.sum().messages }
+func (b Base) Bytes() int {
+	k, n := b.known, len(b.messages)
+	if n == 0 {
+		return 0
+	}
+	for len(k.sizes) < n {
+		size := len(k.list[len(k.sizes)].Raw)
+		if len(k.sizes) > 0 {
+			size += k.sizes[len(k.sizes)-1]
+		}
+		k.sizes = append(k.sizes, size)
+	}
+	return k.sizes[n-1]
+}
 
 // List returns a key of the list that b shares, equal for all Bases that share it, and about how many bytes of memory that
 // list holds.
@@ -52,7 +62,7 @@ func (b Base) List() (list any, held int) {
 	return b.known, whole.Bytes() + messageOverhead*len(b.known.list)
 }
 
-// messageOverhead is about how many bytes a message takes besides its JSON: itself, its id and role, its sum and its
+// messageOverhead is about how many bytes a message takes besides its JSON: itself, its id and role, its size and its
 // index entry, with the spare room of slices and maps.
 const messageOverhead = 200
 
@@ -123,22 +133,4 @@ func (b Base) hasCall(id string) bool {
 	}
 	at, ok := k.calls[id]
 	return ok && at < len(b.messages)
-}
-
-func (b Base) sum() sum {
-	k, n := b.known, len(b.messages)
-	if n == 0 {
-		return sum{}
-	}
-	for len(k.sums) < n {
-		var s sum
-		if len(k.sums) > 0 {
-			s = k.sums[len(k.sums)-1]
-		}
-		m := k.list[len(k.sums)]
-		s.messages += len(m.Raw)
-		s.contents += fromMessage(m).contentBytes()
-		k.sums = append(k.sums, s)
-	}
-	return k.sums[n-1]
 }

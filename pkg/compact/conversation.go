@@ -24,8 +24,6 @@ type conversation struct {
 	numbered bool
 	// recent is the last result of find: deltas of one message follow each other.
 	recent *message
-	// contents is the size of all activities' contents in bytes; -1 if unknown.
-	contents int
 	// repeated is how many bytes messages occupy in positions beyond their first, by message.size.
 	repeated int
 	// incoming is the size of the event being folded.
@@ -56,7 +54,7 @@ func (c *conversation) len() int { return len(c.base.messages) + len(c.list) }
 
 // reset replaces the list.
 func (c *conversation) reset(list []*message) {
-	*c = conversation{list: list, first: make(map[string]*message, len(list)+8), contents: -1, incoming: c.incoming, pass: c.pass}
+	*c = conversation{list: list, first: make(map[string]*message, len(list)+8), incoming: c.incoming, pass: c.pass}
 	for _, m := range list {
 		m.places = 0
 	}
@@ -175,7 +173,6 @@ func (c *conversation) push(m *message) {
 	m.at = len(c.list)
 	c.list = append(c.list, m)
 	c.occupy(m)
-	c.grow(m.contentBytes())
 	c.hold(m)
 }
 
@@ -210,10 +207,8 @@ func (c *conversation) insertResult(caller, m *message) {
 	}
 }
 
-// replace puts m, an activity, at the first position of before, the first message of the id; had is the size of before's content as an
-// activity. m may be before itself, after a change.
-func (c *conversation) replace(before, m *message, had int) {
-	c.grow(m.contentBytes() - had)
+// replace puts m, an activity, at the first position of before, the first message of the id. m may be before itself.
+func (c *conversation) replace(before, m *message) {
 	if m == before {
 		return
 	}
@@ -251,14 +246,12 @@ func (c *conversation) merge(fresh []*message, drops func(*message) bool) {
 		if c.vacate(m); m.places == 0 && c.holders != nil {
 			calls = append(calls, callIDs(m)...)
 		}
-		c.grow(-m.contentBytes())
 		if c.first[m.id] == m {
 			delete(c.first, m.id)
 			lost = repeat
 		}
 		if by != nil {
 			c.occupy(by)
-			c.grow(by.contentBytes())
 			next = append(next, by)
 		}
 	}
@@ -324,20 +317,16 @@ func (c *conversation) separate() {
 	c.reset(c.list)
 }
 
-// contentBytes returns the size of all activities' contents in bytes.
-func (c *conversation) contentBytes() int {
-	if c.contents < 0 {
-		c.contents = c.base.sum().contents
-		for _, m := range c.list {
-			c.contents += m.contentBytes()
+// contentBytes returns the size of the contents of all activities but one in bytes.
+func (c *conversation) contentBytes(except *message) int {
+	total := 0
+	for _, m := range c.base.messages {
+		total += fromMessage(m).contentBytes()
+	}
+	for _, m := range c.list {
+		if m != except {
+			total += m.contentBytes()
 		}
 	}
-	return c.contents
-}
-
-// grow notes that the contents of activities have so many bytes more.
-func (c *conversation) grow(by int) {
-	if c.contents >= 0 {
-		c.contents += by
-	}
+	return total
 }

@@ -206,7 +206,7 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 				activity := fresh(agui.RoleActivity)
 				activity.id, m = want[i].id, activity
 				want[i] = m
-				c.replace(c.first[m.id], m, 0)
+				c.replace(c.first[m.id], m)
 			case n < 15:
 				what += "result"
 				callers := slices.DeleteFunc(slices.Clone(want), func(m *message) bool { return m.role != agui.RoleAssistant })

@@ -24,7 +24,7 @@ type message struct {
 }
 
 func newMessage(id, role string, members ...member) *message {
-	m := &message{id: id, role: role, obj: &object{members: members}}
+	m := &message{id: id, role: role, obj: &object{list: members}}
 	m.text, _ = m.obj.get("content").(*textValue)
 	return m
 }
@@ -122,7 +122,7 @@ func (m *message) contentBytes() int {
 	case rawValue:
 		return len(v)
 	case *tree:
-		return v.bytes()
+		return len(v.JSON())
 	}
 	return 0
 }
@@ -148,8 +148,8 @@ type toolCall struct {
 
 func newToolCall(id, name string) *toolCall {
 	args := &textValue{}
-	fn := &object{members: []member{{"name", stringValue(name)}, {"arguments", args}}}
-	return &toolCall{id: id, args: args, fn: fn, obj: &object{members: []member{
+	fn := &object{list: []member{{"name", stringValue(name)}, {"arguments", args}}}
+	return &toolCall{id: id, args: args, fn: fn, obj: &object{list: []member{
 		{"id", stringValue(id)}, {"type", stringValue("function")}, {"function", fn},
 	}}}
 }

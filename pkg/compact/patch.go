@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -18,17 +17,20 @@ import (
 // evanphx/json-patch follows the RFC in places where the client does not, and parses the document for every patch. So the fold
 // has its own implementation, which tests compare with the library (docs/adr/003).
 
-// Limits on copy operations, in bytes: a few small patches that copy earlier copies would otherwise fill the memory.
+// Limits: a few small patches could otherwise fill the memory, or stop a partition for minutes.
 const (
-	maxCopied    = 16 << 20 // copied by one patch, which is as much work
-	maxDocuments = 64 << 20 // the state and all activity contents after a copy
+	// maxWork is how much work one patch may be, in the unit of moving a pointer: about half a second.
+	maxWork = 1 << 28
+	// visitWork is the work for each value of an object or list that a patch leads into: 2^20 of them.
+	visitWork = 256
+	// carryWork is the work for each byte of a value that is copied or moved: 64 MiB.
+	carryWork = 4
+	// maxDocuments is how many bytes a patch with a copy may leave in the state and all activity contents.
+	maxDocuments = 64 << 20
+	// maxNodes is how many nodes the trees of a run may have before a patch drops them. A node takes 50 to 150 bytes. Reading again costs
+	// the size of the documents.
+	maxNodes = 1 << 20
 )
-
-// maxRead is how many nodes the trees of a run may make by reading before they drop them all. Patches read small objects on
-// their path whole, members of large ones one by one, and elements of long arrays by parts. A node takes 50 to 150 bytes.
-// Reading again costs the size of the documents, but is needed once in thousands of operations: each makes a few nodes for
-// each step of its path, 512 at most.
-const maxRead = 2 << 20
 
 // Errors of a patch; after each the document is unchanged.
 var (
@@ -37,7 +39,7 @@ var (
 	errTest       = errors.New("applying patch: the test failed")
 	errPrototype  = errors.New("applying patch: the path names __proto__ or constructor/prototype, which the client refuses")
 	errNoObject   = errors.New("applying patch: it leaves something else than an object")
-	errCopyLimit  = fmt.Errorf("applying patch: its copies exceed %d bytes", maxCopied)
+	errWork       = errors.New("applying patch: it visits, moves or copies too much")
 	errSizeLimit  = fmt.Errorf("applying patch: its copies leave more than %d bytes", maxDocuments)
 	errDepth      = fmt.Errorf("applying patch: the document would be more than %d deep", agui.MaxDepth)
 )
@@ -45,10 +47,10 @@ var (
 // patcher applies one patch, and can undo it.
 type patcher struct {
 	t      *tree
-	others func() int
 	undo   []func()
-	copied int
-	copies bool // one of its operations was a copy
+	work   int
+	copies bool         // one of its operations was a copy
+	holed  []*container // objects that lost a member
 	// stripped is how many operations RFC 6902 does not define.
 	stripped int
 }
@@ -56,28 +58,42 @@ type patcher struct {
 // apply applies a patch, a checked JSON array, as a whole or not at all. It returns how many operations it left out
 // because RFC 6902 does not define them. others returns the size of the run's other documents in bytes.
 func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, err error) {
-	p := &patcher{t: t, others: others}
-	if err := p.operations(patch); err != nil {
-		p.back()
+	if t.reading.nodes > maxNodes {
+		t.forget()
+	}
+	t.reading.patches++
+	p := &patcher{t: t}
+	if err := p.operations(patch, others); err != nil {
+		for _, undo := range slices.Backward(p.undo) {
+			undo()
+		}
 		return 0, err
 	}
-	if len(p.undo) > 0 {
-		t.text = nil
+	for _, c := range p.holed {
+		c.members.tidy()
 	}
 	return p.stripped, nil
 }
 
-func (p *patcher) operations(patch json.RawMessage) error {
+func (p *patcher) operations(patch json.RawMessage, others func() int) error {
 	for op := range agui.Elements(patch) {
-		if p.t.reading.nodes > maxRead {
-			p.restart()
-		}
 		if err := p.operation(op); err != nil {
 			return err
 		}
 	}
 	if p.t.object && !p.t.root.isObject() {
 		return errNoObject
+	}
+	if p.copies && len(p.t.JSON())+others() > maxDocuments {
+		return errSizeLimit
+	}
+	return nil
+}
+
+// spend counts work. What counts must not depend on what earlier patches have read: a fold that is resumed must fail alike.
+func (p *patcher) spend(work int) error {
+	if p.work += work; p.work > maxWork {
+		return errWork
 	}
 	return nil
 }
@@ -107,7 +123,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 	switch name {
 	case "add", "replace":
 		v := &node{text: bytes.Clone(value)}
-		p.t.reading.nodes += len(value) / 64 // a copy or move of a part keeps all of its text
+		p.t.reading.nodes += 1 + len(value)/64 // a copy or move of a part keeps all of its text
 		if path == "" {
 			return p.setRoot(v)
 		}
@@ -123,10 +139,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 				return errTest
 			}
 		}
-		if !p.equal(have, &node{text: value}) {
-			return errTest
-		}
-		return nil
+		return p.test(have, &node{text: value})
 	case "remove":
 		if path == "" {
 			return p.setRoot(&node{text: json.RawMessage(`null`)})
@@ -135,8 +148,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		p.remove(at)
-		return nil
+		return p.remove(at)
 	default: // move, copy
 		return p.transfer(name == "move", from, path)
 	}
@@ -177,80 +189,54 @@ func (p *patcher) onScalar(name, path, from string) error {
 
 var zero = json.RawMessage(`0`)
 
-// equal compares a value of the document with one of the patch as the client does, ignoring the order of members.
-func (p *patcher) equal(n, o *node) bool {
+// test compares a value of the document with one of the patch as the client does, ignoring the order of members.
+func (p *patcher) test(n, o *node) error {
 	switch {
-	case n.isObject():
-		if !o.isObject() {
-			return false
+	case n.isObject() != o.isObject() || n.isArray() != o.isArray():
+		return errTest
+	case !n.isObject() && !n.isArray():
+		if !equalScalar(n.text, o.text) {
+			return errTest
 		}
-		p.open(n)
-		if o = o.contents(); n.count() != o.count() {
-			return false
-		}
-		for name, v := range n.all() {
-			i := o.find(name)
-			if i < 0 || !p.equal(v, o.member(i)) {
-				return false
-			}
-		}
-		return true
-	case n.isArray():
-		if !o.isArray() {
-			return false
-		}
-		p.open(n)
-		if o = o.contents(); n.count() != o.count() {
-			return false
-		}
-		next, stop := iter.Pull2(o.all())
-		defer stop()
-		for _, v := range n.all() {
-			if _, w, _ := next(); !p.equal(v, w) {
-				return false
-			}
-		}
-		return true
+		return nil
 	}
-	return !o.isObject() && !o.isArray() && equalScalar(n.text, o.text)
+	if err := p.open(n); err != nil {
+		return err
+	}
+	if !o.read(n.count()) || o.count() != n.count() {
+		return errTest
+	}
+	for i, v := range n.list {
+		if err := p.test(v, o.list[i]); err != nil {
+			return err
+		}
+	}
+	for name, v := range n.members.all() {
+		w := o.members.get(name)
+		if w == nil {
+			return errTest
+		}
+		if err := p.test(v, w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // open reads a container's members or elements.
-func (p *patcher) open(n *node) {
-	if n.container == nil {
-		n.open()
-		if n.table == nil {
-			p.t.reading.nodes += len(n.values)
-		}
-		for i := range n.parts {
-			p.t.reading.nodes += len(n.parts[i].nodes)
-		}
+func (p *patcher) open(n *node) error {
+	isNew := n.container == nil
+	if !n.read((maxWork - p.work) / visitWork) {
+		return errWork
 	}
-}
-
-// restart drops all nodes of the run's trees, which are read again from their texts.
-func (p *patcher) restart() {
-	now := p.t.root.appendJSON(nil)
-	p.back()
-	before := p.t.JSON()
-	p.undo = []func(){func() { p.t.root, p.t.text = &node{text: before}, before }}
-	p.t.root, p.t.shares = &node{text: now}, false
-	p.t.reading.nodes = 0
-	if p.t.reading.trees == nil {
-		return
+	if isNew {
+		p.t.reading.nodes += n.count()
 	}
-	for t := range p.t.reading.trees {
-		if t != p.t {
-			t.forget()
-		}
+	if n.visited == p.t.reading.patches {
+		return nil
 	}
-}
-
-// back undoes the operations.
-func (p *patcher) back() {
-	for i := len(p.undo) - 1; i >= 0; i-- {
-		p.undo[i]()
-	}
+	n.visited = p.t.reading.patches
+	return p.spend(visitWork * n.count())
 }
 
 // set applies add and replace. The parent of the path's last member must exist.
@@ -259,16 +245,13 @@ func (p *patcher) set(path string, v *node, replace bool) error {
 	if err != nil {
 		return err
 	}
-	if replace {
-		if !at.exists() {
-			return errNoSuchPath
-		}
-		return p.put(at, v)
+	if replace && !at.exists() {
+		return errNoSuchPath
 	}
-	if at.parent.isArray() && at.index > at.parent.count() {
+	if at.parent.array && at.index > len(at.parent.list) {
 		return errIndex
 	}
-	return p.add(at, v)
+	return p.put(at, v, replace)
 }
 
 // transfer applies move and copy. Like the client, it resolves the source before the target.
@@ -292,32 +275,29 @@ func (p *patcher) transfer(move bool, from, path string) error {
 	if _, err := p.lastStep(path, true); err != nil {
 		return err
 	}
+	if err := p.spend(carryWork * len(source.JSON())); err != nil {
+		return err
+	}
 	if move {
-		p.remove(at)
-	} else {
-		if p.copied += source.bytes(); p.copied > maxCopied {
-			return errCopyLimit
+		if err := p.remove(at); err != nil {
+			return err
 		}
-		source.shared, p.t.shares, p.copies = true, true, true
+	} else {
+		p.copies = true
+		p.t.reading.nodes++
+		source = &node{text: source.text, spans: source.spans, deep: source.deep}
 	}
 	// The target is looked up again: removing the source may have moved or removed it.
 	target, err := p.lastStep(path, true)
 	if err != nil {
 		return err
 	}
-	if err := p.add(target, source); err != nil {
-		return err
-	}
-	if !move && p.t.root.bytes()+p.others() > maxDocuments {
-		return errSizeLimit
-	}
-	return nil
+	return p.put(target, source, false)
 }
 
 // place is what a path names: a member or an element, which need not exist.
 type place struct {
 	way    []*node // from the root to parent
-	steps  []int   // the index in each of them
 	parent *node
 	name   string // of a member
 	index  int    // of an element, may be out of range; of a member, -1 if it does not exist
@@ -329,12 +309,10 @@ func (at place) value() *node {
 	switch {
 	case at.index < 0:
 		return nil
-	case !at.parent.isArray():
-		return at.parent.member(at.index)
-	case at.index < at.parent.count():
-		return at.parent.at(at.index)
+	case at.parent.isArray() && at.index >= len(at.parent.list):
+		return nil
 	}
-	return nil
+	return at.parent.value(at.index)
 }
 
 // exists reports whether replace and remove find a value at the place. As for the client, a member that every JavaScript object
@@ -369,18 +347,17 @@ func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 		if !n.isObject() && !n.isArray() {
 			return at, errNoSuchPath
 		}
-		p.open(n)
+		if err := p.open(n); err != nil {
+			return at, err
+		}
 		at.way, at.parent, at.name, at.shown = append(at.way, n), n, key, false
 		if n.isArray() {
 			if err := at.element(key); err != nil {
 				return at, err
 			}
-			p.t.reading.nodes += n.unreadAt(at.index)
 		} else {
-			at.index = n.find(key)
-			p.t.reading.nodes++ // a new node, at most
+			at.index = n.members.find(key)
 		}
-		at.steps = append(at.steps, at.index)
 		if i == len(steps)-1 {
 			return at, nil
 		}
@@ -432,153 +409,82 @@ func (p *patcher) existing(path string) (place, error) {
 	return at, nil
 }
 
-// own replaces shared nodes on the way to a place by clones, so that a change does not show elsewhere. A patch that fails leaves the
-// clones, so that the next one need not clone again; but if it has copied, it undoes them, since it may have changed the nodes
-// before it shared them.
-func (p *patcher) own(at place) place {
-	if !p.t.shares {
-		return at
-	}
-	for i, n := range at.way {
-		var in *node
-		step := 0
-		if i > 0 {
-			in, step = at.way[i-1], at.steps[i-1]
-			p.t.reading.nodes += in.ownAt(step)
-			in.element(step)
-		}
-		if !n.shared {
-			continue
-		}
-		c := n.clone()
-		p.t.reading.nodes += c.kept()
-		at.way[i] = c
-		put := func(n *node) { p.t.root = n }
-		if i > 0 {
-			put = func(n *node) { *in.element(step) = n }
-		}
-		if put(c); p.copies {
-			p.undo = append(p.undo, func() { put(n) })
-		}
-	}
-	at.parent = at.way[len(at.way)-1]
-	p.t.reading.nodes += at.parent.ownAt(at.index)
-	return at
-}
-
-// changed drops the JSON of all nodes on the way, the last of which grows by so many bytes. undo restores the JSON, so that a failed
-// patch does not even change white space. Their depth is then inexact.
-func (p *patcher) changed(at place, grows int) {
+// changed drops the JSON of all nodes on the way. undo restores it, so that a failed patch does not even change white space.
+func (p *patcher) changed(at place) {
 	type form struct {
 		text json.RawMessage
-		size int
-		high int32
+		deep int32
 	}
 	before := make([]form, len(at.way))
 	for i, n := range at.way {
-		n.measure()
-		before[i] = form{n.text, n.size, n.high}
-	}
-	for _, n := range slices.Backward(at.way) {
-		was := n.bytes()
-		n.text, n.inexact = nil, true
-		n.size += grows
-		grows = n.size - was
+		before[i] = form{n.text, n.deep}
+		n.text, n.deep = nil, 0
 	}
 	p.undo = append(p.undo, func() {
 		for i, n := range at.way {
-			n.text, n.size = before[i].text, before[i].size
-			n.high, n.inexact = before[i].high, true
+			n.text, n.deep = before[i].text, before[i].deep
 		}
 	})
-}
-
-// fits reports whether a value at a place stays within the depth limit, and updates the depths of the nodes around it.
-func (p *patcher) fits(at place, v *node) bool {
-	if len(at.way)+v.depth(false) > agui.MaxDepth && len(at.way)+v.depth(true) > agui.MaxDepth {
-		return false
-	}
-	high := v.high
-	for _, n := range slices.Backward(at.way) {
-		if high++; n.high != 0 {
-			n.high = max(n.high, high)
-		}
-	}
-	return true
 }
 
 func (p *patcher) setRoot(v *node) error {
-	before, text := p.t.root, p.t.text
+	before := p.t.root
 	p.t.root = v
-	p.undo = append(p.undo, func() { p.t.root, p.t.text = before, text })
+	p.undo = append(p.undo, func() { p.t.root = before })
 	return nil
 }
 
-// put replaces the value at a place, or adds the member.
-func (p *patcher) put(at place, v *node) error {
-	at = p.own(at)
-	if !p.fits(at, v) {
+// put replaces the value at a place, or adds it. A new element past the end appends.
+func (p *patcher) put(at place, v *node, replace bool) error {
+	if len(at.way)+v.depth() > agui.MaxDepth {
 		return errDepth
 	}
-	n := at.parent
-	before := at.value()
-	if before == nil {
-		p.changed(at, n.memberBytes(at.name)+v.bytes()+min(1, n.count()))
-		n.push(at.name, v)
-		p.undo = append(p.undo, n.pop)
+	c, i := at.parent.container, at.index
+	if c.array && !replace {
+		if i < 0 {
+			i += len(c.list)
+		}
+		i = max(0, min(i, len(c.list)))
+		if err := p.spend(len(c.list) - i); err != nil {
+			return err
+		}
+		p.changed(at)
+		c.list = slices.Insert(c.list, i, v)
+		p.undo = append(p.undo, func() { c.list = slices.Delete(c.list, i, i+1) })
 		return nil
 	}
-	p.changed(at, v.bytes()-before.bytes())
-	*n.element(at.index) = v
-	p.undo = append(p.undo, func() { *n.element(at.index) = before })
+	p.changed(at)
+	before := at.value()
+	if before == nil {
+		c.members.push(at.name, v)
+		p.undo = append(p.undo, c.members.pop)
+		return nil
+	}
+	c.put(i, v)
+	p.undo = append(p.undo, func() { c.put(i, before) })
 	return nil
 }
 
-// add adds a member or inserts an element. An index past the end appends.
-func (p *patcher) add(at place, v *node) error {
-	if !at.parent.array {
-		return p.put(at, v)
-	}
-	at = p.own(at)
-	if !p.fits(at, v) {
-		return errDepth
-	}
-	n := at.parent
-	p.changed(at, v.bytes()+min(1, n.count()))
-	i := at.index
-	if i < 0 {
-		i += n.count()
-	}
-	i = max(0, min(i, n.count()))
-	p.t.reading.nodes += n.ownAt(min(i, n.count()-1))
-	n.insert(i, v)
-	p.undo = append(p.undo, func() { n.take(i) })
-	return nil
-}
-
-func (p *patcher) remove(at place) {
+func (p *patcher) remove(at place) error {
 	v := at.value()
 	if v == nil {
-		return // an inherited member: the client reports success and removes nothing
+		return nil // an inherited member: the client reports success and removes nothing
 	}
-	at = p.own(at)
-	n := at.parent
-	p.changed(at, -(n.memberBytes(at.name) + v.bytes() + min(1, n.count()-1)))
-	if n.array {
-		n.take(at.index)
-		p.undo = append(p.undo, func() { n.insert(at.index, v) })
-		return
+	c, i := at.parent.container, at.index
+	if !c.array {
+		p.changed(at)
+		c.members.hide(i)
+		p.holed = append(p.holed, c)
+		p.undo = append(p.undo, func() { c.members.show(i, v) })
+		return nil
 	}
-	i, c := at.index, n.container
-	c.hide(i)
-	p.undo = append(p.undo, func() {
-		c.show(i, v)
-		n.container = c
-	})
-	if c.sparse() {
-		n.container = c.dense()
-		p.t.reading.nodes += n.count()
+	if err := p.spend(len(c.list) - i); err != nil {
+		return err
 	}
+	p.changed(at)
+	c.list = slices.Delete(c.list, i, i+1)
+	p.undo = append(p.undo, func() { c.list = slices.Insert(c.list, i, v) })
+	return nil
 }
 
 var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")

@@ -12,108 +12,56 @@ import (
 // have changed: a small patch of a large state costs what it touches, and everything else keeps its bytes.
 type tree struct {
 	root *node
-	text json.RawMessage // the document as JSON; nil after a change, until JSON encodes it
 	// object makes a patch fail that leaves anything other than an object.
-	object bool
-	// reading counts the nodes of this and the run's other trees.
+	object  bool
 	reading *reading
-	// shares reports whether a node may be shared.
-	shares bool
+}
+
+// reading is what the trees of a run share.
+type reading struct {
+	nodes   int // of all trees, about
+	patches int // that were applied or failed
+	trees   iter.Seq[*tree]
 }
 
 func newTree(r *reading, text json.RawMessage) *tree {
-	return &tree{root: &node{text: text}, text: text, reading: r}
+	return &tree{root: &node{text: text}, reading: r}
 }
 
-// forget drops the tree's nodes.
+// forget drops the nodes of all trees, which are read again from their texts.
 func (t *tree) forget() {
-	if t.root.container != nil {
-		t.root, t.shares = &node{text: t.JSON()}, false
+	t.root = &node{text: t.JSON()}
+	t.reading.nodes = 0
+	if t.reading.trees != nil {
+		for o := range t.reading.trees {
+			o.root = &node{text: o.JSON()}
+		}
 	}
-}
-
-// reading counts the nodes of all trees of a run.
-type reading struct {
-	nodes int // made since the last restart
-	trees iter.Seq[*tree]
-}
-
-// bytes returns the size of the document as JSON.
-func (t *tree) bytes() int {
-	if t.text != nil {
-		return len(t.text)
-	}
-	return t.root.bytes()
 }
 
 // JSON returns the document. Later patches do not change the bytes.
-func (t *tree) JSON() json.RawMessage {
-	if t.text == nil {
-		t.text = t.root.appendJSON(nil)
-	}
-	return t.text
-}
+func (t *tree) JSON() json.RawMessage { return t.root.JSON() }
 
-func (t *tree) appendJSON(dst []byte) []byte { return append(dst, t.JSON()...) }
+func (t *tree) appendJSON(dst []byte) []byte { return t.root.appendJSON(dst) }
 
 // node is one value of a tree.
 type node struct {
-	text json.RawMessage // as JSON; nil after a change below
+	text json.RawMessage // as JSON; nil after a change below, until JSON encodes it
 	// spans index the text that the node's text is a slice of; nil until needed.
 	spans *agui.Spans
-	// size is the size as JSON if text is nil; 0 if unknown.
-	size  int
-	array bool
-	// high is the depth plus 1, or at least that if inexact; 0 if unknown.
-	high    int32
-	inexact bool
-	// shared marks a node with several parents, since it or an ancestor was copied: it must not change any more, only its clones may.
-	shared     bool
-	*container // the parsed text; nil until open
+	// deep is the depth of text plus 1; 0 until needed.
+	deep int32
+	// over is the limit that its members or elements exceeded when they were too many to read, else 0.
+	over       int32
+	*container // the parsed text; nil until read
 }
 
-// bytes returns the size of the value as JSON.
-func (n *node) bytes() int {
-	if n.text != nil {
-		return len(n.text)
-	}
-	return n.size
-}
-
-// measure computes size for a node that was read.
-func (n *node) measure() {
-	if n.size != 0 {
-		return
-	}
-	size := len(`{}`) + max(0, n.count()-1)
-	for i := range n.parts {
-		p := &n.parts[i]
-		if p.text != nil {
-			size += len(p.text) - len(`[]`) - (p.count - 1)
-		}
-		for _, v := range p.nodes {
-			size += v.bytes()
-		}
-	}
-	if n.array {
-		for _, v := range n.values {
-			size += v.bytes()
-		}
-	} else {
-		for name, v := range n.all() {
-			size += n.memberBytes(name) + v.bytes()
-		}
-	}
-	n.size = size
-}
-
-// memberBytes returns the size of a member without its value, 0 for an element.
-func (n *node) memberBytes(name string) int {
-	if n.array {
-		return 0
-	}
-	var room [64]byte
-	return len(agui.AppendString(room[:0], name)) + len(`:`)
+// container holds the members of an object or the elements of an array.
+type container struct {
+	array   bool
+	list    []*node
+	members ordered[*node]
+	visited int // the last patch that led into it
 }
 
 func (n *node) isObject() bool {
@@ -130,107 +78,89 @@ func (n *node) isArray() bool {
 	return agui.IsArray(n.text)
 }
 
-// open reads a container's members or elements.
-func (n *node) open() {
-	if n.container != nil {
-		return
+// count returns the number of members or elements.
+func (c *container) count() int { return len(c.list) + c.members.count() }
+
+// value returns the member at an index of members.list, or the element at an index.
+func (c *container) value(i int) *node {
+	if c.array {
+		return c.list[i]
 	}
-	n.container = &container{}
+	return c.members.list[i].v
+}
+
+// put replaces that value.
+func (c *container) put(i int, v *node) {
+	if c.array {
+		c.list[i] = v
+	} else {
+		c.members.list[i].v = v
+	}
+}
+
+// read parses a container's members or elements, unless there are more than most.
+func (n *node) read(most int) bool {
+	if n.container != nil {
+		return n.count() <= most
+	}
+	if int(n.over) >= most && n.over > 0 {
+		return false
+	}
+	c := &container{array: agui.IsArray(n.text)}
 	if n.spans == nil {
 		n.spans = agui.SpansOf(n.text)
 	}
-	if n.array = agui.IsArray(n.text); n.array {
-		n.readArray(n.text, n.spans)
-		return
+	for e := range n.spans.Elements(n.text) {
+		if len(c.list) == most {
+			n.over = int32(most)
+			return false
+		}
+		c.list = append(c.list, &node{text: e, spans: n.spans})
 	}
-	n.readObject(n.text, n.spans)
+	for i := agui.FirstMember(n.text); i >= 0; {
+		name, value, next := n.spans.MemberAt(n.text, i)
+		c.members.set(stringOf(name), &node{text: value, spans: n.spans})
+		if c.members.count() > most {
+			n.over = int32(most)
+			return false
+		}
+		i = next
+	}
+	n.container = c
+	return true
+}
+
+// JSON returns the value as JSON, and keeps it until a change.
+func (n *node) JSON() json.RawMessage {
+	if n.text == nil {
+		n.text, n.spans = n.appendJSON(nil), nil
+	}
+	return n.text
 }
 
 func (n *node) appendJSON(dst []byte) []byte {
-	if n.text != nil {
+	switch {
+	case n.text != nil:
 		return append(dst, n.text...)
+	case !n.array:
+		return n.members.appendJSON(dst)
 	}
-	if n.array {
-		dst = append(dst, '[')
-		first := len(dst)
-		value := func(v *node) {
-			if len(dst) > first {
-				dst = append(dst, ',')
-			}
-			dst = v.appendJSON(dst)
-		}
-		for _, v := range n.values {
-			value(v)
-		}
-		for i := range n.parts {
-			p := &n.parts[i]
-			if p.text != nil {
-				value(&node{text: p.text[1 : len(p.text)-1]})
-			}
-			for _, v := range p.nodes {
-				value(v)
-			}
-		}
-		return append(dst, ']')
-	}
-	dst = append(dst, '{')
-	first := len(dst)
-	for name, v := range n.all() {
-		if len(dst) > first {
+	dst = append(dst, '[')
+	for i, v := range n.list {
+		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(agui.AppendString(dst, name), ':')
 		dst = v.appendJSON(dst)
 	}
-	return append(dst, '}')
+	return append(dst, ']')
 }
 
-// clone returns a copy, for changes, of a shared node that was read.
-func (n *node) clone() *node {
-	if n.array {
-		n.divide(0)
+// depth returns 0 for a scalar, and for a container 1 more than the depth of its deepest value.
+func (n *node) depth() int {
+	if n.deep == 0 {
+		n.deep = int32(textDepth(n.JSON()) + 1)
 	}
-	n.measure() // once, not for each clone
-	return &node{text: n.text, size: n.size, array: n.array, high: n.high, inexact: n.inexact, container: n.container.clone()}
-}
-
-// depth returns 0 for a scalar, and for a container 1 more than the depth of its deepest value. Unless exact is set, the result may be
-// too large after changes; the exact depth costs a walk over all containers that have changed.
-func (n *node) depth(exact bool) int {
-	if n.high != 0 && !(exact && n.inexact) {
-		return int(n.high) - 1
-	}
-	depth := 0
-	n.inexact = false
-	if n.container == nil {
-		depth = textDepth(n.text)
-	} else {
-		below := func(v *node) {
-			if v != nil {
-				depth = max(depth, v.depth(exact))
-				n.inexact = n.inexact || v.inexact
-			}
-		}
-		if n.table != nil {
-			for _, v := range n.all() {
-				below(v)
-			}
-		} else {
-			for _, v := range n.values {
-				below(v)
-			}
-		}
-		for i := range n.parts {
-			p := &n.parts[i]
-			depth = max(depth, p.depth())
-			for _, v := range p.nodes {
-				below(v)
-			}
-		}
-		depth++
-	}
-	n.high = int32(depth + 1)
-	return depth
+	return int(n.deep) - 1
 }
 
 // textDepth counts brackets outside of strings.
@@ -252,16 +182,6 @@ func textDepth(text json.RawMessage) int {
 		}
 	}
 	return deepest
-}
-
-// contents returns n, or a parsed copy of it if it was not read.
-func (n *node) contents() *node {
-	if n.container != nil {
-		return n
-	}
-	c := &node{text: n.text, spans: n.spans}
-	c.open()
-	return c
 }
 
 // equalScalar compares scalars as the client does: numbers as 64-bit floats, strings by their characters.
