@@ -496,29 +496,17 @@ func isName(name json.RawMessage, is string) bool {
 }
 
 // Without returns the object without the members of a name and otherwise unchanged, or obj itself if there are none.
-func Without(obj json.RawMessage, name string) json.RawMessage {
-	if Lookup(obj, name) == nil {
-		return obj
-	}
-	return with(obj, name, nil)
-}
+func Without(obj json.RawMessage, name string) json.RawMessage { return with(obj, name, nil) }
 
-// with returns the object with another value for a member that it has; nil removes the member.
+// with returns the object with another value for a member that it has, or obj itself without the member. A nil value removes it.
 func with(obj json.RawMessage, name string, value json.RawMessage) json.RawMessage {
-	out := append(make([]byte, 0, len(obj)+len(value)), '{')
-	for n, v := range Members(obj) {
+	out, _ := mapMembers(obj, func(n string, v json.RawMessage) (json.RawMessage, bool) {
 		if n == name {
-			v = value
+			return value, true
 		}
-		if v == nil {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(AppendString(out, n), ':'), v...)
-	}
-	return append(out, '}')
+		return v, false
+	})
+	return out
 }
 
 // kind is the JSON type of a value, by its first byte.

@@ -2,7 +2,9 @@ package agui
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
+	"strings"
 )
 
 // upgrade applies the upgrade table: older wire forms that agents still send, and their form in AG-UI 1.0. It changes the decoded
@@ -34,7 +36,7 @@ func (e *Event) upgrade() {
 		e.dropNull(FieldOutcome)
 		if v := e.JSON(FieldOutcome); kindOf(v) == kindString && unquote(v) == "interrupt" {
 			if i := e.JSON(fieldInterrupt); kindOf(i) == kindObject {
-				e.set(FieldOutcome, concat(`{"type":"interrupt","interrupts":[`, i, `]}`))
+				e.set(FieldOutcome, fmt.Appendf(nil, `{"type":"interrupt","interrupts":[%s]}`, i))
 			}
 		}
 	case SubagentFinished:
@@ -48,7 +50,7 @@ func (e *Event) upgrade() {
 	case StateDelta:
 		e.rename(FieldPatch, FieldDelta)
 		if v := e.JSON(FieldDelta); kindOf(v) == kindObject {
-			e.set(FieldDelta, concat(`[`, v, `]`))
+			e.set(FieldDelta, fmt.Appendf(nil, `[%s]`, v))
 		}
 	case StateSnapshot:
 		e.rename(fieldState, FieldSnapshot)
@@ -89,7 +91,7 @@ func upgradeInput(in json.RawMessage) (json.RawMessage, bool) {
 			}
 		case "resume":
 			if kindOf(v) == kindObject {
-				v = concat(`[`, v, `]`)
+				v = fmt.Appendf(nil, `[%s]`, v)
 				up, _ := mapElements(v, dropsNull("payload"))
 				return up, true
 			}
@@ -111,7 +113,7 @@ func nameMessages(list json.RawMessage, run string) (json.RawMessage, bool) {
 		place++
 		switch kindOf(m) {
 		case kindString:
-			return concat(`{"id":`, madeID(run, place), `,"role":"user","content":`, m, `}`), true
+			return fmt.Appendf(nil, `{"id":%s,"role":"user","content":%s}`, madeID(run, place), m), true
 		case kindObject:
 			changed := false
 			content := kindOf(Lookup(m, "content"))
@@ -187,10 +189,9 @@ func upgradeBinary(part json.RawMessage) (json.RawMessage, bool) {
 	if !truthy(value) {
 		return nil, false // only an id
 	}
-	out := concat(`{"type":"`, []byte(mediaType(unquote(mime))), `","source":{"type":"`, []byte(source),
-		`","value":`, value, `,"mimeType":`, mime, `}`)
+	out := fmt.Appendf(nil, `{"type":"%s","source":{"type":"%s","value":%s,"mimeType":%s}`, mediaType(unquote(mime)), source, value, mime)
 	if name := Lookup(part, "filename"); truthy(name) {
-		out = append(out, concat(`,"metadata":{"filename":`, name, `}`)...)
+		out = fmt.Appendf(out, `,"metadata":{"filename":%s}`, name)
 	}
 	return append(out, '}'), true
 }
@@ -253,8 +254,9 @@ func float(v json.RawMessage) float64 {
 }
 
 func mediaType(mime string) string {
-	for _, family := range []string{"image", "audio", "video"} {
-		if len(mime) > len(family) && mime[:len(family)+1] == family+"/" {
+	switch family, _, ok := strings.Cut(mime, "/"); family {
+	case "image", "audio", "video":
+		if ok {
 			return family
 		}
 	}
@@ -270,11 +272,8 @@ func dropsNull(member string) func(json.RawMessage) (json.RawMessage, bool) {
 	}
 }
 
-// mapMembers replaces member values; nil drops the member. It returns v itself if nothing changes.
+// mapMembers replaces member values of an object; nil drops the member. It returns v itself if nothing changes.
 func mapMembers(v json.RawMessage, change func(string, json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
-	if kindOf(v) != kindObject {
-		return v, false
-	}
 	out, changed := []byte{'{'}, false
 	for name, m := range Members(v) {
 		up, ch := change(name, m)
@@ -295,9 +294,6 @@ func mapMembers(v json.RawMessage, change func(string, json.RawMessage) (json.Ra
 
 // mapElements replaces the elements of an array; nil drops the element. It returns v itself if nothing changes.
 func mapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
-	if kindOf(v) != kindArray {
-		return v, false
-	}
 	out, changed := []byte{'['}, false
 	for m := range Elements(v) {
 		up, ch := change(m)
@@ -323,20 +319,4 @@ func withFirst(obj json.RawMessage, name string, v json.RawMessage) json.RawMess
 		out = append(append(AppendString(append(out, ','), n), ':'), m...)
 	}
 	return append(out, '}')
-}
-
-// concat joins strings and bytes.
-func concat(parts ...any) json.RawMessage {
-	var out []byte
-	for _, p := range parts {
-		switch p := p.(type) {
-		case string:
-			out = append(out, p...)
-		case []byte:
-			out = append(out, p...)
-		case json.RawMessage:
-			out = append(out, p...)
-		}
-	}
-	return out
 }
