@@ -11,7 +11,7 @@ import (
 // change nothing and count the rule.
 
 // messageStart opens a text or reasoning message and appends it if its id is new.
-func (r *Run) messageStart(kind entityKind, id, role string, name *string, o owner, metadata json.RawMessage) {
+func (r *Run) messageStart(kind entityKind, id, role string, name *agui.String, o owner, metadata json.RawMessage) {
 	r.p.verify.open(kind, id, o)
 	m := r.conv.find(id)
 	if m == nil {
@@ -77,7 +77,7 @@ func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, meta
 	}
 	// A second start of a call changes its name and keeps its arguments.
 	if m, c := r.conv.owner(call); c != nil {
-		if !c.named(name) {
+		if have, ok := c.name(); !ok || have != name {
 			m.open()
 			c.fn.set("name", stringValue(name))
 			r.Note("tool-call-renamed")

@@ -1,10 +1,8 @@
 package compact
 
 import (
-	"cmp"
 	"container/list"
 	"encoding/json"
-	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -27,112 +25,63 @@ func (o owner) tag(obj *object) {
 
 // lane is the stream that one owner is assembling from chunks.
 type lane struct {
-	Owner  string
-	Tagged bool // false: the parent agent
-	Kind   entityKind
-	ID     string
+	Owner  agui.String `json:"owner,omitempty"`
+	Tagged bool        `json:"tagged,omitempty"` // false: the parent agent
+	Kind   entityKind  `json:"kind"`
+	ID     agui.String `json:"id"`
 	// From the first chunk; a later chunk that repeats them must agree.
-	Role   string
-	Name   *string // of a text message, or of a tool call
-	Parent *string
-
-	number uint64        // increases in the order of opening
-	entry  *list.Element // in lanesOfKind.open
-}
-
-// laneJSON is a lane in the checkpoint.
-type laneJSON struct {
-	Owner  agui.String  `json:"owner,omitempty"`
-	Tagged bool         `json:"tagged,omitempty"`
-	Kind   entityKind   `json:"kind"`
-	ID     agui.String  `json:"id"`
 	Role   string       `json:"role,omitempty"`
-	Name   *agui.String `json:"name,omitempty"`
+	Name   *agui.String `json:"name,omitempty"` // of a text message, or of a tool call
 	Parent *agui.String `json:"parent,omitempty"`
+
+	entry *list.Element // in lanes.open
 }
 
-// MarshalJSON implements json.Marshaler.
-func (l *lane) MarshalJSON() ([]byte, error) {
-	return json.Marshal(laneJSON{
-		agui.String(l.Owner), l.Tagged, l.Kind, agui.String(l.ID), l.Role, (*agui.String)(l.Name), (*agui.String)(l.Parent),
-	})
-}
+func (l *lane) owner() owner { return owner{string(l.Owner), l.Tagged} }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (l *lane) UnmarshalJSON(b []byte) error {
-	var w laneJSON
-	err := json.Unmarshal(b, &w)
-	*l = lane{
-		Owner: string(w.Owner), Tagged: w.Tagged, Kind: w.Kind, ID: string(w.ID), Role: w.Role,
-		Name: (*string)(w.Name), Parent: (*string)(w.Parent),
-	}
-	return err
-}
-
-func (l lane) owner() owner { return owner{l.Owner, l.Tagged} }
+func (l *lane) entity() entity { return entity{l.Kind, string(l.ID)} }
 
 // lanes are the open streams: at most one for each owner, and one for each kind and id. The zero value has none. Its maps are
 // not walked, since that costs as much as the most they ever held.
 type lanes struct {
 	byOwner map[owner]*lane
-	byKind  map[entityKind]*lanesOfKind
-	opened  uint64
+	byID    map[entity]*lane
+	opened  list.List // in the order in which they were opened
 }
 
-type lanesOfKind struct {
-	byID map[string]*lane
-	open list.List
-}
-
-func (s *lanes) open(l lane) *lane {
+func (s *lanes) open(l *lane) {
 	if s.byOwner == nil {
-		s.byOwner, s.byKind = map[owner]*lane{}, map[entityKind]*lanesOfKind{}
+		s.byOwner, s.byID = map[owner]*lane{}, map[entity]*lane{}
 	}
-	k := s.byKind[l.Kind]
-	if k == nil {
-		k = &lanesOfKind{byID: map[string]*lane{}}
-		s.byKind[l.Kind] = k
-	}
-	s.opened++
-	l.number = s.opened
-	l.entry = k.open.PushBack(&l)
-	s.byOwner[l.owner()], k.byID[l.ID] = &l, &l
-	return &l
+	l.entry = s.opened.PushBack(l)
+	s.byOwner[l.owner()], s.byID[l.entity()] = l, l
 }
 
 func (s *lanes) close(l *lane) {
 	delete(s.byOwner, l.owner())
-	k := s.byKind[l.Kind]
-	delete(k.byID, l.ID)
-	k.open.Remove(l.entry)
-}
-
-// of returns the lane of a kind and id, or nil.
-func (s *lanes) of(kind entityKind, id string) *lane {
-	if k := s.byKind[kind]; k != nil {
-		return k.byID[id]
-	}
-	return nil
+	delete(s.byID, l.entity())
+	s.opened.Remove(l.entry)
 }
 
 // anyOf returns a lane of a kind, or nil, and whether it is the only one.
-func (s *lanes) anyOf(kind entityKind) (l *lane, only bool) {
-	k := s.byKind[kind]
-	if k == nil || k.open.Len() == 0 {
-		return nil, false
+func (s *lanes) anyOf(kind entityKind) (found *lane, only bool) {
+	for e := s.opened.Front(); e != nil; e = e.Next() {
+		if l := e.Value.(*lane); l.Kind == kind {
+			if found != nil {
+				return found, false
+			}
+			found = l
+		}
 	}
-	return k.open.Front().Value.(*lane), k.open.Len() == 1
+	return found, found != nil
 }
 
 // all returns the lanes in the order in which they were opened.
 func (s *lanes) all() []*lane {
-	all := make([]*lane, 0, len(s.byOwner))
-	for _, k := range s.byKind {
-		for e := k.open.Front(); e != nil; e = e.Next() {
-			all = append(all, e.Value.(*lane))
-		}
+	all := make([]*lane, 0, s.opened.Len())
+	for e := s.opened.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(*lane))
 	}
-	slices.SortFunc(all, func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
 	return all
 }
 
@@ -146,9 +95,9 @@ func (r *Run) closeLane(l *lane) {
 	defer func() { r.conv.incoming = event }()
 	o := l.owner()
 	if l.Kind == kindTool {
-		r.toolEnd(l.ID, o, nil)
+		r.toolEnd(string(l.ID), o, nil)
 	} else {
-		r.messageEnd(l.Kind, l.ID, o, nil)
+		r.messageEnd(l.Kind, string(l.ID), o, nil)
 	}
 }
 
@@ -193,7 +142,7 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 	}
 	opened := false
 	at := r.p.lanes.byOwner[in]
-	if at != nil && at.Kind == kind && (!hasID || id == at.ID) {
+	if at != nil && at.Kind == kind && (!hasID || id == string(at.ID)) {
 		if err := at.agrees(ev, kind); err != nil {
 			return err
 		}
@@ -201,7 +150,7 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 		if !hasID {
 			return chunkError(ev.Type, "the first chunk must have a "+idField.String())
 		}
-		l := lane{Owner: in.id, Tagged: in.set, Kind: kind, ID: id, Name: stringField(ev, agui.FieldName)}
+		l := &lane{Owner: agui.String(in.id), Tagged: in.set, Kind: kind, ID: agui.String(id), Name: optional(ev, agui.FieldName)}
 		switch kind {
 		case kindText:
 			l.Role = agui.RoleAssistant
@@ -209,56 +158,57 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 				l.Role = role
 			}
 		case kindTool:
-			if l.Name = stringField(ev, agui.FieldToolCallName); l.Name == nil {
+			if l.Name = optional(ev, agui.FieldToolCallName); l.Name == nil {
 				return chunkError(ev.Type, "the first chunk must have a toolCallName")
 			}
-			l.Parent = stringField(ev, agui.FieldParentMessageID)
+			l.Parent = optional(ev, agui.FieldParentMessageID)
 		}
 		r.closeLane(at)
-		at, opened = r.p.lanes.open(l), true
+		r.p.lanes.open(l)
+		at, opened = l, true
 		r.startLane(l, ev.JSON(agui.FieldMetadata))
 	}
 	// A chunk without a delta counts as an empty delta if it has another member of its own. The client's enforcement removes
 	// members that the protocol does not describe before the verification, which therefore ignores a chunk that has no others.
 	described := ev.Has(agui.FieldDelta) || ev.Has(agui.FieldRawEvent) || (!opened && ev.Has(agui.FieldMetadata))
 	if described {
-		r.p.verify.within(at.Kind, at.ID, at.owner())
+		r.p.verify.within(at.Kind, string(at.ID), at.owner())
 	}
 	if described || (!opened && ev.HasUndescribed()) {
-		r.continueLane(*at, ev.Text(agui.FieldDelta), ev.JSON(agui.FieldMetadata))
+		r.continueLane(at, ev.Text(agui.FieldDelta), ev.JSON(agui.FieldMetadata))
 	}
 	return nil
 }
 
-func (r *Run) startLane(l lane, metadata json.RawMessage) {
-	o := l.owner()
+func (r *Run) startLane(l *lane, metadata json.RawMessage) {
+	id, o := string(l.ID), l.owner()
 	switch l.Kind {
 	case kindText:
-		r.messageStart(l.Kind, l.ID, l.Role, l.Name, o, metadata)
+		r.messageStart(l.Kind, id, l.Role, l.Name, o, metadata)
 	case kindTool:
 		parent := ""
 		if l.Parent != nil {
-			parent = *l.Parent
+			parent = string(*l.Parent)
 		}
-		r.toolStart(l.ID, *l.Name, parent, l.Parent != nil, o, metadata)
+		r.toolStart(id, string(*l.Name), parent, l.Parent != nil, o, metadata)
 	default:
-		r.messageStart(l.Kind, l.ID, agui.RoleReasoning, nil, o, metadata)
+		r.messageStart(l.Kind, id, agui.RoleReasoning, nil, o, metadata)
 	}
 }
 
 // continueLane applies content as the reducer does, without verification.
-func (r *Run) continueLane(l lane, delta agui.Text, metadata json.RawMessage) {
+func (r *Run) continueLane(l *lane, delta agui.Text, metadata json.RawMessage) {
 	if l.Kind == kindTool {
-		r.appendArgs(l.ID, delta, metadata)
+		r.appendArgs(string(l.ID), delta, metadata)
 		return
 	}
-	r.appendTo(l.ID, delta, metadata)
+	r.appendTo(string(l.ID), delta, metadata)
 }
 
 // resolveLane returns the owner of the lane that a chunk belongs to.
 func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o owner) (owner, error) {
 	if hasID {
-		l := r.p.lanes.of(kind, id)
+		l := r.p.lanes.byID[entity{kind, id}]
 		if l == nil {
 			return o, nil
 		}
@@ -284,14 +234,15 @@ func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o
 }
 
 // agrees checks that a chunk which continues a stream repeats nothing of the first chunk differently.
-func (l lane) agrees(ev *agui.Event, kind entityKind) error {
-	differs := func(f agui.Field, have *string) bool {
-		v, ok := ev.String(f)
-		return ok && (have == nil || v != *have)
+func (l *lane) agrees(ev *agui.Event, kind entityKind) error {
+	differs := func(f agui.Field, have *agui.String) bool {
+		v := optional(ev, f)
+		return v != nil && (have == nil || *v != *have)
 	}
 	switch kind {
 	case kindText:
-		if differs(agui.FieldRole, &l.Role) || differs(agui.FieldName, l.Name) {
+		role := agui.String(l.Role)
+		if differs(agui.FieldRole, &role) || differs(agui.FieldName, l.Name) {
 			return chunkError(ev.Type, "the chunk's role or name is not that of the stream it continues")
 		}
 	case kindTool:
@@ -302,9 +253,11 @@ func (l lane) agrees(ev *agui.Event, kind entityKind) error {
 	return nil
 }
 
-func stringField(ev *agui.Event, f agui.Field) *string {
-	if v, ok := ev.String(f); ok {
-		return &v
+// optional returns a member that is a string, or nil.
+func optional(ev *agui.Event, f agui.Field) *agui.String {
+	v, ok := ev.String(f)
+	if !ok {
+		return nil
 	}
-	return nil
+	return (*agui.String)(&v)
 }

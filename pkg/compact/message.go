@@ -88,13 +88,8 @@ func (m *message) appendText(delta agui.Text) {
 // activityType returns the type of an activity message.
 func (m *message) activityType() string {
 	if m.obj != nil {
-		switch v := m.obj.get("activityType").(type) {
-		case stringValue:
-			return string(v)
-		case rawValue:
-			return stringOf(json.RawMessage(v))
-		}
-		return ""
+		activity, _ := textOf(m.obj.get("activityType"))
+		return activity
 	}
 	if m.activity == nil {
 		activity := stringOf(agui.Lookup(m.raw, "activityType"))
@@ -154,29 +149,8 @@ func newToolCall(id, name string) *toolCall {
 	}}}
 }
 
-// named reports whether the call has that name.
-func (c *toolCall) named(name string) bool {
-	switch v := c.fn.get("name").(type) {
-	case stringValue:
-		return string(v) == name
-	case rawValue:
-		return agui.IsString(json.RawMessage(v)) && stringOf(json.RawMessage(v)) == name
-	}
-	return false
-}
-
-// name returns the call's name, or other if it has none.
-func (c *toolCall) name(other string) string {
-	switch v := c.fn.get("name").(type) {
-	case stringValue:
-		return string(v)
-	case rawValue:
-		if agui.IsString(json.RawMessage(v)) {
-			return stringOf(json.RawMessage(v))
-		}
-	}
-	return other
-}
+// name returns the call's name, and whether it has one that is a string.
+func (c *toolCall) name() (string, bool) { return textOf(c.fn.get("name")) }
 
 type callList struct{ list []*toolCall }
 

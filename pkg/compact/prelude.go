@@ -88,7 +88,7 @@ func (r *Run) opened() (gone, open []json.RawMessage) {
 	}
 	for _, kind := range []entityKind{kindSpan, kindReasoning, kindText, kindTool} {
 		for _, id := range slices.Sorted(maps.Keys(v.Open[kind])) {
-			if r.p.lanes.of(kind, id) != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning ||
+			if r.p.lanes.byID[entity{kind, id}] != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning ||
 				id == string(r.p.Thinking.Span) && kind == kindSpan {
 				continue
 			}
@@ -103,7 +103,11 @@ func (r *Run) opened() (gone, open []json.RawMessage) {
 					gone = append(gone, eventOf(agui.ToolCallStart, o, "toolCallId", id, "toolCallName", id, "parentMessageId", nobody))
 					continue
 				}
-				open = append(open, eventOf(agui.ToolCallStart, o, "toolCallId", id, "toolCallName", call.name(id)))
+				name, ok := call.name()
+				if !ok {
+					name = id
+				}
+				open = append(open, eventOf(agui.ToolCallStart, o, "toolCallId", id, "toolCallName", name))
 				continue
 			}
 			t, role := agui.TextMessageStart, agui.RoleAssistant
@@ -124,23 +128,23 @@ func (r *Run) opened() (gone, open []json.RawMessage) {
 // chunk returns a chunk that opens a lane.
 func (r *Run) chunk(l *lane) json.RawMessage {
 	var members []string
-	add := func(name string, value *string) {
+	add := func(name string, value *agui.String) {
 		if value != nil {
-			members = append(members, name, *value)
+			members = append(members, name, string(*value))
 		}
 	}
 	switch l.Kind {
 	case kindTool:
-		members = []string{"toolCallId", l.ID}
+		members = []string{"toolCallId", string(l.ID)}
 		add("toolCallName", l.Name)
 		add("parentMessageId", l.Parent)
 		return eventOf(agui.ToolCallChunk, l.owner(), members...)
 	case kindText:
-		members = []string{"messageId", l.ID, "role", l.Role}
+		members = []string{"messageId", string(l.ID), "role", l.Role}
 		add("name", l.Name)
 		return eventOf(agui.TextMessageChunk, l.owner(), members...)
 	default:
-		return eventOf(agui.ReasoningMessageChunk, l.owner(), "messageId", l.ID)
+		return eventOf(agui.ReasoningMessageChunk, l.owner(), "messageId", string(l.ID))
 	}
 }
 

@@ -104,10 +104,10 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 		p.called[id] = true
 	}
 	for _, l := range w.Lanes {
-		if l == nil || p.lanes.byOwner[l.owner()] != nil || p.lanes.of(l.Kind, l.ID) != nil {
+		if l == nil || p.lanes.byOwner[l.owner()] != nil || p.lanes.byID[l.entity()] != nil {
 			return errors.New("two streams are open in one lane, or one in two")
 		}
-		p.lanes.open(*l)
+		p.lanes.open(l)
 	}
 	p.verify = w.Verify
 	anomalies := p.Anomalies

@@ -187,7 +187,7 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		if !ok {
 			role = agui.RoleAssistant
 		}
-		r.messageStart(kindText, id, role, stringField(ev, agui.FieldName), o, ev.JSON(agui.FieldMetadata))
+		r.messageStart(kindText, id, role, optional(ev, agui.FieldName), o, ev.JSON(agui.FieldMetadata))
 	case agui.TextMessageContent:
 		r.messageContent(kindText, id, ev.Text(agui.FieldDelta), o, ev.JSON(agui.FieldMetadata))
 	case agui.TextMessageEnd:

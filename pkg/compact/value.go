@@ -20,6 +20,17 @@ type stringValue string
 
 func (v stringValue) appendJSON(dst []byte) []byte { return agui.AppendString(dst, string(v)) }
 
+// textOf returns the text of a value that is a string and does not grow.
+func textOf(v value) (string, bool) {
+	switch v := v.(type) {
+	case stringValue:
+		return string(v), true
+	case rawValue:
+		return stringOf(json.RawMessage(v)), agui.IsString(json.RawMessage(v))
+	}
+	return "", false
+}
+
 // textValue is a string that grows by deltas.
 type textValue struct{ body agui.Text }
 
