@@ -6,8 +6,11 @@ import (
 	"embed"
 	"encoding/json"
 	"io/fs"
+	"maps"
 	"net/http"
 	"path"
+	"strings"
+	"sync"
 )
 
 //go:embed dist
@@ -23,39 +26,39 @@ const (
 	AssetPrefix = "/assets/"
 )
 
-// Handler serves the page with these links to other tools. It answers GET and HEAD of Index, LinksPath and below AssetPrefix; the
-// names of assets say what is in them, so that they may be cached for good.
+// Handler serves the page with these links to other tools. It answers GET and HEAD of Index, LinksPath and below AssetPrefix. The
+// names of assets identify their contents, so caches may keep them for ever.
 func Handler(links []Link) http.Handler {
-	files := make(handler)
-	root, err := fs.Sub(dist, "dist")
-	if err == nil {
-		err = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			body, err := fs.ReadFile(root, name)
-			if err != nil {
-				return err
-			}
-			if name == "index.html" {
-				files[Index] = NewStatic(body, types[".html"], "no-cache")
-			} else {
-				files["/"+name] = NewStatic(body, types[path.Ext(name)], "public, max-age=31536000, immutable")
-			}
-			return nil
-		})
+	body, err := json.Marshal(append([]Link{}, links...))
+	if err != nil {
+		panic(err) // they are texts
 	}
-	if err == nil {
-		var body []byte
-		if body, err = json.Marshal(append([]Link{}, links...)); err == nil {
-			files[LinksPath] = NewStatic(body, types[".json"], "no-cache")
+	all := maps.Clone(files())
+	all[LinksPath] = NewStatic(body, types[".json"], "no-cache")
+	return all
+}
+
+// files returns the files of the page by their paths.
+var files = sync.OnceValue(func() handler {
+	all := handler{}
+	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
-	}
+		body, err := fs.ReadFile(dist, name)
+		at := strings.TrimPrefix(name, "dist")
+		if at == "/index.html" {
+			all[Index] = NewStatic(body, types[".html"], "no-cache")
+		} else {
+			all[at] = NewStatic(body, types[path.Ext(at)], "public, max-age=31536000, immutable")
+		}
+		return err
+	})
 	if err != nil {
 		panic("reading the embedded page: " + err.Error()) // it is a part of this binary
 	}
-	return files
-}
+	return all
+})
 
 // types are those of the files; what the machine's own list says does not count.
 var types = map[string]string{
