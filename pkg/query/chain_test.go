@@ -14,7 +14,7 @@ import (
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
-var chainFlag = flag.Int("chain", 5_000, "runs of the longest chain")
+var chainFlag = flag.Int("chain", 1_000, "runs of the longest chain")
 
 // A chain of any length is restored, checked out, drawn and compared; make long-chains takes more than 100,000.
 func TestHandler_AnswersForALongChain(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/deadletter"
@@ -32,13 +31,7 @@ func TestDeadLetters_AreTheTenantsAndComeInPages(t *testing.T) {
 		page.Next != "2:0" {
 		t.Errorf("the first page is %s", r.body)
 	}
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := describer(t)("DeadLetters").Validate(doc); err != nil {
-		t.Error(err)
-	}
+	described(t, "DeadLetters", r.body)
 	page = deadLettersAnswer{}
 	if r := f.json("/v1/dead-letters?after=2:0", &page); len(page.DeadLetters) != 1 || page.DeadLetters[0].ThreadID != "b" || page.Next != "" || strings.Contains(r.body, "umbrella") {
 		t.Errorf("the second page is %s", r.body)

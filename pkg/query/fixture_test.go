@@ -3,11 +3,13 @@ package query
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -62,6 +64,24 @@ func (f *fakeRecords) Record(_ context.Context, partition int32, offset int64) (
 	return v, nil
 }
 
+// emptyStore returns the file of a migrated store. To migrate one for each test would take most of the tests' time.
+var emptyStore = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "skein-query")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "store.db")
+	st, err := sqlite.Open(context.Background(), path)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(st.Migrate(context.Background()), st.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
 // fixture is the stage over a real store.
 type fixture struct {
 	t       testing.TB
@@ -96,11 +116,16 @@ func startFixture(t testing.TB, wait time.Duration, wrap ...func(store.Reader) s
 // startFixtureOver starts the stage over raw events.
 func startFixtureOver(t testing.TB, wait time.Duration, raw *RawLog, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
-	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"))
+	path := filepath.Join(t.TempDir(), "store.db")
+	empty, err := emptyStore()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := st.Migrate(t.Context()); err != nil {
+	if err := os.WriteFile(path, empty, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	st, err := sqlite.Open(t.Context(), path)
+	if err != nil {
 		t.Fatal(err)
 	}
 	f := &fixture{

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -173,28 +175,41 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 	}
 }
 
-// describer compiles the description's schemas: those with a name, and what a pointer leads to.
-func describer(t testing.TB) func(name string) *jsonschema.Schema {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schemas.OpenAPI)))
+// compiler has the description; each schema is compiled once.
+var compiler = sync.OnceValues(func() (*jsonschema.Compiler, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemas.OpenAPI))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("https://skein/openapi.json", doc); err != nil {
+	return c, c.AddResource("https://skein/openapi.json", doc)
+})
+
+var compiling sync.Mutex
+
+// described checks a JSON document against a schema of the description: one with a name, or one to which a pointer leads.
+func described(t testing.TB, name, body string) {
+	t.Helper()
+	c, err := compiler()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return func(name string) *jsonschema.Schema {
-		t.Helper()
-		if !strings.HasPrefix(name, "/") {
-			name = "/components/schemas/" + name
-		}
-		schema, err := c.Compile("https://skein/openapi.json#" + name)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		return schema
+	compiling.Lock()
+	defer compiling.Unlock()
+	if !strings.HasPrefix(name, "/") {
+		name = "/components/schemas/" + name
+	}
+	schema, err := c.Compile("https://skein/openapi.json#" + name)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
+	if err == nil {
+		err = schema.Validate(value)
+	}
+	if err != nil {
+		t.Errorf("%.2000s is not as described: %v", body, err)
 	}
 }
 
@@ -264,7 +279,6 @@ func TestAnswers_KeepHalvesOfSurrogatePairs(t *testing.T) {
 
 // Answers are held to the schemas as they come over the wire.
 func TestOpenAPI_FitsAnswers(t *testing.T) {
-	described := describer(t)
 	f := newFixture(t)
 	conversation(f)
 	late := run("chat", "late", 5)
@@ -303,19 +317,12 @@ func TestOpenAPI_FitsAnswers(t *testing.T) {
 		"/v1/threads/nobody":                            "Problem",
 		"/v1/threads/..":                                "Problem",
 	} {
-		body, err := jsonschema.UnmarshalJSON(strings.NewReader(f.get("acme", path).body))
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if err := described(name).Validate(body); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
+		described(t, name, f.get("acme", path).body)
 	}
 }
 
 // Where the index is behind, each call answers with what there is, in the form that is described for that.
 func TestOpenAPI_FitsAnswersThatComeTooEarly(t *testing.T) {
-	described := describer(t)
 	f := newRawFixture(t)
 	conversation(f.fixture)
 	for _, rt := range readRoutes() {
@@ -328,14 +335,8 @@ func TestOpenAPI_FitsAnswersThatComeTooEarly(t *testing.T) {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 			continue
 		}
-		body, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body))
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
 		pointer := "/paths/" + url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(rt.Pattern)) +
 			"/get/responses/425/content/" + strings.ReplaceAll(r.header.Get("Content-Type"), "/", "~1") + "/schema"
-		if err := described(pointer).Validate(body); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
+		described(t, pointer, r.body)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -64,20 +63,17 @@ func (f *rawFixture) talkOf(tenantID, thread, run string) []int64 {
 // proofs are the answers on the lines of a body, by thread and run, and how many lines say how far it is.
 func proofs(t testing.TB, body string) (all map[string]proofAnswer, order []string, progress int) {
 	t.Helper()
-	proof, far := describer(t)("Proof"), describer(t)("VerifyProgress")
 	all = map[string]proofAnswer{}
 	for line := range strings.Lines(body) {
-		value, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if far.Validate(value) == nil {
+		if strings.HasPrefix(line, `{"progress":`) {
+			described(t, "VerifyProgress", line)
 			progress++
 			continue
 		}
+		described(t, "Proof", line)
 		var p proofAnswer
-		if err := json.Unmarshal([]byte(line), &p); err != nil || proof.Validate(value) != nil {
-			t.Fatalf("%s is not as described: %v", line, err)
+		if err := json.Unmarshal([]byte(line), &p); err != nil {
+			t.Fatal(err)
 		}
 		name := p.ThreadID + "/" + p.RunID
 		all[name], order = p, append(order, name)
