@@ -82,10 +82,10 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 		return nil, fmt.Errorf("ending the bound of a body: %w", err)
 	}
 	if len(body) > lightInput {
-		if err := c.load.work(c.R.Context()); err != nil {
+		if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 			return nil, err
 		}
-		defer c.load.rest()
+		defer c.load.releaseSlot()
 	}
 	in, err := agui.DecodeInput(body, "")
 	if err != nil {

@@ -39,7 +39,7 @@ func (c *call) deadLetters() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.load.work(c.R.Context()); err != nil {
+	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 		return nil, err
 	}
 	done, err := c.takeRaw()

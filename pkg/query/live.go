@@ -3,8 +3,10 @@ package query
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -39,6 +41,10 @@ func (c *call) live(runID string, from cursor, once bool) error {
 	ctx, cancel := context.WithCancelCause(c.R.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(c.draining, func() { cancel(errDraining) })()
+	// A random part makes streams that began together end at different times.
+	life := c.cfg.StreamLife - time.Duration(rand.Int64N(int64(c.cfg.StreamLife/10)+1))
+	ctx, end := context.WithTimeoutCause(ctx, life, errLife)
+	defer end()
 	s, err := c.newStream(ctx, runID, from)
 	if err != nil {
 		return err
@@ -46,7 +52,7 @@ func (c *call) live(runID string, from cursor, once bool) error {
 	if err := s.weigh(); err != nil {
 		return err
 	}
-	s.once, c.load.await = once, s.await
+	s.once, c.load.lateAfter, c.load.late = once, c.cfg.StreamHeartbeat, s.late
 	c.metrics.streams.Inc()
 	defer c.metrics.streams.Dec()
 	why, err := s.finish(s.serve())

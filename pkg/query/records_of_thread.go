@@ -23,7 +23,7 @@ func (s *recordsOfThread) patiently(f func() error) error {
 	if s.thread == nil {
 		return f()
 	}
-	s.load.rest() // acquired by takeInTurn; the read may wait for the store
+	s.load.releaseSlot() // acquired by takeInTurn; the read may wait for the store
 	return s.stream.patiently(f, errBehind, store.ErrNotFound)
 }
 
@@ -55,7 +55,7 @@ func (s *recordsOfThread) Record(run string) (rec *record.Run, _ error) {
 func (s *recordsOfThread) History(run string) (lineage.History, error) {
 	var h restored
 	err := s.patiently(func() error {
-		return s.load.inTurn(s.ctx, func() (err error) {
+		return s.load.withSlot(s.ctx, func() (err error) {
 			h, err = s.restore(s.rows, run)
 			return err
 		})

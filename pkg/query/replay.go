@@ -1,7 +1,6 @@
 package query
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -155,31 +154,15 @@ func (c *call) replayEvents() error {
 	}
 	// A replay lasts as long as its caller likes, and many without a pace would occupy all processors. So folding and
 	// writing into the buffer take a slot. While the replay waits for brokers, its pace or its caller, it holds none.
-	c.load.rest()
-	defer c.load.rest()
-	c.load.await = func(ready <-chan struct{}) error {
-		if err := out.flush(); err != nil {
-			return err
-		}
-		alive := time.NewTicker(replayAlive)
-		defer alive.Stop()
-		for {
-			select {
-			case <-ready:
-				return nil
-			case <-alive.C:
-				if err := out.alive(); err != nil {
-					return err
-				}
-			case <-c.R.Context().Done():
-				return context.Cause(c.R.Context())
-			}
-		}
+	c.load.releaseSlot()
+	defer c.load.releaseSlot()
+	c.load.lateAfter, c.load.late = replayAlive, out.alive
+	raw.waits = func() {
+		c.load.releaseSlot()
+		_ = out.flush() // the next write fails, too
 	}
-	raw.waits = c.load.rest
-	out.b = bufio.NewWriterSize(resting{c.W, c.load}, 64<<10)
 	return c.stream(raw.each(c.R.Context(), ranges, func(m *kgo.Record) error {
-		if err := c.load.work(c.R.Context()); err != nil {
+		if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 			return err
 		}
 		e, ok, err := rp.take(m)
@@ -416,7 +399,7 @@ func (p *pacer) wait(ctx context.Context, at time.Time, out *replayWriter) error
 	if err := out.flush(); err != nil {
 		return err
 	}
-	out.c.load.rest()
+	out.c.load.releaseSlot()
 	due := time.NewTimer(pause)
 	defer due.Stop()
 	alive := time.NewTicker(replayAlive)

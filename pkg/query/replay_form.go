@@ -2,11 +2,9 @@ package query
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -54,7 +52,7 @@ type replayWriter struct {
 }
 
 func newReplayWriter(c *call) *replayWriter {
-	w := &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(c.W, 64<<10)}
+	w := newLineWriter(c)
 	switch {
 	case wantsEvents(c.R):
 		w.form = typeSSE
@@ -64,41 +62,25 @@ func newReplayWriter(c *call) *replayWriter {
 	return w
 }
 
-// resting is a writer that releases the request's slot before each write to the caller.
-type resting struct {
-	w    io.Writer
-	load *load
+// newLineWriter returns a writer of JSON lines. It releases the request's slot before each write to the caller, who may
+// be slow.
+func newLineWriter(c *call) *replayWriter {
+	return &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(slotReleaser{c}, 64<<10)}
 }
 
-func (r resting) Write(b []byte) (int, error) {
-	r.load.rest()
-	return r.w.Write(b)
+// slotReleaser writes to the caller of a request that holds no slot meanwhile.
+type slotReleaser struct{ c *call }
+
+func (r slotReleaser) Write(b []byte) (int, error) {
+	r.c.load.releaseSlot()
+	return r.c.W.Write(b)
 }
 
-// newProofWriter returns a writer for answers about many runs, each of which is heavy work. The request holds no slot
-// while it writes to its caller. After that it waits for a slot for as long as the caller stays.
+// newProofWriter returns a writer for answers about many runs, each of which is heavy work. From now on the request
+// waits for slots for as long as its caller stays.
 func newProofWriter(c *call) *replayWriter {
-	c.load.await = func(ready <-chan struct{}) error {
-		select {
-		case <-ready:
-			return nil
-		case <-c.R.Context().Done():
-			return context.Cause(c.R.Context())
-		}
-	}
-	return &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(lending{c}, 64<<10)}
-}
-
-// lending is a writer that releases the request's slot during each write to the caller and acquires one for heavy work
-// again.
-type lending struct{ c *call }
-
-func (l lending) Write(b []byte) (int, error) {
-	n, err := resting{l.c.W, l.c.load}.Write(b)
-	if err == nil {
-		err = l.c.load.work(l.c.R.Context())
-	}
-	return n, err
+	c.load.late = func() error { return nil }
+	return newLineWriter(c)
 }
 
 // start sends the header.
@@ -176,9 +158,7 @@ func (w *replayWriter) comment(text string) error {
 	if text != "" {
 		text = " " + text
 	}
-	if _, err := w.b.WriteString(":" + text + "\n\n"); err != nil {
-		return callers(err)
-	}
+	_, _ = w.b.WriteString(":" + text + "\n\n") // flush returns its error
 	return w.flush()
 }
 

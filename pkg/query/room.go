@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/skeinhq/skein/internal/front"
@@ -17,8 +18,8 @@ const (
 	requestBytes = 24 << 10
 	// memoryStep is how much memory one claim takes from the pool at once, so that not every row takes the pool's lock.
 	memoryStep = 64 << 10
-	// heavyPart is the divisor that gives the number of slots for heavy work. These are separate slots, so that small
-	// reads never wait for heavy work.
+	// heavyPart is the divisor that gives the number of slots for heavy work. These are separate slots, so that a tenant's
+	// small reads do not wait for its own heavy work.
 	heavyPart = 4
 )
 
@@ -42,7 +43,14 @@ func newRoom(cfg Config) *room {
 
 // load returns the load of a new request of a tenant. It holds nothing yet.
 func (r *room) load(tenant string) *load {
-	return &load{room: r, tenant: tenant, kept: r.memory.Claim(tenant, 0), turn: r.memory.Claim(tenant, memoryStep)}
+	return &load{room: r, tenant: tenant, lateAfter: r.patience, late: refuseSlot, kept: r.memory.Claim(tenant, 0),
+		work: r.memory.Claim(tenant, memoryStep)}
+}
+
+// refuseSlot is load.late of a request that can still be refused.
+func refuseSlot() error {
+	return &front.Problem{Status: http.StatusTooManyRequests, Limit: "slots", Retry: time.Second,
+		Detail: "the tenant's share of concurrent reads is used up; try again, with fewer requests at once"}
 }
 
 // load tracks the slot and memory that one request holds. Only take may be called from other goroutines, and no other
@@ -51,77 +59,77 @@ type load struct {
 	*room
 	tenant string
 	slot   *share.Pool // the pool of the slot that it holds: slots, heavy, or nil
-	// await, if set, replaces patience in waits for slots. Live streams, replays and verifications set it: their answer
-	// has begun, so they can no longer be refused. They wait until their own time limit.
-	await func(ready <-chan struct{}) error
-	// kept is the memory of the whole request; turn is the memory of the current slot's work.
-	kept, turn *front.Claim
+	// lateAfter is how long the request waits for a slot before it calls late, whose error ends the wait. Otherwise the
+	// request waits again, at the end of its tenant's queue: late may write to a slow caller, and a slot that is granted
+	// meanwhile would be held for that long.
+	lateAfter time.Duration
+	late      func() error
+	// kept is the memory of the whole request; work is the memory of what it does with the current slot.
+	kept, work *front.Claim
 }
 
-// inTurn acquires a slot, calls f, and releases the slot and all memory that take took. If the request has a slot
-// already, inTurn only calls f.
-func (l *load) inTurn(ctx context.Context, f func() error) error {
+// withSlot acquires a slot, calls f, and releases the slot and all memory that take took. If the request has a slot
+// already, withSlot only calls f.
+func (l *load) withSlot(ctx context.Context, f func() error) error {
 	if l.slot != nil {
 		return f()
 	}
-	if err := l.begin(ctx); err != nil {
+	if err := l.acquire(ctx, l.slots); err != nil {
 		return err
 	}
 	defer l.end()
 	return f()
 }
 
-// begin acquires a slot, unless the request has one.
-func (l *load) begin(ctx context.Context) error {
-	if l.slot != nil {
-		return nil
-	}
-	return l.acquire(ctx, l.slots)
-}
+// acquireHeavy acquires a slot for heavy work in place of any other slot. Searches, verifications, dead letters, folding
+// raw events and decoding large inputs need one.
+func (l *load) acquireHeavy(ctx context.Context) error { return l.acquire(ctx, l.heavy) }
 
-// work acquires a slot for heavy work in place of any other slot. Searches, verifications, dead letters, folding raw
-// events and decoding large inputs need one.
-func (l *load) work(ctx context.Context) error {
-	if l.slot == l.heavy {
-		return nil
-	}
-	l.rest()
-	return l.acquire(ctx, l.heavy)
-}
-
+// acquire makes the request hold a slot of this pool, and none of another.
 func (l *load) acquire(ctx context.Context, of *share.Pool) error {
-	var err error
-	if l.await != nil {
-		place := of.Queue(l.tenant, 1)
-		if err = l.await(place.Ready()); err != nil {
-			place.Leave()
+	if l.slot == of {
+		return nil
+	}
+	l.releaseSlot()
+	for {
+		wait, cancel := context.WithTimeout(ctx, l.lateAfter)
+		err := of.Wait(wait, l.tenant, 1)
+		cancel()
+		if err == nil {
+			l.slot = of
+			return nil
 		}
-	} else {
-		wait, cancel := context.WithTimeout(ctx, l.patience)
-		defer cancel()
-		if err = of.Wait(wait, l.tenant, 1); err != nil && ctx.Err() == nil {
-			return &front.Problem{Status: http.StatusTooManyRequests, Limit: "slots", Retry: time.Second, Detail: "the tenant's share of concurrent reads is used up; try again, with fewer requests at once"}
+		if ctx.Err() == nil {
+			err = l.late()
+		}
+		if err != nil {
+			return fmt.Errorf("waiting for a slot: %w", err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("waiting for a slot: %w", err)
-	}
-	l.slot = of
-	return nil
 }
 
-// rest releases the slot and keeps the memory. Call it before waiting, or before writing what was read.
-func (l *load) rest() {
+// releaseSlot releases the slot and keeps the memory. Call it before waiting, or before writing to the caller.
+func (l *load) releaseSlot() {
 	if l.slot != nil {
 		l.slot.Give(l.tenant, 1)
 	}
 	l.slot = nil
 }
 
+// pause releases the slot, calls f, which waits, and acquires a slot of the same pool again.
+func (l *load) pause(ctx context.Context, f func() error) error {
+	slot := l.slot
+	l.releaseSlot()
+	if err := f(); err != nil || slot == nil {
+		return err
+	}
+	return l.acquire(ctx, slot)
+}
+
 // end releases everything except the memory that hold took.
 func (l *load) end() {
-	l.rest()
-	l.free()
+	l.releaseSlot()
+	l.work.Close()
 }
 
 // close releases everything.
@@ -140,13 +148,20 @@ func (l *load) hold(bytes int64) error {
 }
 
 // take takes memory for the current slot's work before it is allocated; a negative number releases it.
-func (l *load) take(bytes int64) error { return l.turn.Take(bytes) }
-
-// free releases the memory that take took.
-func (l *load) free() { l.turn.Close() }
+func (l *load) take(bytes int64) error { return l.work.Take(bytes) }
 
 // fits reports whether a request may ever take this many bytes.
 func (l *load) fits(bytes int64) bool { return bytes <= l.memory.Alone() }
 
-// metered returns a context in which reads of the store take memory of the load.
-func (l *load) metered(ctx context.Context) context.Context { return store.WithMeter(ctx, l.take) }
+// metered returns a context in which reads of the store take memory of the load. release returns the memory that they
+// have taken so far, for callers that drop what they read.
+func (l *load) metered(ctx context.Context) (_ context.Context, release func()) {
+	var taken atomic.Int64
+	return store.WithMeter(ctx, func(bytes int64) error {
+		err := l.take(bytes)
+		if err == nil {
+			taken.Add(bytes)
+		}
+		return err
+	}), func() { _ = l.take(-taken.Swap(0)) } // a release never fails
+}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,7 +33,7 @@ func TestLoad_RefusesWhatNeverFitsAndWhatDoesNotFitNow(t *testing.T) {
 	room := testRoom()
 	read := func(bytes int64) *front.Problem {
 		l := room.load("acme")
-		err := l.inTurn(t.Context(), func() error { return l.take(bytes) })
+		err := l.withSlot(t.Context(), func() error { return l.take(bytes) })
 		why := new(front.Problem)
 		if err != nil && (!errors.As(err, &why) || !isNoRoom(err)) {
 			t.Fatal(err)
@@ -50,7 +51,7 @@ func TestLoad_RefusesWhatNeverFitsAndWhatDoesNotFitNow(t *testing.T) {
 		t.Errorf("beside others: %d %s", r.Status, r.Detail)
 	}
 	other := room.load("umbrella")
-	if err := other.inTurn(t.Context(), func() error { return other.take(20 << 20) }); err != nil {
+	if err := other.withSlot(t.Context(), func() error { return other.take(20 << 20) }); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
 }
@@ -82,19 +83,19 @@ func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 		l := room.load("acme")
 		begun := time.Now()
 		why := new(front.Problem)
-		if err := l.begin(t.Context()); !errors.As(err, &why) || why.Status != http.StatusTooManyRequests || time.Since(begun) != room.patience {
+		if err := l.acquire(t.Context(), room.slots); !errors.As(err, &why) || why.Status != http.StatusTooManyRequests || time.Since(begun) != room.patience {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		other := room.load("umbrella")
-		if err := other.begin(t.Context()); err != nil {
+		if err := other.acquire(t.Context(), room.slots); err != nil {
 			t.Errorf("another tenant: %v", err)
 		}
-		other.rest()
+		other.releaseSlot()
 		go func() {
 			time.Sleep(time.Second)
 			room.slots.Give("acme", 1)
 		}()
-		if err := l.begin(t.Context()); err != nil {
+		if err := l.acquire(t.Context(), room.slots); err != nil {
 			t.Error(err)
 		}
 	})
@@ -154,49 +155,60 @@ func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
 func (discard) FlushError() error           { return nil }
 
-// A stream that waits for its turn says that it is there, keeps its place, and ends when its life is over.
-func TestStream_SendsHeartbeatsWhileItWaitsForATurn(t *testing.T) {
+// A stream that waits for a slot sends heartbeats, and ends when its life is over. A slot that comes free while it writes to a slow reader
+// is another tenant's.
+func TestStream_SendsHeartbeatsWhileItWaitsForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, room := DefaultConfig(), testRoom()
 		for room.slots.Take("acme", 1) {
 		}
-		waiting := func(from cursor) (*stream, *httptest.ResponseRecorder) {
-			w := httptest.NewRecorder()
+		ctx, end := context.WithTimeoutCause(t.Context(), cfg.StreamLife, errLife)
+		defer end()
+		waiting := func(from cursor) (*stream, *slowCaller) {
+			w := &slowCaller{ResponseRecorder: httptest.NewRecorder()}
 			c := &call{Service: &Service{cfg: cfg, room: room}, Call: &front.Call{W: w, Tenant: "acme"}, threadID: "chat", load: room.load("acme")}
-			s, err := c.newStream(t.Context(), "", from)
+			s, err := c.newStream(ctx, "", from)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.load.await = s.await
+			c.load.lateAfter, c.load.late = cfg.StreamHeartbeat, s.late
 			return s, w
 		}
 		s, w := waiting(cursor{at: record.Position{Partition: 3, Offset: 7}, seq: -1})
-		first, second := make(chan error), make(chan error)
-		go func() { first <- s.load.begin(t.Context()) }()
-		synctest.Wait()
-		late, _ := waiting(joining())
-		go func() { second <- late.load.begin(t.Context()) }()
+		first := make(chan error)
+		go func() { first <- s.load.acquire(ctx, room.slots) }()
 		time.Sleep(3*cfg.StreamHeartbeat + time.Second)
 		synctest.Wait()
 		if got, want := w.Body.String(), "retry: 1000\nid: 3:7\n\n"+strings.Repeat(": \n\n", 3); got != want {
 			t.Errorf("meanwhile it says %q, want %q", got, want)
 		}
+		w.blocks = time.Minute
+		time.Sleep(cfg.StreamHeartbeat) // it writes
 		room.slots.Give("acme", 1)
-		if err := <-first; err != nil {
-			t.Error(err)
+		if held := room.slots.HeldBy("acme"); held != 5 {
+			t.Errorf("while it writes, its tenant holds %d slots, want 5", held)
 		}
-		synctest.Wait()
-		select {
-		case err := <-second:
-			t.Errorf("one that came later is served too: %v", err)
-		default:
+		if err := <-first; err != nil || room.slots.HeldBy("acme") != 6 {
+			t.Errorf("it has %d slots: %v", room.slots.HeldBy("acme"), err)
 		}
+		late, _ := waiting(joining())
 		begun := time.Now()
-		if err := <-second; !errors.Is(err, errLife) || time.Since(begun) > cfg.StreamLife {
+		if err := late.load.acquire(ctx, room.slots); !errors.Is(err, errLife) || time.Since(begun) > cfg.StreamLife {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		s.load.end()
 	})
+}
+
+// slowCaller takes so long for each write.
+type slowCaller struct {
+	*httptest.ResponseRecorder
+	blocks time.Duration
+}
+
+func (w *slowCaller) Write(b []byte) (int, error) {
+	time.Sleep(w.blocks)
+	return w.ResponseRecorder.Write(b)
 }
 
 // Compressing an answer counts for as long as it is written; where there is no memory for it, the answer comes as it is.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/gzhttp"
 
@@ -89,6 +90,8 @@ func (s *Service) routes() []front.Route {
 	}
 }
 
+var description = sync.OnceValue(func() web.Static { return web.NewStatic(schemas.OpenAPI, typeJSON, "no-cache") })
+
 // newFront returns the stage's handler: its API, and the API's description and the page, which need no credentials.
 func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.Front {
 	open := func(pattern string, h http.Handler) front.Route {
@@ -99,7 +102,7 @@ func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.
 	}
 	page := web.Handler(s.cfg.Links)
 	return &front.Front{
-		Routes: append(s.routes(), open("/openapi.json", web.NewStatic(schemas.OpenAPI, typeJSON, "no-cache")),
+		Routes: append(s.routes(), open("/openapi.json", description()),
 			open(web.Index, page), open(web.LinksPath, page), open(web.AssetPrefix+"{file}", page)),
 		Auth: s.auth, Quotas: s.cfg.Quotas, Stall: front.StallTimeout, Compress: compress, Explain: s.explain, Done: s.metrics.done,
 	}
@@ -125,11 +128,12 @@ func (s *Service) serve(answer func(*call) error) func(*front.Call) error {
 		if err := c.load.hold(requestBytes + int64(front.HeadBytes(c.R))); err != nil {
 			return err
 		}
-		c.R = c.R.WithContext(c.load.metered(c.R.Context()))
+		ctx, _ := c.load.metered(c.R.Context())
+		c.R = c.R.WithContext(ctx)
 		if f.Route.Kind == quota.Streams {
 			return answer(c)
 		}
-		return c.load.inTurn(c.R.Context(), func() error { return answer(c) })
+		return c.load.withSlot(c.R.Context(), func() error { return answer(c) })
 	}
 }
 
@@ -194,7 +198,7 @@ func (c *call) write(a *answer) error {
 		h.Set("Retry-After", "1")
 	}
 	c.holdEncoder()
-	c.load.rest()
+	c.load.releaseSlot()
 	c.Send(cmp.Or(a.status, http.StatusOK), cmp.Or(a.contentType, typeJSON), body)
 	return nil
 }

@@ -82,7 +82,7 @@ func (c *call) searchRuns() (*answer, error) {
 		return nil, c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.work(c.R.Context()); err != nil {
+	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 		return nil, err
 	}
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
@@ -109,7 +109,7 @@ func (c *call) statistics() (*answer, error) {
 		return nil, c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.work(c.R.Context()); err != nil {
+	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 		return nil, err
 	}
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)

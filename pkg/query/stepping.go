@@ -85,7 +85,7 @@ func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough fu
 			return held, suffices, nil
 		}
 		c.timelines.release(held, held.size())
-		if err := c.load.work(c.R.Context()); err != nil {
+		if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 			return nil, false, err
 		}
 	}

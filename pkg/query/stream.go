@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,11 +21,10 @@ import (
 // stream sends one reader the events of a run, or of the runs of a thread one after another, as they arrive.
 type stream struct {
 	*call
-	ctx   context.Context
-	out   *sse
-	key   string
-	from  cursor
-	until time.Time
+	ctx  context.Context // ends with errLife at the latest
+	out  *sse
+	key  string
+	from cursor
 
 	// runID is the requested run. If it is empty, the stream serves the thread's runs from the latest on; with once, only
 	// the latest.
@@ -68,11 +66,9 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 	if err != nil {
 		return nil, badRequest(err.Error())
 	}
-	// A random part makes streams that began together end at different times.
-	life := c.cfg.StreamLife - time.Duration(rand.Int64N(int64(c.cfg.StreamLife/10)+1))
 	return &stream{
-		call: c, ctx: ctx, out: newSSE(c.W, c.cfg.StreamRetry), key: key, from: from, last: from, until: time.Now().Add(life), wrote: time.Now(),
-		runID: runID, begun: -1, after: from.at.Offset, seq: from.seq,
+		call: c, ctx: ctx, out: newSSE(c.W, c.cfg.StreamRetry), key: key, from: from, last: from, wrote: time.Now(), runID: runID,
+		begun: -1, after: from.at.Offset, seq: from.seq,
 	}, nil
 }
 
@@ -81,7 +77,7 @@ func (s *stream) serve() error {
 	defer s.close()
 	done := false
 	err := s.patiently(func() error {
-		return s.load.inTurn(s.ctx, func() (err error) {
+		return s.load.withSlot(s.ctx, func() (err error) {
 			done, err = s.recorded()
 			return err
 		})
@@ -159,10 +155,10 @@ func (s *stream) takeInTurn(b tail.Batch) error {
 	if s.caughtUp() {
 		return s.take(b)
 	}
-	if err := s.load.work(s.ctx); err != nil {
+	if err := s.load.acquireHeavy(s.ctx); err != nil {
 		return err
 	}
-	defer s.load.rest()
+	defer s.load.releaseSlot()
 	return s.take(b)
 }
 
@@ -271,10 +267,6 @@ func (s *stream) next() (tail.Batch, error) {
 		if ended, err := s.checkAbandoned(); ended || err != nil {
 			return tail.Batch{Through: s.through}, err
 		}
-		left := time.Until(s.until)
-		if left <= 0 {
-			return tail.Batch{}, errLife
-		}
 		silent := time.Since(s.wrote)
 		if silent >= s.cfg.StreamHeartbeat { // records of other runs of the thread send nothing
 			if err := s.beat(); err != nil {
@@ -282,7 +274,7 @@ func (s *stream) next() (tail.Batch, error) {
 			}
 			continue
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, min(s.cfg.StreamHeartbeat-silent, left))
+		ctx, cancel := context.WithTimeout(s.ctx, s.cfg.StreamHeartbeat-silent)
 		b, err := s.reader.Next(ctx)
 		cancel()
 		switch {
@@ -319,42 +311,11 @@ func (s *stream) beat() error {
 	return s.flush()
 }
 
-// await waits for a slot and sends heartbeats meanwhile. If a resuming reader waits for longer than a heartbeat, an
-// invalid id is found only after the stream has begun.
-func (s *stream) await(ready <-chan struct{}) error {
-	for {
-		left := time.Until(s.until)
-		if left <= 0 {
-			return errLife
-		}
-		t := time.NewTimer(min(left, max(0, s.cfg.StreamHeartbeat-time.Since(s.wrote))))
-		select {
-		case <-ready:
-			t.Stop()
-			return nil
-		case <-s.ctx.Done():
-			t.Stop()
-			return context.Cause(s.ctx)
-		case <-t.C:
-		}
-		if time.Since(s.wrote) >= s.cfg.StreamHeartbeat {
-			s.out.begin(s.from)
-			if err := s.beat(); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-func (s *stream) sleep(d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
-	}
+// late sends a heartbeat while the stream waits for a slot. If a resuming reader waits for that long, an invalid id is
+// found only after the stream has begun.
+func (s *stream) late() error {
+	s.out.begin(s.from)
+	return s.beat()
 }
 
 func (s *stream) close() {

@@ -102,13 +102,13 @@ func (s *stream) join(r *live.Run) error {
 	f := r.Fold()
 	if f == nil {
 		history := func() error { return s.history(r.ID) }
-		return s.patiently(func() error { return s.load.inTurn(s.ctx, history) }, store.ErrNotFound)
+		return s.patiently(func() error { return s.load.withSlot(s.ctx, history) }, store.ErrNotFound)
 	}
 	if s.thread.Bytes() > lightThread {
-		if err := s.load.work(s.ctx); err != nil {
+		if err := s.load.acquireHeavy(s.ctx); err != nil {
 			return err
 		}
-		defer s.load.rest()
+		defer s.load.releaseSlot()
 	}
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, seq: -1}
 	switch {
@@ -139,7 +139,7 @@ func (s *stream) history(run string) error {
 		terminal = nil
 	}
 	s.block(s.whole(run, h.run.Started, h.Messages, h.State, terminal, s.holdsOther(h.run.ParentRunID)), at)
-	s.load.rest() // the client may be slow
+	s.load.releaseSlot() // the client may be slow
 	return s.flush()
 }
 
@@ -182,7 +182,7 @@ func (s *stream) checkAbandoned() (ended bool, _ error) {
 	s.heard = time.Now()
 	id := s.playing.ID
 	var row store.Run
-	err := s.load.inTurn(s.ctx, func() (err error) {
+	err := s.load.withSlot(s.ctx, func() (err error) {
 		row, err = s.store.Run(s.ctx, s.Tenant, s.threadID, id)
 		return err
 	})

@@ -28,13 +28,10 @@ func (s *stream) patiently(f func() error, final ...error) error {
 	for waiting := false; ; {
 		err := f()
 		is := func(e error) bool { return errors.Is(err, e) }
-		if err == nil || !s.out.begun || s.ctx.Err() != nil || is(errBroken) || is(errCaller) || isNoRoom(err) || is(errLife) ||
+		if err == nil || !s.out.begun || s.ctx.Err() != nil || is(errBroken) || is(errCaller) || isNoRoom(err) ||
 			is(tail.ErrGone) || is(tail.ErrClosed) ||
 			wrongID(err) || slices.ContainsFunc(final, is) {
 			return err
-		}
-		if !time.Now().Before(s.until) {
-			return errLife
 		}
 		if !waiting {
 			s.cfg.Logger.WarnContext(s.ctx, "live stream waits until its thread can be read", "tenant", s.Tenant, "thread_id", s.threadID, "error",
@@ -47,7 +44,7 @@ func (s *stream) patiently(f func() error, final ...error) error {
 		if err := s.flush(); err != nil {
 			return err
 		}
-		if err := s.sleep(streamRetry); err != nil {
+		if err := sleep(s.ctx, streamRetry); err != nil {
 			return err
 		}
 	}
@@ -78,7 +75,7 @@ func (s *stream) fallBack(err error) error {
 	}
 	s.cfg.Logger.WarnContext(s.ctx, "restoring a thread from the lineage store alone", "tenant", s.Tenant, "thread_id", s.threadID, "error",
 		err)
-	return s.load.inTurn(s.ctx, func() error { return s.history(run) })
+	return s.load.withSlot(s.ctx, func() error { return s.history(run) })
 }
 
 // open reads the thread's runs from the index and follows the log from the end of the index. It waits while the index
@@ -86,14 +83,14 @@ func (s *stream) fallBack(err error) error {
 func (s *stream) open() error {
 	deadline := time.Now().Add(s.cfg.Wait)
 	for {
-		err := s.load.inTurn(s.ctx, s.openOnce)
+		err := s.load.withSlot(s.ctx, s.openOnce)
 		if err == nil || !errors.Is(err, errBehind) {
 			return err
 		}
 		if time.Now().After(deadline) {
 			return later("the thread is only partly indexed; try again")
 		}
-		if err := s.sleep(s.cfg.Poll); err != nil {
+		if err := sleep(s.ctx, s.cfg.Poll); err != nil {
 			return err
 		}
 	}

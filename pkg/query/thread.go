@@ -2,6 +2,7 @@ package query
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,19 +30,20 @@ type view struct {
 const maxLook = 400 * time.Millisecond
 
 // read reads rows. With ?atLeast= it repeats that until they include the event at that position, for cfg.Wait at most.
-func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
+func (c *call) read(rows func(context.Context) ([]store.Run, error)) (view, error) {
 	want, err := c.position("atLeast")
 	if err != nil {
 		return view{}, err
 	}
 	deadline := time.Now().Add(c.cfg.Wait)
+	ctx, release := c.load.metered(c.R.Context())
 	// The position is read first, so that the rows are at least as new.
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return view{}, err
 	}
 	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
-		runs, err := rows()
+		runs, err := rows(ctx)
 		if errors.Is(err, store.ErrNotFound) {
 			runs, err = nil, nil
 		}
@@ -68,7 +70,7 @@ func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 			v.status = http.StatusTooEarly
 			return v, nil
 		}
-		c.load.free()
+		release()
 		indexed := func(to map[int32]int64) bool { return to[want.Partition] > want.Offset }
 		atMost := time.Until(deadline)
 		if indexed(to) { // an open run's record is older than want; nothing signals a newer one, so poll
@@ -81,18 +83,17 @@ func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 }
 
 // await waits for at most atMost, without a slot, until enough accepts the index's progress for a tenant. It returns
-// that progress, and acquires a slot again.
+// that progress.
 func (c *call) await(tenant string, to map[int32]int64, enough func(map[int32]int64) bool, atMost time.Duration) (map[int32]int64, error) {
-	c.load.rest()
-	for over := time.Now().Add(atMost); ; {
-		var err error
-		if to, err = c.watch.next(c.R.Context(), tenant, to, time.Until(over)); err != nil {
-			return nil, err
+	over := time.Now().Add(atMost)
+	return to, c.load.pause(c.R.Context(), func() (err error) {
+		for err == nil {
+			if to, err = c.watch.next(c.R.Context(), tenant, to, time.Until(over)); enough(to) || !time.Now().Before(over) {
+				break
+			}
 		}
-		if enough(to) || !time.Now().Before(over) {
-			return to, c.load.begin(c.R.Context())
-		}
-	}
+		return err
+	})
 }
 
 func newView(runs []store.Run, to map[int32]int64) view {
@@ -142,36 +143,36 @@ func (c *call) absent(to map[int32]int64, want record.Position) error {
 	return &front.Problem{Status: http.StatusTooEarly, Retry: time.Second, Detail: fmt.Sprintf("the index has not got to %s yet, and there is no such thread or run so far", want)}
 }
 
-// sleep waits for d, or until the request ends.
-func (c *call) sleep(d time.Duration) error {
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
-	case <-c.R.Context().Done():
-		return c.R.Context().Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
 // readThread reads all runs of the thread.
 func (c *call) readThread() (view, error) {
-	return c.read(func() ([]store.Run, error) {
-		return c.store.Thread(c.R.Context(), c.Tenant, c.threadID)
+	return c.read(func(ctx context.Context) ([]store.Run, error) {
+		return c.store.Thread(ctx, c.Tenant, c.threadID)
 	})
 }
 
 // readLineage reads the rows of the thread's runs without their contents. Lineage needs no more.
 func (c *call) readLineage() (view, error) {
-	return c.read(func() ([]store.Run, error) {
-		return c.store.Lineage(c.R.Context(), c.Tenant, c.threadID)
+	return c.read(func(ctx context.Context) ([]store.Run, error) {
+		return c.store.Lineage(ctx, c.Tenant, c.threadID)
 	})
 }
 
 // readRun reads the run in the path.
 func (c *call) readRun() (view, error) {
-	return c.read(func() ([]store.Run, error) {
-		r, err := c.store.Run(c.R.Context(), c.Tenant, c.threadID, c.runID)
+	return c.read(func(ctx context.Context) ([]store.Run, error) {
+		r, err := c.store.Run(ctx, c.Tenant, c.threadID, c.runID)
 		return []store.Run{r}, err
 	})
 }
@@ -207,28 +208,29 @@ func (c *call) restoreOrTip() (view, *lineage.Graph, restored, error) {
 
 // restore builds the history of a run from the contents of its base chain. It takes one read for all runs in the store,
 // and another for the record of an open run. If a row is newer than its contents or older than its record, restore
-// retries for cfg.Wait.
+// retries for cfg.Wait, without a slot between two attempts.
 func (c *call) restore(runs []store.Run, id string) (restored, error) {
 	deadline := time.Now().Add(c.cfg.Wait)
+	ctx, release := c.load.metered(c.R.Context())
 	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
-		r, err := c.restoreOnce(runs, id)
+		r, err := c.restoreOnce(ctx, runs, id)
 		if !errors.Is(err, errBehind) {
 			return r, err
 		}
 		if time.Now().After(deadline) {
 			return restored{}, later(fmt.Sprintf("run %q is indexed in part; try again", id))
 		}
-		c.load.free()
-		if err := c.sleep(look); err != nil {
+		release()
+		if err := c.load.pause(ctx, func() error { return sleep(ctx, look) }); err != nil {
 			return restored{}, err
 		}
-		if runs, err = c.store.Thread(c.R.Context(), c.Tenant, c.threadID); err != nil {
+		if runs, err = c.store.Thread(ctx, c.Tenant, c.threadID); err != nil {
 			return restored{}, err
 		}
 	}
 }
 
-func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
+func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (restored, error) {
 	rows := make(map[string]store.Run, len(runs))
 	for _, r := range runs {
 		rows[r.RunID] = r
@@ -252,7 +254,7 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 	for i, id := range chain {
 		of[i] = rows[id]
 	}
-	contents, err := c.store.Contents(c.R.Context(), c.Tenant, c.threadID, of)
+	contents, err := c.store.Contents(ctx, c.Tenant, c.threadID, of)
 	if err != nil {
 		return restored{}, err
 	}

@@ -6,11 +6,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/fold"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -59,7 +56,7 @@ func (c *call) verify() (*answer, error) {
 	if i < 0 {
 		return nil, store.ErrNotFound
 	}
-	if err := c.load.work(c.R.Context()); err != nil {
+	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 		return nil, err
 	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
@@ -98,7 +95,7 @@ func (c *call) verifyThread() error {
 	if v.status == http.StatusTooEarly {
 		return tooEarly()
 	}
-	if err := c.load.work(c.R.Context()); err != nil {
+	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 		return err
 	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
@@ -118,6 +115,9 @@ func (c *call) verifyThread() error {
 // proveAll verifies all runs of a thread and writes the answers.
 func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) error {
 	for rest := v.runs; len(rest) > 0; {
+		if err := c.load.acquireHeavy(c.R.Context()); err != nil { // released when the lines before were sent
+			return err
+		}
 		n, size := 0, int64(0)
 		for n < len(rest) && n < provedAtOnce && (n == 0 || size+verify.Bytes(&rest[n].Run) <= provedAtOnceBytes) {
 			size += verify.Bytes(&rest[n].Run)
@@ -167,20 +167,7 @@ func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	var expired error
-	key, err := record.ThreadKey(c.Tenant, c.threadID)
-	if err != nil {
-		return nil, err
-	}
-	err = raw.each(c.R.Context(), v.Ranges(), func(m *kgo.Record) error {
-		if string(m.Key) != key {
-			return nil
-		}
-		e, ok, err := kafka.RunEvent(m, v.Headers())
-		if !ok {
-			return err
-		}
-		return v.Take(e)
-	})
+	err = c.eachOfThread(raw, v.Ranges(), v.Headers, v.Take)
 	if errors.Is(err, errRawGone) { // they expired after the start of the log was read
 		expired, err = from.lacks("raw events have expired while they were read; try again"), nil
 	}

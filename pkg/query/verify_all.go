@@ -38,7 +38,7 @@ const (
 // from skein.runs, which it reads once together with the raw events, so it also compares each row of the index with its
 // record.
 func (c *call) verifyAll() error {
-	if err := c.load.work(c.R.Context()); err != nil {
+	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 		return err
 	}
 	if err := c.load.take(scan.VerifyBytes); err != nil {
@@ -71,7 +71,7 @@ type allAnswer struct {
 	to      map[int32]int64 // the index's progress
 	started bool
 	said    time.Time // the time of the last progress line
-	broken  error     // the error of the caller's connection
+	broken  error     // of the caller's connection, or of waiting for a slot
 }
 
 // begin sends the header before the first line. An earlier failure still gets a status of its own.
@@ -91,7 +91,7 @@ func (a *allAnswer) progress(done, total int) {
 		if done == total {
 			p.Progress.Done = thousandths
 		}
-		a.broken = errors.Join(a.out.line(p), a.out.flush())
+		a.broken = errors.Join(a.out.line(p), a.out.flush(), a.load.acquireHeavy(a.R.Context()))
 	}
 }
 
@@ -110,7 +110,7 @@ func (a *allAnswer) runs(runs []scan.Verified) error {
 			return err
 		}
 	}
-	return nil
+	return a.load.acquireHeavy(a.R.Context())
 }
 
 // excluded writes the answers about a thread that the scan leaves out. It verifies the runs in the thread's rows.
@@ -131,7 +131,10 @@ func (a *allAnswer) excluded(_, thread string) error {
 	}
 	defer raw.close()
 	a.begin()
-	return c.proveAll(raw, &indexed{call: &c, runs: rows}, v, a.out)
+	if err := c.proveAll(raw, &indexed{call: &c, runs: rows}, v, a.out); err != nil {
+		return err
+	}
+	return a.load.acquireHeavy(a.R.Context())
 }
 
 // besideRows returns the answers about a thread's runs. It compares each row with the record that was verified.

@@ -3,8 +3,8 @@ package query
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
@@ -34,14 +34,9 @@ type words struct {
 // wordsOf returns question, answer and resolution of each run. A run whose contents are not available yet has none.
 func (c *call) wordsOf(runs []store.Run) (map[string]words, error) {
 	out := make(map[string]words, len(runs))
-	for from := 0; from < len(runs); from += wordsBatch {
-		batch := runs[from:min(from+wordsBatch, len(runs))]
-		// A batch is released once its words are read, so its memory counts only until then.
-		var held atomic.Int64
-		contents, err := c.store.Contents(store.WithMeter(c.R.Context(), func(bytes int64) error {
-			held.Add(bytes)
-			return c.load.take(bytes)
-		}), c.Tenant, c.threadID, batch)
+	ctx, release := c.load.metered(c.R.Context())
+	for batch := range slices.Chunk(runs, wordsBatch) {
+		contents, err := c.store.Contents(ctx, c.Tenant, c.threadID, batch)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +51,7 @@ func (c *call) wordsOf(runs []store.Run) (map[string]words, error) {
 			}
 			out[r.RunID] = newWords(r, content)
 		}
-		_ = c.load.take(-held.Load()) // a release never fails
+		release()
 	}
 	return out, nil
 }
