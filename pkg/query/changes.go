@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	defaultChanges = 100
-	maxChanges     = 1000
 	// maxChangeBytes bounds the size of a page of changes. A page has at least one change if one exists.
 	maxChangeBytes = 4 << 20
 	// changesFor bounds the time spent on one page.
@@ -78,7 +76,7 @@ func (c *call) changes() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := c.number("limit", defaultChanges, 1, maxChanges)
+	limit, err := c.limit()
 	if err != nil {
 		return nil, err
 	}
@@ -90,9 +88,14 @@ func (c *call) changes() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	tip := cmp.Or(c.runID, graphOf(v.runs).Tip())
+	graph := graphOf(v.runs)
+	tip := cmp.Or(c.runID, graph.Tip())
 	b := blame{c: c, view: v, place: place, limit: limit, until: time.Now().Add(changesFor)}
-	if b.chain = b.rows(graphOf(v.runs).Chain(tip)); len(b.chain) == 0 {
+	rows := byID(v.runs)
+	for _, id := range graph.Chain(tip) {
+		b.chain = append(b.chain, rows[id])
+	}
+	if len(b.chain) == 0 {
 		return nil, store.ErrNotFound
 	}
 	first := 0
@@ -111,7 +114,7 @@ func (c *call) changes() (*answer, error) {
 	if err := b.walk(first, n); err != nil {
 		return nil, err
 	}
-	return &answer{body: b.a}, nil
+	return &answer{body: document(b.a)}, nil
 }
 
 // place reads the requested place. The default is the whole state.
@@ -157,18 +160,6 @@ type blame struct {
 	value json.RawMessage
 	known bool
 	a     changesAnswer
-}
-
-func (b *blame) rows(ids []string) []store.Run {
-	rows := make(map[string]store.Run, len(b.view.runs))
-	for _, r := range b.view.runs {
-		rows[r.RunID] = r
-	}
-	chain := make([]store.Run, len(ids))
-	for i, id := range ids {
-		chain[i] = rows[id]
-	}
-	return chain
 }
 
 // walk starts at step n of the run chain[first] and ends when the page is full or the chain ends.

@@ -62,7 +62,7 @@ func (c *call) checkout() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: body}, nil
+	return &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: document(body)}, nil
 }
 
 // used reports whether a run of the thread has the id, as its own or from its agent.
@@ -104,10 +104,7 @@ type newInput struct {
 // Tools and other fields come from the nearest run of the chain that had an input.
 func (in *newInput) goOn(graph *lineage.Graph, runs []store.Run, h restored) error {
 	in.parent, in.messages, in.state = h.run.RunID, lineage.InputMessages(h.Messages), h.State
-	rows := make(map[string]store.Run, len(runs))
-	for _, r := range runs {
-		rows[r.RunID] = r
-	}
+	rows := byID(runs)
 	in.from = h.run.Input
 	for _, id := range graph.Ancestors(h.run.RunID) {
 		if in.from != nil {

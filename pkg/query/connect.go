@@ -82,7 +82,7 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 		return nil, fmt.Errorf("ending the bound of a body: %w", err)
 	}
 	if len(body) > lightInput {
-		if err := c.load.acquireHeavy(c.R.Context()); err != nil {
+		if err := c.load.acquire(c.R.Context()); err != nil {
 			return nil, err
 		}
 		defer c.load.releaseSlot()
@@ -101,6 +101,6 @@ func (s *stream) empty() error {
 	}
 	finished := agui.AppendString([]byte(`{"type":"RUN_FINISHED","threadId":`), s.threadID)
 	finished = append(agui.AppendString(append(finished, `,"runId":`...), s.call.runID), '}')
-	s.block(s.whole(s.call.runID, nil, nil, json.RawMessage(`{}`), finished, false), joining())
+	s.block(wholeRun(s.threadID, s.call.runID, nil, nil, json.RawMessage(`{}`), finished, false), joining())
 	return s.flush()
 }

@@ -14,12 +14,6 @@ type deadLettersAnswer struct {
 	Next string `json:"next,omitempty"`
 }
 
-// These bound a page of dead letters.
-const (
-	defaultDeadLetters = 100
-	maxDeadLetters     = 1000
-)
-
 // deadLetters answers with the records that the compactor could not process. It reads them from Kafka; the index shows
 // which of them lie below an erasure of their thread.
 func (c *call) deadLetters() (*answer, error) {
@@ -28,7 +22,7 @@ func (c *call) deadLetters() (*answer, error) {
 	if q.Reason, err = oneOf(c, "reason", deadletter.AllReasons()...); err != nil {
 		return nil, err
 	}
-	limit, err := c.number("limit", defaultDeadLetters, 1, maxDeadLetters)
+	limit, err := c.limit()
 	if err != nil {
 		return nil, err
 	}
@@ -37,9 +31,6 @@ func (c *call) deadLetters() (*answer, error) {
 	}
 	after, err := c.position("after")
 	if err != nil {
-		return nil, err
-	}
-	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
 		return nil, err
 	}
 	done, err := c.takeRaw()
@@ -59,7 +50,7 @@ func (c *call) deadLetters() (*answer, error) {
 	if page.Next != nil {
 		a.Next = page.Next.String()
 	}
-	return &answer{body: a}, nil
+	return &answer{body: document(a)}, nil
 }
 
 // notErased drops the dead letters of threads that were erased since. An erasure covers only the thread's own

@@ -72,7 +72,7 @@ func (c *call) diff() (*answer, error) {
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	a.Same = a.Empty()
-	return &answer{status: v.status, body: a}, nil
+	return &answer{status: v.status, body: document(a)}, nil
 }
 
 // runParam reads a run id from the query. It returns "" if the parameter is absent.

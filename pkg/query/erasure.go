@@ -102,10 +102,10 @@ func (c *call) erasure() (*answer, error) {
 			}
 		}
 		if a.State == erasureDone || !time.Now().Before(deadline) {
-			return &answer{body: a}, nil
+			return &answer{body: document(a)}, nil
 		}
-		next := func(map[int32]int64) bool { return true }
-		if to, err = c.await(everyTenant, to, next, min(look, time.Until(deadline))); err != nil {
+		never := func(map[int32]int64) bool { return false }
+		if to, err = c.await(everyTenant, never, min(look, time.Until(deadline))); err != nil {
 			return nil, err
 		}
 	}

@@ -71,9 +71,9 @@ func (c *call) export() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: json.RawMessage(body)}
+	out := &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: document(json.RawMessage(body))}
 	if withReport {
-		out.body = exportAnswer{body, report}
+		out.body = document(exportAnswer{body, report})
 	}
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -86,7 +87,7 @@ func (c *call) history() (*answer, error) {
 		if page.set {
 			return nil, badRequest("limit and before page the JSON form; the event stream is always whole")
 		}
-		out.contentType, out.body = typeSSE, func() ([]byte, error) { return events(h) }
+		out.contentType, out.body = typeSSE, func() ([]byte, error) { return eventStream(h) }
 		out.weigh = func() error { return c.weigh(h.Messages, h.State) }
 		return out, nil
 	}
@@ -98,7 +99,7 @@ func (c *call) history() (*answer, error) {
 		IndexedTo: v.indexedTo,
 	}
 	a.From, a.Messages = page.of(h.Messages)
-	out.body = a
+	out.body = document(a)
 	out.weigh = func() error { return c.weigh(a.Messages, a.State) }
 	return out, nil
 }
@@ -154,38 +155,11 @@ func wantsEvents(r *http.Request) bool {
 	return false
 }
 
-// events returns the AG-UI events that rebuild the history in a stock client: RUN_STARTED, MESSAGES_SNAPSHOT,
-// STATE_SNAPSHOT and the terminal event. For an open run it stops after the snapshots, as no terminal event would be
-// true.
-func events(h restored) ([]byte, error) {
-	started := h.run.Started
-	if started == nil {
-		var err error
-		if started, err = marshal(map[string]string{
-			"type": "RUN_STARTED", "threadId": h.run.ThreadID, "runId": h.run.RunID,
-		}); err != nil {
-			return nil, err
-		}
-	}
-	messages, err := marshal(struct {
-		Type     agui.Type      `json:"type"`
-		Messages []agui.Message `json:"messages"`
-	}{"MESSAGES_SNAPSHOT", list(h.Messages)})
-	if err != nil {
-		return nil, err
-	}
-	state, err := marshal(struct {
-		Type     agui.Type       `json:"type"`
-		Snapshot json.RawMessage `json:"snapshot"`
-	}{"STATE_SNAPSHOT", h.State})
-	if err != nil {
-		return nil, err
-	}
+// eventStream returns the AG-UI events that rebuild the history in a stock client. For an open run it stops after the
+// snapshots, as no terminal event would be true.
+func eventStream(h restored) ([]byte, error) {
 	var b bytes.Buffer
-	list := []json.RawMessage{started, messages, state}
-	if h.run.Status != record.StatusRunning && h.run.Terminal != nil {
-		list = append(list, h.run.Terminal)
-	}
+	list := h.events(false)
 	for i, ev := range list {
 		if i == len(list)-1 {
 			// The id lets a reader continue after this event.
@@ -194,6 +168,30 @@ func events(h restored) ([]byte, error) {
 		fmt.Fprintf(&b, "data: %s\n\n", oneLine(ev))
 	}
 	return b.Bytes(), nil
+}
+
+// events returns the AG-UI events of the history. replace makes the snapshots remove what a client had before.
+func (h restored) events(replace bool) []json.RawMessage {
+	terminal := h.run.Terminal
+	if h.run.Status == record.StatusRunning {
+		terminal = nil
+	}
+	return wholeRun(h.run.ThreadID, h.run.RunID, h.run.Started, h.Messages, h.State, terminal, replace)
+}
+
+// wholeRun returns the events that give a client a run: start, snapshots and, if there is one, the terminal event.
+// replace makes the snapshots remove what the client had before.
+func wholeRun(thread, run string, started json.RawMessage, messages []agui.Message, state, terminal json.RawMessage,
+	replace bool) []json.RawMessage {
+	if started == nil {
+		started = agui.AppendString([]byte(`{"type":"RUN_STARTED","threadId":`), thread)
+		started = append(agui.AppendString(append(started, `,"runId":`...), run), '}')
+	}
+	events := append([]json.RawMessage{started}, compact.Snapshots(messages, state, replace)...)
+	if terminal != nil {
+		events = append(events, terminal)
+	}
+	return events
 }
 
 // oneLine returns JSON without line breaks, because a line break ends an SSE field. JSON has raw line breaks only
@@ -232,10 +230,7 @@ type alternative struct {
 
 // forksOf returns the forks of a run's chain, from the root on. own maps each run id to the run's own messages.
 func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui.Message, own map[string][]agui.Message) []fork {
-	byID := make(map[string]store.Run, len(rows))
-	for _, r := range rows {
-		byID[r.RunID] = r
-	}
+	byID := byID(rows)
 	forks := []fork{}
 	var tips map[string]string
 	for _, id := range graph.Chain(run) {

@@ -294,7 +294,7 @@ id: 3:19
 data: {"type":"RUN_FINISHED","threadId":"chat","runId":"root"}
 
 `,
-		"bare": `data: {"runId":"bare","threadId":"chat","type":"RUN_STARTED"}
+		"bare": `data: {"type":"RUN_STARTED","threadId":"chat","runId":"bare"}
 
 data: {"type":"MESSAGES_SNAPSHOT","messages":[{"id":"u1","role":"user","content":"hello"}]}
 

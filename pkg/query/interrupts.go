@@ -11,11 +11,6 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-const (
-	defaultInterrupts = 100
-	maxInterrupts     = 1000
-)
-
 // interruptsAnswer is a page of the runs that wait for an answer, the longest waiting first.
 type interruptsAnswer struct {
 	Runs []waitingRun `json:"runs"`
@@ -62,7 +57,7 @@ type resumeEntry struct {
 func (c *call) interrupts() (*answer, error) {
 	q := store.InterruptQuery{Agent: c.Query.Get("agent")}
 	var err error
-	if q.Limit, err = c.number("limit", defaultInterrupts, 1, maxInterrupts); err != nil {
+	if q.Limit, err = c.limit(); err != nil {
 		return nil, err
 	}
 	if text := c.Query.Get("after"); text != "" {
@@ -91,7 +86,7 @@ func (c *call) interrupts() (*answer, error) {
 		}
 		a.Next = base64.RawURLEncoding.EncodeToString(raw)
 	}
-	return &answer{body: a}, nil
+	return &answer{body: document(a)}, nil
 }
 
 func newWaitingRun(r store.Run, now time.Time) waitingRun {

@@ -155,7 +155,7 @@ func (c *call) lineage() (*answer, error) {
 		a.Runs[i] = newLineageRun(r)
 		a.Runs[i].Row, a.Runs[i].words = picture.Row(r.RunID), said[r.RunID]
 	}
-	return &answer{status: v.status, indexedTo: &v.indexedTo, body: a}, nil
+	return &answer{status: v.status, indexedTo: &v.indexedTo, body: document(a)}, nil
 }
 
 // relations maps each parameter that selects part of a thread to the function that finds the runs with that relation to

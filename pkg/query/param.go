@@ -29,6 +29,9 @@ func (c *call) number(name string, fallback, low, high int) (int, error) {
 	return n, nil
 }
 
+// limit reads the number of entries of a page.
+func (c *call) limit() (int, error) { return c.number("limit", 100, 1, 1000) }
+
 // time reads an RFC 3339 time. It returns the zero time if the parameter is absent.
 func (c *call) time(name string) (time.Time, error) {
 	text := c.Query.Get(name)

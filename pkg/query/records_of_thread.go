@@ -12,8 +12,8 @@ import (
 )
 
 // recordsOfThread implements live.Source from the index and skein.runs. Once the thread is open, its reads retry until
-// the store answers, because the thread cannot take a record twice. Before that a failed read fails, and reopen repeats
-// all of them.
+// the store answers, because the thread cannot take a record twice. Before that a failed read fails, and the caller
+// of stream.open repeats all of them.
 type recordsOfThread struct {
 	*stream
 	rows []store.Run

@@ -162,7 +162,7 @@ func (c *call) replayEvents() error {
 		_ = out.flush() // the next write fails, too
 	}
 	return c.stream(raw.each(c.R.Context(), ranges, func(m *kgo.Record) error {
-		if err := c.load.acquireHeavy(c.R.Context()); err != nil {
+		if err := c.load.acquire(c.R.Context()); err != nil {
 			return err
 		}
 		e, ok, err := rp.take(m)

@@ -18,17 +18,14 @@ const (
 	requestBytes = 24 << 10
 	// memoryStep is how much memory one claim takes from the pool at once, so that not every row takes the pool's lock.
 	memoryStep = 64 << 10
-	// heavyPart is the divisor that gives the number of slots for heavy work. These are separate slots, so that a tenant's
-	// small reads do not wait for its own heavy work.
-	heavyPart = 4
 )
 
 // room holds the budgets that the requests of all tenants share. By the rule of share.Pool, a tenant may hold as much
 // as all tenants together leave free.
 type room struct {
-	// slots bounds reads. heavy bounds work that computes for long or makes the store or brokers read much. A request that
-	// waits, writes to its caller or keeps a pace holds no slot.
-	slots, heavy *share.Pool
+	// slots bounds the requests that work at the same time. One that waits for the index or the brokers, writes to its
+	// caller or keeps a pace holds no slot.
+	slots *share.Pool
 	// memory bounds what requests hold: their own overhead, rows, contents and folds.
 	memory *front.Memory
 	// patience is how long a request waits for its slots.
@@ -36,9 +33,7 @@ type room struct {
 }
 
 func newRoom(cfg Config) *room {
-	return &room{slots: share.NewPool(int64(cfg.Slots)), heavy: share.NewPool(max(1, int64(cfg.Slots)/heavyPart)),
-		patience: cfg.Wait,
-		memory:   &front.Memory{Pool: share.NewPool(cfg.readBytes())}}
+	return &room{slots: share.NewPool(int64(cfg.Slots)), patience: cfg.Wait, memory: &front.Memory{Pool: share.NewPool(cfg.readBytes())}}
 }
 
 // load returns the load of a new request of a tenant. It holds nothing yet.
@@ -58,7 +53,7 @@ func refuseSlot() error {
 type load struct {
 	*room
 	tenant string
-	slot   *share.Pool // the pool of the slot that it holds: slots, heavy, or nil
+	slot   bool // whether it holds one
 	// lateAfter is how long the request waits for a slot before it calls late, whose error ends the wait. Otherwise the
 	// request waits again, at the end of its tenant's queue: late may write to a slow caller, and a slot that is granted
 	// meanwhile would be held for that long.
@@ -71,33 +66,24 @@ type load struct {
 // withSlot acquires a slot, calls f, and releases the slot and all memory that take took. If the request has a slot
 // already, withSlot only calls f.
 func (l *load) withSlot(ctx context.Context, f func() error) error {
-	if l.slot != nil {
+	if l.slot {
 		return f()
 	}
-	if err := l.acquire(ctx, l.slots); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		return err
 	}
 	defer l.end()
 	return f()
 }
 
-// acquireHeavy acquires a slot for heavy work in place of any other slot. Searches, verifications, dead letters, folding
-// raw events and decoding large inputs need one.
-func (l *load) acquireHeavy(ctx context.Context) error { return l.acquire(ctx, l.heavy) }
-
-// acquire makes the request hold a slot of this pool, and none of another.
-func (l *load) acquire(ctx context.Context, of *share.Pool) error {
-	if l.slot == of {
-		return nil
-	}
-	l.releaseSlot()
-	for {
+// acquire acquires a slot, unless the request has one.
+func (l *load) acquire(ctx context.Context) error {
+	for !l.slot {
 		wait, cancel := context.WithTimeout(ctx, l.lateAfter)
-		err := of.Wait(wait, l.tenant, 1)
+		err := l.slots.Wait(wait, l.tenant, 1)
 		cancel()
-		if err == nil {
-			l.slot = of
-			return nil
+		if l.slot = err == nil; l.slot {
+			break
 		}
 		if ctx.Err() == nil {
 			err = l.late()
@@ -106,24 +92,24 @@ func (l *load) acquire(ctx context.Context, of *share.Pool) error {
 			return fmt.Errorf("waiting for a slot: %w", err)
 		}
 	}
+	return nil
 }
 
 // releaseSlot releases the slot and keeps the memory. Call it before waiting, or before writing to the caller.
 func (l *load) releaseSlot() {
-	if l.slot != nil {
-		l.slot.Give(l.tenant, 1)
+	if l.slot {
+		l.slots.Give(l.tenant, 1)
 	}
-	l.slot = nil
+	l.slot = false
 }
 
-// pause releases the slot, calls f, which waits, and acquires a slot of the same pool again.
+// pause releases the slot, calls f, which waits, and acquires a slot again.
 func (l *load) pause(ctx context.Context, f func() error) error {
-	slot := l.slot
 	l.releaseSlot()
-	if err := f(); err != nil || slot == nil {
+	if err := f(); err != nil {
 		return err
 	}
-	return l.acquire(ctx, slot)
+	return l.acquire(ctx)
 }
 
 // end releases everything except the memory that hold took.

@@ -18,7 +18,7 @@ import (
 
 // held says what of the room is held.
 func (r *room) held() string {
-	return fmt.Sprintf("%d slots, %d bytes", r.slots.Held()+r.heavy.Held(), r.memory.Held())
+	return fmt.Sprintf("%d slots, %d bytes", r.slots.Held(), r.memory.Held())
 }
 
 const nothingHeld = "0 slots, 0 bytes"
@@ -83,11 +83,11 @@ func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 		l := room.load("acme")
 		begun := time.Now()
 		why := new(front.Problem)
-		if err := l.acquire(t.Context(), room.slots); !errors.As(err, &why) || why.Status != http.StatusTooManyRequests || time.Since(begun) != room.patience {
+		if err := l.acquire(t.Context()); !errors.As(err, &why) || why.Status != http.StatusTooManyRequests || time.Since(begun) != room.patience {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		other := room.load("umbrella")
-		if err := other.acquire(t.Context(), room.slots); err != nil {
+		if err := other.acquire(t.Context()); err != nil {
 			t.Errorf("another tenant: %v", err)
 		}
 		other.releaseSlot()
@@ -95,7 +95,7 @@ func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 			time.Sleep(time.Second)
 			room.slots.Give("acme", 1)
 		}()
-		if err := l.acquire(t.Context(), room.slots); err != nil {
+		if err := l.acquire(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -176,7 +176,7 @@ func TestStream_SendsHeartbeatsWhileItWaitsForASlot(t *testing.T) {
 		}
 		s, w := waiting(cursor{at: record.Position{Partition: 3, Offset: 7}, seq: -1})
 		first := make(chan error)
-		go func() { first <- s.load.acquire(ctx, room.slots) }()
+		go func() { first <- s.load.acquire(ctx) }()
 		time.Sleep(3*cfg.StreamHeartbeat + time.Second)
 		synctest.Wait()
 		if got, want := w.Body.String(), "retry: 1000\nid: 3:7\n\n"+strings.Repeat(": \n\n", 3); got != want {
@@ -193,7 +193,7 @@ func TestStream_SendsHeartbeatsWhileItWaitsForASlot(t *testing.T) {
 		}
 		late, _ := waiting(joining())
 		begun := time.Now()
-		if err := late.load.acquire(ctx, room.slots); !errors.Is(err, errLife) || time.Since(begun) > cfg.StreamLife {
+		if err := late.load.acquire(ctx); !errors.Is(err, errLife) || time.Since(begun) > cfg.StreamLife {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		s.load.end()

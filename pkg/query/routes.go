@@ -130,10 +130,13 @@ func (s *Service) serve(answer func(*call) error) func(*front.Call) error {
 		}
 		ctx, _ := c.load.metered(c.R.Context())
 		c.R = c.R.WithContext(ctx)
-		if f.Route.Kind == quota.Streams {
+		if f.Route.Kind == quota.Streams { // takes a slot when it works
 			return answer(c)
 		}
-		return c.load.withSlot(c.R.Context(), func() error { return answer(c) })
+		if err := c.load.acquire(c.R.Context()); err != nil {
+			return err
+		}
+		return answer(c)
 	}
 }
 
@@ -150,9 +153,8 @@ type answer struct {
 	vary        bool             // the answer depends on the Accept header
 	tag         string           // identifies the answer, for 304
 	contentType string           // "": JSON
-	// body is a func that returns the bytes, or a value to write as JSON. Raw parts of that keep their numbers and
-	// escapes.
-	body any
+	// body returns the bytes.
+	body func() ([]byte, error)
 	// weigh counts the memory that writing a large body takes; nil if it is small or was counted before. A 304 takes none.
 	weigh func() error
 }
@@ -183,14 +185,7 @@ func (c *call) write(a *answer) error {
 			return err
 		}
 	}
-	encode, ok := a.body.(func() ([]byte, error))
-	if !ok {
-		encode = func() ([]byte, error) {
-			b, err := marshal(a.body)
-			return append(b, '\n'), err
-		}
-	}
-	body, err := encode()
+	body, err := a.body()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBroken, err)
 	}
@@ -213,7 +208,15 @@ func has(r *http.Request, tag string) bool {
 	return false
 }
 
-// marshal returns v as JSON and leaves raw parts unchanged.
+// document returns an answer.body that is v as JSON and a line feed.
+func document(v any) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		b, err := marshal(v)
+		return append(b, '\n'), err
+	}
+}
+
+// marshal returns v as JSON. Raw parts of it keep their numbers and escapes.
 func marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -74,7 +74,7 @@ func (c *call) run() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{status: v.status, body: newRunAnswer(v.runs[0], v.indexedTo)}, nil
+	return &answer{status: v.status, body: document(newRunAnswer(v.runs[0], v.indexedTo))}, nil
 }
 
 func newRunAnswer(r store.Run, to record.Position) runAnswer {

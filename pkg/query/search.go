@@ -82,9 +82,6 @@ func (c *call) searchRuns() (*answer, error) {
 		return nil, c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
-		return nil, err
-	}
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return nil, err
@@ -99,7 +96,7 @@ func (c *call) searchRuns() (*answer, error) {
 			return nil, err
 		}
 	}
-	return &answer{body: a}, nil
+	return &answer{body: document(a)}, nil
 }
 
 // statistics answers with groups of the tenant's runs.
@@ -109,9 +106,6 @@ func (c *call) statistics() (*answer, error) {
 		return nil, c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
-		return nil, err
-	}
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return nil, err
@@ -137,5 +131,5 @@ func (c *call) statistics() (*answer, error) {
 		}
 		a.Groups[i] = out
 	}
-	return &answer{body: a}, nil
+	return &answer{body: document(a)}, nil
 }

@@ -128,7 +128,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 	}
 	s := &Service{
 		cfg: cfg, store: r, records: rr, raw: raw, tail: follow, auth: auth, metrics: m,
-		room: room, watch: newWatch(r, cfg.Poll), timelines: newTimelines(cfg.timelineBytes(), m),
+		room: room, watch: &watch{store: r, poll: cfg.Poll}, timelines: newTimelines(cfg.timelineBytes(), m),
 	}
 	s.front = s.newFront(compress)
 	s.draining, s.drain = context.WithCancelCause(context.Background())

@@ -17,12 +17,8 @@ import (
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
-const (
-	defaultSteps = 100
-	maxSteps     = 1000
-	// maxStepBytes bounds the size of a page of steps. A page has at least one step.
-	maxStepBytes = 4 << 20
-)
+// maxStepBytes bounds the size of a page of steps. A page has at least one step.
+const maxStepBytes = 4 << 20
 
 // stateAnswer holds the messages and state that the official client had after a step of a run.
 type stateAnswer struct {
@@ -167,7 +163,7 @@ func (c *call) state() (*answer, error) {
 		return nil, badRequest("at requests one step, from and limit a page of them: use one or the other")
 	}
 	name := "at"
-	limit, err := c.number("limit", defaultSteps, 1, maxSteps)
+	limit, err := c.limit()
 	if err != nil {
 		return nil, err
 	}

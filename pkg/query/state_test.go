@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -137,32 +136,6 @@ func TestState_IsThatBehindTheEventWhichIsAskedFor(t *testing.T) {
 			t.Errorf("of the tip %q: %s", tip.RunID, tip.said())
 		}
 	})
-}
-
-// A request that waits for a turn to read the log leaves the steps that are in memory to others.
-func TestState_WaitsForTheLogWithoutTheTimeline(t *testing.T) {
-	f := newRawFixture(t)
-	at := []int64{f.event("r", fmt.Sprintf(started, "r")), f.event("r", `{"type":"CUSTOM","name":"n","value":1}`)}
-	f.indexed("r", "", at...)
-	f.state("?at=1")
-	room := f.service.room
-	room.patience = time.Minute
-	for room.heavy.Take("acme", 1) {
-	}
-	waits := make(chan reply, 1)
-	go func() { waits <- f.get("acme", "/v1/threads/chat/runs/r/state?at=end") }() // of a run that goes on, so it reads on
-	for deadline := time.Now().Add(kafkatest.Timeout); room.memory.Held() == 0; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not wait for a turn")
-		}
-	}
-	if r := f.state("?at=1"); r.N != 1 {
-		t.Errorf("it answers %+v", r)
-	}
-	room.heavy.Give("acme", 1)
-	if r := <-waits; r.status != http.StatusOK {
-		t.Errorf("%d %s", r.status, r.body)
-	}
 }
 
 func TestState_GivesPagesOfSteps(t *testing.T) {
@@ -361,7 +334,7 @@ func TestState_ReadsARunOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.get("acme", "/v1/threads/chat/runs/r/state").problem(t, 404)
-	if cache := f.service.timelines; len(cache.byRun) > 0 || len(cache.recents) > 0 || cache.bytes.Held() != 0 {
+	if cache := f.service.timelines; len(cache.byRun) > 0 || cache.bytes.Held() != 0 {
 		t.Errorf("%d bytes of what was erased stay", cache.bytes.Held())
 	}
 }
@@ -419,7 +392,7 @@ func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 		holds := func() (runs int, bytes int64, idle bool) {
 			cache.mu.Lock()
 			defer cache.mu.Unlock()
-			return len(cache.byRun), cache.bytes.Held(), len(cache.recents) == 0 && cache.sweep == nil
+			return len(cache.byRun), cache.bytes.Held(), cache.sweep == nil
 		}
 		use("old")
 		use("new")

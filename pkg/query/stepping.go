@@ -35,9 +35,14 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	}
 	row := v.runs[i]
 	origin := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.ParentRunID, "/", row.Base)
-	held, suffices, err := c.acquireTimeline(v, timelineKey{c.Tenant, c.threadID, run}, origin, enough)
+	held, err := c.timelines.acquire(c.R.Context(), timelineKey{c.Tenant, c.threadID, run}, origin)
 	if err != nil {
 		return err
+	}
+	suffices := false
+	if r := held.reader; r != nil {
+		r.Update(recordsOf(v.runs))
+		suffices = r.Done() || enough(r)
 	}
 	read := false // a timeline that failed is not cached
 	defer func() {
@@ -66,29 +71,6 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 		}
 	}
 	return f(stepping{held.reader, c, row, held})
-}
-
-// acquireTimeline acquires a run's timeline, and reports whether it suffices without reading the log. If it does not,
-// the request also holds a slot for heavy work. It waits for that slot without the timeline, so that others can step
-// through the run meanwhile.
-func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough func(*timeline.Reader) bool) (held *cachedRun, suffices bool,
-	err error) {
-	for {
-		if held, err = c.timelines.acquire(c.R.Context(), key, origin); err != nil {
-			return nil, false, err
-		}
-		if r := held.reader; r != nil {
-			r.Update(recordsOf(v.runs))
-			suffices = r.Done() || enough(r)
-		}
-		if suffices || c.load.slot == c.load.heavy {
-			return held, suffices, nil
-		}
-		c.timelines.release(held, held.size())
-		if err := c.load.acquireHeavy(c.R.Context()); err != nil {
-			return nil, false, err
-		}
-	}
 }
 
 // readStepped reads the thread for stepping. It drops the cached timelines of a thread that no longer exists.

@@ -89,7 +89,7 @@ func (s *stream) serve() error {
 	}
 	for {
 		if s.reader == nil {
-			if err := s.reopen(); err != nil {
+			if err := s.patiently(s.open); err != nil {
 				return s.fallBack(err)
 			}
 		}
@@ -155,7 +155,7 @@ func (s *stream) takeInTurn(b tail.Batch) error {
 	if s.caughtUp() {
 		return s.take(b)
 	}
-	if err := s.load.acquireHeavy(s.ctx); err != nil {
+	if err := s.load.acquire(s.ctx); err != nil {
 		return err
 	}
 	defer s.load.releaseSlot()

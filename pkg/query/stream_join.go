@@ -1,12 +1,9 @@
 package query
 
 import (
-	"encoding/json"
 	"errors"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/live"
 	"github.com/skeinhq/skein/pkg/record"
@@ -105,7 +102,7 @@ func (s *stream) join(r *live.Run) error {
 		return s.patiently(func() error { return s.load.withSlot(s.ctx, history) }, store.ErrNotFound)
 	}
 	if s.thread.Bytes() > lightThread {
-		if err := s.load.acquireHeavy(s.ctx); err != nil {
+		if err := s.load.acquire(s.ctx); err != nil {
 			return err
 		}
 		defer s.load.releaseSlot()
@@ -113,7 +110,7 @@ func (s *stream) join(r *live.Run) error {
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, seq: -1}
 	switch {
 	case f.Ended():
-		s.block(s.whole(r.ID, f.Summary().Started, f.Messages(), f.State(), f.Summary().Terminal, s.holdsOther(r.Parent)), at)
+		s.block(wholeRun(s.threadID, r.ID, f.Summary().Started, f.Messages(), f.State(), f.Summary().Terminal, s.holdsOther(r.Parent)), at)
 	case s.holdsOther(r.Parent):
 		s.block(f.PreludeAfresh(), at)
 	default:
@@ -134,33 +131,9 @@ func (s *stream) history(run string) error {
 	}
 	at := cursor{at: record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1}, seq: -1}
 	at.ended = h.run.Status == record.StatusAbandoned
-	terminal := h.run.Terminal
-	if h.run.Status == record.StatusRunning {
-		terminal = nil
-	}
-	s.block(s.whole(run, h.run.Started, h.Messages, h.State, terminal, s.holdsOther(h.run.ParentRunID)), at)
+	s.block(h.events(s.holdsOther(h.run.ParentRunID)), at)
 	s.load.releaseSlot() // the client may be slow
 	return s.flush()
-}
-
-// whole returns the events that give a client an ended run: start, snapshots and terminal event. anew makes the
-// snapshots replace what the client has.
-func (s *stream) whole(run string, started json.RawMessage, messages []agui.Message, state, terminal json.RawMessage,
-	anew bool) []json.RawMessage {
-	if started == nil {
-		started = s.started(run)
-	}
-	events := append([]json.RawMessage{started}, compact.Snapshots(messages, state, anew)...)
-	if terminal != nil {
-		events = append(events, terminal)
-	}
-	return events
-}
-
-// started returns a RUN_STARTED for a run that has none.
-func (s *stream) started(run string) json.RawMessage {
-	b := agui.AppendString([]byte(`{"type":"RUN_STARTED","threadId":`), s.threadID)
-	return append(agui.AppendString(append(b, `,"runId":`...), run), '}')
 }
 
 // end sends the terminal event of a run that Skein has ended. No topic has that event.

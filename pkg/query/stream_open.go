@@ -19,9 +19,6 @@ import (
 // streamRetry is the pause between two attempts to read the thread while the store or Kafka is unavailable.
 const streamRetry = time.Second
 
-// reopen opens the thread. A stream that has begun retries until the store and Kafka answer.
-func (s *stream) reopen() error { return s.patiently(s.open) }
-
 // patiently calls f. For a stream that has begun, it retries until the store and Kafka answer, and sends comments
 // meanwhile. It returns errors that a retry would repeat, and those in final.
 func (s *stream) patiently(f func() error, final ...error) error {

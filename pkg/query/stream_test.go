@@ -410,7 +410,7 @@ func TestStream_CatchesUpOnTheTenantsSlots(t *testing.T) {
 	})
 	lines := f.stream("/v1/threads/"+thread+"/runs/r/stream", "")
 	find(t, lines, ":") // it has opened the thread, and waits for records
-	slots, taken := f.service.room.heavy, int64(0)
+	slots, taken := f.service.room.slots, int64(0)
 	for slots.Take("acme", 1) {
 		taken++
 	}

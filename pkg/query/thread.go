@@ -76,7 +76,7 @@ func (c *call) read(rows func(context.Context) ([]store.Run, error)) (view, erro
 		if indexed(to) { // an open run's record is older than want; nothing signals a newer one, so poll
 			indexed, atMost = func(map[int32]int64) bool { return false }, min(look, atMost)
 		}
-		if to, err = c.await(c.Tenant, to, indexed, atMost); err != nil {
+		if to, err = c.await(c.Tenant, indexed, atMost); err != nil {
 			return view{}, err
 		}
 	}
@@ -84,16 +84,16 @@ func (c *call) read(rows func(context.Context) ([]store.Run, error)) (view, erro
 
 // await waits for at most atMost, without a slot, until enough accepts the index's progress for a tenant. It returns
 // that progress.
-func (c *call) await(tenant string, to map[int32]int64, enough func(map[int32]int64) bool, atMost time.Duration) (map[int32]int64, error) {
+func (c *call) await(tenant string, enough func(map[int32]int64) bool, atMost time.Duration) (to map[int32]int64, _ error) {
 	over := time.Now().Add(atMost)
-	return to, c.load.pause(c.R.Context(), func() (err error) {
-		for err == nil {
-			if to, err = c.watch.next(c.R.Context(), tenant, to, time.Until(over)); enough(to) || !time.Now().Before(over) {
-				break
+	err := c.load.pause(c.R.Context(), func() (err error) {
+		for {
+			if to, err = c.watch.next(c.R.Context(), tenant); err != nil || enough(to) || !time.Now().Before(over) {
+				return err
 			}
 		}
-		return err
 	})
+	return to, err
 }
 
 func newView(runs []store.Run, to map[int32]int64) view {
@@ -231,10 +231,7 @@ func (c *call) restore(runs []store.Run, id string) (restored, error) {
 }
 
 func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (restored, error) {
-	rows := make(map[string]store.Run, len(runs))
-	for _, r := range runs {
-		rows[r.RunID] = r
-	}
+	rows := byID(runs)
 	run, ok := rows[id]
 	if !ok {
 		return restored{}, store.ErrNotFound
@@ -313,6 +310,15 @@ func (c *call) recordOf(row store.Run) (*record.Run, error) {
 		return nil, fmt.Errorf("%w: the record at %d:%d is not that of run %q", errBroken, row.Raw.Partition, row.Version, row.RunID)
 	}
 	return r, nil
+}
+
+// byID returns the rows of a thread by run id.
+func byID(runs []store.Run) map[string]store.Run {
+	rows := make(map[string]store.Run, len(runs))
+	for _, r := range runs {
+		rows[r.RunID] = r
+	}
+	return rows
 }
 
 // graphOf returns the graph of a thread's rows.

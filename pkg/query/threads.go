@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -34,16 +35,6 @@ type runningRun struct {
 	StartedAt time.Time `json:"startedAt"`
 }
 
-const (
-	defaultThreads = 100
-	maxThreads     = 1000
-)
-
-var statuses = []record.Status{
-	record.StatusRunning, record.StatusFinished, record.StatusError,
-	record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned,
-}
-
 func (c *call) threads() (*answer, error) {
 	q := store.ThreadQuery{
 		Prefix: c.Query.Get("prefix"),
@@ -51,10 +42,10 @@ func (c *call) threads() (*answer, error) {
 		After:  c.Query.Get("after"),
 	}
 	var err error
-	if q.Limit, err = c.number("limit", defaultThreads, 1, maxThreads); err != nil {
+	if q.Limit, err = c.limit(); err != nil {
 		return nil, err
 	}
-	if q.Status, err = oneOf(c, "status", statuses...); err != nil {
+	if q.Status, err = oneOf(c, "status", search.Statuses...); err != nil {
 		return nil, err
 	}
 	if q.Since, err = c.time("since"); err != nil {
@@ -68,10 +59,8 @@ func (c *call) threads() (*answer, error) {
 	if a.Threads, a.Next, err = c.store.Threads(c.R.Context(), c.Tenant, q); err != nil {
 		return nil, err
 	}
-	if a.Threads == nil {
-		a.Threads = []store.Thread{}
-	}
-	return &answer{body: a}, nil
+	a.Threads = list(a.Threads)
+	return &answer{body: document(a)}, nil
 }
 
 // positions returns the last indexed event of each partition.
@@ -90,7 +79,7 @@ func (c *call) thread() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{status: v.status, body: threadAnswer{Thread: summary(v.runs), Running: running(v.runs), IndexedTo: v.indexedTo}}, nil
+	return &answer{status: v.status, body: document(threadAnswer{Thread: summary(v.runs), Running: running(v.runs), IndexedTo: v.indexedTo})}, nil
 }
 
 // running returns the runs that have not ended.

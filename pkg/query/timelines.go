@@ -1,9 +1,9 @@
 package query
 
 import (
-	lru "container/list"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +27,6 @@ type timelines struct {
 	mu    sync.Mutex
 	byRun map[timelineKey]*cachedRun
 	sweep *time.Timer // runs while the cache is not empty
-	// recents are the runs of each tenant (*cachedRun), the most recently used one first.
-	recents map[string]*lru.List
 }
 
 type timelineKey struct{ tenant, thread, run string }
@@ -46,7 +44,6 @@ type cachedRun struct {
 	// Only the cache uses these.
 	bytes int64
 	used  time.Time
-	at    *lru.Element // nil once evicted
 }
 
 // size returns what the cache counts for the run, in bytes; -1 before the timeline is read.
@@ -62,19 +59,7 @@ func (c *cachedRun) size() int64 {
 }
 
 func newTimelines(limit int64, m *metrics) *timelines {
-	return &timelines{
-		metrics: m, bytes: share.NewPool(limit), byRun: map[timelineKey]*cachedRun{}, recents: map[string]*lru.List{},
-	}
-}
-
-// of returns the runs of a tenant.
-func (t *timelines) of(tenant string) *lru.List {
-	recents := t.recents[tenant]
-	if recents == nil {
-		recents = lru.New()
-		t.recents[tenant] = recents
-	}
-	return recents
+	return &timelines{metrics: m, bytes: share.NewPool(limit), byRun: map[timelineKey]*cachedRun{}}
 }
 
 // acquire waits for a run's turn and returns the run. Call release when done.
@@ -98,27 +83,25 @@ func (t *timelines) find(key timelineKey, origin string) *cachedRun {
 	}
 	if c == nil {
 		c = &cachedRun{key: key, origin: origin, turn: make(chan struct{}, 1)}
-		c.at = t.of(key.tenant).PushFront(c)
 		t.byRun[key] = c
 	}
 	c.used = time.Now()
 	if t.sweep == nil {
 		t.sweep = time.AfterFunc(timelineIdle, t.forgetIdle)
 	}
-	t.of(key.tenant).MoveToFront(c.at)
 	return c
 }
 
 // release ends a turn. bytes is the current size of the run; a negative one drops it from the cache.
 func (t *timelines) release(c *cachedRun, bytes int64) {
 	t.mu.Lock()
-	if c.at != nil {
+	if t.byRun[c.key] == c {
 		if t.count(c, bytes-c.bytes); bytes < 0 {
 			t.drop(c)
 		}
 	}
 	for t.bytes.Over() > 0 {
-		t.drop(t.heaviest())
+		t.drop(t.leastUsed(t.bytes.Heaviest()))
 	}
 	t.metrics.timelineBytes.Set(float64(t.bytes.Held()))
 	t.mu.Unlock()
@@ -130,12 +113,11 @@ func (t *timelines) count(c *cachedRun, bytes int64) {
 	t.bytes.Add(c.key.tenant, bytes)
 }
 
-// heaviest returns the run to evict: the least recently used one of the tenant that holds most. If several tenants hold
-// as much, it returns the least recently used run among theirs. Some tenant must hold something.
-func (t *timelines) heaviest() *cachedRun {
+// leastUsed returns the least recently used run of these tenants, which must hold something.
+func (t *timelines) leastUsed(tenants []string) *cachedRun {
 	var oldest *cachedRun
-	for _, tenant := range t.bytes.Heaviest() {
-		if c := t.recents[tenant].Back().Value.(*cachedRun); oldest == nil || c.used.Before(oldest.used) {
+	for _, c := range t.byRun {
+		if c.bytes > 0 && slices.Contains(tenants, c.key.tenant) && (oldest == nil || c.used.Before(oldest.used)) {
 			oldest = c
 		}
 	}
@@ -145,14 +127,7 @@ func (t *timelines) heaviest() *cachedRun {
 // drop evicts a run. The holder of its turn may still use it.
 func (t *timelines) drop(c *cachedRun) {
 	t.count(c, -c.bytes)
-	recents := t.of(c.key.tenant)
-	if recents.Remove(c.at); recents.Len() == 0 {
-		delete(t.recents, c.key.tenant)
-	}
-	c.at = nil
-	if t.byRun[c.key] == c {
-		delete(t.byRun, c.key)
-	}
+	delete(t.byRun, c.key)
 }
 
 // forgetIdle evicts runs that were not used for timelineIdle.

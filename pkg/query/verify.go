@@ -56,9 +56,6 @@ func (c *call) verify() (*answer, error) {
 	if i < 0 {
 		return nil, store.ErrNotFound
 	}
-	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
-		return nil, err
-	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return nil, err
@@ -75,7 +72,7 @@ func (c *call) verify() (*answer, error) {
 	if from.later != nil && answers[0].Verdict == verify.Unproved {
 		return nil, from.later
 	}
-	return &answer{status: v.status, body: answers[0]}, nil
+	return &answer{status: v.status, body: document(answers[0])}, nil
 }
 
 // These bound the runs of a thread that are folded together: their number, and their approximate memory in bytes. Runs
@@ -95,9 +92,6 @@ func (c *call) verifyThread() error {
 	if v.status == http.StatusTooEarly {
 		return tooEarly()
 	}
-	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
-		return err
-	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err
@@ -115,7 +109,7 @@ func (c *call) verifyThread() error {
 // proveAll verifies all runs of a thread and writes the answers.
 func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) error {
 	for rest := v.runs; len(rest) > 0; {
-		if err := c.load.acquireHeavy(c.R.Context()); err != nil { // released when the lines before were sent
+		if err := c.load.acquire(c.R.Context()); err != nil { // released when the lines before were sent
 			return err
 		}
 		n, size := 0, int64(0)

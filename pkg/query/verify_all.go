@@ -38,9 +38,6 @@ const (
 // from skein.runs, which it reads once together with the raw events, so it also compares each row of the index with its
 // record.
 func (c *call) verifyAll() error {
-	if err := c.load.acquireHeavy(c.R.Context()); err != nil {
-		return err
-	}
 	if err := c.load.take(scan.VerifyBytes); err != nil {
 		return err
 	}
@@ -91,7 +88,7 @@ func (a *allAnswer) progress(done, total int) {
 		if done == total {
 			p.Progress.Done = thousandths
 		}
-		a.broken = errors.Join(a.out.line(p), a.out.flush(), a.load.acquireHeavy(a.R.Context()))
+		a.broken = errors.Join(a.out.line(p), a.out.flush(), a.load.acquire(a.R.Context()))
 	}
 }
 
@@ -110,7 +107,7 @@ func (a *allAnswer) runs(runs []scan.Verified) error {
 			return err
 		}
 	}
-	return a.load.acquireHeavy(a.R.Context())
+	return a.load.acquire(a.R.Context())
 }
 
 // excluded writes the answers about a thread that the scan leaves out. It verifies the runs in the thread's rows.
@@ -134,7 +131,7 @@ func (a *allAnswer) excluded(_, thread string) error {
 	if err := c.proveAll(raw, &indexed{call: &c, runs: rows}, v, a.out); err != nil {
 		return err
 	}
-	return a.load.acquireHeavy(a.R.Context())
+	return a.load.acquire(a.R.Context())
 }
 
 // besideRows returns the answers about a thread's runs. It compares each row with the record that was verified.
@@ -144,10 +141,7 @@ func (a *allAnswer) besideRows(runs []scan.Verified) ([]proofAnswer, error) {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	byID := make(map[string]store.Run, len(rows))
-	for _, r := range rows {
-		byID[r.RunID] = r
-	}
+	byID := byID(rows)
 	indexedTo := record.Position{Partition: first.Raw.Partition, Offset: max(a.to[first.Raw.Partition]-1, 0)}
 	answers := make([]proofAnswer, len(runs))
 	for i, r := range runs {

@@ -111,8 +111,8 @@ func (e *ParameterError) Error() string {
 	return fmt.Sprintf("%s must be %s, not %.80q", e.Param, e.Takes, e.Value)
 }
 
-// statuses are all statuses of runs.
-var statuses = []record.Status{
+// Statuses are all statuses of runs.
+var Statuses = []record.Status{
 	record.StatusRunning, record.StatusFinished, record.StatusError, record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned,
 }
 
@@ -133,7 +133,7 @@ func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 	if text := q.Get(ParamStatus); text != "" {
 		for _, word := range strings.Split(text, ",") {
 			s := record.Status(word)
-			if !slices.Contains(statuses, s) {
+			if !slices.Contains(Statuses, s) {
 				return f, &ParameterError{
 					ParamStatus, "running, finished, error, interrupted, cancelled or abandoned, or several of them with commas between", text,
 				}
