@@ -111,7 +111,15 @@ func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 	if !o.noTopics {
 		ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 		defer cancel()
-		if _, err := kafka.EnsureTopics(ctx, c.Config, kafka.TopicSpec{Partitions: partitions}); err != nil {
+		cfg := c.Config
+		cfg.Options = func() []kgo.Opt { // does not cache for long that the topics do not exist
+			opts := []kgo.Opt{kgo.MetadataMinAge(10 * time.Millisecond)}
+			if c.Config.Options != nil {
+				opts = append(opts, c.Config.Options()...)
+			}
+			return opts
+		}
+		if _, err := kafka.EnsureTopics(ctx, cfg, kafka.TopicSpec{Partitions: partitions}); err != nil {
 			tb.Fatal(err)
 		}
 	}
