@@ -13,7 +13,7 @@ import (
 // watched walks a run and says at which steps a place changed, and what it was from then on.
 func watched(t *testing.T, r *Reader, p Place) []string {
 	t.Helper()
-	c, err := r.At(-1, nil)
+	c, err := r.From(nil, -1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func watched(t *testing.T, r *Reader, p Place) []string {
 // compared is watched by a look at the place behind every step.
 func compared(t *testing.T, r *Reader, p Place) []string {
 	t.Helper()
-	c, err := r.At(-1, nil)
+	c, err := r.From(nil, -1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestWatch_SaysWhatALookBehindEveryStepDoes(t *testing.T) {
 			}
 			for _, run := range th.Runs {
 				r := made.read(run.RunID, 64<<20)
-				end, err := r.At(r.Len(), nil)
+				end, err := r.From(nil, r.Len(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

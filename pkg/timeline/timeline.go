@@ -307,14 +307,10 @@ func (t *Timeline) Reaches(c *Cursor, n int) bool {
 	return c != nil && c.n <= n && c.from.after == t.markAt(n).after
 }
 
-// At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing
-// names; it may be nil if none is missing. The run must have begun.
-func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
-	return t.From(nil, n, values)
-}
-
-// From is like At, but reuses a cursor c of this timeline, which may be nil. If Reaches reports true, c moves on, which
-// avoids folding the same events again. The caller must not use c afterwards, not even after an error.
+// From returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing
+// names; it may be nil if none is missing. The run must have begun. c is a cursor of this timeline or nil. If Reaches
+// reports true, c moves on, which avoids folding the same events again. The caller must not use c afterwards, not even
+// after an error.
 func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, error) {
 	if !t.Reaches(c, n) {
 		m := t.markAt(n)

@@ -153,7 +153,7 @@ func (th *thread) check(r *Reader, run string, sample func(n int) bool) {
 	t := th.t
 	t.Helper()
 	want := th.at[run]
-	c, err := r.At(-1, th.values)
+	c, err := r.From(nil, -1, th.values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func (th *thread) check(r *Reader, run string, sample func(n int) bool) {
 		if !sample(step) {
 			continue
 		}
-		there, err := r.At(step, th.values)
+		there, err := r.From(nil, step, th.values)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +336,7 @@ func TestCursor_TakesNoMoreThanItCounts(t *testing.T) {
 				r := th.read("r", limit)
 				for n := 1; n <= r.Len(); n++ {
 					before, counted := heap(), r.CursorBytes(nil, n)
-					c, err := r.At(n, th.values)
+					c, err := r.From(nil, n, th.values)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -442,7 +442,7 @@ func TestReader_StartsFromAParentThatGoesOn(t *testing.T) {
 		"4 7 input input ", "5 9 event folded RUN_FINISHED"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	c, err := r.At(-1, nil)
+	c, err := r.From(nil, -1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -506,7 +506,7 @@ func BenchmarkCursor_Step(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n = (n + 7919) % events
-				c, err := r.At(n, nil)
+				c, err := r.From(nil, n, nil)
 				if err == nil {
 					_, _, err = c.Next()
 				}

@@ -86,14 +86,14 @@ func TestSteps_AreWhatTheOfficialClientHeld(t *testing.T) {
 				}
 				for i, n := range at {
 					stopped++
-					c, err := r.At(n, nil)
+					c, err := r.From(nil, n, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
 					h := c.History()
 					got := conformance.Conversation{Messages: toJSON(t, h.Messages), State: h.State}
 					if d := conformance.Diff(mask(t, thread, results[i].Conversation), mask(t, thread, got)); d != "" {
-						t.Errorf("%s, behind event %d of %d: %s", run.RunID, n, len(lines), d)
+						t.Errorf("%s, after event %d of %d: %s", run.RunID, n, len(lines), d)
 					}
 				}
 			}
