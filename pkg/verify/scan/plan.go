@@ -258,12 +258,3 @@ func decode(m *kgo.Record) (*record.Run, error) {
 	}
 	return rec, nil
 }
-
-// take calls f with a raw record if runs are folded from it. like is the argument of record.ParseHeadersLike.
-func take(m *kgo.Record, like record.Headers, f func(record.Event) error) error {
-	e, ok, err := kafka.RunEvent(m, like)
-	if !ok {
-		return err
-	}
-	return f(e)
-}

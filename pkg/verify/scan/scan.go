@@ -219,7 +219,11 @@ func (r *reader) fold(ctx context.Context, b *batch, p *progress) (excluded []st
 		}
 		p.step()
 		if t := threads[string(m.Key)]; t != nil {
-			if err := take(m, t.Headers(), t.Take); err != nil {
+			e, ok, err := kafka.RunEvent(m, t.Headers())
+			if ok {
+				err = t.Take(e)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
