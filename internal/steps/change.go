@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
@@ -50,7 +49,11 @@ func after(h lineage.History, c timeline.Change) (lineage.History, error) {
 
 // appended returns a message with the text of a change appended to one of its strings.
 func appended(m agui.Message, c timeline.MessageChange) (agui.Message, error) {
-	was := at(m.Raw, c.Path)
+	place, err := timeline.StatePlace(c.Path)
+	if err != nil {
+		return m, err
+	}
+	was := place.Of(lineage.History{State: m.Raw})
 	if !agui.IsString(was) || !agui.IsString(c.Text) {
 		return m, fmt.Errorf("there is no string at %s", c.Path)
 	}
@@ -61,26 +64,6 @@ func appended(m agui.Message, c timeline.MessageChange) (agui.Message, error) {
 	}
 	m.Raw, err = patched(m.Raw, patch)
 	return m, err
-}
-
-// at returns the value at a JSON Pointer without escapes; nil if there is none.
-func at(v json.RawMessage, path string) json.RawMessage {
-	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-		if !agui.IsArray(v) {
-			v = agui.Lookup(v, name)
-			continue
-		}
-		i := 0
-		var found json.RawMessage
-		for element := range agui.Elements(v) {
-			if fmt.Sprint(i) == name {
-				found = element
-			}
-			i++
-		}
-		v = found
-	}
-	return v
 }
 
 // patched applies a JSON Patch (RFC 6902) to a document.
