@@ -10,7 +10,6 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
@@ -21,23 +20,18 @@ func TestHandler_AnswersForALongChain(t *testing.T) {
 	partstest.SkipShort(t, "time for tests of scale")
 	f := newPatientFixture(t)
 	n := *chainFlag
-	var entries []store.Entry
-	var last *record.Run
-	for i := range n {
+	chain := make([]*record.Run, n)
+	for i := range chain {
 		id := fmt.Sprint("r", i)
 		m := msg("m"+id, agui.RoleAssistant, "x")
-		if last == nil {
-			last = run("chat", id, 0, m)
+		if i == 0 {
+			chain[i] = run("chat", id, 0, m)
 		} else {
-			last = child(last, id, int64(i), record.ParentLatest, m)
+			chain[i] = child(chain[i-1], id, int64(i), record.ParentLatest, m)
 		}
-		last.Raw.Partition, last.Raw.Ranges = 3, [][2]int64{{last.Raw.First, last.Raw.Next}}
-		f.version++
-		entries = append(entries, store.Entry{Partition: 3, Version: f.version, Tenant: "acme", ThreadID: "chat", RunID: id, Run: last})
 	}
-	if err := f.store.Write(t.Context(), entries); err != nil {
-		t.Fatal(err)
-	}
+	f.put(chain...)
+	last := chain[n-1]
 	var checkout, history struct{ Messages []json.RawMessage }
 	f.json("/v1/threads/chat/checkout", &checkout)
 	f.json("/v1/threads/chat/runs/"+last.RunID+"/history?limit=1000", &history)

@@ -241,8 +241,9 @@ func TestChanges_EndAPageThatIsLong(t *testing.T) {
 		at = append(at, f.event("r", fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{"n":%d,"x":%q}}`, i, strings.Repeat("x", 300_000))))
 	}
 	f.indexed("r", "", at...)
-	first := f.changes("/changes?path=")
-	second := f.changes("/changes?path=&from=" + first.Next)
+	var first, second changesReply
+	f.json("/v1/threads/chat/changes?path=", &first)
+	f.json("/v1/threads/chat/changes?path=&from="+first.Next, &second)
 	if len(first.Changes)+len(second.Changes) != 12 || first.Next == "" || second.Next != "" || len(first.Changes) < 5 {
 		t.Errorf("pages of %d and %d changes, next %q and %q", len(first.Changes), len(second.Changes), first.Next, second.Next)
 	}

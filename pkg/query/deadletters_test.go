@@ -50,12 +50,8 @@ func TestDeadLetters_AreTheTenantsAndComeInPages(t *testing.T) {
 			t.Errorf("erased below %d, its thread has %d dead letters, the tenant %d", below, len(one.DeadLetters), len(all.DeadLetters))
 		}
 	}
-	for query, want := range map[string]string{
-		"reason=bad-luck": "after-terminal", "after=x": "3:1024", "since=yesterday": "2026-09-17", "limit=0": "1 to 1000",
-	} {
-		if detail := f.get("acme", "/v1/dead-letters?"+query).problem(t, http.StatusBadRequest); !strings.Contains(detail, want) {
-			t.Errorf("%s: %s, want %s", query, detail, want)
-		}
+	if detail := f.get("acme", "/v1/dead-letters?reason=bad-luck").problem(t, http.StatusBadRequest); !strings.Contains(detail, "after-terminal") {
+		t.Errorf("no such reason: %s", detail)
 	}
 	f.get("writer", "/v1/dead-letters").problem(t, http.StatusForbidden)
 }

@@ -43,15 +43,14 @@ func TestDiff_ComparesTwoRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		query, from, to, ancestor, onlyFrom, onlyTo, changed, state string
 	}{
-		"two branches":                        {"from=leaf&to=right", "leaf", "right", "root", "a1 u2 a3", "u4", "", `[{"op":"replace","path":"/n","value":1}]`},
-		"an ancestor":                         {"from=root&to=leaf", "root", "leaf", "root", "", "u2 a3", "a1", `[{"op":"replace","path":"/n","value":3}]`},
-		"a descendant":                        {"from=leaf&to=root", "leaf", "root", "root", "u2 a3", "", "a1", `[{"op":"replace","path":"/n","value":1}]`},
-		"what a run changed":                  {"to=left", "root", "left", "root", "", "u2", "a1", `[]`},
-		"what a root changed":                 {"to=root", "", "root", "", "", "u1 a1", "", `[{"op":"add","path":"/n","value":1}]`},
-		"the tip, where nothing is said":      {"", "", "elsewhere", "", "", "u9", "", `[]`},
-		"two trees":                           {"from=root", "root", "elsewhere", "", "u1 a1", "u9", "", `[{"op":"remove","path":"/n"}]`},
-		"a run with itself: nothing differs":  {"from=left&to=left", "left", "left", "left", "", "", "", `[]`},
-		"a message that the later run edited": {"from=root&to=left", "root", "left", "root", "", "u2", "a1", `[]`},
+		"two branches":                       {"from=leaf&to=right", "leaf", "right", "root", "a1 u2 a3", "u4", "", `[{"op":"replace","path":"/n","value":1}]`},
+		"an ancestor":                        {"from=root&to=leaf", "root", "leaf", "root", "", "u2 a3", "a1", `[{"op":"replace","path":"/n","value":3}]`},
+		"a descendant":                       {"from=leaf&to=root", "leaf", "root", "root", "u2 a3", "", "a1", `[{"op":"replace","path":"/n","value":1}]`},
+		"what a run changed":                 {"to=left", "root", "left", "root", "", "u2", "a1", `[]`},
+		"what a root changed":                {"to=root", "", "root", "", "", "u1 a1", "", `[{"op":"add","path":"/n","value":1}]`},
+		"the tip, where nothing is said":     {"", "", "elsewhere", "", "", "u9", "", `[]`},
+		"two trees":                          {"from=root", "root", "elsewhere", "", "u1 a1", "u9", "", `[{"op":"remove","path":"/n"}]`},
+		"a run with itself: nothing differs": {"from=left&to=left", "left", "left", "left", "", "", "", `[]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d diffBody

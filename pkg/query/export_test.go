@@ -97,7 +97,5 @@ func TestExport_NamesTheRuleThatARunBreaks(t *testing.T) {
 			t.Errorf("%s: %s", id, r.body)
 		}
 	}
-	for _, query := range []string{"?startedAt=yesterday", "?startedAt=0001-01-01T00:00:00Z", "?report=perhaps"} {
-		f.get("acme", "/v1/threads/chat/runs/open/export"+query).problem(t, http.StatusBadRequest)
-	}
+	f.get("acme", "/v1/threads/chat/runs/open/export?startedAt=0001-01-01T00:00:00Z").problem(t, http.StatusBadRequest)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -95,11 +96,14 @@ type fixture struct {
 	version int64
 }
 
+// shortWait is how long requests of a test wait for an index that does not get there.
+const shortWait = 50 * time.Millisecond
+
 // newFixture starts the stage over an empty store; wrap may put something between the two. It does
 // not wait long for the index.
 func newFixture(t testing.TB, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
-	return startFixture(t, 150*time.Millisecond, wrap...)
+	return startFixture(t, shortWait, wrap...)
 }
 
 // newPatientFixture is for tests in which the index gets there, however slow the machine is.
@@ -143,7 +147,12 @@ func startFixtureOver(t testing.TB, wait time.Duration, raw *RawLog, wrap ...fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.service, f.server = s, httptest.NewServer(s.Handler())
+	f.service, f.server = s, httptest.NewUnstartedServer(s.Handler())
+	f.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		_ = c.(*net.TCPConn).SetWriteBuffer(64 << 10) // so that little fills it; without it tests only take longer
+		return ctx
+	}
+	f.server.Start()
 	t.Cleanup(func() {
 		f.server.Close()
 		if raw != nil {
@@ -156,25 +165,26 @@ func startFixtureOver(t testing.TB, wait time.Duration, raw *RawLog, wrap ...fun
 	return f
 }
 
-// put indexes a record as the next one of partition 3. An open run's contents are in its record only.
-func (f *fixture) put(r *record.Run) {
+// put indexes records as the next ones of partition 3. An open run's contents are in its record only.
+func (f *fixture) put(runs ...*record.Run) {
 	f.t.Helper()
-	f.version++
-	r.Raw.Partition = 3
-	if r.Raw.Ranges == nil {
-		r.Raw.Ranges = [][2]int64{{r.Raw.First, r.Raw.Next}}
+	entries := make([]store.Entry, len(runs))
+	for i, r := range runs {
+		f.version++
+		r.Raw.Partition = 3
+		if r.Raw.Ranges == nil {
+			r.Raw.Ranges = [][2]int64{{r.Raw.First, r.Raw.Next}}
+		}
+		text, err := record.EncodeRun(r)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.records.mu.Lock()
+		f.records.values[record.Position{Partition: 3, Offset: f.version}] = text
+		f.records.mu.Unlock()
+		entries[i] = store.Entry{Partition: 3, Version: f.version, Tenant: r.Tenant, ThreadID: r.ThreadID, RunID: r.RunID, Run: r}
 	}
-	text, err := record.EncodeRun(r)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.records.mu.Lock()
-	f.records.values[record.Position{Partition: 3, Offset: f.version}] = text
-	f.records.mu.Unlock()
-	err = f.store.Write(context.Background(), []store.Entry{{
-		Partition: 3, Version: f.version, Tenant: r.Tenant, ThreadID: r.ThreadID, RunID: r.RunID, Run: r,
-	}})
-	if err != nil {
+	if err := f.store.Write(context.Background(), entries); err != nil {
 		f.t.Fatal(err)
 	}
 }

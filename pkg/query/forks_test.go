@@ -46,9 +46,7 @@ func TestHistory_NamesTheForksOfItsChain(t *testing.T) {
 	second := child(root, "second", 3, record.ParentContent, msg("u2b", "user", "two, again"))
 	deeper := child(second, "deeper", 4, record.ParentContent)
 	third := child(root, "third", 5, record.ParentExplicit, msg("u1", "user", "ONE"))
-	for _, r := range []*record.Run{root, first, second, deeper, third} {
-		f.put(r)
-	}
+	f.put(root, first, second, deeper, third)
 	const at1 = "0 of 3: first→first second→deeper third→third"
 	for run, want := range map[string]string{
 		"root":   "",
@@ -71,28 +69,15 @@ func TestHistory_NamesTheForksOfItsChain(t *testing.T) {
 		t.Errorf("with another fork: %d", r.status)
 	}
 	// Roots part, too; and there may be very many.
+	var more []*record.Run
 	for i := range 150 {
-		f.put(run("chat", fmt.Sprint("more-", i), int64(10+i), msg("m", "user", "x")))
+		more = append(more, run("chat", fmt.Sprint("more-", i), int64(10+i), msg("m", "user", "x")))
 	}
+	f.put(more...)
 	var r forksReply
 	f.json("/v1/threads/chat/runs/more-75/history", &r)
 	if k := r.Forks[0]; len(r.Forks) != 1 || k.ParentRunID != "" || k.Total != 151 || k.Index != 76 || len(k.Alternatives) != 100 || k.Alternatives[k.Index-k.From].RunID != "more-75" {
 		t.Errorf("a fork of very many roots: %d of %d, %d from %d", k.Index, k.Total, len(k.Alternatives), k.From)
-	}
-}
-
-func TestThread_NamesTheRunsThatAreRunning(t *testing.T) {
-	f := newFixture(t)
-	f.put(run("chat", "ended", 1))
-	open := opened(run("chat", "open", 2))
-	open.Agent = "shop"
-	f.put(open)
-	var r struct {
-		Running []struct{ RunID, BranchID, Agent string }
-	}
-	f.json("/v1/threads/chat", &r)
-	if len(r.Running) != 1 || r.Running[0].RunID != "open" || r.Running[0].BranchID != "open" || r.Running[0].Agent != "shop" {
-		t.Errorf("running are %+v", r.Running)
 	}
 }
 

@@ -57,9 +57,7 @@ func conversation(f *fixture) {
 	right.BranchID = "right"
 	right.Layout = agui.Layout{{From: 0, To: 1}, {Own: true, From: 0, To: 1}}
 	right.MessageCount = 2
-	for _, r := range []*record.Run{root, left, leaf, right} {
-		f.put(r)
-	}
+	f.put(root, left, leaf, right)
 }
 
 func TestHistory_WalksAncestorsOnly(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -54,45 +56,88 @@ func TestAtLeast_IsReachedBehindWhatChangesNoRun(t *testing.T) {
 	f.get("other", "/v1/threads/chat?atLeast=3:20").problem(t, http.StatusNotFound)
 }
 
-func TestAtLeast_IsReachedOnceThePositionIs(t *testing.T) {
-	calls := make(chan struct{}, 1)
-	f := newPatientFixture(t, func(r store.Reader) store.Reader { return asked{r, calls} })
-	f.put(run("chat", "run", 1, msg("u", "user", "x")))
-	done := make(chan reply)
-	go func() { done <- f.get("acme", "/v1/threads/chat/runs/run/history?atLeast=3:20") }()
-	<-calls // it is not there yet
-	f.decided(21)
-	if r := <-done; r.status != http.StatusOK {
-		t.Errorf("answer %d %s", r.status, r.body)
+// The index gets there by the run's record, or by the position alone.
+func TestAtLeast_WaitsForTheIndex(t *testing.T) {
+	record := run("chat", "run", 1, msg("u", "user", "x"))
+	for at, next := range map[string]func(*fixture){
+		"3:19": func(f *fixture) { f.put(record) },
+		"3:20": func(f *fixture) { f.decided(21) },
+	} {
+		calls := make(chan struct{}, 1)
+		f := newPatientFixture(t, func(r store.Reader) store.Reader { return asked{r, calls} })
+		if at != "3:19" {
+			f.put(record)
+		}
+		done := make(chan reply)
+		go func() { done <- f.get("acme", "/v1/threads/chat/runs/run/history?atLeast="+at) }()
+		<-calls // it is not there yet
+		next(f)
+		if r := <-done; r.status != http.StatusOK {
+			t.Errorf("%s: %d %s", at, r.status, r.body)
+		}
 	}
 }
 
-// How far an open run is told only its own record says; a sealed run misses nothing, also where another
-// run of its thread is open.
-func TestAtLeast_OpenRunsWaitForTheirOwnRecord(t *testing.T) {
+// asked is a store that says when it was asked how far it is.
+type asked struct {
+	store.Reader
+	calls chan struct{}
+}
+
+func (a asked) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
+	select {
+	case a.calls <- struct{}{}:
+	default:
+	}
+	return a.Reader.IndexedTo(ctx, tenant)
+}
+
+// How far an open run is told only its own record says; a sealed run misses nothing, also if another run of its thread is open.
+func TestAtLeast_SaysWhatThereIsWhereItIsLate(t *testing.T) {
 	f := newFixture(t)
-	f.put(run("chat", "sealed", 1, msg("u", "user", "x")))
-	f.put(opened(run("chat", "open", 2, msg("m", "assistant", "y")))) // told up to 3:29
-	f.decided(100)
+	f.put(run("chat", "sealed", 1))
+	open := opened(run("chat", "open", 2))
+	f.put(open)
+	f.put(run("other", "run", 9)) // the partition is indexed up to 3:99
 	for _, c := range []struct {
 		path   string
 		status int
 	}{
+		{"/v1/threads/chat/runs/sealed?atLeast=3:19", 200},
+		{"/v1/threads/chat/runs/sealed?atLeast=3:99", 200}, // sealed: nothing can be missing
+		{"/v1/threads/chat/runs/sealed?atLeast=3:100", 425},
 		{"/v1/threads/chat/runs/open?atLeast=3:29", 200},
-		{"/v1/threads/chat/runs/open?atLeast=3:30", 425},
+		{"/v1/threads/chat/runs/open?atLeast=3:30", 425}, // its record tells up to 29; others say nothing of it
 		{"/v1/threads/chat/runs/open/history?atLeast=3:30", 425},
-		{"/v1/threads/chat?atLeast=3:99", 425},
-		{"/v1/threads/chat/lineage?atLeast=3:99", 425},
-		{"/v1/threads/chat/history?atLeast=3:99", 425},
-		{"/v1/threads/chat/runs/sealed?atLeast=3:99", 200},
-		{"/v1/threads/chat/runs/sealed/history?atLeast=3:99", 200},
-		{"/v1/threads/chat/runs/sealed/history?atLeast=3:100", 425},
+		{"/v1/threads/chat/history?atLeast=3:30", 425},
+		{"/v1/threads/chat/lineage?atLeast=3:30", 425},
+		{"/v1/threads/chat/lineage?atLeast=3:15", 200},
+		{"/v1/threads/chat?atLeast=3:98", 425},
+		{"/v1/threads/other?atLeast=3:98", 200},
+		{"/v1/threads/other?atLeast=3:100", 425},
 	} {
-		if r := f.get("acme", c.path); r.status != c.status || !strings.Contains(r.body, `"indexedTo":"3:99"`) {
-			t.Errorf("%s: %d, want %d: %s", c.path, r.status, c.status, r.body)
+		r := f.get("acme", c.path)
+		if r.status != c.status || !strings.Contains(r.body, `"threadId"`) || !strings.Contains(r.body, `"indexedTo":"3:99"`) {
+			t.Errorf("%s: %d %s", c.path, r.status, r.body)
+		}
+		if c.status == 425 && r.header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", c.path)
 		}
 	}
-	f.put(run("chat", "open", 2, msg("m", "assistant", "y")))
+	f.get("acme", "/v1/threads/chat?atLeast=2:5").problem(t, http.StatusBadRequest)
+	f.get("acme", "/v1/threads/chat?atLeast=5").problem(t, http.StatusBadRequest)
+	f.get("acme", "/v1/threads/nobody?atLeast=3:5000").problem(t, http.StatusTooEarly)
+	f.get("acme", "/v1/threads/nobody?atLeast=3:5").problem(t, http.StatusNotFound)
+	const metrics = `
+# HELP skein_query_index_waits_total Calls with atLeast by outcome: reached in time, or late.
+# TYPE skein_query_index_waits_total counter
+skein_query_index_waits_total{outcome="late"} 9
+skein_query_index_waits_total{outcome="reached"} 5
+`
+	if err := testutil.GatherAndCompare(f.reg, strings.NewReader(metrics), "skein_query_index_waits_total"); err != nil {
+		t.Error(err)
+	}
+	f.put(run("chat", "open", 2)) // its end
 	for _, path := range []string{"/v1/threads/chat", "/v1/threads/chat/history", "/v1/threads/chat/runs/open/history"} {
 		if r := f.get("acme", path+"?atLeast=3:99"); r.status != http.StatusOK {
 			t.Errorf("%s once it is sealed: %d %s", path, r.status, r.body)

@@ -136,22 +136,17 @@ func TestKafkaRecords_ShareOneClient(t *testing.T) {
 	}
 }
 
-func TestKafkaRecords_GivesUpWithItsCaller(t *testing.T) {
-	reader := NewKafkaRecords(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
-	defer reader.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := reader.Record(ctx, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error %v, want that of the context", err)
-	}
-}
-
-func TestKafkaRecords_GiveUpOnKafkaThatDoesNotAnswer(t *testing.T) {
+func TestKafkaRecords_GiveUp(t *testing.T) {
 	k := NewKafkaRecords(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
 	defer k.Close()
-	k.wait = 50 * time.Millisecond
-	_, err := k.Record(t.Context(), 0, 0)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
+	for name, wait := range map[string][2]time.Duration{
+		"with their caller": {50 * time.Millisecond, time.Minute}, "on Kafka that does not answer": {time.Minute, 50 * time.Millisecond},
+	} {
+		k.wait = wait[1]
+		ctx, cancel := context.WithTimeout(t.Context(), wait[0])
+		if _, err := k.Record(ctx, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
 	}
 }

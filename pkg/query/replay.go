@@ -84,11 +84,6 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	free, err := c.takeRaw() // without memory for it, do not read the thread in vain
-	if err != nil {
-		return err
-	}
-	free() // taken again by openRaw; reading the thread may wait for the index
 	v, err := c.readThread()
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func newRawFixtureWith(t *testing.T, wrap func(store.Reader) store.Reader) *rawF
 func newRawFixtureOver(t testing.TB, cluster *kafkatest.Cluster, wrap ...func(store.Reader) store.Reader) *rawFixture {
 	t.Helper()
 	return &rawFixture{
-		fixture: startFixtureOver(t, 150*time.Millisecond, NewRawLog(cluster.Config), wrap...), cluster: cluster,
+		fixture: startFixtureOver(t, shortWait, NewRawLog(cluster.Config), wrap...), cluster: cluster,
 		begin: time.Now().Truncate(time.Second),
 	}
 }
@@ -533,31 +533,15 @@ func TestReplay_BreaksOffWhatItCannotComplete(t *testing.T) {
 		f.cluster.Fake.KeepControl()
 		return nil, errors.New("away"), true
 	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.URL+chatR, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Tenant", "acme")
-	tr := &http.Transport{DisableKeepAlives: true}
-	resp, err := (&http.Client{Transport: tr}).Do(req)
-	if err == nil {
-		defer func() { _ = resp.Body.Close() }()
-		_, err = io.ReadAll(resp.Body)
-	}
-	f.server.Close() // the handler has ended: its log can be read
-	if err == nil || !strings.Contains(f.fixture.log.String(), "replay broken off") {
-		t.Errorf("error %v; log %s", err, f.fixture.log.String())
-	}
+	f.breaksOff(chatR, "replay broken off")
 }
 
-func TestReplay_StopsAtARecordOfANewerVersion(t *testing.T) {
-	f := newRawFixture(t)
-	first := f.event("r", fmt.Sprintf(started, "r"))
-	f.add("acme", "chat", record.Headers{Version: 2, Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(custom, "newer"))
-	f.indexed("r", "", first, f.event("r", fmt.Sprintf(finished, "r")))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.URL+"/v1/threads/chat/events?all=true", nil)
+// breaksOff checks that an answer begins and does not end, and that the log says why.
+func (f *rawFixture) breaksOff(path, why string) {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, f.server.URL+path, nil)
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	req.Header.Set("Tenant", "acme")
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
@@ -566,9 +550,17 @@ func TestReplay_StopsAtARecordOfANewerVersion(t *testing.T) {
 		_, err = io.ReadAll(resp.Body)
 	}
 	f.server.Close() // the handler has ended: its log can be read
-	if log := f.fixture.log.String(); err == nil || !strings.Contains(log, "unknown record version 2, this program knows up to 1") {
-		t.Errorf("error %v; log %s", err, log)
+	if log := f.fixture.log.String(); err == nil || !strings.Contains(log, why) {
+		f.t.Errorf("error %v; log %s", err, log)
 	}
+}
+
+func TestReplay_StopsAtARecordOfANewerVersion(t *testing.T) {
+	f := newRawFixture(t)
+	first := f.event("r", fmt.Sprintf(started, "r"))
+	f.add("acme", "chat", record.Headers{Version: 2, Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(custom, "newer"))
+	f.indexed("r", "", first, f.event("r", fmt.Sprintf(finished, "r")))
+	f.breaksOff("/v1/threads/chat/events?all=true", "unknown record version 2, this program knows up to 1")
 }
 
 func TestReplay_AnswersHEADWithoutReading(t *testing.T) {

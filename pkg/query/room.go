@@ -82,10 +82,13 @@ func (l *load) acquire(ctx context.Context) error {
 		wait, cancel := context.WithTimeout(ctx, l.lateAfter)
 		err := l.slots.Wait(wait, l.tenant, 1)
 		cancel()
-		if l.slot = err == nil; l.slot {
-			break
-		}
-		if ctx.Err() == nil {
+		switch {
+		case err == nil:
+			l.slot = true
+			return nil
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		default:
 			err = l.late()
 		}
 		if err != nil {

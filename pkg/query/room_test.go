@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,7 +183,7 @@ func TestStream_SendsHeartbeatsWhileItWaitsForASlot(t *testing.T) {
 		if got, want := w.Body.String(), "retry: 1000\nid: 3:7\n\n"+strings.Repeat(": \n\n", 3); got != want {
 			t.Errorf("meanwhile it says %q, want %q", got, want)
 		}
-		w.blocks = time.Minute
+		w.blocks.Store(int64(time.Minute))
 		time.Sleep(cfg.StreamHeartbeat) // it writes
 		room.slots.Give("acme", 1)
 		if held := room.slots.HeldBy("acme"); held != 5 {
@@ -203,11 +204,11 @@ func TestStream_SendsHeartbeatsWhileItWaitsForASlot(t *testing.T) {
 // slowCaller takes so long for each write.
 type slowCaller struct {
 	*httptest.ResponseRecorder
-	blocks time.Duration
+	blocks atomic.Int64 // nanoseconds
 }
 
 func (w *slowCaller) Write(b []byte) (int, error) {
-	time.Sleep(w.blocks)
+	time.Sleep(time.Duration(w.blocks.Load()))
 	return w.ResponseRecorder.Write(b)
 }
 

@@ -175,12 +175,10 @@ func TestState_EndsAPageThatIsLong(t *testing.T) {
 		at = append(at, f.event("r", fmt.Sprintf(`{"type":"CUSTOM","name":"n","value":%q}`, strings.Repeat("x", 900_000))))
 	}
 	f.indexed("r", "", at...)
-	if r := f.state("?from=0"); len(r.Steps) != 7 || r.Next != nil {
-		if r.Next == nil || *r.Next != len(r.Steps) || len(r.Steps) < 3 {
-			t.Errorf("%d steps, next %v", len(r.Steps), r.Next)
-		}
-	} else {
-		t.Errorf("a page has %d steps", len(r.Steps))
+	var r stateReply
+	f.json("/v1/threads/chat/runs/r/state?from=0", &r)
+	if n := len(r.Steps); n < 3 || n == 7 || r.Next == nil || *r.Next != n {
+		t.Errorf("%d steps, next %v", n, r.Next)
 	}
 }
 
