@@ -71,7 +71,7 @@ var emptyStore = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // it is temporary
 	path := filepath.Join(dir, "store.db")
 	st, err := sqlite.Open(context.Background(), path)
 	if err != nil {

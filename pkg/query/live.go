@@ -146,7 +146,7 @@ func (s *stream) lost(err error) error {
 	case errors.Is(err, tail.ErrClosed):
 		return errDraining
 	case errors.Is(err, tail.ErrGone) && s.resumes():
-		return s.gone()
+		return s.refuseID(http.StatusGone, "%s is older than skein.events keeps; leave it out to join", s.from)
 	}
 	return err
 }

@@ -395,20 +395,13 @@ func (p *pacer) wait(ctx context.Context, at time.Time, out *replayWriter) error
 		return err
 	}
 	out.c.load.releaseSlot()
-	due := time.NewTimer(pause)
-	defer due.Stop()
-	alive := time.NewTicker(replayAlive)
-	defer alive.Stop()
-	for {
-		select {
-		case <-due.C:
-			return nil
-		case <-alive.C:
-			if err := out.alive(); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+	for ; pause > replayAlive; pause -= replayAlive {
+		if err := sleep(ctx, replayAlive); err != nil {
+			return err
+		}
+		if err := out.alive(); err != nil {
+			return err
 		}
 	}
+	return sleep(ctx, pause)
 }

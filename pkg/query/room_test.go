@@ -84,7 +84,8 @@ func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 		l := room.load("acme")
 		begun := time.Now()
 		why := new(front.Problem)
-		if err := l.acquire(t.Context()); !errors.As(err, &why) || why.Status != http.StatusTooManyRequests || time.Since(begun) != room.patience {
+		err := l.acquire(t.Context())
+		if !errors.As(err, &why) || why.Status != http.StatusTooManyRequests || time.Since(begun) != room.patience {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		other := room.load("umbrella")

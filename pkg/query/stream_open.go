@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/live"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -173,4 +175,179 @@ func (s *stream) skipOnce() error {
 		return fmt.Errorf("following %s from %d:%d on: %w", s.key, s.partition, s.through, tail.ErrGone)
 	}
 	return s.follow(first)
+}
+
+// recorded answers from the run's record alone, if the run has ended and the reader needs nothing else. done reports
+// whether it did.
+func (s *stream) recorded() (done bool, _ error) {
+	if s.runID == "" {
+		return false, nil
+	}
+	row, err := s.store.Run(s.ctx, s.Tenant, s.threadID, s.runID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && row.Status == record.StatusRunning {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	last := row.Raw.Next - 1
+	switch at := s.from.at; {
+	case s.from.joins():
+		if s.rows, err = s.store.Thread(s.ctx, s.Tenant, s.threadID); err != nil {
+			return false, err
+		}
+		s.partition = row.Raw.Partition
+		return true, s.history(s.runID)
+	case s.from.seq >= 0 && row.Raw.NextSeq < 0:
+		return false, s.unnumbered()
+	case s.from.seq >= 0 && row.Status == record.StatusAbandoned:
+		return false, nil
+	case s.from.seq >= 0 && s.from.seq >= row.Raw.NextSeq:
+		return false, s.foreign()
+	case s.from.seq >= 0 && s.from.seq == row.Raw.NextSeq-1:
+		s.nothing()
+		return true, nil
+	case s.from.seq >= 0:
+		return false, nil
+	case at.Partition != row.Raw.Partition || at.Offset < row.Raw.First || at.Offset > last:
+		return false, s.foreign()
+	case at.Offset == last && (row.Status != record.StatusAbandoned || s.from.ended):
+		s.nothing()
+		return true, nil
+	}
+	return false, nil
+}
+
+// nothing answers 204 to a reader that already has everything. A stream that had to begin while it waited for a slot
+// just ends; the reader reconnects and then gets the 204.
+func (s *stream) nothing() {
+	if s.out.begun {
+		return
+	}
+	s.W.Header().Set("Cache-Control", "no-store")
+	s.W.WriteHeader(http.StatusNoContent)
+}
+
+// refuseID returns the refusal of the reader's id.
+func (s *stream) refuseID(status int, format string, args ...any) error {
+	return &front.Problem{Status: status, Detail: headerLastEventID + ": " + fmt.Sprintf(format, args...)}
+}
+
+// foreign returns the refusal for an id that is not an event of the requested run or thread.
+func (s *stream) foreign() error {
+	of := "this thread"
+	if s.runID != "" {
+		of = "this run"
+	}
+	return s.refuseID(http.StatusBadRequest, "%s is not an event of %s that a stream sent; leave it out to join", s.from, of)
+}
+
+// unknown returns the refusal for an id beyond the end of the log.
+func (s *stream) unknown() error {
+	return s.refuseID(http.StatusBadRequest,
+		"skein.events has nothing at %s yet: the id is invalid or belongs to another topic set; leave it out to join", s.from)
+}
+
+// unnumbered returns the refusal for a seq id if the run's producer does not number events. If the stream has begun,
+// finish ends it with the same text.
+func (s *stream) unnumbered() error {
+	return s.refuseID(http.StatusBadRequest, "%s, but the events of run %q have no sequence numbers; leave it out to join", s.from, s.runID)
+}
+
+// resumes reports whether the reader resumes after an event whose run is not known yet.
+func (s *stream) resumes() bool { return !s.from.joins() && s.playing == nil && s.begun < 0 }
+
+// start returns the offset from which raw records are needed.
+func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
+	from := thread.From()
+	switch at := s.from.at.Offset; {
+	case !s.resumes():
+	case s.from.seq >= 0:
+		if s.runID == "" {
+			return 0, s.refuseID(http.StatusBadRequest, "seq numbers the events of one run; use that run's stream")
+		}
+		if r := thread.Get(s.runID); r != nil && r.Record != nil {
+			missing := r.Record.Raw.NextSeq - s.from.seq - 1
+			if missing > 0 || missing == 0 && r.Record.Status != record.StatusRunning { // the reader lacks events, or the end of an abandoned run
+				from = min(from, thread.Replay(r, r.Record.Raw.First))
+			}
+		}
+	default:
+		erased, err := s.store.Erasure(s.ctx, s.Tenant, s.threadID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return 0, err
+		}
+		if err == nil && at < erased.Below {
+			return 0, s.refuseID(http.StatusGone, "the event at %s was erased", s.from)
+		}
+		from = min(from, at)
+		for i := range rows {
+			if raw := rows[i].Raw; raw.First <= at && at < raw.Next {
+				from = min(from, thread.Replay(thread.Get(rows[i].RunID), at))
+			}
+		}
+	}
+	return from, nil
+}
+
+// recordsOfThread implements live.Source from the index and skein.runs. Once the thread is open, its reads retry until
+// the store answers, because the thread cannot take a record twice. Before that a failed read fails, and the caller
+// of stream.open repeats all of them.
+type recordsOfThread struct {
+	*stream
+	rows []store.Run
+}
+
+func (s *recordsOfThread) patiently(f func() error) error {
+	if s.thread == nil {
+		return f()
+	}
+	s.load.releaseSlot() // acquired by takeInTurn; the read may wait for the store
+	return s.stream.patiently(f, errBehind, store.ErrNotFound)
+}
+
+func (s *recordsOfThread) row(run string) (store.Run, error) {
+	i := slices.IndexFunc(s.rows, func(r store.Run) bool { return r.RunID == run })
+	if i < 0 {
+		return store.Run{}, fmt.Errorf("%w: run %q has no row", errBehind, run)
+	}
+	return s.rows[i], nil
+}
+
+// Record implements live.Source.
+func (s *recordsOfThread) Record(run string) (rec *record.Run, _ error) {
+	row, err := s.row(run)
+	if err != nil {
+		return nil, err
+	}
+	err = s.patiently(func() (err error) {
+		rec, err = s.recordOf(row)
+		return err
+	})
+	if errors.Is(err, ErrRecordGone) {
+		return nil, fmt.Errorf("%w: run %q has a newer record: %w", errBehind, run, err)
+	}
+	return rec, err
+}
+
+// History implements live.Source.
+func (s *recordsOfThread) History(run string) (lineage.History, error) {
+	var h restored
+	err := s.patiently(func() error {
+		return s.load.withSlot(s.ctx, func() (err error) {
+			h, err = s.restore(s.rows, run)
+			return err
+		})
+	})
+	return h.History, err
+}
+
+// Holding implements live.Source.
+func (s *recordsOfThread) Holding(messageIDs []string) ([]string, error) {
+	var versions map[string]int64
+	err := s.patiently(func() (err error) {
+		versions, err = s.store.Holding(s.ctx, s.Tenant, s.threadID, messageIDs)
+		return err
+	})
+	return slices.Collect(maps.Keys(versions)), err
 }

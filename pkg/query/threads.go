@@ -79,7 +79,8 @@ func (c *call) thread() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{status: v.status, body: document(threadAnswer{Thread: summary(v.runs), Running: running(v.runs), IndexedTo: v.indexedTo})}, nil
+	a := threadAnswer{Thread: summary(v.runs), Running: running(v.runs), IndexedTo: v.indexedTo}
+	return &answer{status: v.status, body: document(a)}, nil
 }
 
 // running returns the runs that have not ended.
