@@ -55,7 +55,7 @@ func FuzzRun(f *testing.F) {
 				t.Fatalf("%v: %s", err, line)
 			}
 			if i == stop {
-				pieces = resumed(t, pieces)
+				pieces = resume(t, pieces)
 			}
 			if err := pieces.Apply(ev); err != nil && !agui.IsMalformed(err) {
 				t.Fatalf("%v: %s", err, line)
@@ -86,18 +86,6 @@ func FuzzRun(f *testing.F) {
 			t.Fatalf("folded\n%s\nagain\n%s", a, b)
 		}
 	})
-}
-
-func resumed(t *testing.T, r *compact.Run) *compact.Run {
-	t.Helper()
-	checkpoint, err := r.Checkpoint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r, err = compact.Resume(r.Messages(), r.State(), checkpoint); err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 // FuzzResume goes on from any checkpoint, or says why not. A damaged record must not take the

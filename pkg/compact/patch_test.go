@@ -165,21 +165,6 @@ func TestTree_Limits(t *testing.T) {
 			}
 		}
 	})
-	t.Run("copies over many patches", func(t *testing.T) {
-		tr := newTree(new(reading), json.RawMessage(`{"a":"`+strings.Repeat("x", 4<<20)+`"}`))
-		var err error
-		others, patches := 10<<20, 0
-		for ; err == nil && patches < 64; patches++ {
-			_, err = tr.apply(json.RawMessage(fmt.Sprintf(`[{"op":"copy","from":"/a","path":"/b%d"}]`, patches)), func() int { return others })
-		}
-		if size := len(tr.JSON()) + others; !errors.Is(err, errSizeLimit) || size > maxDocuments || size < maxDocuments-4<<20 {
-			t.Errorf("%v after %d patches, with %d bytes in all", err, patches, size)
-		}
-		// What an event brings is its own.
-		if _, err := tr.apply(json.RawMessage(`[{"op":"move","from":"/b0","path":"/c"},{"op":"add","path":"/d","value":"`+strings.Repeat("x", 2<<20)+`"}]`), noOthers); err != nil {
-			t.Error(err)
-		}
-	})
 	t.Run("a document that grows in depth", func(t *testing.T) {
 		tr := newTree(new(reading), json.RawMessage(`{"a":{}}`))
 		var err error

@@ -175,40 +175,6 @@ func TestRun_ResumesAnywhere(t *testing.T) {
 	})
 }
 
-// Playing a fold's result as snapshots to an empty client gives it back.
-func TestRun_SnapshotsOfAResultGiveTheResult(t *testing.T) {
-	for _, c := range goldenCases(t) {
-		r := compact.New(c.messages, c.state)
-		for _, ev := range c.events {
-			if err := r.Apply(ev); err != nil {
-				t.Fatal(err)
-			}
-		}
-		messages, err := json.Marshal(r.Messages())
-		if err != nil {
-			t.Fatal(err)
-		}
-		again := compact.New(nil, nil)
-		for _, line := range []string{
-			`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`,
-			`{"type":"MESSAGES_SNAPSHOT","messages":` + string(messages) + `}`,
-			`{"type":"STATE_SNAPSHOT","snapshot":` + string(r.State()) + `}`,
-			`{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`,
-		} {
-			ev, err := agui.Decode([]byte(line))
-			if err != nil {
-				t.Fatalf("%s: %v", c.name, err)
-			}
-			if err := again.Apply(ev); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if x, y := result(t, r), result(t, again); !same(t, x, y) {
-			t.Errorf("%s: got %s, want %s", c.name, y, x)
-		}
-	}
-}
-
 func fold(t *testing.T, lines ...string) (*compact.Run, []error) {
 	t.Helper()
 	r := compact.New(nil, nil)
@@ -601,15 +567,6 @@ func TestRun_AFailedPatchLeavesNoDepthBehind(t *testing.T) {
 	if n := r.Summary().Anomalies["state-patch-failed"]; n != 2 {
 		t.Errorf("%d patches have failed, want both", n)
 	}
-	// One that older rules have made is no reason to stop.
-	over := json.RawMessage(strings.Repeat(`{"o":`, agui.MaxDepth+8) + "1" + strings.Repeat("}", agui.MaxDepth+8))
-	ev, err := agui.Decode([]byte(`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/x","value":1}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := compact.New(nil, over)
-	_ = old.Apply(ev) // whatever comes of it
-	_ = old.State()
 }
 
 // The end of a lane comes from an event that is another one's.
