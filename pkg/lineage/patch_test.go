@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -90,18 +89,7 @@ func checkPatch(t fataler, from, to []byte) {
 	if err := json.Unmarshal(p, &ops); err != nil {
 		t.Fatalf("the patch %s is no list of operations: %v", p, err)
 	}
-	want := decoded(t, to)
-	doc := decoded(t, from)
-	for _, op := range ops {
-		doc = op.apply(t, doc, strings.Split(op.Path, "/")[1:])
-	}
-	if !reflect.DeepEqual(doc, want) {
-		t.Fatalf("from %s to %s the patch %s gives %v", from, to, p, doc)
-	}
-
-	// The library takes no whole document but an object or a list, and knows no member of an
-	// empty name within a path. So both documents stand one level down, and such paths are
-	// left to the plain reading above.
+	// The library takes no whole document but an object or a list, and knows no member of an empty name within a path: TestPatch has those.
 	for i := range ops {
 		ops[i].Path = "/root" + ops[i].Path
 		if strings.Contains(ops[i].Path+"/", "//") {
@@ -127,48 +115,6 @@ type operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
 	Value json.RawMessage `json:"value,omitempty"`
-}
-
-// apply follows the rest of the path into v and returns what v becomes.
-func (op operation) apply(t fataler, v any, path []string) any {
-	t.Helper()
-	if op.Path == "" {
-		return decoded(t, op.Value)
-	}
-	name := strings.ReplaceAll(strings.ReplaceAll(path[0], "~1", "/"), "~0", "~")
-	switch v := v.(type) {
-	case map[string]any:
-		switch old, ok := v[name]; {
-		case ok == (op.Op == "add" && len(path) == 1):
-			t.Fatalf("%s of %q: the member is there: %v", op.Op, op.Path, ok)
-		case len(path) > 1:
-			v[name] = op.apply(t, old, path[1:])
-		case op.Op == "remove":
-			delete(v, name)
-		default:
-			v[name] = decoded(t, op.Value)
-		}
-		return v
-	case []any:
-		i, err := strconv.Atoi(name)
-		if err != nil || i < 0 || i > len(v) || i == len(v) && !(op.Op == "add" && len(path) == 1) {
-			t.Fatalf("%s of %q in a list of %d", op.Op, op.Path, len(v))
-		}
-		switch {
-		case len(path) > 1:
-			v[i] = op.apply(t, v[i], path[1:])
-		case op.Op == "remove":
-			v = slices.Delete(v, i, i+1)
-		case op.Op == "add":
-			v = slices.Insert(v, i, decoded(t, op.Value))
-		default:
-			v[i] = decoded(t, op.Value)
-		}
-		return v
-	default:
-		t.Fatalf("%s of %q leads into %v", op.Op, op.Path, v)
-		return nil
-	}
 }
 
 func decoded(t fataler, b []byte) any {
