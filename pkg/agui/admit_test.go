@@ -18,21 +18,17 @@ func members(n int) string {
 }
 
 func TestAdmit_RefusesWhatItsSenderCanStillBeToldOf(t *testing.T) {
-	list := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(`"m",`, n), ",") + "]" }
 	for name, tc := range map[string]struct{ event, rule string }{
-		"an event":                       {`{"type":"CUSTOM","name":"n","value":1,"timestamp":1767225600000}`, ""},
-		"an unknown type":                {`{"type":"NEVER_HEARD_OF","timestamp":-5}`, ""},
-		"timestamp 0":                    {`{"type":"CUSTOM","timestamp":-0.0}`, ""},
-		"a timestamp that is no number":  {`{"type":"CUSTOM","timestamp":"-5"}`, ""},
-		"a time before 1970":             {`{"type":"CUSTOM","timestamp":-1}`, agui.RuleTime},
-		"a time before 1970 in a float":  {`{"type":"CUSTOM","timestamp":-1e3}`, agui.RuleTime},
-		"as many messages as may be":     {`{"type":"MESSAGES_SNAPSHOT","messages":` + list(agui.MaxMessages) + `}`, ""},
-		"a message too many":             {`{"type":"MESSAGES_SNAPSHOT","messages":` + list(agui.MaxMessages+1) + `}`, agui.RuleTooMany},
-		"a message of an input too many": {`{"type":"RUN_STARTED","input":{"messages":` + list(agui.MaxMessages+1) + `}}`, agui.RuleTooMany},
-		"as many members as may be":      {`{"type":"STATE_SNAPSHOT","snapshot":{` + members(agui.MaxMembers) + `}}`, ""},
-		"a member too many":              {`{"type":"STATE_SNAPSHOT","snapshot":{` + members(agui.MaxMembers+1) + `}}`, agui.RuleTooMany},
-		"many elements":                  {`{"type":"STATE_SNAPSHOT","snapshot":[` + strings.TrimSuffix(strings.Repeat("0,", 1_000_000), ",") + `]}`, ""},
-		"not JSON":                       {`{"type":"CUSTOM"`, agui.RuleNotJSON},
+		"an event":                      {`{"type":"CUSTOM","name":"n","value":1,"timestamp":1767225600000}`, ""},
+		"an unknown type":               {`{"type":"NEVER_HEARD_OF","timestamp":-5}`, ""},
+		"timestamp 0":                   {`{"type":"CUSTOM","timestamp":-0.0}`, ""},
+		"a timestamp that is no number": {`{"type":"CUSTOM","timestamp":"-5"}`, ""},
+		"a time before 1970":            {`{"type":"CUSTOM","timestamp":-1}`, agui.RuleTime},
+		"a time before 1970 in a float": {`{"type":"CUSTOM","timestamp":-1e3}`, agui.RuleTime},
+		"as many members as may be":     {`{"type":"STATE_SNAPSHOT","snapshot":{` + members(agui.MaxMembers) + `}}`, ""},
+		"a member too many":             {`{"type":"STATE_SNAPSHOT","snapshot":{` + members(agui.MaxMembers+1) + `}}`, agui.RuleTooMany},
+		"many elements":                 {`{"type":"STATE_SNAPSHOT","snapshot":[` + strings.TrimSuffix(strings.Repeat("0,", 1_000_000), ",") + `]}`, ""},
+		"not JSON":                      {`{"type":"CUSTOM"`, agui.RuleNotJSON},
 	} {
 		_, err := agui.Admit([]byte(tc.event))
 		var bad *agui.MalformedError
