@@ -25,7 +25,7 @@ func TestChain_OneClientHoldsWhatSkeinRestores(t *testing.T) {
 		t.Skip("generated threads have no checked-in results; install Node 20 and run: make conformance-setup")
 	}
 	fewerChecks(t, 20) // a chain is several runs, and its fold is a whole partition's
-	writesFailedCase(t, client)
+	writesFailedCase(t)
 	forms := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		ch := chain{gen: gen{t: rt}.sound(), c: comparison{rt, client}, held: conformance.Start{Messages: json.RawMessage(`[]`), State: json.RawMessage(`{}`)}}

@@ -6,10 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
-
-	"github.com/skeinhq/skein/test/conformance"
 )
 
 var failedDir = flag.String("failed", filepath.Join("..", "..", ".cache", "conformance"),
@@ -28,44 +25,13 @@ func (c comparison) fail(f failedCase, format string, args ...any) {
 	c.t.Fatalf(format, args...)
 }
 
-// shrink takes out of a case what it fails without: rapid shrinks what is drawn, which is more than the case.
-func (c comparison) shrink(f *failedCase) {
-	var messages []json.RawMessage
-	if err := json.Unmarshal(f.start.Messages, &messages); err != nil {
-		c.t.Fatal(err)
-	}
-	fails := func(messages, events []json.RawMessage) bool {
-		start := conformance.Start{Messages: toJSON(c.t, some(messages)), State: f.start.State}
-		r, d := c.compare(history(c.t, conformance.Conversation(start)), start, events)
-		if d != "" {
-			f.compared = r
-		}
-		return d != ""
-	}
-	fewer := func(list []json.RawMessage, fails func([]json.RawMessage) bool) []json.RawMessage {
-		for i := len(list) - 1; i >= 0; i-- {
-			if without := slices.Delete(slices.Clone(list), i, i+1); fails(without) {
-				list = without
-			}
-		}
-		return list
-	}
-	events := f.events
-	events = fewer(events, func(l []json.RawMessage) bool { return fails(messages, l) })
-	messages = fewer(messages, func(l []json.RawMessage) bool { return fails(l, events) })
-	fewer(events, func(l []json.RawMessage) bool { return fails(messages, l) })
-}
-
-// writesFailedCase writes the case that a test fails on, once it is shrunk, to files that the client and the command read.
-func writesFailedCase(t *testing.T, client *conformance.Client) {
+// writesFailedCase writes the case that a test fails on to files that the client and the command read.
+func writesFailedCase(t *testing.T) {
 	t.Helper()
 	lastFailed = nil
 	t.Cleanup(func() {
 		if !t.Failed() || lastFailed == nil || *failedDir == "" {
 			return
-		}
-		if lastFailed.start.Messages != nil {
-			comparison{t, client}.shrink(lastFailed)
 		}
 		dir, err := filepath.Abs(*failedDir)
 		if err == nil {

@@ -92,7 +92,7 @@ func TestGenerated_EqualsTheOfficialClient(t *testing.T) {
 		t.Skip("generated streams have no checked-in results; install Node 20 and run: make conformance-setup")
 	}
 	jobs := json.NewEncoder(streamsWriter(t))
-	writesFailedCase(t, client)
+	writesFailedCase(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		report.threads++
 		g, c := gen{t: rt}, comparison{rt, client}

@@ -227,7 +227,7 @@ func TestLint_EqualsTheOfficialClientOnGeneratedStreams(t *testing.T) {
 		t.Skip("generated streams have no checked-in results; install Node 20 and run: make conformance-setup")
 	}
 	fewerChecks(t, 4)
-	writesFailedCase(t, client)
+	writesFailedCase(t)
 	judged, ends := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		g, c := gen{t: rt}, comparison{rt, client}
