@@ -325,31 +325,6 @@ func TestAttach_EndsAtItsLongestLifeAndSaysSo(t *testing.T) {
 	}
 }
 
-// The process is killed: its connections break off without a word.
-func TestAttach_GoesOnWhereTheProcessWasKilled(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{queries: 2})
-	events := said("chat", "r", 5)
-	s.publish("chat", "r", events[:4]...)
-	r := s.attach(0, runPath("chat", "r")+"/stream", "")
-	r.lossy = true
-	r.until("0:3")
-	s.servers[s.queries[0]].CloseClientConnections()
-	for {
-		f, ok := r.next()
-		if !ok {
-			break
-		}
-		if f.data != "" || f.comment != "" {
-			t.Errorf("the stream still says %+v", f)
-		}
-	}
-	s.publish("chat", "r", events[4:]...)
-	if got, want := strings.Join(s.attach(1, runPath("chat", "r")+"/stream", r.lastID).rest(), "\n"),
-		strings.Join(events[4:], "\n"); got != want {
-		t.Errorf("elsewhere came\n%s\nwant\n%s", got, want)
-	}
-}
-
 func TestAttach_GoesOnOnceKafkaIsBack(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 1)
 	wire := cluster.Wire()
