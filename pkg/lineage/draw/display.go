@@ -3,6 +3,7 @@ package draw
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -20,37 +21,21 @@ const (
 // characters, direction marks, broken UTF-8) is escaped, an id that needs it stands in quotes, a
 // long one is shortened. With ascii, everything beyond ASCII is escaped.
 func display(id string, ascii bool) string {
-	parts, quoted := pieces(id, ascii)
-	width := 0
-	for _, p := range parts {
-		width += p.width
-	}
-	if width > maxShown {
+	parts, quoted := characters(id, ascii)
+	if TextWidth(strings.Join(parts, "")) > maxShown {
 		sum := sha256.Sum256([]byte(id))
-		parts = append(shorten(parts, ascii), piece{text: "#" + hex.EncodeToString(sum[:4])})
+		parts = append(shorten(parts, ascii), "#"+hex.EncodeToString(sum[:4]))
 	}
-	var b strings.Builder
+	text := strings.Join(parts, "")
 	if quoted {
-		b.WriteByte('"')
+		return `"` + text + `"`
 	}
-	for _, p := range parts {
-		b.WriteString(p.text)
-	}
-	if quoted {
-		b.WriteByte('"')
-	}
-	return b.String()
+	return text
 }
 
-// piece is one character as it is shown: never cut.
-type piece struct {
-	text  string
-	width int
-}
-
-// pieces takes text apart into characters, escaped where they are not printable, and says whether
-// it has to be quoted to be read as one id.
-func pieces(s string, ascii bool) (list []piece, quoted bool) {
+// characters splits text into characters, which are never cut, with an escape for each that is not printable. It reports whether the
+// text has to be quoted to be read as one id.
+func characters(s string, ascii bool) (list []string, quoted bool) {
 	quoted = s == ""
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)
@@ -66,26 +51,26 @@ func pieces(s string, ascii bool) (list []piece, quoted bool) {
 			quoted = true
 		}
 		quoted = quoted || r == ' '
-		list = append(list, piece{text, TextWidth(text)})
+		list = append(list, text)
 		s = s[n:]
 	}
 	return list, quoted
 }
 
-func shorten(parts []piece, ascii bool) []piece {
+// shorten returns the characters of the first headShown and the last tailShown columns, with an ellipsis between.
+func shorten(parts []string, ascii bool) []string {
 	head, tail := 0, len(parts)
 	for width := 0; head < tail; head++ {
-		if width += parts[head].width; width > headShown {
+		if width += TextWidth(parts[head]); width > headShown {
 			break
 		}
 	}
 	for width := 0; tail > head; tail-- {
-		if width += parts[tail-1].width; width > tailShown {
+		if width += TextWidth(parts[tail-1]); width > tailShown {
 			break
 		}
 	}
-	out := append([]piece(nil), parts[:head]...)
-	return append(append(out, piece{text: ellipsis(ascii)}), parts[tail:]...)
+	return slices.Concat(parts[:head], []string{ellipsis(ascii)}, parts[tail:])
 }
 
 func ellipsis(ascii bool) string {

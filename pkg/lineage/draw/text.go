@@ -244,12 +244,12 @@ func safe(s string, ascii bool) string {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		parts, _ := pieces(word, ascii)
-		for _, p := range parts {
-			if p.text == `\"` || p.text == `\\` {
-				p.text = p.text[1:] // quotes are no danger outside of quotes
+		parts, _ := characters(word, ascii)
+		for _, c := range parts {
+			if c == `\"` || c == `\\` {
+				c = c[1:] // quotes are no danger outside of quotes
 			}
-			b.WriteString(p.text)
+			b.WriteString(c)
 		}
 	}
 	return b.String()
