@@ -400,27 +400,15 @@ func (l *Linter) End() {
 // numbers finds numbers that no double represents exactly.
 func (l *Linter) numbers(data []byte) {
 	rounded, large := "", ""
-	for i := 0; i < len(data); {
-		c := data[i]
-		if c == '"' {
-			for i++; i < len(data) && data[i] != '"'; i++ {
-				if data[i] == '\\' {
-					i++
-				}
-			}
-			i++
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	for t, err := d.Token(); err == nil; t, err = d.Token() {
+		n, is := t.(json.Number)
+		if !is {
 			continue
 		}
-		if c != '-' && (c < '0' || c > '9') {
-			i++
-			continue
-		}
-		from := i
-		for i < len(data) && strings.IndexByte("+-0123456789.eE", data[i]) >= 0 {
-			i++
-		}
-		number := string(data[from:i])
-		f, _ := strconv.ParseFloat(number, 64)
+		number := n.String()
+		f, _ := n.Float64() // infinity if it is too large
 		switch {
 		case math.IsInf(f, 0):
 			large = cmp.Or(large, number)
