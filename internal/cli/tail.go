@@ -69,9 +69,6 @@ type liveLine struct {
 // waitingAfter is how long the first event may take before a note is printed.
 const waitingAfter = 2 * time.Second
 
-// resumes is the end of comments that the server writes before it closes a connection. Follow reconnects, so they are not printed.
-const resumes = "; resume from the last id"
-
 // follow calls show with the events of a thread or run as they come, until Ctrl-C. It calls pause before a note, to end the
 // chat's current line.
 func follow(ctx context.Context, out *output, at *server, args []string, show func(client.LiveEvent) error, pause func() error) error {
@@ -91,14 +88,7 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 		return c.Follow(ctx, path+"/stream", func(e client.LiveEvent) error {
 			waiting.Stop()
 			return show(e)
-		}, client.FollowNotes{
-			Away: func(err error) { note(err.Error() + "; trying again") },
-			Comment: func(text string) {
-				if !strings.HasSuffix(text, resumes) {
-					note("server: " + text)
-				}
-			},
-		})
+		}, note)
 	})
 	if errors.Is(err, context.Canceled) {
 		err = nil

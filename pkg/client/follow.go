@@ -28,21 +28,16 @@ const (
 	maxFollowPause = 10 * time.Second
 )
 
-// FollowNotes are called with what a live stream reports besides its events. Each may be nil.
-type FollowNotes struct {
-	// Away is called with the reason when a stream breaks off or cannot be opened, once until an event comes again.
-	Away func(error)
-	// Comment is called with each comment of the server, such as that Kafka does not answer. Heartbeats are left out.
-	Comment func(string)
-}
-
 // Follow calls f with the events of a live stream of the query stage, in order and each once: existing events first,
 // then new ones. It resumes after the last event when a stream ends or breaks, and while the server is unreachable for
 // some time. It returns nil when no further event can come, else f's error, the context's error or the server's
 // refusal.
-func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) error, notes FollowNotes) error {
-	s := &following{client: c, path: path, f: f, comment: notes.Comment}
-	pause, told := followPause, false
+//
+// note gets a text for people: why a stream breaks off or cannot be opened, once until an event comes again, and the
+// server's comments, such as that Kafka does not answer.
+func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) error, note func(text string)) error {
+	s := &following{client: c, path: path, f: f, note: note}
+	pause, noted := followPause, false
 	for {
 		came, err := s.read(ctx)
 		var refused *Error
@@ -59,11 +54,11 @@ func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) erro
 			refused.Status != http.StatusBadGateway && refused.Status != http.StatusGatewayTimeout:
 			return err
 		case came:
-			pause, told = followPause, false
+			pause, noted = followPause, false
 		}
-		if err != nil && !told && notes.Away != nil {
-			notes.Away(err)
-			told = true
+		if err != nil && !noted {
+			note(err.Error() + "; trying again")
+			noted = true
 		}
 		select {
 		case <-ctx.Done():
@@ -79,10 +74,10 @@ var errNothingMore = errors.New("there is nothing more")
 
 // following reads a live stream over consecutive connections.
 type following struct {
-	client  *Client
-	path    string
-	f       func(LiveEvent) error
-	comment func(string)
+	client *Client
+	path   string
+	f      func(LiveEvent) error
+	note   func(string)
 	// last is the id after which the next connection resumes; "" is none.
 	last string
 	// answered is true once the server has answered.
@@ -128,7 +123,7 @@ func (s *following) read(ctx context.Context) (came bool, err error) {
 		for name, value := range eventstream.Fields(piece.Raw) {
 			switch name {
 			case "":
-				s.note(string(value))
+				s.comment(string(value))
 			case "id":
 				id = string(value)
 			}
@@ -165,10 +160,13 @@ func (s *following) ended(before []LiveEvent, came bool) (bool, error) {
 // maxComment bounds a comment in bytes; the rest of a longer one is left out.
 const maxComment = 500
 
-// note reports a comment of the server to the caller.
-func (s *following) note(text string) {
-	if text = strings.TrimSpace(text[:min(len(text), maxComment)]); text != "" && s.comment != nil {
-		s.comment(text)
+// resumes is the end of comments that the server writes before it closes a connection. Follow resumes, so they are left out.
+const resumes = "; resume from the last id"
+
+// comment notes a comment of the server, but for heartbeats.
+func (s *following) comment(text string) {
+	if text = strings.TrimSpace(text[:min(len(text), maxComment)]); text != "" && !strings.HasSuffix(text, resumes) {
+		s.note("server: " + text)
 	}
 }
 

@@ -87,7 +87,13 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 				err := client.Follow(t.Context(), "/v1/threads/t/stream", func(e LiveEvent) error {
 					got = append(got, e.Position+" "+string(e.Data))
 					return nil
-				}, FollowNotes{Away: func(error) { away++ }, Comment: func(text string) { comments = append(comments, text) }})
+				}, func(text string) {
+					if comment, is := strings.CutPrefix(text, "server: "); is {
+						comments = append(comments, comment)
+					} else {
+						away++
+					}
+				})
 				if !slices.Equal(got, c.want) || !slices.Equal(s.ids, c.ids) || away != c.away {
 					t.Errorf("it gives %q by %q, away %d; want %q by %q, away %d", got, s.ids, away, c.want, c.ids, c.away)
 				}
@@ -106,14 +112,13 @@ func TestFollow_EndsWithItsCaller(t *testing.T) {
 	enough := errors.New("enough")
 	client := &Client{base: "http://x", http: &http.Client{Transport: &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\nid: 3:2\ndata: b\n\n")}}}}
 	n := 0
-	if err := client.Follow(t.Context(), "/", func(LiveEvent) error { n++; return enough }, FollowNotes{}); !errors.Is(err, enough) || n != 1 {
+	if err := client.Follow(t.Context(), "/", func(LiveEvent) error { n++; return enough }, nil); !errors.Is(err, enough) || n != 1 {
 		t.Errorf("after %d events: %v", n, err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		client := &Client{base: "http://x", http: &http.Client{Transport: &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n")}}}}
-		if err := client.Follow(ctx, "/", func(LiveEvent) error { return nil }, FollowNotes{Away: func(error) { stop() }}); !errors.Is(err,
-			context.Canceled) {
+		if err := client.Follow(ctx, "/", func(LiveEvent) error { return nil }, func(string) { stop() }); !errors.Is(err, context.Canceled) {
 			t.Errorf("it ends with %v", err)
 		}
 	})
