@@ -121,7 +121,7 @@ func (c conversation) remarks() []string {
 		out = append(out, "still going on")
 	}
 	if c.Truncated {
-		out = append(out, "truncated")
+		out = append(out, "contents above the record limit were replaced by references")
 	}
 	if c.RawLost {
 		out = append(out, "some events were lost before they were folded")

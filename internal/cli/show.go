@@ -136,12 +136,7 @@ func (d details) honesty() []string {
 	if d.Synthetic {
 		out = append(out, "the end is not the agent's: Skein made it")
 	}
-	if d.Truncated {
-		out = append(out, "contents above the record limit were replaced by references")
-	}
-	if d.RawLost {
-		out = append(out, "events were lost before they were folded")
-	}
+	out = append(out, conversation{Truncated: d.Truncated, RawLost: d.RawLost}.remarks()...)
 	if len(d.Rewrote) > 0 {
 		out = append(out, "the input departs from the parent's history: "+strings.Join(d.Rewrote, ", "))
 	}

@@ -12,20 +12,20 @@ import (
 // controls: valid JSON has none, and colours need them.
 type tty struct {
 	*os.File
-	// rest is the beginning of a character whose end has not been written yet.
-	rest []byte
+	// partial is the beginning of a character whose end has not been written yet.
+	partial []byte
 }
 
 // Write implements io.Writer.
 func (s *tty) Write(b []byte) (int, error) {
-	text := append(s.rest, b...)
-	s.rest = nil
+	text := append(s.partial, b...)
+	s.partial = nil
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
 		switch {
 		case r == utf8.RuneError && size == 1 && !utf8.FullRune(text):
-			s.rest, size = append([]byte(nil), text...), len(text)
+			s.partial, size = append([]byte(nil), text...), len(text)
 		case r == utf8.RuneError && size == 1: // 8-bit terminals take some invalid bytes for controls
 			out = append(out, string(utf8.RuneError)...)
 		case r >= 0x7F && r <= 0x9F, turnsDirection(r):

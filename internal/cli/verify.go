@@ -166,22 +166,22 @@ func (v *verification) many(ctx context.Context, path string, total int) error {
 
 // byLine calls each with every line written to it, without its line feed.
 type byLine struct {
-	each func(line []byte) error
-	rest []byte
+	each    func(line []byte) error
+	partial []byte
 }
 
 // Write implements io.Writer.
 func (w *byLine) Write(b []byte) (int, error) {
-	w.rest = append(w.rest, b...)
+	w.partial = append(w.partial, b...)
 	for {
-		line, rest, whole := bytes.Cut(w.rest, []byte{'\n'})
+		line, next, whole := bytes.Cut(w.partial, []byte{'\n'})
 		if !whole {
 			return len(b), nil
 		}
 		if err := w.each(line); err != nil {
 			return 0, err
 		}
-		w.rest = rest
+		w.partial = next
 	}
 }
 
