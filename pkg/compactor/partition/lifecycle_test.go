@@ -178,6 +178,25 @@ func TestPartition_AnyBatchingAndAnyCrashPlaceLargeRunsAlike(t *testing.T) {
 	}
 }
 
+// Each process may have another record limit. No event is lost: it is in a record or a dead letter, or is erased.
+func TestPartition_AnyRecordLimitOfTheNextProcessLosesNothing(t *testing.T) {
+	seed := newSeed(t)
+	for i := range rounds() {
+		rng := rand.New(rand.NewPCG(seed+uint64(i), 8))
+		s := newSim(t, func(c *Config) {
+			c.OpenRunBytes, c.maxThreadRunsInMemory = rng.IntN(2)<<20, rng.IntN(2)*maxThreadRunsInMemory
+		})
+		largeRuns(s, rng)
+		s.nextLimit = func() int { return []int{6, 9, 24}[rng.IntN(3)] << 10 }
+		s.live(rng)
+		s.checkRecords()
+		s.checkNothingLost()
+		if t.Failed() {
+			t.Fatalf("seed %d", seed+uint64(i))
+		}
+	}
+}
+
 // largeRuns writes a random history of runs that are large for a record limit of 6 KiB.
 func largeRuns(s *sim, rng *rand.Rand) {
 	type run struct {

@@ -89,14 +89,14 @@ func TestPartition_RoutesEventsWithoutRunID(t *testing.T) {
 }
 
 func TestPartition_RefusesBadDataAndCostsNothingElse(t *testing.T) {
-	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
+	s := newSim(t, nil)
 	s.Send("t", "r", started("r"))                                                                                 // 0
 	s.Send("t", "r", `{"type":"TEXT_MESSAGE_CONTENT"`)                                                             // 1
 	s.Send("t", "r", `{"type":"TEXT_MESSAGE_CONTENT","messageId":5}`)                                              // 2
 	s.Send("t", "r", `{"no":"type"}`)                                                                              // 3
 	s.Send("t", "r", `{"type":"CUSTOM","name":"x","value":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`) // 4
 	s.Send("t", "new", `not json`)                                                                                 // 5: opens no run
-	s.Send("t", "r", `{"type":"CUSTOM","name":"big","value":"`+strings.Repeat("x", 70<<10)+`"}`)                   // 6
+	s.Send("t", "r", `{"type":"CUSTOM","name":"big","value":"`+strings.Repeat("x", kafka.MaxValueBytes)+`"}`)      // 6
 	m := s.Send("t", "r", custom("x"))                                                                             // 7
 	m.Key = []byte("not a key")
 	s.Send("t", "r", custom("x"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("no")}) // 8

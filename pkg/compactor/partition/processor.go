@@ -264,8 +264,8 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 
 // route validates a record and dispatches it by its kind.
 func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
-	if len(m.Value) > p.cfg.RecordLimit {
-		return p.deadLetter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
+	if len(m.Value) > kafka.MaxValueBytes {
+		return p.deadLetter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), kafka.MaxValueBytes))
 	}
 	t := p.threads[string(m.Key)] // the key of a thread in memory is valid
 	var tenant, id string

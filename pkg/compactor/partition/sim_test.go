@@ -25,14 +25,15 @@ type sim struct {
 	other     []*kgo.Record // committed records of the other topics
 	committed Progress
 
-	newStore func() (*runstore.Store, error)
-	store    *runstore.Store
-	part     *Processor
-	inRoom   *Room
-	cuts     bool                      // runs are cut where memory is short
-	room     int                       // what the partition has of it for runs that are due; 0 is the default
-	read     int                       // events that the partition has been given
-	reads    map[string]runstore.Reads // of the store, up to the last commit since the one before
+	newStore  func() (*runstore.Store, error)
+	store     *runstore.Store
+	part      *Processor
+	inRoom    *Room
+	cuts      bool                      // runs are cut where memory is short
+	room      int                       // what the partition has of it for runs that are due; 0 is the default
+	read      int                       // events that the partition has been given
+	nextLimit func() int                // the record limit of the next process; nil: it does not change
+	reads     map[string]runstore.Reads // of the store, up to the last commit since the one before
 }
 
 func newSim(tb testing.TB, change func(*Config)) *sim {
@@ -64,6 +65,9 @@ func (s *sim) check(err error) {
 // new one, from what is committed.
 func (s *sim) open(newFolder bool) {
 	s.tb.Helper()
+	if s.nextLimit != nil {
+		s.cfg.RecordLimit = s.nextLimit()
+	}
 	if newFolder || s.store == nil {
 		if s.store != nil {
 			s.check(s.store.Close())
