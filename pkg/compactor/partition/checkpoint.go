@@ -69,7 +69,7 @@ func (t *thread) writeUnsealed() {
 // checkpoint makes the record of an unsealed run. It returns nil if the record is over the limit, as a fold cannot resume from a truncated
 // record: then the run holds back the committed offset, and is tried again by the same rule as if it had been written. If the run's
 // resolution has to be written now, checkpoint returns a record of the resolution alone. An expired run over the limit is closed, so that
-// it does not hold back the committed offset for ever.
+// it does not hold back the committed offset for ever; below the processed offset it waits (ledger.rebuilds).
 func (r *run) checkpoint(now time.Time) (*Output, error) {
 	p := r.thread.p
 	if r.expired != nil {
@@ -85,7 +85,7 @@ func (r *run) checkpoint(now time.Time) (*Output, error) {
 		return nil, err
 	case out != nil:
 		return out, nil
-	case r.meta.IsExpired(): // the limit was lowered
+	case r.meta.IsExpired() && !p.rebuilds(): // the limit was lowered
 		return r.close(outputAbandoned)
 	}
 	alone := r.due && r.unwritten != nil

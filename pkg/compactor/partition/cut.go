@@ -71,9 +71,11 @@ func (r *run) isStuck(now time.Time) bool {
 	return now.Sub(r.touchedAt) < busyFor || r.overLimit && !r.thread.p.runs.isWritten(r)
 }
 
-// canBeCut reports whether a cut of the run would free memory worth the loss.
+// canBeCut reports whether a cut of the run would free memory worth the loss. A run that has only an input would end.
 func (r *run) canBeCut() bool {
-	return r.size() >= r.thread.p.cfg.leastCut() && (r.Fold != nil || r.overLimit) && r.rec.Cut == nil && !r.meta.IsExpired()
+	p := r.thread.p
+	ends := r.Fold == nil
+	return r.size() >= p.cfg.leastCut() && (!ends || r.overLimit && !p.rebuilds()) && r.rec.Cut == nil && !r.meta.IsExpired()
 }
 
 // limitOf returns how many bytes a tenant's open runs may take in a process with so many of the topic's partitions; 0 is no limit.

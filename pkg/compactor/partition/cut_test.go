@@ -169,6 +169,58 @@ func TestPartition_EndsALargeInputWhereMemoryIsScarce(t *testing.T) {
 	}
 }
 
+// A process that reads events again with less memory, or a lower record limit, ends no run before it has read all of it.
+func TestPartition_EndsNoRunWhileItReadsAgain(t *testing.T) {
+	t.Run("a large input", func(t *testing.T) {
+		s := newSim(t, scarce)
+		s.cfg.OpenRunBytes = 64 << 20
+		const runs = 32
+		for _, value := range []string{"", custom("b"), custom("c")} {
+			for i := range runs {
+				run := fmt.Sprint("r", i)
+				if value == "" {
+					s.Input("t"+run, run, `{"threadId":"t","runId":"`+run+`","messages":[`+userMessage("u", strings.Repeat("x", 64<<10))+`],"tools":[],"context":[]}`)
+				} else {
+					s.Send("t"+run, run, value)
+				}
+			}
+		}
+		s.all()
+		equal(t, "C", s.committed.Committed, int64(0))
+		for i := range runs {
+			s.Send(fmt.Sprint("tr", i), fmt.Sprint("r", i), finished("r"))
+		}
+		s.cfg.OpenRunBytes, s.cuts = 1<<20, true
+		s.open(false)
+		s.feed(runs)
+		for range 4 {
+			s.Now = s.Now.Add(busyFor)
+			s.commit(true)
+		}
+		s.finish()
+		s.checkNothingLost()
+	})
+	t.Run("an expired run", func(t *testing.T) {
+		s := newSim(t, func(c *Config) { c.RecordLimit = 24 << 10 })
+		large := strings.Repeat("x", 20<<10)
+		s.Send("t", "r", text("m", large))
+		s.all()
+		s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
+		s.Send("u", "other", started("other"))
+		s.all()
+		s.Send("t", "r", "malformed")
+		s.Send("t", "r", text("m", large))
+		s.all()
+		s.cfg.RecordLimit = 6 << 10
+		s.open(false)
+		s.feed(2)
+		s.Now = s.Now.Add(s.cfg.CheckpointMax)
+		s.commit(true)
+		s.finish()
+		s.checkNothingLost()
+	})
+}
+
 // However events are split into batches and wherever the process dies, what is cut is bounded, ends once, and its counts, hash and
 // end are those of its events. What is not cut is the same record.
 func TestPartition_AnyBatchingAndAnyCrashCutRunsAlike(t *testing.T) {

@@ -111,7 +111,7 @@ func (p *Processor) evictThreads(now time.Time) error {
 func (t *thread) mustStay() int {
 	p := t.p
 	stays := threadOverhead + 2*len(t.Unsealed()) + 1
-	if p.next >= p.progress.Processed {
+	if !p.rebuilds() {
 		return stays
 	}
 	for _, h := range t.Runs() {

@@ -63,7 +63,7 @@ func (e *retirement) expire(now time.Time) error {
 	switch {
 	case e.p.gap != nil:
 		return e.p.markRawLost(now, hasRoom)
-	case e.p.next < e.p.progress.Processed:
+	case e.p.rebuilds():
 		return nil
 	}
 	for e.isIdle(e.p.clock.stream) && hasRoom() { // the longest idle first

@@ -28,6 +28,10 @@ type ledger struct {
 	unsaved unsaved
 }
 
+// rebuilds reports whether the next record is below the processed offset. Until it is not, no run may end, except by its own events: later
+// events of the run may be below the processed offset, too, and would be in neither its record nor a dead letter.
+func (l *ledger) rebuilds() bool { return l.next < l.progress.Processed }
+
 // write puts an output into the next transaction.
 func (l *ledger) write(o Output) {
 	l.outputs = append(l.outputs, o)

@@ -103,7 +103,7 @@ func (p Progress) wasSetHigher(readable record.Progress) bool {
 // It is the partition's last record in its transaction, so a reader that has read it has read all that it covers. It is no reason for a
 // transaction by itself. Below the processed offset none is written, as a new process does not know all open runs yet.
 func (l *ledger) addProgressRecord(b *Effects, readable int64) {
-	if !b.Changed || l.gap != nil || l.next < l.progress.Processed {
+	if !b.Changed || l.gap != nil || l.rebuilds() {
 		return
 	}
 	last := l.store.Followed()
