@@ -148,13 +148,13 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, e
 	}
 }
 
-// poll returns the next records of a reader, or the first error.
+// poll returns the next records of a reader, or the first error, which is ctx's if it ends before a record comes.
 func poll(ctx context.Context, cl *kgo.Client, topic string) (kgo.Fetches, error) {
 	fetches := cl.PollRecords(ctx, scanPoll)
 	for _, e := range fetches.Errors() {
 		return nil, fmt.Errorf("reading %s: partition %d: %w", topic, max(e.Partition, 0), explain(e.Err))
 	}
-	return fetches, ctx.Err()
+	return fetches, nil
 }
 
 // ScanByTime is Scan that merges partitions by the records' timestamps, keeping the order within each partition. It keeps the
