@@ -43,31 +43,36 @@ type StallWatch struct {
 	lag          *Lag
 	adm          *kadm.Client
 	stalled      *prometheus.GaugeVec
-	seen         map[int32]seen // by the last look
+	seen         map[int32]seen  // by the last look
+	empty        map[int32]int64 // offsets below which there is no unread record
 	finding      atomic.Pointer[error]
 }
 
 // seen is the state of a partition at a look.
 type seen struct {
-	// next is the first offset that the group has not processed; negative: it has committed none.
-	next int64
+	// next is the first offset that the group has not processed; negative: it has committed none. stable is the last stable offset,
+	// end the high watermark.
+	next, stable, end int64
 	// reading means that the member has read records that are not done: they are in its lag.
 	reading bool
-	// stable is the last stable offset, end the high watermark.
-	stable, end int64
-	// unread is since when a record waits to be read, open since when a transaction is open; zero: not so.
-	unread, open time.Time
 	// err is the broker's error.
 	err error
-	// empty is the offset below which there is no unread record.
-	empty int64
+	stall
+}
+
+// stall is what a look found; the zero value is nothing.
+type stall struct {
+	cause string
+	// since is the time of the first record that is not read, or if it cannot be, of the first look that found the stall.
+	since time.Time
+	text  error
 }
 
 // NewStallWatch returns the watch of a stage's member of a group. It registers a metric named after the stage if cfg has a Registerer.
 // Run closes its client.
 func NewStallWatch(cfg Config, stage, topic, group string, lag *Lag) (*StallWatch, error) {
 	w := &StallWatch{
-		topic: topic, group: group, lag: lag, seen: map[int32]seen{},
+		topic: topic, group: group, lag: lag, seen: map[int32]seen{}, empty: map[int32]int64{},
 		stalled: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "skein_" + stage + "_stalled_partitions",
 			Help: "Partitions that make no progress although they have unread records, by cause: " +
@@ -127,7 +132,8 @@ func (w *StallWatch) Look(ctx context.Context) error {
 	}
 	for p, s := range now {
 		if was, ok := w.seen[p]; ok {
-			now[p] = w.compare(ctx, p, was, s)
+			s.stall = w.compare(ctx, p, was, s)
+			now[p] = s
 		}
 	}
 	w.seen = now
@@ -166,32 +172,37 @@ func (w *StallWatch) offsets(ctx context.Context, partitions map[int32]bool) (ma
 	return now, nil
 }
 
-// compare returns s with the findings from comparing it with the previous look.
-func (w *StallWatch) compare(ctx context.Context, p int32, was, s seen) seen {
+// compare returns what a look finds on a partition, given the previous look.
+func (w *StallWatch) compare(ctx context.Context, p int32, was, s seen) stall {
+	since := cmp.Or(was.since, time.Now())
+	unread := func(err error) stall {
+		return stall{stalledUnread, since, fmt.Errorf("%s/%d cannot be read since %s: %w", w.topic, p, since.UTC().Format(time.RFC3339), err)}
+	}
+	if s.next < was.next { // the group's offset was set back
+		delete(w.empty, p)
+	}
 	switch {
+	case s.err != nil && was.err == nil:
+		return stall{}
 	case s.err != nil:
-		if was.err != nil {
-			s.unread = cmp.Or(was.unread, time.Now())
-		}
-		return s
-	case s.stable < s.end && was.stable == s.stable && was.stable < was.end:
-		s.open = cmp.Or(was.open, time.Now())
-	}
-	switch {
-	case s.next != was.next || s.reading || s.next >= s.stable || was.stable <= max(was.next, 0): // it moves, or its records are new
-	case was.empty >= was.stable:
-		s.empty = was.empty
-	case !was.unread.IsZero() && was.err == nil:
-		s.unread = was.unread
-	default:
+		return unread(s.err)
+	case !s.reading && s.next == was.next && max(s.next, w.empty[p]) < was.stable:
 		// Offsets alone prove nothing: these may be transaction markers and aborted records.
-		if s.unread, s.err = w.peek(ctx, p, Span{Start: s.next, End: was.stable}); s.err != nil {
-			s.unread = cmp.Or(was.unread, time.Now())
-		} else if s.unread.IsZero() {
-			s.empty = was.stable
+		switch at, err := w.peek(ctx, p, Span{Start: s.next, End: was.stable}); {
+		case err != nil:
+			return unread(err)
+		case !at.IsZero():
+			return stall{stalledUnread, at, fmt.Errorf("%s/%d stands at offset %d, although a record of %s can be read there",
+				w.topic, p, s.next, at.UTC().Format(time.RFC3339))}
 		}
+		w.empty[p] = was.stable
 	}
-	return s
+	if s.stable < s.end && was.stable == s.stable && was.stable < was.end {
+		return stall{stalledOpen, since, fmt.Errorf("%s/%d can be read up to offset %d only: a transaction is open there; "+
+			"end its producer, or abort it: kafka-transactions.sh abort --topic %s --partition %d --start-offset %d",
+			w.topic, p, s.stable, w.topic, p, s.stable)}
+	}
+	return stall{}
 }
 
 // peek returns the time of the first record of a span, or zero if it holds none.
@@ -214,40 +225,20 @@ func (w *StallWatch) peek(ctx context.Context, p int32, span Span) (time.Time, e
 // publish sets the metric, the lag and the result of Check.
 func (w *StallWatch) publish() {
 	since, causes := map[int32]time.Time{}, map[string]int{}
-	var found []error
+	var first error
 	for _, p := range slices.Sorted(maps.Keys(w.seen)) {
-		s := w.seen[p]
-		if !s.open.IsZero() {
-			causes[stalledOpen]++
-			since[p] = s.open
-		}
-		if !s.unread.IsZero() {
-			causes[stalledUnread]++
-			since[p] = s.unread
-		}
-		switch {
-		case !s.unread.IsZero() && s.err != nil:
-			found = append(found, fmt.Errorf("%s/%d cannot be read since %s: %w", w.topic, p, s.unread.UTC().Format(time.RFC3339), s.err))
-		case !s.unread.IsZero():
-			found = append(found, fmt.Errorf("%s/%d stands at offset %d, although a record of %s can be read there",
-				w.topic, p, s.next, s.unread.UTC().Format(time.RFC3339)))
-		case !s.open.IsZero():
-			found = append(found, fmt.Errorf("%s/%d can be read up to offset %d only: a transaction is open there; "+
-				"end its producer, or abort it: kafka-transactions.sh abort --topic %s --partition %d --start-offset %d",
-				w.topic, p, s.stable, w.topic, p, s.stable))
+		if s := w.seen[p]; s.cause != "" {
+			since[p] = s.since
+			causes[s.cause]++
+			first = cmp.Or(first, s.text)
 		}
 	}
 	for _, cause := range []string{stalledOpen, stalledUnread} {
 		w.stalled.WithLabelValues(cause).Set(float64(causes[cause]))
 	}
 	w.lag.stall(since)
-	switch len(found) {
-	case 0:
-		w.finding.Store(nil)
-	case 1:
-		w.finding.Store(&found[0])
-	default:
-		first := fmt.Errorf("%w (and %d more)", found[0], len(found)-1)
-		w.finding.Store(&first)
+	if len(since) > 1 {
+		first = fmt.Errorf("%w (and %d more)", first, len(since)-1)
 	}
+	w.finding.Store(&first)
 }
