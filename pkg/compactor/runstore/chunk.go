@@ -2,7 +2,7 @@ package runstore
 
 import (
 	"encoding/binary"
-	"errors"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -15,61 +15,22 @@ import (
 // whose reads met one took milliseconds (BenchmarkThread_NotThere).
 const chunkBytes = 32 << 10
 
-// chunksOf returns the number of chunks of a record of that size.
-func chunksOf(size int) int { return max(1, (size+chunkBytes-1)/chunkBytes) }
-
-// putRecord writes a run's record in chunks, and deletes further chunks of an earlier, longer record of the run.
-func (s *Store) putRecord(b *pebble.Batch, e Entry) error {
-	recordKey, chunks := storeKey(recordTable, e.Key), chunksOf(len(e.Value))
+// putRecord writes a run's record in chunks. Further chunks of an earlier, longer record of the run stay until the thread is erased;
+// nobody reads them.
+func putRecord(b *pebble.Batch, e Entry) error {
+	recordKey := storeKey(recordTable, e.Key)
 	first := e.Value[:min(len(e.Value), chunkBytes)]
 	if err := b.Set(recordKey, append(binary.BigEndian.AppendUint64(nil, uint64(len(e.Value))), first...), nil); err != nil {
 		return err
 	}
-	for number := 1; number < chunks; number++ {
-		chunk := e.Value[number*chunkBytes : min(len(e.Value), (number+1)*chunkBytes)]
+	number := 0
+	for chunk := range slices.Chunk(e.Value[len(first):], chunkBytes) {
+		number++
 		if err := b.Set(chunkKey(recordKey, number), chunk, nil); err != nil {
 			return err
 		}
 	}
-	return s.setChunks(b, e.Key, chunks, e.Metadata.Sealed)
-}
-
-// deleteRecord deletes the record of a run.
-func (s *Store) deleteRecord(b *pebble.Batch, key []byte) error {
-	return errors.Join(b.Delete(storeKey(recordTable, key), nil), s.setChunks(b, key, 1, true))
-}
-
-// setChunks sets the number of chunks of a run's record, and deletes further ones that it had.
-func (s *Store) setChunks(b *pebble.Batch, key []byte, chunks int, sealed bool) error {
-	for number := chunks; number < s.chunks[string(key)]; number++ {
-		if err := b.Delete(chunkKey(storeKey(recordTable, key), number), nil); err != nil {
-			return err
-		}
-	}
-	if chunks > 1 && !sealed {
-		s.chunks[string(key)] = chunks
-	} else {
-		delete(s.chunks, string(key))
-	}
 	return nil
-}
-
-// loadChunks reads which unsealed runs have a record of several chunks: their next one may have fewer.
-func (s *Store) loadChunks() error {
-	prefix := storeKey(openTable, nil)
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		if len(it.Value()) < openPrefix {
-			return errors.Join(errCut, it.Close())
-		}
-		if chunks := int(binary.BigEndian.Uint32(it.Value()[8:])); chunks > 1 {
-			s.chunks[string(it.Key()[len(prefix):])] = chunks
-		}
-	}
-	return it.Close()
 }
 
 // Record returns the latest committed record of a known run, and its size.

@@ -83,19 +83,19 @@ func (e Entry) decoded() (Entry, error) {
 }
 
 // put writes one entry.
-func (s *Store) put(b *pebble.Batch, e Entry) error {
+func put(b *pebble.Batch, e Entry) error {
 	if e.Erased > 0 {
 		return putErasure(b, e)
 	}
 	metadataKey, openKey := metadataKey(e.Key), storeKey(openTable, e.Key)
 	if e.Value == nil { // an erasure follows, which deletes the rest
-		return errors.Join(b.Delete(metadataKey, nil), s.deleteRecord(b, e.Key), b.Delete(openKey, nil))
+		return errors.Join(b.Delete(metadataKey, nil), b.Delete(storeKey(recordTable, e.Key), nil), b.Delete(openKey, nil))
 	}
 	text, err := encodeMetadata(e.Metadata)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(b.Set(metadataKey, text, nil), s.putRecord(b, e), indexMessages(b, e))
+	err = errors.Join(b.Set(metadataKey, text, nil), putRecord(b, e), indexMessages(b, e))
 	if !e.Metadata.Sealed {
 		return errors.Join(err, b.Set(openKey, openValue(e, text), nil))
 	}
@@ -103,12 +103,11 @@ func (s *Store) put(b *pebble.Batch, e Entry) error {
 }
 
 // openPrefix is the number of bytes before the metadata in openTable.
-const openPrefix = 8 + 4
+const openPrefix = 8
 
-// openValue is a value in openTable: the time of the record in milliseconds, its number of chunks, and the metadata.
+// openValue is a value in openTable: the time of the record in milliseconds, and the metadata.
 func openValue(e Entry, metadata []byte) []byte {
 	value := binary.BigEndian.AppendUint64(make([]byte, 0, openPrefix+len(metadata)), uint64(e.Time.UnixMilli()))
-	value = binary.BigEndian.AppendUint32(value, uint32(chunksOf(len(e.Value))))
 	return append(value, metadata...)
 }
 

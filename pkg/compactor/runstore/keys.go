@@ -15,7 +15,7 @@ import (
 //	"h" record key "/":           a run's metadata
 //	"r" record key:               its record, after the record's size; of a large one its beginning
 //	"r" record key "/" number:    further chunks of a large record
-//	"o" record key:               the metadata again, of runs that are not sealed, after the record's time and number of chunks
+//	"o" record key:               the metadata again, of runs that are not sealed, after the record's time
 //	"e" thread key:               the offset below which the thread is erased
 //
 //	"p" thread key "/" offset:    that what was deleted of a thread is to leave the files; without a key, all that was deleted

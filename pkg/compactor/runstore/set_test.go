@@ -1,61 +1,16 @@
 package runstore
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
-
-// Catch-ups take slots in the order in which they ask, so many at a time; one whose assignment ends does not wait on.
-func TestSet_GivesSlotsInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewSet(vfs.NewMem(), "dir", slog.New(slog.DiscardHandler))
-		ctx := t.Context()
-		var given []func()
-		for range MaxCatchUps {
-			done, err := s.Acquire(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			given = append(given, done)
-		}
-		ended, end := context.WithCancel(ctx)
-		var order []int
-		for i := range 3 {
-			go func() {
-				ctx := ctx
-				if i == 1 {
-					ctx = ended
-				}
-				done, err := s.Acquire(ctx)
-				if err != nil {
-					if i != 1 || !errors.Is(err, context.Canceled) {
-						t.Errorf("slot %d: %v", i, err)
-					}
-					return
-				}
-				order = append(order, i)
-				done()
-			}()
-			synctest.Wait()
-		}
-		equal(t, "slots while all are given", len(order), 0)
-		end()
-		synctest.Wait()
-		given[0]()
-		synctest.Wait()
-		equal(t, "slots", order, []int{0, 2})
-	})
-}
 
 // slowDisk lets what is opened below a folder wait.
 type slowDisk struct {

@@ -29,7 +29,6 @@ type Store struct {
 	cache    *pebble.Cache // of a store in memory; nil otherwise
 	followed Followed
 	reads    map[string]Reads // since TakeReads, by kind
-	chunks   map[string]int   // number of chunks of unsealed runs' large records, by record key
 	opened   atomic.Bool
 	purger   *purger
 }
@@ -50,7 +49,7 @@ type Followed struct {
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 9
+const storeVersion = 10
 
 // Reasons for which a store is deleted and rebuilt.
 const (
@@ -86,7 +85,7 @@ func OpenMemory() (*Store, error) {
 // refuses is no damage.
 func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *Store, rebuilt string, err error) {
 	defer disk.watch()()
-	s = &Store{disk: disk, dir: disk.PathJoin(disk.dir, strconv.Itoa(int(partition))), reads: map[string]Reads{}, chunks: map[string]int{}}
+	s = &Store{disk: disk, dir: disk.PathJoin(disk.dir, strconv.Itoa(int(partition))), reads: map[string]Reads{}}
 	err = s.open(cache)
 	if err != nil && !errors.Is(err, errLocked) && !isRefusal(err) {
 		disk.logger.Warn("local store is damaged", "partition", partition, "error", err)
@@ -170,10 +169,9 @@ func (s *Store) open(cache *pebble.Cache) error {
 	return nil
 }
 
-// load reads what the store keeps in memory.
+// load reads which topics the store follows and how far.
 func (s *Store) load() error {
 	s.followed = Followed{}
-	clear(s.chunks)
 	b, closer, err := s.db.Get(followedKey)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil
@@ -188,10 +186,16 @@ func (s *Store) load() error {
 	if err != nil {
 		s.followed = Followed{Version: -1}
 	}
-	if s.followed.Version != storeVersion {
-		return nil
+	// A partition reads these keys as it opens. Damage there is found now, so that the store is rebuilt.
+	prefix := storeKey(openTable, nil)
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return err
 	}
-	return s.loadChunks()
+	for ok := it.First(); ok; {
+		ok = it.Next()
+	}
+	return it.Close()
 }
 
 // fail ends the process. A damaged store is marked, so that the next start creates it again; if the mark cannot be
@@ -257,7 +261,6 @@ func (s *Store) Reset(topicID string, now time.Time) error {
 	if err := s.commit(b, Followed{Version: storeVersion, TopicID: topicID, WrittenAt: now}); err != nil {
 		return fmt.Errorf("emptying local store: %w", err)
 	}
-	clear(s.chunks)
 	if held {
 		s.purger.schedule()
 	}
@@ -284,7 +287,7 @@ func (s *Store) Apply(entries []Entry, known time.Time) error {
 		}
 		e, err := e.decoded()
 		if err == nil {
-			err = s.put(b, e)
+			err = put(b, e)
 		}
 		if err != nil {
 			return errors.Join(err, b.Close())
