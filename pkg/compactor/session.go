@@ -201,14 +201,14 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 		return cycleFailed, err
 	}
 	if !isWorthCommitting(shares) {
-		return cycleIdle, s.settleIdle(shares)
+		return s.settle(shares, cycleIdle)
 	}
 	outcome, err := s.commit(ctx, shares)
 	switch {
 	case err != nil:
 		return outcome, err
 	case outcome == cycleCommitted:
-		return s.settle(shares)
+		return s.settle(shares, outcome)
 	}
 	s.reopen()
 	return outcome, nil

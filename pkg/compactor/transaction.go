@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -143,42 +142,31 @@ func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, err
 
 // produce hands all records to the client and waits until each is acknowledged or refused.
 func (s *session) produce(ctx context.Context, shares []share) error {
-	var first kgo.FirstErrPromise // not aborting: the transaction's abort needs every answer
+	var records []*kgo.Record
 	for _, sh := range shares {
 		if sh.fenceRecord != nil {
-			s.group.Produce(ctx, sh.fenceRecord, first.Promise())
+			records = append(records, sh.fenceRecord)
 		}
 		for _, o := range sh.effects.Outputs {
-			s.group.Produce(ctx, o.Record, first.Promise())
+			records = append(records, o.Record)
 		}
+	}
+	var first kgo.FirstErrPromise // not aborting: the transaction's abort needs every answer
+	for _, m := range records {
+		s.group.Produce(ctx, m, first.Promise())
 	}
 	if err := s.client.Flush(ctx); err != nil {
 		return fmt.Errorf("producing: %w", err)
 	}
-	s.learn(shares)
-	return first.Err()
-}
-
-// learn makes the client fetch metadata of the topics that were produced to, before the transaction ends
-// (kafka.Learned).
-func (s *session) learn(shares []share) {
-	first := false
-	note := func(m *kgo.Record) {
-		if !s.learned[m.Topic] {
-			s.learned[m.Topic], first = true, true
-		}
+	isNew := false
+	for _, m := range records {
+		isNew = isNew || !s.learned[m.Topic]
+		s.learned[m.Topic] = true
 	}
-	for _, sh := range shares {
-		if sh.fenceRecord != nil {
-			note(sh.fenceRecord)
-		}
-		for _, o := range sh.effects.Outputs {
-			note(o.Record)
-		}
-	}
-	if first {
+	if isNew { // the client needs metadata of these topics before the transaction ends
 		kafka.Learned(s.client)
 	}
+	return first.Err()
 }
 
 // end commits, or aborts if producing failed.
@@ -215,19 +203,26 @@ func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitReques
 	}
 }
 
-// settle updates the partitions after their transaction was committed.
-func (s *session) settle(shares []share) (cycleOutcome, error) {
-	now, outcome := s.now(), cycleCommitted
+// settle updates the partitions after their transaction was committed, or if there was nothing to commit: any records that were read
+// had been processed before.
+func (s *session) settle(shares []share, outcome cycleOutcome) (cycleOutcome, error) {
+	now, idle := s.now(), outcome == cycleIdle
 	openRuns, openRunBytes := 0, 0
 	for _, sh := range shares {
 		s.count(sh)
-		if !s.members.current(sh.assignment) {
+		if !idle && !s.members.current(sh.assignment) {
 			outcome = cycleLostPartition // its next owner reads what was committed
 			continue
 		}
 		switch sh.phase {
 		case phaseOpen:
-			if err := sh.part.Committed(sh.effects, now); err != nil {
+			var err error
+			if idle { // between the committed and the processed offset that may be for long
+				err = sh.part.Unload(now)
+			} else {
+				err = sh.part.Committed(sh.effects, now)
+			}
+			if err != nil {
 				return cycleFailed, err
 			}
 			stats := sh.part.Stats()
@@ -280,28 +275,6 @@ func (s *session) limitMemory(own owned) {
 		bytes += p.Stats().OpenRunBytes
 	}
 	s.room.LimitMemory(s.cfg.Room(bytes))
-}
-
-// settleIdle updates the partitions if there was nothing to commit: any records that were read had been processed
-// before.
-func (s *session) settleIdle(shares []share) error {
-	now := s.now()
-	openRuns, openRunBytes := 0, 0
-	for _, sh := range shares {
-		if sh.phase != phaseOpen {
-			continue
-		}
-		s.count(sh)
-		if err := sh.part.Unload(now); err != nil { // between the committed and the processed offset that may be for long
-			return err
-		}
-		stats := sh.part.Stats()
-		openRuns += stats.OpenRuns
-		openRunBytes += stats.OpenRunBytes
-		s.metrics.lag.Done(sh.id)
-	}
-	s.noteOpenRuns(openRuns, openRunBytes)
-	return s.noteTenants(shares, now)
 }
 
 // reopen returns every partition to what is committed, as the outcome is unknown. After a held commit the client's own
@@ -370,20 +343,15 @@ const grace = 5 * time.Second
 // only a new session cures.
 func detached(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
-	var timer *time.Timer
-	var mu sync.Mutex
 	stop := context.AfterFunc(parent, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		timer = time.AfterFunc(grace, cancel)
+		select {
+		case <-time.After(grace):
+			cancel()
+		case <-ctx.Done():
+		}
 	})
 	return ctx, func() {
 		stop()
-		mu.Lock()
-		defer mu.Unlock()
-		if timer != nil {
-			timer.Stop()
-		}
 		cancel()
 	}
 }
