@@ -304,17 +304,10 @@ func (g *migration) makeRoom(ctx context.Context) error {
 	for q := range g.counts[1] {
 		for range need[q] - ends[q] {
 			room = append(room, &kgo.Record{Topic: g.new.Events, Partition: q, Value: []byte("-")})
-			if len(room) < chunkRecords {
-				continue
-			}
-			if err := g.commit(ctx, g.state, room); err != nil {
-				return err
-			}
-			room = nil
 		}
 	}
-	if len(room) > 0 {
-		if err := g.commit(ctx, g.state, room); err != nil {
+	for part := range slices.Chunk(room, chunkRecords) {
+		if err := g.commit(ctx, g.state, part); err != nil {
 			return err
 		}
 	}
@@ -513,13 +506,15 @@ func (g *migration) open(ctx context.Context, topics ...string) (string, error) 
 	return "", nil
 }
 
+// settled waits for the end of open transactions on topics. If there is one after that, it is in the report.
+func (g *migration) settled(ctx context.Context, topics ...string) (ok bool, err error) {
+	g.report.Waiting, err = g.settle(ctx, func() (string, error) { return g.open(ctx, topics...) })
+	return err == nil && g.report.Waiting == "", err
+}
+
 // complete copies the derived records, compares the two sets, commits the new compactors' offsets, and marks the copy as done.
 func (g *migration) complete(ctx context.Context) error {
-	var err error
-	if g.report.Waiting, err = g.settle(ctx, func() (string, error) {
-		return g.open(ctx,
-			g.new.Events)
-	}); err != nil || g.report.Waiting != "" {
+	if settled, err := g.settled(ctx, g.new.Events); !settled {
 		return err
 	}
 	p, err := g.findPlaces(ctx, g.committed)
@@ -529,10 +524,7 @@ func (g *migration) complete(ctx context.Context) error {
 	if err := g.copyDerived(ctx, p); err != nil {
 		return err
 	}
-	if g.report.Waiting, err = g.settle(ctx, func() (string, error) {
-		return g.open(ctx,
-			g.new.All()...)
-	}); err != nil || g.report.Waiting != "" {
+	if settled, err := g.settled(ctx, g.new.All()...); !settled {
 		return err
 	}
 	ends, err := kafka.Spans(ctx, g.adm, g.new.Events)

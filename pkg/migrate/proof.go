@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -54,6 +55,16 @@ func (d *digest) add(h [32]byte) {
 	for i := range d.sum {
 		d.sum[i] += binary.BigEndian.Uint64(h[8*i:])
 	}
+}
+
+// digestOf returns the digest of a record's thread.
+func digestOf(threads map[string]*digest, m *kgo.Record) *digest {
+	d := threads[string(m.Key)]
+	if d == nil {
+		d = &digest{last: -1}
+		threads[string(m.Key)] = d
+	}
+	return d
 }
 
 func (g *migration) prove(ctx context.Context, places *places) (*Proof, error) {
@@ -136,12 +147,7 @@ func (g *migration) proveEvents(ctx context.Context, p *Proof) error {
 		if g.partition(m) < 0 || m.Offset < starts[m.Partition].Start {
 			continue
 		}
-		d := threads[string(m.Key)]
-		if d == nil {
-			d = &digest{last: -1}
-			threads[string(m.Key)] = d
-		}
-		d.add(hashOf(m, record.Position{Partition: m.Partition, Offset: m.Offset}))
+		digestOf(threads, m).add(hashOf(m, record.Position{Partition: m.Partition, Offset: m.Offset}))
 		p.Events++
 	}
 	p.Threads = len(threads)
@@ -154,11 +160,7 @@ func (g *migration) proveEvents(ctx context.Context, p *Proof) error {
 		if !ok || from.Offset < starts[from.Partition].Start { // it has expired in the old set
 			continue
 		}
-		d := copied[string(m.Key)]
-		if d == nil {
-			d = &digest{last: -1}
-			copied[string(m.Key)] = d
-		}
+		d := digestOf(copied, m)
 		d.add(hashOf(m, from))
 		own := record.Partition(m.Key, g.counts[1])
 		if parts, err := record.SplitKey(string(m.Key)); err == nil && len(parts) == 2 && (m.Partition == own) != g.isThreads(m.Key,
@@ -173,10 +175,7 @@ func (g *migration) proveEvents(ctx context.Context, p *Proof) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(threads)) {
-		a, b := threads[key], copied[key]
-		if b == nil {
-			b = &digest{}
-		}
+		a, b := threads[key], cmp.Or(copied[key], &digest{})
 		if a.n != b.n || a.sum != b.sum {
 			p.differ("events of thread %q: %d, %d in the new set", key, a.n, b.n)
 		}
