@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (th
 	if threads == 0 {
 		return 0, nil
 	}
-	for _, table := range []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs"} {
+	for _, table := range append(slices.Clone(contentTables), "runs") {
 		statement := "DELETE FROM " + table + " WHERE tenant = ?1 AND thread_id IN (" + expired + ")"
 		if table == "runs" {
 			statement += " AND deleted = 0"

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 
@@ -99,9 +98,9 @@ ON CONFLICT (tenant, thread_id, run_id) DO UPDATE SET
 WHERE excluded.version >= runs.version`
 
 // upsert writes the row, unless the store has a newer one, and reports whether it did.
-func (r runRow) upsert(ctx context.Context, upsert *sql.Stmt) (bool, error) {
+func (r runRow) upsert(ctx context.Context, b *block) (bool, error) {
 	f := r.facts
-	res, err := upsert.ExecContext(ctx, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
+	res, err := b.exec(ctx, upsertRun, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
 		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
 		f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt)
 	if err != nil {
@@ -111,10 +110,11 @@ func (r runRow) upsert(ctx context.Context, upsert *sql.Stmt) (bool, error) {
 	return n > 0, err
 }
 
+// contentTables are the tables with contents of runs.
+var contentTables = []string{"messages", "states", "tool_calls", "interrupts", "answers"}
+
 const (
-	deleteMessages = `DELETE FROM messages WHERE tenant = ? AND thread_id = ? AND run_id = ?`
-	deleteState    = `DELETE FROM states WHERE tenant = ? AND thread_id = ? AND run_id = ?`
-	insertMessage  = `INSERT INTO messages (tenant, thread_id, run_id, input, idx, version, message_id, role, raw)
+	insertMessage = `INSERT INTO messages (tenant, thread_id, run_id, input, idx, version, message_id, role, raw)
 VALUES ` + messageValues
 	messageValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertState   = `INSERT INTO states (tenant, thread_id, run_id, version, state) VALUES (?, ?, ?, ?, ?)`
@@ -134,9 +134,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertAnswer = `INSERT INTO answers (tenant, thread_id, run_id, idx, version, interrupt_id, status, payload, answered_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	deleteToolCalls  = `DELETE FROM tool_calls WHERE tenant = ? AND thread_id = ? AND run_id = ?`
-	deleteInterrupts = `DELETE FROM interrupts WHERE tenant = ? AND thread_id = ? AND run_id = ?`
-	deleteAnswers    = `DELETE FROM answers WHERE tenant = ? AND thread_id = ? AND run_id = ?`
 )
 
 // selectLineage reads the record, which is local, so that the table needs few columns.

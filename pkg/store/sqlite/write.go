@@ -50,10 +50,7 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) (err error) {
 		return fmt.Errorf("writing %d records: %w", len(entries), err)
 	}
 	defer rollback(tx, &err)
-	b, err := newBlock(ctx, tx)
-	if err != nil {
-		return fmt.Errorf("writing %d records: %w", len(entries), err)
-	}
+	b := block{tx: tx, stmts: map[string]*sql.Stmt{}}
 	for _, e := range entries {
 		if err := b.add(ctx, e); err != nil {
 			return fmt.Errorf("writing record %d:%d of skein.runs: %w", e.Partition, e.Version, err)
@@ -83,65 +80,44 @@ func (s *Store) truncateLog(ctx context.Context) error {
 
 // block writes entries in one transaction. Its prepared statements end with the transaction.
 type block struct {
-	run, message, state      *sql.Stmt
-	messages                 *sql.Stmt // of messageRows messages
-	erasure, position        *sql.Stmt
-	dropMessages, dropStates *sql.Stmt
-
-	toolCall, interrupt, answer                *sql.Stmt
-	dropToolCalls, dropInterrupts, dropAnswers *sql.Stmt
+	tx    *sql.Tx
+	stmts map[string]*sql.Stmt
 }
 
-func newBlock(ctx context.Context, tx *sql.Tx) (*block, error) {
-	b := &block{}
-	for _, p := range []struct {
-		to  **sql.Stmt
-		sql string
-	}{
-		{&b.run, upsertRun},
-		{&b.message, insertMessage},
-		{&b.messages, insertMessages},
-		{&b.state, insertState},
-		{&b.erasure, upsertErasure},
-		{&b.position, upsertPosition},
-		{&b.dropMessages, deleteMessages},
-		{&b.dropStates, deleteState},
-		{&b.toolCall, insertToolCall},
-		{&b.interrupt, insertInterrupt},
-		{&b.answer, insertAnswer},
-		{&b.dropToolCalls, deleteToolCalls},
-		{&b.dropInterrupts, deleteInterrupts},
-		{&b.dropAnswers, deleteAnswers},
-	} {
-		stmt, err := tx.PrepareContext(ctx, p.sql) //nolint:sqlclosecheck // the end of the transaction closes it
-		if err != nil {
+// exec runs a statement, which it prepares once.
+func (b *block) exec(ctx context.Context, statement string, args ...any) (sql.Result, error) {
+	stmt := b.stmts[statement]
+	if stmt == nil {
+		var err error
+		if stmt, err = b.tx.PrepareContext(ctx, statement); err != nil {
 			return nil, fmt.Errorf("preparing statement: %w", err)
 		}
-		*p.to = stmt
+		b.stmts[statement] = stmt
 	}
-	return b, nil
+	return stmt.ExecContext(ctx, args...)
 }
 
 // add replaces the rows of a run, unless the store has a newer version, or writes an erasure or a position.
 func (b *block) add(ctx context.Context, e store.Entry) error {
 	if e.Erasure != nil {
-		_, err := b.erasure.ExecContext(ctx, e.Tenant, e.ThreadID, e.Erasure.Below, e.Erasure.At.UnixMilli(), e.Version)
+		_, err := b.exec(ctx, upsertErasure, e.Tenant, e.ThreadID, e.Erasure.Below, e.Erasure.At.UnixMilli(), e.Version)
 		return err
 	}
 	if e.Position != nil {
-		_, err := b.position.ExecContext(ctx, e.Partition, e.Position.Next, e.Version)
+		_, err := b.exec(ctx, upsertPosition, e.Partition, e.Position.Next, e.Version)
 		return err
 	}
 	row, err := newRunRow(e)
 	if err != nil {
 		return err
 	}
-	fresh, err := row.upsert(ctx, b.run)
+	fresh, err := row.upsert(ctx, b)
 	if err != nil || !fresh {
 		return err
 	}
-	for _, drop := range []*sql.Stmt{b.dropMessages, b.dropStates, b.dropToolCalls, b.dropInterrupts, b.dropAnswers} {
-		if _, err := drop.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID); err != nil {
+	for _, table := range contentTables {
+		const ofRun = " WHERE tenant = ? AND thread_id = ? AND run_id = ?"
+		if _, err := b.exec(ctx, "DELETE FROM "+table+ofRun, e.Tenant, e.ThreadID, e.RunID); err != nil {
 			return err
 		}
 	}
@@ -158,7 +134,7 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 		return err
 	}
 	state := sql.NullString{String: string(e.Run.State), Valid: e.Run.State != nil}
-	_, err = b.state.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, e.Version, state)
+	_, err = b.exec(ctx, insertState, e.Tenant, e.ThreadID, e.RunID, e.Version, state)
 	return err
 }
 
@@ -173,13 +149,13 @@ func (b *block) addMessages(ctx context.Context, e store.Entry, input int, messa
 			args = append(args, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw))
 			i++
 		}
-		if _, err := b.messages.ExecContext(ctx, args...); err != nil {
+		if _, err := b.exec(ctx, insertMessages, args...); err != nil {
 			return err
 		}
 	}
 	for ; i < len(messages); i++ {
 		m := messages[i]
-		if _, err := b.message.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw)); err != nil {
+		if _, err := b.exec(ctx, insertMessage, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw)); err != nil {
 			return err
 		}
 	}
@@ -194,7 +170,7 @@ func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
 		if t.CalledAt != nil {
 			called = sql.NullInt64{Int64: t.CalledAt.UnixMilli(), Valid: true}
 		}
-		if _, err := b.toolCall.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, t.ID, t.Name, t.MessageID, t.Made,
+		if _, err := b.exec(ctx, insertToolCall, e.Tenant, e.ThreadID, e.RunID, i, e.Version, t.ID, t.Name, t.MessageID, t.Made,
 			run.agent, c.Model,
 			run.startedAt, t.ArgumentBytes, t.Answered, t.ResultBytes, t.Failed, t.Error, t.Pending, called, t.DurationMs); err != nil {
 			return err
@@ -205,13 +181,13 @@ func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
 		if n.ExpiresAt != nil {
 			expires = sql.NullInt64{Int64: n.ExpiresAt.UnixMilli(), Valid: true}
 		}
-		if _, err := b.interrupt.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, n.ID, n.Reason, n.Message, n.ToolCallID,
+		if _, err := b.exec(ctx, insertInterrupt, e.Tenant, e.ThreadID, e.RunID, i, e.Version, n.ID, n.Reason, n.Message, n.ToolCallID,
 			run.agent, run.updatedAt, expires); err != nil {
 			return err
 		}
 	}
 	for i, a := range c.Answers {
-		if _, err := b.answer.ExecContext(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, a.InterruptID, a.Status, a.Payload,
+		if _, err := b.exec(ctx, insertAnswer, e.Tenant, e.ThreadID, e.RunID, i, e.Version, a.InterruptID, a.Status, a.Payload,
 			run.startedAt); err != nil {
 			return err
 		}
