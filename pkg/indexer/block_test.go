@@ -70,23 +70,6 @@ func TestAssignment_ARevocationWaitsForTheWrite(t *testing.T) {
 	})
 }
 
-func TestAssignment_CommitsOnlyWhatIsOurs(t *testing.T) {
-	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now), new(kafka.VersionStops))
-	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0, 1}})
-	done := map[int32]progress{0: {next: 5, epoch: a.epoch(0)}, 1: {next: 6, epoch: a.epoch(1)}}
-	a.revoked(t.Context(), nil, map[string][]int32{"runs": {0}})
-	var got map[int32]progress
-	commit := func(ours map[int32]progress) error { got = ours; return nil }
-	if err := a.whileCurrent(done, commit); err != nil || len(got) != 1 || got[1].next != 6 {
-		t.Errorf("committed %v, %v", got, err)
-	}
-	got = nil
-	a.revoked(t.Context(), nil, map[string][]int32{"runs": {1}})
-	if err := a.whileCurrent(done, commit); err != nil || got != nil {
-		t.Errorf("committed %v, %v; nothing is ours", got, err)
-	}
-}
-
 func TestBlock_IsFullBeforeItsLimits(t *testing.T) {
 	for _, c := range []struct {
 		name  string

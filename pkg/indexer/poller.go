@@ -66,7 +66,7 @@ func (p *poller) check(ctx context.Context, fetches kgo.Fetches) error {
 		}
 		p.metrics.fetchErrors.Inc()
 		p.cfg.Logger.Log(ctx, p.logged.level(f.Err), "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)
-		p.wait(ctx, 0)
+		p.cfg.wait(ctx, 0)
 	}
 	return nil
 }

@@ -69,27 +69,6 @@ func putPosition(b *block, partition int32, offset, next, epoch int64) {
 	b.add(entry{Entry: store.Entry{Partition: partition, Version: offset, Position: &store.Position{Next: next}}, epoch: epoch})
 }
 
-// A position says that what lies before it is there: it must not be written before that is.
-func TestBlock_WritesPositionsAfterAllThatTheySpeakOf(t *testing.T) {
-	b := newBlock()
-	putPosition(b, 0, 1, 10, 1)
-	put(b, 0, 2, "a", 10, 1)
-	put(b, 1, 1, "b", 10, 1)
-	putPosition(b, 0, 3, 11, 1)
-	putPosition(b, 1, 2, 5, 1)
-	put(b, 0, 4, "c", 10, 1)
-	last := b.ordered()
-	if len(last) != 5 {
-		t.Fatalf("entries %+v", last)
-	}
-	if last[2].RunID != "c" || last[3].Position.Next != 11 || last[3].Version != 3 || last[4].Partition != 1 || last[4].Position.Next != 5 {
-		t.Errorf("entries %+v", last)
-	}
-	if b.progress[0].next != 5 || b.progress[1].next != 3 {
-		t.Errorf("progress %v", b.progress)
-	}
-}
-
 func TestBlock_HasPositionsAlone(t *testing.T) {
 	b := newBlock()
 	putPosition(b, 0, 1, 10, 1)

@@ -153,7 +153,7 @@ func (s *Service) follow(ctx context.Context) error {
 		case ctx.Err() == nil:
 			s.setFault(err)
 			s.cfg.Logger.Log(ctx, logged.level(err), "comparing the topic with the store's failed; trying again", "error", err)
-			s.wait(ctx, try)
+			s.cfg.wait(ctx, try)
 		}
 	}
 	return nil
@@ -178,8 +178,6 @@ func (s *Service) Turned() time.Time {
 	}
 	return time.Now()
 }
-
-func (s *Service) wait(ctx context.Context, try int) { s.cfg.wait(ctx, try) }
 
 // wait pauses before the next try: exponential backoff with jitter, until ctx ends.
 func (c Config) wait(ctx context.Context, try int) {

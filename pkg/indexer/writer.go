@@ -22,7 +22,11 @@ type writer struct {
 
 // run writes blocks until the channel is closed. It retries a block until ctx ends; an error means that a block is not durable.
 func (w *writer) run(ctx context.Context, blocks <-chan *block) error {
-	defer w.close()
+	defer func() {
+		if w.deadLetters != nil {
+			w.deadLetters.Close()
+		}
+	}()
 	for {
 		var again <-chan time.Time
 		if len(w.durable) > 0 {
@@ -58,7 +62,7 @@ func (w *writer) write(ctx context.Context, b *block) error {
 		w.metrics.writeErrors.Inc()
 		w.setFault(err)
 		w.cfg.Logger.Log(ctx, w.logged.level(err), "writing to the store failed; trying again", "error", err)
-		w.wait(ctx, try)
+		w.cfg.wait(ctx, try)
 	}
 	w.setFault(nil)
 	clear(w.logged)
@@ -121,12 +125,5 @@ func (w *writer) commit(ctx context.Context) {
 	case ctx.Err() == nil:
 		w.metrics.commitErrors.Inc()
 		w.cfg.Logger.Log(ctx, w.logged.level(err), "committing offsets failed; trying again with the next block", "topic", topic, "error", err)
-	}
-}
-
-// close closes the client of dead letters.
-func (w *writer) close() {
-	if w.deadLetters != nil {
-		w.deadLetters.Close()
 	}
 }
