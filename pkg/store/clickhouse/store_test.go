@@ -62,7 +62,7 @@ func open(tb testing.TB) *Store {
 func TestStore_FulfilsTheContract(t *testing.T) {
 	// A statement takes milliseconds here, and the suite's histories make thousands; -rapid.checks=100 takes as many as SQLite's tests do.
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		if err := f.Value.Set("10"); err != nil {
+		if err := f.Value.Set("5"); err != nil {
 			t.Fatal(err)
 		}
 	}

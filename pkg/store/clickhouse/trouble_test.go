@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -71,65 +67,6 @@ func TestWrite_TellsARefusedRowFromAServerInTrouble(t *testing.T) {
 				t.Errorf("afterwards: %v", err)
 			}
 		})
-	}
-}
-
-// The server has taken the rows, and its answer does not arrive: the rows are there, and are written again.
-func TestWrite_AgainWhereTheAnswerWasLost(t *testing.T) {
-	o := optionsFor(t)
-	if !strings.HasPrefix(o.Addrs[0], "http://") {
-		t.Skip("answers are held back over HTTP only")
-	}
-	target, err := url.Parse(o.Addrs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var holds atomic.Bool
-	var taken atomic.Int32
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !holds.Load() || !strings.HasPrefix(r.URL.Query().Get("query"), "INSERT") {
-			proxy.ServeHTTP(w, r)
-			return
-		}
-		answer := httptest.NewRecorder()
-		proxy.ServeHTTP(answer, r)
-		if answer.Code == http.StatusOK {
-			taken.Add(1)
-		}
-		panic(http.ErrAbortHandler) // cuts the connection
-	}))
-	t.Cleanup(srv.Close)
-	o.Addrs = []string{srv.URL}
-	s := connect(t, o)
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	entries := []store.Entry{withMessages(sealedEntry(1), record.StatusFinished, 3)}
-	holds.Store(true)
-	for range 2 {
-		if err := s.Write(t.Context(), entries); !errors.Is(err, ErrUnavailable) || errors.Is(err, store.ErrRefused) {
-			t.Errorf("error %v, want %v", err, ErrUnavailable)
-		}
-	}
-	if taken.Load() == 0 {
-		t.Fatal("the server has taken no insert")
-	}
-	holds.Store(false)
-	for range 2 { // and once more, as an indexer does that was killed before it committed
-		if err := s.Write(t.Context(), entries); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := contentsOf(t, s, "r")
-	if err != nil || len(c["r"].Messages) != 3 {
-		t.Errorf("%d messages, %v; want 3", len(c["r"].Messages), err)
-	}
-	for table, want := range map[string]uint64{"messages": 3, "states": 1, "runs": 1} {
-		var n uint64
-		if err := s.conn.QueryRow(t.Context(), "SELECT count() FROM "+table+" FINAL").Scan(&n); err != nil || n != want {
-			t.Errorf("%s has %d rows, %v; want %d", table, n, err, want)
-		}
 	}
 }
 

@@ -3,6 +3,8 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,15 +91,14 @@ func opaqueIDs(t *testing.T, s Store) {
 		if err != nil || len(runs) != len(ids) {
 			t.Fatalf("%s: %d runs, error %v; want %d", name, len(runs), err, len(ids))
 		}
-		for _, run := range ids {
-			k := key{"acme", thread, run}
-			r := mustRun(t, s, k)
-			if r.ThreadID != thread || r.RunID != run || r.ParentRunID != run || r.BranchID != run {
-				t.Errorf("%s: row says thread %q run %q parent %q", name, r.ThreadID, r.RunID, r.ParentRunID)
+		contents := mustContents(t, s, "acme", thread, slices.Collect(maps.Values(ids))...)
+		for _, r := range append(runs, mustRun(t, s, key{"acme", thread, thread})) {
+			run := r.RunID
+			if r.ThreadID != thread || r.ParentRunID != run || r.BranchID != run {
+				t.Errorf("%s: row says thread %q run %q parent %q", name, r.ThreadID, run, r.ParentRunID)
 			}
-			c := mustContents(t, s, "acme", thread, run)
-			if len(c) != 1 || len(c[run].Messages) != 1 || c[run].Messages[0].ID != run {
-				t.Errorf("%s: contents of %q are %v", name, run, c)
+			if m := contents[run].Messages; len(m) != 1 || m[0].ID != run {
+				t.Errorf("%s: contents of %q are %v", name, run, m)
 			}
 		}
 		threads, _, err := s.Threads(t.Context(), "acme", store.ThreadQuery{Prefix: thread, Limit: 1000})
@@ -134,22 +135,25 @@ func exactText(t *testing.T, s Store) {
 		`{"b":1,"a":1.0,"big":12345678901234567890}`, `null`, `false`, `[]`, `""`, `{}`, `0.0`,
 		`"\u003c & <"`, `{"":{"\ud83d":1}}`,
 	}
+	var entries []store.Entry
 	for i, raw := range raws {
 		k := key{"acme", "messages", fmt.Sprint("run-", i)}
 		r := k.record(int64(i)*10, record.StatusFinished)
 		r.Messages = []agui.Message{{ID: "m", Role: "user", Raw: json.RawMessage(raw)}}
 		r.InputMessages = []agui.Message{{ID: "m", Role: "user", Raw: json.RawMessage(raw)}, {ID: "m", Role: "user", Raw: json.RawMessage(raw)}}
-		write(t, s, k.entry(int64(i), r))
-		c := mustContents(t, s, "acme", "messages", k.run)[k.run]
-		equal(t, raw, contentText(c), contentText(store.Content{Messages: r.Messages, InputMessages: r.InputMessages, State: r.State}))
+		entries = append(entries, k.entry(int64(len(entries)), r))
 	}
 	for i, state := range states {
 		k := key{"acme", "states", fmt.Sprint("run-", i)}
 		r := k.record(int64(i)*10, record.StatusFinished)
 		r.State = json.RawMessage(state)
-		write(t, s, k.entry(int64(i), r))
-		c := mustContents(t, s, "acme", "states", k.run)[k.run]
-		equal(t, "state", string(c.State), state)
+		entries = append(entries, k.entry(int64(len(entries)), r))
+	}
+	write(t, s, entries...)
+	for _, e := range entries {
+		c := mustContents(t, s, "acme", e.ThreadID, e.RunID)[e.RunID]
+		want := store.Content{Messages: e.Run.Messages, InputMessages: e.Run.InputMessages, State: e.Run.State}
+		equal(t, e.ThreadID+" of "+e.RunID, contentText(c), contentText(want))
 	}
 	// In the row, too, what an agent sent keeps its numbers, key order and escapes.
 	k := key{"acme", "rows", "run"}
