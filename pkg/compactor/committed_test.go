@@ -17,12 +17,6 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// A compactor is killed after an erasure that it has committed, while runs of other threads, and of the
-// erased one before it, were open.
-func TestService_KilledAfterAnErasure(t *testing.T) {
-	kafkatest.OnBoth(t, 1, killedAfterAnErasure)
-}
-
 // A cut run is reported once, in the log and in the metrics.
 func TestService_ReportsACutRun(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
@@ -88,50 +82,6 @@ skein_compactor_tenant_open_runs{tenant="other"} 1
 // By the clock, where nothing comes any more, and by the times that records have on skein.runs: also for a process that comes later.
 func TestService_ClosesByTheClockOnceEverythingIsRead(t *testing.T) {
 	kafkatest.OnBoth(t, 1, closesByTheClockOnceEverythingIsRead)
-}
-
-func killedAfterAnErasure(t *testing.T, k kafka.Config) {
-	s := newSim(t, nil)
-	dir := t.TempDir()
-	p := startProcess(t, k, dir, "a")
-	s.Send("other", "o", started("o")) // holds C
-	s.Turn("r1", "secret")
-	s.Send("t", "open", started("open"))
-	s.Send("t", "open", text("m", "secret"))
-	produce(t, k, 1, s.Events...)
-	waitDecided(t, k, 1)
-	sent := len(s.Events)
-	s.Erase("t")
-	produce(t, k, 1, s.Events[sent:]...)
-	if c := waitDecided(t, k, 1)[0]; c != 0 {
-		t.Fatalf("C is %d; nothing would be read again", c)
-	}
-	p.kill()
-	sent = len(s.Events)
-	s.Send("t", "open", text("m", "after")) // its agent knows nothing of the erasure
-	s.Send("t", "open", finished("open"))
-	s.Send("other", "o", finished("o"))
-	produce(t, k, 1, s.Events[sent:]...)
-	startProcess(t, k, dir, "a")
-	waitDecided(t, k, 1)
-
-	live := map[string]string{}
-	for _, topic := range []string{k.Topics().Runs, k.Topics().Snapshots} {
-		for _, m := range kafkatest.Consume(t, k, topic) {
-			live[string(m.Key)] = string(m.Value)
-		}
-	}
-	for key, value := range live {
-		if strings.Contains(value, "secret") {
-			t.Errorf("%s is there again: %s", key, value)
-		}
-	}
-	if r1, ok := live["acme/t/r1"]; !ok || r1 != "" {
-		t.Errorf("r1 is %q", r1)
-	}
-	if !strings.Contains(live["acme/t/open"], "after") || !strings.Contains(live["acme/other/o"], "finished") {
-		t.Errorf("what came behind the erasure is missing: %q", live)
-	}
 }
 
 func closesByTheClockOnceEverythingIsRead(t *testing.T, k kafka.Config) {

@@ -320,26 +320,6 @@ func TestService_DropsPartitionsThatLeaveWithoutAWord(t *testing.T) {
 	}
 }
 
-// Partitions are added to the topics while it runs: it stops before a thread is split.
-func TestService_StopsWherePartitionsAreAdded(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
-		t := w.T
-		m := w.join("a", w.TempDir(), nil)
-		w.script.Turn("r1", "m1")
-		w.publish()
-		w.decided()
-		if _, err := w.admin().CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Minute)
-		equal(t, "it works", m.works(), false)
-		w.script.Send("t", "", custom("nobody's"))
-		produce(t, w.kafka, 3, w.script.Events[w.sent:]...)
-		time.Sleep(time.Minute)
-		equal(t, "dead letters", w.letters(), 0)
-	})
-}
-
 // misplaced writes events of so many bytes to another partition than the set of so many has for their key: where one partition
 // more would have them.
 func (w *world) misplaced(n, size int) {

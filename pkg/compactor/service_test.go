@@ -256,43 +256,6 @@ func writesRecordsSnapshotsAndDeadLetters(t *testing.T, k kafka.Config) {
 	equal(t, "folded events", testutil.ToFloat64(service.metrics.events.WithLabelValues("folded")), 6)
 }
 
-// The commit is held at the open run; a process that is killed leaves nothing but what it committed.
-func TestService_KilledInTheMiddleOfARun(t *testing.T) {
-	for _, sameFolder := range []bool{true, false} {
-		t.Run(fmt.Sprintf("same folder %v", sameFolder), func(t *testing.T) {
-			kafkatest.OnBoth(t, 1, func(t *testing.T, k kafka.Config) {
-				dir := t.TempDir()
-				s := newSim(t, nil)
-				s.Turn("r1", "m1")
-				s.Send("u", "open", started("open"))
-				s.Send("u", "open", text("m", "one "))
-				s.Send("t", "", custom("nobody's"))
-				s.Turn("r2", "m2")
-				p := startProcess(t, k, dir, "a")
-				produce(t, k, 1, s.Events...)
-				equal(t, "C while a run is open", waitDecided(t, k, 1)[0], int64(3))
-				p.kill()
-
-				if !sameFolder {
-					dir = t.TempDir()
-				}
-				before := len(s.Events)
-				s.Send("u", "", text("m", "two"))
-				s.Send("u", "", finished("open"))
-				s.Turn("r3", "m3")
-				produce(t, k, 1, s.Events[before:]...)
-				startProcess(t, k, dir, "a")
-				runs := waitSealed(t, k, 4)
-				waitDecided(t, k, 1)
-				equal(t, "message", string(runs["u/open"].Messages[0].Raw), assistantMessage("m", "one two"))
-				equal(t, "parent after the restart", runs["t/r3"].ParentRunID, "r2")
-				equal(t, "dead letters", len(kafkatest.Consume(t, k, k.Topics().DeadLetters)), 1)
-				sealedOnce(t, kafkatest.Consume(t, k, k.Topics().Runs))
-			})
-		})
-	}
-}
-
 // Processes are killed at any moment while a random history is written; what comes out is what a
 // fold in this process makes of the same log.
 func TestService_KilledAgainAndAgain(t *testing.T) { kafkatest.OnBoth(t, 1, killedAgainAndAgain) }
@@ -314,38 +277,6 @@ func killedAgainAndAgain(t *testing.T, k kafka.Config) {
 	}
 	waitDecided(t, k, 1)
 	isTheFold(t, k)
-}
-
-func TestService_MovesAPartitionWhenAMemberLeaves(t *testing.T) {
-	kafkatest.OnBoth(t, 2, movesAPartitionWhenAMemberLeaves)
-}
-
-func movesAPartitionWhenAMemberLeaves(t *testing.T, k kafka.Config) {
-	s := newSim(t, nil)
-	for i := range 6 {
-		thread := fmt.Sprintf("t%d", i)
-		s.Send(thread, "r", started("r"))
-		s.Send(thread, "r", text("m", "one "))
-	}
-	half := len(s.Events)
-	for i := range 6 {
-		thread := fmt.Sprintf("t%d", i)
-		s.Send(thread, "r", text("m", "two"))
-		s.Send(thread, "r", finished("r"))
-	}
-	_, stop := runService(t, k, testConfig(t.TempDir(), "a"))
-	produce(t, k, 2, s.Events[:half]...)
-	waitDecided(t, k, 2)
-	b, _ := runService(t, k, testConfig(t.TempDir(), "b"))
-	waitFor(t, "the second member has a partition", works(b))
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	leave(t, k, "a")
-	produce(t, k, 2, s.Events[half:]...)
-	for id, r := range waitSealed(t, k, 6) {
-		equal(t, "message of "+id, string(r.Messages[0].Raw), assistantMessage("m", "one two"))
-	}
 }
 
 func TestService_StopsWhenAnotherProcessHasItsIDs(t *testing.T) {

@@ -3,7 +3,6 @@ package partition
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -377,41 +376,6 @@ func TestPosition_SurvivesItsMetadata(t *testing.T) {
 	}
 	if again, err := ParseProgress(0, got.Metadata(), 12); err != nil || again != got {
 		t.Errorf("behind a fence, nothing committed gave %+v, %v", again, err)
-	}
-}
-
-func TestPosition_GoesOnFromWhatSkeinRunsSays(t *testing.T) {
-	readable := record.Progress{Next: 5, Committed: 5, Processed: 9, Partitions: 12}
-	none := Progress{Partitions: 12, noMetadata: true}
-	for name, c := range map[string]struct {
-		group    Progress
-		readable record.Progress
-		want     Progress
-	}{
-		"the group has it": {Progress{Committed: 5, Processed: 9, Partitions: 12}, readable,
-			Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"the group is further": {Progress{Committed: 3, Processed: 10, Partitions: 12}, readable,
-			Progress{Committed: 3, Processed: 10, Partitions: 12}},
-		"set back with what it had": {Progress{Committed: 3, Processed: 4, Partitions: 12}, readable,
-			Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"nothing anywhere": {none, record.Progress{}, Progress{Partitions: 12}},
-		"gone":             {none, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"set back by a tool": {Progress{Committed: 9, Processed: 9, Partitions: 12, noMetadata: true}, readable,
-			Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"set on by a tool": {Progress{Committed: 10, Processed: 10, Partitions: 12, noMetadata: true}, readable,
-			Progress{Committed: 10, Processed: 10, Partitions: 12}},
-		"a record that does not say it": {none, record.Progress{Next: 5}, Progress{Partitions: 12}},
-	} {
-		if got, err := c.group.reconcile(c.readable); err != nil || got != c.want {
-			t.Errorf("%s: got %+v, %v; want %+v", name, got, err, c.want)
-		}
-		if got, want := c.group.wasSetHigher(c.readable), name == "set on by a tool"; got != want {
-			t.Errorf("%s: it skips events: %t", name, got)
-		}
-	}
-	readable.Partitions = 11
-	if got, err := none.reconcile(readable); !errors.Is(err, kafka.ErrPartitionCounts) {
-		t.Errorf("of another partition count: %+v, %v", got, err)
 	}
 }
 
