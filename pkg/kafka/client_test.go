@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -140,117 +138,5 @@ func TestDirectReader_AnOffsetThatIsGoneIsAnError(t *testing.T) {
 				t.Errorf("after setting an offset: %v, %v", f.Records(), err)
 			}
 		})
-	}
-}
-
-func hooks(topic string) kafka.CompactorHooks {
-	nothing := func(context.Context, *kgo.Client, map[string][]int32) {}
-	return kafka.CompactorHooks{
-		OnAssigned: nothing, OnRevoked: nothing, OnLost: nothing,
-		OnOffsetsFetched: func(context.Context, *kgo.Client, *kmsg.OffsetFetchResponse) error { return nil },
-		AdjustFetchOffsets: func(_ context.Context, m map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-			for p, o := range m[topic] {
-				if o.EpochOffset().Offset < 0 {
-					m[topic][p] = kgo.NewOffset().At(0)
-				}
-			}
-			return m, nil
-		},
-	}
-}
-
-// The options that a prototype of the exactly-once core held its promises with.
-func TestCompactorSession_HasTheOptionsThatWereProven(t *testing.T) {
-	cfg := kafkatest.Start(t, 1)
-	s, err := kafka.NewCompactorSession(timeout(t), cfg,
-		kafka.CompactorOptions{Group: "g", InstanceID: "one", Hooks: hooks(cfg.Topics().Events)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	cl := s.Client()
-	for name, c := range map[string]struct{ got, want any }{
-		"group":                      {cl.OptValue(kgo.ConsumerGroup), "g"},
-		"instance id":                {cl.OptValue(kgo.InstanceID), "g-one"},
-		"transactional id":           {cl.OptValue(kgo.TransactionalID), "g-one"},
-		"session timeout":            {cl.OptValue(kgo.SessionTimeout), 10 * time.Second},
-		"heartbeat interval":         {cl.OptValue(kgo.HeartbeatInterval), time.Second},
-		"rebalance timeout":          {cl.OptValue(kgo.RebalanceTimeout), 10 * time.Second},
-		"transaction timeout":        {cl.OptValue(kgo.TransactionTimeout), 8 * time.Second},
-		"isolation (read_committed)": {cl.OptValue(kgo.FetchIsolationLevel), 1},
-		"linger":                     {cl.OptValue(kgo.ProducerLinger), time.Duration(0)},
-		"no blocked polls":           {cl.OptValue(kgo.BlockRebalanceOnPoll), false},
-	} {
-		if fmt.Sprint(c.got) != fmt.Sprint(c.want) {
-			t.Errorf("%s is %v, want %v", name, c.got, c.want)
-		}
-	}
-	balancers := cl.OptValue(kgo.Balancers).([]kgo.GroupBalancer)
-	if len(balancers) != 1 || balancers[0].ProtocolName() != "cooperative-sticky" {
-		t.Errorf("balancers are %v, want cooperative-sticky alone", balancers)
-	}
-}
-
-func TestCompactorSession_CommitsAndAborts(t *testing.T) {
-	cfg := kafkatest.Start(t, 1)
-	topics := cfg.Topics()
-	kafkatest.Produce(t, cfg, &kgo.Record{Topic: topics.Events, Value: []byte("e")})
-	ctx := timeout(t)
-	s, err := kafka.NewCompactorSession(ctx, cfg, kafka.CompactorOptions{Group: "g", InstanceID: "one", Hooks: hooks(topics.Events)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if got := s.PollFetches(ctx).Records(); len(got) != 1 || string(got[0].Value) != "e" {
-		t.Fatalf("polled %v, want the event", got)
-	}
-	for _, try := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
-		if err := s.Begin(); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.ProduceSync(ctx, &kgo.Record{Topic: topics.Runs, Value: fmt.Append(nil, try)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if done, err := s.End(ctx, try); err != nil || done != (try == kgo.TryCommit) {
-			t.Fatalf("ended with %v, %v", done, err)
-		}
-	}
-	got := kafkatest.ConsumeUntil(t, cfg, topics.Runs, func(rs []*kgo.Record) bool { return len(rs) > 0 })
-	if len(got) != 1 || string(got[0].Value) != "true" {
-		t.Errorf("read %d records, want the committed one only", len(got))
-	}
-}
-
-func TestGroupReader_GoesOnFromWhatWasCommitted(t *testing.T) {
-	cfg := kafkatest.Start(t, 1)
-	topic := cfg.Topics().Runs
-	for i := range 3 {
-		kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Value: fmt.Append(nil, i)})
-	}
-	read := func(n int) *kgo.Record {
-		t.Helper()
-		cl, err := kafka.NewGroupReader(cfg, kafka.GroupOptions{Group: "g", Topics: []string{topic}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cl.CloseAllowingRebalance()
-		ctx := timeout(t)
-		records := cl.PollRecords(ctx, n).Records()
-		if len(records) == 0 {
-			t.Fatal("nothing was read")
-		}
-		if err := cl.CommitRecords(ctx, records[0]); err != nil {
-			t.Fatal(err)
-		}
-		cl.AllowRebalance()
-		return records[0]
-	}
-	for want := range int64(3) {
-		if got := read(1); got.Offset != want {
-			t.Fatalf("read offset %d, want %d", got.Offset, want)
-		}
-	}
-	if _, err := kafka.NewGroupReader(cfg, kafka.GroupOptions{}); err == nil {
-		t.Error("a reader of no group is made")
 	}
 }
