@@ -47,7 +47,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			if cfg.Links, err = web.ParseLinks(links); err != nil {
 				return app.Usagef("%w", err)
 			}
-			if err := errors.Join(cfg.Validate(), follow.Validate()); err != nil {
+			if err := errors.Join(cfg.Validate(), follow.Kafka.Validate()); err != nil {
 				return app.Usagef("%w", err)
 			}
 			if err := api.Check(); err != nil {

@@ -12,33 +12,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/share"
-	"github.com/skeinhq/skein/pkg/kafka"
 )
-
-// catchUps bounds and serves the reads of records that are no longer in a ring. Tenants share the slots.
-type catchUps struct {
-	cfg     Config
-	topic   string
-	slots   *share.Pool
-	readers *kafka.Readers
-}
-
-func newCatchUps(cfg Config, topic string) *catchUps {
-	return &catchUps{
-		cfg: cfg, topic: topic, slots: share.NewPool(int64(cfg.CatchUps)),
-		readers: kafka.NewReaders(cfg.Kafka, topic, cfg.CatchUps, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(catchUpFetch),
-			kgo.FetchMaxBytes(catchUpFetch)),
-	}
-}
 
 func (t *Tail) catchUp(r *Reader) *catchUp {
 	tenant, _, _ := strings.Cut(r.key, "/")
-	return &catchUp{of: t.catchUps, tail: t, tenant: tenant, id: r.p.id}
+	return &catchUp{tail: t, tenant: tenant, id: r.p.id}
 }
 
 // catchUp reads one partition from the log for one reader.
 type catchUp struct {
-	of     *catchUps
 	tail   *Tail
 	tenant string
 	id     int32
@@ -67,7 +49,7 @@ const (
 
 // take takes a slot if one is free.
 func (c *catchUp) take() bool {
-	c.held = c.of.slots.Take(c.tenant, 1)
+	c.held = c.tail.slots.Take(c.tenant, 1)
 	return c.held
 }
 
@@ -77,7 +59,7 @@ func (c *catchUp) wait(ctx context.Context) error {
 		return nil
 	}
 	if c.place == nil {
-		c.place = c.of.slots.Queue(c.tenant, 1)
+		c.place = c.tail.slots.Queue(c.tenant, 1)
 	}
 	select {
 	case <-c.place.Ready():
@@ -97,10 +79,10 @@ func (c *catchUp) open(ctx context.Context, r *Reader) error {
 	}
 	c.tail.metrics.catchUps.Inc()
 	var err error
-	if c.client, err = c.of.readers.Lend(); err != nil {
+	if c.client, err = c.tail.readers.Lend(); err != nil {
 		return err
 	}
-	c.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{c.of.topic: {c.id: kgo.NoResetOffset().At(r.next)}})
+	c.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{c.tail.topic: {c.id: kgo.NoResetOffset().At(r.next)}})
 	return nil
 }
 
@@ -146,7 +128,7 @@ func (c *catchUp) read(ctx context.Context, r *Reader) (Batch, error) {
 
 // poll waits for records until brokers have not answered for a while.
 func (c *catchUp) poll(ctx context.Context, r *Reader) error {
-	wait, cancel := context.WithTimeout(ctx, c.of.cfg.Away)
+	wait, cancel := context.WithTimeout(ctx, c.tail.cfg.Away)
 	defer cancel()
 	stop := context.AfterFunc(c.tail.ctx, cancel)
 	defer stop()
@@ -206,10 +188,10 @@ func (c *catchUp) giveBack() {
 	case c.failed:
 		c.client.Close()
 	default:
-		c.of.readers.Return(c.client, c.id)
+		c.tail.readers.Return(c.client, c.id)
 	}
 	if c.held {
-		c.of.slots.Give(c.tenant, 1)
+		c.tail.slots.Give(c.tenant, 1)
 	}
 	if c.place != nil {
 		c.place.Leave()

@@ -40,7 +40,7 @@ func TestReader_GivesItsSlotBackBetweenBatches(t *testing.T) {
 func TestReader_WaitsForItsTenantsShareOfCatchUps(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), func(c *Config) { c.Window, c.CatchUps = 0, 3 })
 	s.write(0, 2, "loud/a", "quiet/a")
-	slots := s.catchUps.slots
+	slots := s.slots
 	for slots.Take("loud", 1) {
 	}
 	loud := s.follow("loud/a", 0)
@@ -84,7 +84,7 @@ func TestReader_OvertakesARingThatIsFilling(t *testing.T) {
 func TestReader_KeepsItsPlaceAmongThoseThatWait(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), func(c *Config) { c.Window, c.CatchUps = 0, 1 })
 	s.write(0, 2, "acme/a", "acme/b")
-	slots := s.catchUps.slots
+	slots := s.slots
 	slots.Take("acme", 1)
 	first := s.follow("acme/a", 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -1,8 +1,6 @@
 package tail
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -43,22 +41,4 @@ func DefaultConfig(k kafka.Config) Config {
 		RingBytes: 64 << 20, Linger: 30 * time.Second, Window: 20_000, CatchUps: 8, Away: 5 * time.Second,
 		Kafka: k, Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
-}
-
-// Validate reports every setting that cannot work, all at once.
-func (c Config) Validate() error {
-	var errs []error
-	bad := func(is bool, format string, args ...any) {
-		if is {
-			errs = append(errs, fmt.Errorf("tail: "+format, args...))
-		}
-	}
-	bad(c.RingBytes < 1<<20, "ring size %d must be at least 1048576 bytes", c.RingBytes)
-	bad(c.Linger < 0, "linger %s must not be negative", c.Linger)
-	bad(c.Window < 0, "window %d must not be negative", c.Window)
-	bad(c.CatchUps < 1, "catch-ups %d must be at least 1", c.CatchUps)
-	bad(c.Away <= 0, "away %s must be above zero", c.Away)
-	bad(c.Logger == nil, "a logger is needed")
-	bad(c.Registerer == nil, "a metrics registerer is needed")
-	return errors.Join(append(errs, c.Kafka.Validate())...)
 }

@@ -109,7 +109,7 @@ func (r *Reader) look() (_ Batch, wait bool, _ error) {
 	}
 	r.endCatchUp()
 	b := Batch{Records: r.thread.from(r.next, batchBytes), Through: g.next, Away: away}
-	if n := len(b.Records); n > 0 && b.Records[n-1] != r.thread.records.all()[r.thread.records.len()-1] {
+	if n := len(b.Records); n > 0 && b.Records[n-1] != r.thread.records[len(r.thread.records)-1] {
 		b.Through = b.Records[n-1].Offset + 1
 	}
 	b.Through = max(b.Through, r.next)

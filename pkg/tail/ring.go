@@ -11,14 +11,14 @@ import (
 type ring struct {
 	// records holds every record of the partition from the offset start to before next.
 	start, next int64
-	records     queue[*kgo.Record]
+	records     []*kgo.Record
 	threads     map[string]*thread // by record key
 	bytes       int
 }
 
 // thread is the part of a ring that belongs to one thread. It exists while it has records or readers.
 type thread struct {
-	records queue[*kgo.Record]
+	records []*kgo.Record
 	// evicted is the offset after the last record that left the ring.
 	evicted int64
 	readers map[*Reader]struct{}
@@ -51,8 +51,8 @@ func (g *ring) add(m *kgo.Record) *thread {
 	if t == nil {
 		t = g.thread(string(m.Key))
 	}
-	t.records.push(m)
-	g.records.push(m)
+	t.records = append(t.records, m)
+	g.records = append(g.records, m)
 	g.bytes += size(m)
 	return t
 }
@@ -62,12 +62,12 @@ func (g *ring) skip(m *kgo.Record) { g.next = max(g.next, m.Offset+1) }
 
 // evict drops the oldest records until at most limit bytes are left.
 func (g *ring) evict(limit int) {
-	for g.bytes > limit && g.records.len() > 0 {
-		m := g.records.pop()
+	for g.bytes > limit && len(g.records) > 0 {
+		m := pop(&g.records)
 		g.bytes -= size(m)
 		g.start = m.Offset + 1
 		t := g.threads[string(m.Key)]
-		t.records.pop()
+		pop(&t.records)
 		t.evicted = m.Offset + 1
 		g.drop(string(m.Key), t)
 	}
@@ -75,16 +75,23 @@ func (g *ring) evict(limit int) {
 
 // drop removes a thread that has neither records nor readers.
 func (g *ring) drop(key string, t *thread) {
-	if t.records.len() == 0 && len(t.readers) == 0 {
+	if len(t.records) == 0 && len(t.readers) == 0 {
 		delete(g.threads, key)
 	}
 }
 
+// pop removes the first record of a list. The list's memory is freed when append moves it.
+func pop(list *[]*kgo.Record) *kgo.Record {
+	m := (*list)[0]
+	(*list)[0] = nil
+	*list = (*list)[1:]
+	return m
+}
+
 // from returns records of the thread from an offset on: up to limit bytes, and at least one record if there is any.
 func (t *thread) from(offset int64, limit int) []*kgo.Record {
-	all := t.records.all()
-	i, _ := slices.BinarySearchFunc(all, offset, func(m *kgo.Record, offset int64) int { return int(m.Offset - offset) })
-	all = all[i:]
+	i, _ := slices.BinarySearchFunc(t.records, offset, func(m *kgo.Record, offset int64) int { return int(m.Offset - offset) })
+	all := t.records[i:]
 	n, bytes := 0, 0
 	for n < len(all) && (n == 0 || bytes+size(all[n]) <= limit) {
 		bytes += size(all[n])
@@ -99,28 +106,3 @@ func size(m *kgo.Record) int { return len(m.Key) + len(m.Value) + recordOverhead
 // recordOverhead estimates the memory of a record beside its key and value: the struct, its headers and its entries in two
 // queues.
 const recordOverhead = 500
-
-// queue is a first-in, first-out list whose elements lie in one slice.
-type queue[T any] struct {
-	list []T
-	head int
-}
-
-func (q *queue[T]) len() int { return len(q.list) - q.head }
-
-func (q *queue[T]) all() []T { return q.list[q.head:] }
-
-func (q *queue[T]) push(v T) { q.list = append(q.list, v) }
-
-func (q *queue[T]) pop() T {
-	var zero T
-	v := q.list[q.head]
-	q.list[q.head] = zero
-	q.head++
-	if q.head > 32 && q.head > len(q.list)/2 {
-		n := copy(q.list, q.list[q.head:])
-		clear(q.list[n:])
-		q.list, q.head = q.list[:n], 0
-	}
-	return v
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -36,7 +37,8 @@ type Tail struct {
 	topic    string
 	client   *kgo.Client // of the fetch loop
 	adm      *kadm.Client
-	catchUps *catchUps
+	slots    *share.Pool    // for catch-ups; tenants share them
+	readers  *kafka.Readers // clients of catch-ups
 	metrics  *metrics
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -76,9 +78,6 @@ type partition struct {
 
 // New returns a tail. It does not connect before its first reader. Close it.
 func New(cfg Config) (*Tail, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	t := &Tail{cfg: cfg, topic: cfg.Kafka.Topics().Events, ended: make(chan struct{}), partitions: map[int32]*partition{}}
 	var err error
 	if t.metrics, err = newMetrics(cfg.Registerer); err != nil {
@@ -100,7 +99,9 @@ func New(cfg Config) (*Tail, error) {
 		t.client.Close()
 		return nil, fmt.Errorf("making tail: %w", err)
 	}
-	t.catchUps = newCatchUps(cfg, t.topic)
+	t.slots = share.NewPool(int64(cfg.CatchUps))
+	t.readers = kafka.NewReaders(cfg.Kafka, t.topic, cfg.CatchUps, kgo.KeepControlRecords(),
+		kgo.FetchMaxPartitionBytes(catchUpFetch), kgo.FetchMaxBytes(catchUpFetch))
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.answered.Store(time.Now().UnixNano())
 	go t.run()
@@ -113,7 +114,7 @@ func (t *Tail) Close() {
 		t.stop()
 		<-t.ended
 		t.starting.Wait()
-		t.catchUps.readers.Close()
+		t.readers.Close()
 		t.adm.Close()
 		t.client.Close()
 	})
@@ -400,11 +401,7 @@ func (t *Tail) give(p *partition, err error) {
 		return
 	}
 	t.metrics.ringBytes.Sub(float64(p.ring.bytes))
-	for _, th := range p.ring.threads {
-		for r := range th.readers {
-			r.signal()
-		}
-	}
+	p.wake()
 	p.ring = newRing(0)
 }
 
@@ -444,14 +441,20 @@ func (t *Tail) closeUnread(now time.Time) {
 	}
 	for _, p := range parts {
 		p.mu.Lock()
-		if p.ring != nil {
-			for _, th := range p.ring.threads {
-				for r := range th.readers {
-					r.signal()
-				}
-			}
-		}
+		p.wake()
 		p.mu.Unlock()
+	}
+}
+
+// wake wakes all readers. The partition's lock is held.
+func (p *partition) wake() {
+	if p.ring == nil {
+		return
+	}
+	for _, th := range p.ring.threads {
+		for r := range th.readers {
+			r.signal()
+		}
 	}
 }
 
