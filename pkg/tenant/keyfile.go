@@ -3,8 +3,6 @@ package tenant
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -98,7 +96,7 @@ func (f *KeyFile) recheck(r *http.Request) (Identity, error) {
 		return Identity{}, err
 	}
 	if ring := f.ring.Load(); ring != nil && IsKey(key) {
-		if id, ok := ring.find(digest(key)); ok {
+		if id, ok := (*ring)[digest(key)]; ok {
 			if !id.Expires.IsZero() && !time.Now().Before(id.Expires) {
 				return Identity{}, ErrExpired
 			}
@@ -128,38 +126,21 @@ func bearer(r *http.Request) (string, error) {
 	return strings.TrimLeft(token, " "), nil
 }
 
-// ring finds identities by digest.
-type ring struct {
-	// buckets are keyed by the first 8 bytes of a digest. Digests in a bucket are compared in constant time. The time of the first
-	// step reveals only something about the digest of the caller's guess, which the caller cannot choose.
-	buckets map[uint64][]held
-}
-
-type held struct {
-	sum [sha256.Size]byte
-	id  Identity
-}
+// ring has identities by the digest of their key. The time of a lookup may tell something about stored digests; no key
+// follows from its digest.
+type ring map[[sha256.Size]byte]Identity
 
 // newRing makes a ring of keys from ParseKeys.
 func newRing(keys []Key) *ring {
-	r := &ring{buckets: make(map[uint64][]held, len(keys))}
+	r := make(ring, len(keys))
 	for _, k := range keys {
-		h := held{id: Identity{Tenant: k.Tenant, Name: k.Name, Scopes: k.Scopes}}
+		id := Identity{Tenant: k.Tenant, Name: k.Name, Scopes: k.Scopes}
 		if k.Expires != nil {
-			h.id.Expires = *k.Expires
+			id.Expires = *k.Expires
 		}
-		_, _ = hex.Decode(h.sum[:], []byte(k.SHA256)) // checked
-		b := binary.BigEndian.Uint64(h.sum[:])
-		r.buckets[b] = append(r.buckets[b], h)
+		var sum [sha256.Size]byte
+		_, _ = hex.Decode(sum[:], []byte(k.SHA256)) // checked
+		r[sum] = id
 	}
-	return r
-}
-
-func (r *ring) find(sum [sha256.Size]byte) (id Identity, ok bool) {
-	for _, h := range r.buckets[binary.BigEndian.Uint64(sum[:])] {
-		if subtle.ConstantTimeCompare(h.sum[:], sum[:]) == 1 {
-			id, ok = h.id, true
-		}
-	}
-	return id, ok
+	return &r
 }

@@ -139,20 +139,6 @@ func TestWatch_EndsWithin5sOfAKeyThatIsTakenOut(t *testing.T) {
 	})
 }
 
-func TestWatch_EndsWithTheRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		auth := &answers{}
-		auth.give(tenant.Identity{Tenant: "acme"}, nil)
-		parent, cancel := context.WithCancel(t.Context())
-		ctx, stop := tenant.Watch(new(http.Request).WithContext(parent), auth, tenant.Identity{Tenant: "acme"}, tenant.ScopeRead)
-		defer stop()
-		cancel()
-		if ctx.Err() == nil || tenant.Revoked(ctx) {
-			t.Errorf("it is %v", context.Cause(ctx))
-		}
-	})
-}
-
 // A run at an agent goes on after its caller has left, and still ends with its credentials.
 func TestWatch_ChecksUntilItIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
