@@ -77,9 +77,9 @@ func position(text []byte) *record.Position {
 	return &p
 }
 
-// again returns the original record, marked as a retry.
-func again(m *kgo.Record, topic string, partition int32) *kgo.Record {
-	out := &kgo.Record{Topic: topic, Partition: partition, Key: m.Key, Value: m.Value}
+// again returns the original record, marked as a retry, without its partition.
+func again(m *kgo.Record, topic string) *kgo.Record {
+	out := &kgo.Record{Topic: topic, Key: m.Key, Value: m.Value}
 	for _, h := range m.Headers {
 		switch h.Key {
 		case record.HeaderReason, record.HeaderDetail, record.HeaderPosition, record.HeaderRetryOf, record.HeaderCopiedFrom:

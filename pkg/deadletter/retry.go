@@ -39,6 +39,11 @@ type Retried struct {
 	Outcome Outcome `json:"outcome"`
 	// RetriedAt is the position of the retry in skein.events, this one or an earlier one.
 	RetriedAt *record.Position `json:"retriedAt,omitempty"`
+
+	// original is the record to publish. from is the first offset of its partition that an earlier retry or an erasure of its
+	// thread can have.
+	original *kgo.Record
+	from     int64
 }
 
 // Retry publishes the original records of dead letters again.
@@ -76,17 +81,17 @@ func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 		}
 		defer cl.Close()
 	}
-	results, records, err := r.read(ctx, cfg)
+	results, err := r.read(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.compare(ctx, cfg, results, records); err != nil {
+	if err := r.compare(ctx, cfg, results); err != nil {
 		return nil, err
 	}
 	var publish []*kgo.Record
-	for i := range results {
-		if results[i].Outcome == Published {
-			publish = append(publish, records[i])
+	for _, e := range results {
+		if e.Outcome == Published {
+			publish = append(publish, e.original)
 		}
 	}
 	if r.DryRun || len(publish) == 0 {
@@ -95,33 +100,30 @@ func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 	if err := commit(ctx, cl, publish); err != nil {
 		return nil, fmt.Errorf("publishing dead letters again: %w", err)
 	}
-	for i := range results {
-		if results[i].Outcome == Published {
-			results[i].RetriedAt = &record.Position{Partition: records[i].Partition, Offset: records[i].Offset}
+	for i, e := range results {
+		if e.Outcome == Published {
+			results[i].RetriedAt = &record.Position{Partition: e.original.Partition, Offset: e.original.Offset}
 		}
 	}
 	return results, nil
 }
 
-// read reads the dead letters of the query and makes the record to publish for each. It sets the outcomes that do not depend on
-// skein.events.
-func (r Retry) read(ctx context.Context, cfg kafka.Config) ([]Retried, []*kgo.Record, error) {
-	var results []Retried
-	var records []*kgo.Record
+// read reads the dead letters of the query. It sets the outcomes that do not depend on skein.events.
+func (r Retry) read(ctx context.Context, cfg kafka.Config) (results []Retried, err error) {
 	bytes := 0
 	for m, err := range each(ctx, cfg, r.Query, nil) {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		l := Read(m)
 		if !r.matches(l) {
 			continue
 		}
 		if bytes += len(m.Value); len(results) == maxRetries || bytes > maxRetryBytes {
-			return nil, nil, fmt.Errorf("%w: it takes up to %d, of %d MiB: select fewer, by thread, reason or time",
+			return nil, fmt.Errorf("%w: it takes up to %d, of %d MiB: select fewer, by thread, reason or time",
 				ErrTooMany, maxRetries, maxRetryBytes>>20)
 		}
-		e := Retried{Record: l, Outcome: Published}
+		e := Retried{Record: l, Outcome: Published, original: again(m, cfg.Topics().Events)}
 		switch {
 		case l.Chance == ChanceNever:
 			e.Outcome = Hopeless
@@ -130,9 +132,9 @@ func (r Retry) read(ctx context.Context, cfg kafka.Config) ([]Retried, []*kgo.Re
 		case l.RetryOf != nil && !r.Again:
 			e.Outcome = FailedBefore
 		}
-		results, records = append(results, e), append(records, again(m, cfg.Topics().Events, -1))
+		results = append(results, e)
 	}
-	return results, records, nil
+	return results, nil
 }
 
 // clockSkew is the assumed maximum difference between the clocks of Kafka's producers.
@@ -140,7 +142,7 @@ const clockSkew = time.Hour
 
 // compare chooses each record's partition, and reads skein.events from the dead letters on to find earlier retries and
 // erasures of their threads.
-func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried, records []*kgo.Record) error {
+func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried) error {
 	if len(results) == 0 {
 		return nil
 	}
@@ -149,28 +151,26 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried,
 	if err != nil {
 		return err
 	}
-	from := make([]int64, len(results))
-	byKey := map[string][]int{}
+	byKey := map[string][]*Retried{}
 	read := map[int32]kafka.Span{}
 	for i := range results {
 		e := &results[i]
 		if e.Outcome != Published {
 			continue
 		}
-		p := record.Partition(records[i].Key, int32(len(spans)))
+		p := record.Partition(e.original.Key, int32(len(spans)))
 		span := spans[p]
-		from[i] = e.Position.Offset + 1
-		gone := from[i] < span.Start
+		e.original.Partition, e.from = p, e.Position.Offset+1
+		gone := e.from < span.Start
 		if e.Position.Partition != p { // its offset is of another partition
-			from[i] = since[p]
+			e.from = since[p]
 			gone = span.Start > 0 && since[p] <= span.Start
 		}
 		if gone && !r.Again {
 			e.Outcome = Untold
 		}
-		records[i].Partition = p
-		byKey[string(records[i].Key)] = append(byKey[string(records[i].Key)], i)
-		span.Start = max(span.Start, from[i])
+		byKey[string(e.original.Key)] = append(byKey[string(e.original.Key)], e)
+		span.Start = max(span.Start, e.from)
 		if s, ok := read[p]; ok {
 			span.Start = min(span.Start, s.Start)
 		}
@@ -189,10 +189,9 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried,
 		}
 		headers, err := kafka.ParseHeaders(m.Headers)
 		erased, of := err == nil && headers.Kind == record.KindErase, retryOf(m)
-		for _, i := range byKey[string(m.Key)] {
-			e := &results[i]
+		for _, e := range byKey[string(m.Key)] {
 			switch {
-			case erased && m.Offset >= from[i]:
+			case erased && m.Offset >= e.from:
 				e.Outcome, e.RetriedAt = Erased, nil
 			case of != nil && *of == e.ID && e.Outcome != Erased:
 				e.RetriedAt = &record.Position{Partition: m.Partition, Offset: m.Offset}
