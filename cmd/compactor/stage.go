@@ -41,12 +41,8 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			if cfg.Dir == "" {
 				return app.Usagef("no folder for the local stores: pass --dir FOLDER (or SKEIN_DIR)")
 			}
-			if cfg.InstanceID == "" {
-				host, err := os.Hostname()
-				if err != nil {
-					return app.Usagef("the host has no name: pass --instance-id NAME: %w", err)
-				}
-				cfg.InstanceID = host
+			if err := app.NameInstance(&cfg.InstanceID); err != nil {
+				return err
 			}
 			cfg.CheckpointMax = 10 * cfg.CheckpointInterval
 			if err := cfg.Validate(); err != nil {

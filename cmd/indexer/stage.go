@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -30,12 +29,8 @@ each with an --instance-id of its own.`,
 			settings.add(f)
 		},
 		Check: func(p *app.Process) error {
-			if settings.instance == "" {
-				host, err := os.Hostname()
-				if err != nil {
-					return app.Usagef("the host has no name: pass --instance-id NAME: %w", err)
-				}
-				settings.instance = host
+			if err := app.NameInstance(&settings.instance); err != nil {
+				return err
 			}
 			cfg := settings.config(p.Kafka())
 			if err := cfg.Validate(); err != nil {

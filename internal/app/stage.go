@@ -112,6 +112,19 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 	return cmd
 }
 
+// NameInstance sets the value of --instance-id to the host's name if it has none.
+func NameInstance(id *string) error {
+	if *id != "" {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return Usagef("the host has no name: pass --instance-id NAME: %w", err)
+	}
+	*id = host
+	return nil
+}
+
 // NewRegistry returns a metrics registry with the collectors of Go, the process and the build.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
