@@ -1,10 +1,6 @@
 package draw
 
-import (
-	"slices"
-
-	"github.com/skeinhq/skein/pkg/lineage"
-)
+import "github.com/skeinhq/skein/pkg/lineage"
 
 // forest is a graph whose runs are numbered in order of start.
 type forest struct {
@@ -61,20 +57,20 @@ func (f *forest) order() []int {
 	out := make([]int, 0, len(f.runs))
 	placed := make([]bool, len(f.runs))
 	late := make(map[int][]int)
+	var place func(i int)
+	place = func(i int) {
+		out = append(out, i)
+		placed[i] = true
+		for _, c := range late[i] {
+			place(c)
+		}
+	}
 	for i := range f.runs {
 		if p := f.parent[i]; p >= 0 && !placed[p] {
 			late[p] = append(late[p], i)
 			continue
 		}
-		for stack := []int{i}; len(stack) > 0; {
-			next := stack[len(stack)-1]
-			stack = stack[:len(stack)-1]
-			out = append(out, next)
-			placed[next] = true
-			for _, c := range slices.Backward(late[next]) {
-				stack = append(stack, c)
-			}
-		}
+		place(i)
 	}
 	return out
 }
