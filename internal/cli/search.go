@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,13 +18,13 @@ import (
 
 // conditions are the flags of a filter. Each has the name of a parameter of the API (docs/search.md).
 type conditions struct {
-	texts  map[string]*string
+	texts  []string // the names of those that take one text
 	labels []string
 }
 
 // conditionFlags adds the flags of a filter.
 func conditionFlags(cmd *cobra.Command) *conditions {
-	c := &conditions{texts: map[string]*string{}}
+	c := &conditions{}
 	for _, f := range []struct{ name, usage string }{
 		{search.ParamSince, "only runs that started at or after `TIME`: RFC 3339, or how long ago, such as 90m, 24h, 7d or 2w"},
 		{search.ParamUntil, "only runs that started before `TIME`, in the same forms"},
@@ -42,7 +40,8 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 		{search.ParamPrefix, "only runs of threads whose id starts with `TEXT`"},
 		{search.ParamWords, "only runs with a message that has all `WORDS`, ignoring case"},
 	} {
-		c.texts[f.name] = cmd.Flags().String(f.name, "", f.usage)
+		c.texts = append(c.texts, f.name)
+		cmd.Flags().String(f.name, "", f.usage)
 	}
 	cmd.Flags().StringArrayVar(&c.labels, search.ParamLabel, nil, "only runs with the label `KEY=VALUE`, or KEY for any value (repeatable)")
 	return c
@@ -53,12 +52,12 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 func (c *conditions) values(cmd *cobra.Command) (url.Values, error) {
 	q := url.Values{}
 	empty := ""
-	for _, name := range slices.Sorted(maps.Keys(c.texts)) {
-		text := c.texts[name]
-		if *text == "" && cmd.Flags().Changed(name) {
+	for _, name := range c.texts {
+		f := cmd.Flags().Lookup(name)
+		if f.Changed && f.Value.String() == "" {
 			empty = name
 		}
-		set(q, name, *text)
+		set(q, name, f.Value.String())
 	}
 	for _, l := range c.labels {
 		if l == "" {
