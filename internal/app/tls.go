@@ -21,13 +21,13 @@ import (
 // certificatePoll is how old what was read of a listener's files may be: a connection after that reads them again.
 const certificatePoll = 2 * time.Second
 
-// ListenerTLS is how a listener speaks TLS: not at all where no files are named.
+// ListenerTLS has the files of a listener's TLS settings. Without files the listener has no TLS.
 type ListenerTLS struct {
 	prefix                string // of the flags
 	cert, key, clientsOwn string
 }
 
-// Flags adds the flags, each behind the prefix; what names the listener.
+// Flags adds the flags, each with the prefix; what names the listener.
 func (t *ListenerTLS) Flags(f *pflag.FlagSet, prefix, what string) {
 	t.prefix = prefix
 	f.StringVar(&t.cert, prefix+"-cert-file", "", "PEM `FILE` with the certificate of "+what+", which then serves TLS only; reloaded when it changes")
@@ -35,7 +35,7 @@ func (t *ListenerTLS) Flags(f *pflag.FlagSet, prefix, what string) {
 	f.StringVar(&t.clientsOwn, prefix+"-client-ca-file", "", "PEM `FILE` of the CAs that must have signed client certificates (mTLS); by default no client certificate is required")
 }
 
-// Check says what is wrong with the settings.
+// Check returns the first error in the settings.
 func (t *ListenerTLS) Check() error {
 	if (t.cert == "") != (t.key == "") {
 		return Usagef("--%[1]s-cert-file and --%[1]s-key-file must be set together", t.prefix)
@@ -46,8 +46,8 @@ func (t *ListenerTLS) Check() error {
 	return nil
 }
 
-// Listen returns the listener with TLS where it is set, and a check that fails while the files cannot be used and those read before
-// stay in force. The error is that of the first reading.
+// Listen returns the listener with TLS, if it is set, and a check that fails while the files cannot be used; the listener then uses
+// those of the last successful read. A first read that fails is an error.
 func (t *ListenerTLS) Listen(l net.Listener, logger *slog.Logger) (net.Listener, func(context.Context) error, error) {
 	if t.cert == "" {
 		return l, nil, nil
