@@ -7,11 +7,10 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// Badge marks what is not plain truth about a run, or about the runs that a row of a picture
-// stands for.
+// Badge marks what is not plain truth about a run, or about the runs of a row of a picture.
 type Badge struct {
 	Name BadgeName `json:"name"`
-	// Run is the id of the run that the badge is about, where it is another one.
+	// Run is the id of the run that the badge is about, if it is another one.
 	Run agui.String `json:"runId,omitempty"`
 	// Count is the number of runs in a row of several.
 	Count int `json:"count,omitempty"`
@@ -35,13 +34,13 @@ const (
 	BadgeRewrote BadgeName = "history "
 	// BadgeSynthetic: no event of the agent ended the run.
 	BadgeSynthetic BadgeName = "synthetic end"
-	// BadgeTruncated: the record is not whole.
+	// BadgeTruncated: contents of the record were replaced by references.
 	BadgeTruncated BadgeName = "truncated"
 	// BadgeRawLost: raw events of the run are gone.
 	BadgeRawLost BadgeName = "raw lost"
 	// BadgeLate: the run that it named as parent came after it.
 	BadgeLate BadgeName = "late parent"
-	// BadgeSpawned: it names a run that is not of this thread.
+	// BadgeSpawned: it names a run of another thread that spawned it.
 	BadgeSpawned BadgeName = "spawned by"
 )
 

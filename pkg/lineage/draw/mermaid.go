@@ -116,7 +116,7 @@ func (m *mermaid) branchName(run string) string {
 	return m.unique(m.names, strings.Trim(name, "_"))
 }
 
-// unique returns the name, with a number behind it where it is taken.
+// unique returns the name, with a number after it if it is taken.
 func (m *mermaid) unique(taken map[string]bool, name string) string {
 	try := name
 	for n := 2; taken[try] || try == ""; n++ {

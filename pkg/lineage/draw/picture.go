@@ -37,7 +37,7 @@ const (
 // Row is one line of a picture.
 type Row struct {
 	Kind RowKind `json:"kind"`
-	// Lane is where its node stands, from 0.
+	// Lane is the lane of its node, from 0.
 	Lane int `json:"lane"`
 	// Branch numbers the branches by order of appearance, which chooses their colour. A fan counts as one branch, and so
 	// do all rows in the lane of the bundles; theirs is -1.
@@ -50,10 +50,10 @@ type Row struct {
 	Down    bool  `json:"down"`
 	Through []int `json:"through"`
 	Forks   []int `json:"forks"`
-	// RunID is the row's first run and LastRunID, where it stands for several, the last.
+	// RunID is the row's first run and LastRunID, if it has several, the last.
 	RunID     string `json:"runId"`
 	LastRunID string `json:"lastRunId,omitempty"`
-	// Runs and Branches are how many the row stands for; Branches is 0 unless it is a fan or a bundle.
+	// Runs and Branches are how many the row has; Branches is 0 unless it is a fan or a bundle.
 	Runs     int `json:"runs"`
 	Branches int `json:"branches,omitempty"`
 	// Running, Waiting and Failed count the runs of a bundle that are open, that ended with an interrupt which nothing
@@ -141,7 +141,7 @@ func (p *Picture) Row(id string) int {
 	return -1
 }
 
-// RunsOf returns the runs that a row stands for, in order of rows.
+// RunsOf returns the runs of a row, in order.
 func (p *Picture) RunsOf(row int) []string {
 	var ids []string
 	for _, i := range p.Rows[row].runs {
@@ -154,7 +154,7 @@ func (p *Picture) RunsOf(row int) []string {
 type drawing struct {
 	*Picture
 	o Options
-	// keep are the runs that were asked for, spawners those that others name as what spawned them.
+	// keep are the runs of Options.Keep, spawners the runs that spawned others.
 	keep, spawners map[int]bool
 	spans          []*span
 }
@@ -173,7 +173,7 @@ func (s *span) low() int {
 	return s.fork + 1
 }
 
-// appendRuns makes a row of each run and of each fan, which stands where its first run would.
+// appendRuns makes a row of each run, and one of each fan at the place of its first run.
 func (d *drawing) appendRuns() {
 	fanned := d.fans()
 	fans := make(map[int]int) // row by the run that the fan parts from
@@ -212,7 +212,7 @@ func (d *drawing) appendRuns() {
 	}
 }
 
-// fans returns the runs that stand in a fan.
+// fans returns the runs that are in a fan.
 func (d *drawing) fans() map[int]bool {
 	out := make(map[int]bool)
 	if d.o.MaxSides < 0 {
@@ -237,7 +237,7 @@ func (d *drawing) fans() map[int]bool {
 	return out
 }
 
-// plain reports whether nothing about a run asks for a row of its own.
+// plain reports whether a run needs no row of its own.
 func (d *drawing) plain(i int) bool {
 	r := &d.g.runs[i]
 	_, spawned := d.g.spawns[i]
@@ -267,8 +267,8 @@ func (d *drawing) fold() {
 	})
 }
 
-// bundle makes one row of neighbours whose branches have no lane. Together they are one grey branch in the last lane; a row that
-// has no such neighbour stays what it is.
+// bundle makes one row of neighbours whose branches have no lane. Together they are one grey branch in the last lane; a row without
+// such a neighbour stays a row of its kind.
 func (d *drawing) bundle() {
 	lane := d.o.MaxLanes - 1
 	bundles := &span{branch: -1, lane: lane, fork: -1}
@@ -386,7 +386,7 @@ func (d *drawing) connect() {
 	}
 }
 
-// describe fills in what a row says of its runs.
+// describe fills in the description of a row's runs.
 func (d *drawing) describe(r *Row) {
 	first, last := r.runs[0], r.runs[len(r.runs)-1]
 	r.RunID, r.Runs = d.g.runs[first].ID, len(r.runs)
