@@ -20,7 +20,7 @@ var files embed.FS
 type Thread struct {
 	// Framework is the folder: the agent framework that produced the stream.
 	Framework string
-	// Name tells what is in it, such as "approval-interrupt"; unique within its framework.
+	// Name describes it, such as "approval-interrupt"; unique within its framework.
 	Name     string
 	ThreadID string
 	// Runs are in the order in which they were made; each continues the one before.
