@@ -128,7 +128,7 @@ func printDifference(out *output, d difference) error {
 		p.message(styleNew, "+", names.who(m), m)
 	}
 	if d.Reordered {
-		p.line(styleChanged, "~ what both have stands in another order")
+		p.line(styleChanged, "~ what both have is in another order")
 	}
 	if len(d.StatePatch) > 0 {
 		p.line(styleBold, "state")
@@ -161,7 +161,7 @@ func (p *differencePrinter) head(d difference) {
 		p.b.WriteString("they have no run in common\n")
 	case d.From.RunID, d.To.RunID:
 	default:
-		p.b.WriteString("they part behind run " + oneLine(d.CommonAncestor, 80) + "\n")
+		p.b.WriteString("they part after run " + oneLine(d.CommonAncestor, 80) + "\n")
 	}
 }
 

@@ -22,7 +22,7 @@ const differenceAnswer = `{"threadId":"t","from":{"runId":"a","status":"finished
 const differenceText = `thread t
 - run a: finished
 + run b�[2J: running, starts from a parent that was guessed (no input was given), still going on
-they part behind run root
+they part after run root
 
 - user u1
 -   book
@@ -41,7 +41,7 @@ they part behind run root
 + tool look r2
 +   found
 
-~ what both have stands in another order
+~ what both have is in another order
 
 state
   - /gone

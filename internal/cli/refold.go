@@ -78,7 +78,7 @@ The exit code is 4 if a record would change.`,
 func eventsBetween(q *scan.Query, r record.Range) error {
 	first, last := r.From.Position, r.To.Position
 	if first == nil || last == nil && !r.To.IsZero() {
-		return app.Usagef("-o %s: want a position, and another one or nothing behind it", r)
+		return app.Usagef("-o %s: want a position, and another one or nothing after it", r)
 	}
 	q.Partition, q.Span = first.Partition, &kafka.Span{Start: first.Offset, End: math.MaxInt64}
 	if last != nil {

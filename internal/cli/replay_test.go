@@ -143,7 +143,7 @@ func TestVerify_SaysWhatDiffers(t *testing.T) {
 		code          int
 	}{
 		{`{"threadId":"t","runId":"r","verdict":"differs","record":{"events":2,"sha256":"aa"},"raw":{"events":3,"sha256":"bb"},"differences":["messages","raw.sha256"],"differsFrom":"3:12","unproved":["lineage: x"]}`,
-			"thread t, run r: differs at 3:12 or behind, in messages, raw.sha256\n  record      2 events, sha256 aa\n  raw events  3 events, sha256 bb\n  not part of the proof: lineage: x\n", app.ExitDiffers},
+			"thread t, run r: differs at 3:12 or later, in messages, raw.sha256\n  record      2 events, sha256 aa\n  raw events  3 events, sha256 bb\n  not part of the proof: lineage: x\n", app.ExitDiffers},
 		{`{"threadId":"t","runId":"r","verdict":"unproved","reason":"the raw events are gone","record":{"events":2,"sha256":"aa"},"differences":[],"unproved":[]}`,
 			"thread t, run r: not proved: the raw events are gone\n", app.ExitFailed},
 	} {

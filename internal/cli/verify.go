@@ -193,7 +193,7 @@ func (p proof) text() string {
 	case verdictProved:
 		fmt.Fprintf(&b, "proved\n  %s, sha256 %s\n", count(p.Record.Events, "event"), p.Record.SHA256)
 	case verdictDiffers:
-		fmt.Fprintf(&b, "differs at %s or behind, in %s\n", p.DiffersFrom, strings.Join(p.Differences, ", "))
+		fmt.Fprintf(&b, "differs at %s or later, in %s\n", p.DiffersFrom, strings.Join(p.Differences, ", "))
 		fmt.Fprintf(&b, "  record      %s, sha256 %s\n", count(p.Record.Events, "event"), p.Record.SHA256)
 		if p.Raw != nil {
 			fmt.Fprintf(&b, "  raw events  %s, sha256 %s\n", count(p.Raw.Events, "event"), p.Raw.SHA256)

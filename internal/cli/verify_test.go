@@ -31,7 +31,7 @@ func TestVerify_AllIsOneCall(t *testing.T) {
 	}))
 	defer server.Close()
 	stdout, stderr, code := skein(t, "", "verify", "--all", "--url", server.URL)
-	if code != app.ExitDiffers || !strings.HasPrefix(stdout, "thread b, run r: differs at 0:1 or behind, in state\n") ||
+	if code != app.ExitDiffers || !strings.HasPrefix(stdout, "thread b, run r: differs at 0:1 or later, in state\n") ||
 		!strings.HasSuffix(stdout, "\n2 runs: 1 proved, 1 differ, 0 not proved\n") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
