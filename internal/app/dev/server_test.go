@@ -151,7 +151,6 @@ func TestServer_DerivedDataIsMadeAgain(t *testing.T) {
 	}{
 		"index deleted":           {func(t *testing.T, data string) { remove(t, data, indexName) }, false},
 		"local stores deleted":    {func(t *testing.T, data string) { remove(t, data, compactorName) }, false},
-		"both deleted":            {func(t *testing.T, data string) { remove(t, data, indexName); remove(t, data, compactorName) }, false},
 		"not ended cleanly":       {mark, true},
 		"index of another folder": {func(t *testing.T, data string) { mark(t, data); scribble(t, data) }, true},
 	} {
