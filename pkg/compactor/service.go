@@ -101,7 +101,7 @@ const unwind = time.Second
 func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *runstore.Set) error {
 	const shortest, longest = 200 * time.Millisecond, 5 * time.Second
 	pause := shortest
-	said := make(map[string]bool) // the errors logged since a session was running
+	logged := make(map[string]bool) // the errors logged since a session was running
 	for ctx.Err() == nil {
 		s.heartbeat()
 		began := s.now()
@@ -119,12 +119,12 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *runs
 		level := slog.LevelError
 		// Sessions that are running find runstore.ErrOtherEvents.
 		if s.failure.Swap(&err) == nil && !errors.Is(err, runstore.ErrOtherEvents) {
-			clear(said)
+			clear(logged)
 		}
-		if said[err.Error()] {
+		if logged[err.Error()] {
 			level = slog.LevelDebug
 		}
-		said[err.Error()] = true
+		logged[err.Error()] = true
 		s.logger.Log(ctx, level, "session ended, starting another", "error", err, "pause", pause)
 		select {
 		case <-ctx.Done():

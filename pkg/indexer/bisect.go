@@ -120,17 +120,17 @@ func (s *bisector) bisect(ctx context.Context, entries []store.Entry) error {
 	if err := t.halve(ctx, entries); !errors.Is(err, errUntried) {
 		return err
 	}
-	rest := entries[t.decided:]
-	takes, err := t.takesAnyOf(ctx, rest)
+	untried := entries[t.decided:]
+	takes, err := t.takesAnyOf(ctx, untried)
 	if err != nil {
 		return err
 	}
 	if takes {
 		t.takes = true
-		return t.halve(ctx, rest)
+		return t.halve(ctx, untried)
 	}
 	var tombstones []store.Entry
-	for _, e := range rest {
+	for _, e := range untried {
 		if e.Run == nil {
 			tombstones = append(tombstones, e)
 			continue

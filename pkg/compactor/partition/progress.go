@@ -63,12 +63,12 @@ func ParseProgress(offset int64, metadata string, partitions int32) (Progress, e
 // expired) or less than was committed (its offset was set back), the progress record counts. Resuming from the group's offset would then
 // decide events twice.
 func (p Progress) reconcile(readable record.Progress) (Progress, error) {
-	said := !p.noMetadata
+	hasMetadata := !p.noMetadata
 	p.noMetadata = false
 	switch {
 	case readable.Partitions == 0: // there is no progress record
 		return p, nil
-	case said && readable.Processed == p.Processed: // they agree
+	case hasMetadata && readable.Processed == p.Processed: // they agree
 		return p, nil
 	case readable.Processed < p.Processed: // the group's offset was set higher, or the last transactions wrote no progress record
 		return p, nil
