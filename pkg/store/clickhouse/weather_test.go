@@ -165,7 +165,7 @@ func TestStore_LosesNothingWhereTheServerIsKilled(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const blocks, of, kills = 24, 50, 3
+	const blocks, of, kills = 12, 50, 1
 	written, failed := make(chan int), 0
 	go func() {
 		defer close(written)
