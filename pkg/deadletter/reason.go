@@ -6,7 +6,7 @@ const (
 	NoRun          = "no-run"
 	AfterTerminal  = "after-terminal"
 	WrongPartition = "wrong-partition"
-	// TooLarge means that the value exceeds the record limit.
+	// TooLarge means that the value exceeds kafka.MaxValueBytes.
 	TooLarge = "too-large"
 	// BadKey means that the key is not tenant/thread, escaped as schemas/ describes.
 	BadKey = "bad-key"
