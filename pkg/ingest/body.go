@@ -61,11 +61,15 @@ func formOf(mediaType string) (eventstream.Form, error) {
 		mediaType, acceptedTypes)
 }
 
-// body reads a request's body and decompresses it.
+// body reads a request's body and decompresses it. It limits how much a small compressed body may inflate to.
 type body struct {
-	*plain
 	// source reads the raw body from the network and keeps the error of the last read.
 	source *source
+	r      io.Reader // the decompressed body
+	wire   *source   // source if the body is compressed, else nil
+	most   int64     // the tenant's limit of r in bytes; 0: none
+	n      int64     // bytes read of r
+	head   []byte
 	// claim counts the request's part of the memory.
 	claim *front.Claim
 	// buffer is the size of the read buffer that claim includes.
@@ -94,7 +98,7 @@ func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
 		limits.idle = min(limits.idle, limits.event)
 	}
 	b.source.pace = &pace{limits: limits, rc: http.NewResponseController(c.W), opened: time.Now()}
-	b.plain.most, b.buffer = t.limits.MaxRequestBytes, buffer
+	b.most, b.buffer = t.limits.MaxRequestBytes, buffer
 	return b, nil
 }
 
@@ -107,9 +111,7 @@ func (b *body) events(form eventstream.Form, limit int) *eventstream.Reader {
 
 // pending registers the function that reports whether an event has begun and not ended.
 func (b *body) pending(f func() bool) {
-	if p := b.source.pace; p != nil {
-		p.pending = f
-	}
+	b.source.pace.pending = f
 }
 
 // leastBuffer is the smallest read buffer of a body, in bytes.
@@ -118,19 +120,24 @@ const leastBuffer = 512
 // newBody returns a body that counts its memory in h. Closing the body closes h.
 func newBody(r io.Reader, encoding string, h *front.Claim) (*body, error) {
 	b := &body{source: &source{r: r}, claim: h, close: h.Close}
-	b.plain = &plain{r: b.source}
+	b.r = b.source
 	switch encoding {
 	case "", "identity":
 	case "gzip", "x-gzip":
 		if err := h.Take(inflateGzip); err != nil {
 			return nil, err
 		}
-		b.plain.r, b.plain.wire = &lazyGzip{r: b.source}, b.source
+		b.r, b.wire = &lazy{open: func() (io.Reader, error) { return gzip.NewReader(b.source) }}, b.source
 	case "zstd":
-		z := &lazyZstd{r: b.source, claim: h}
-		b.plain.r, b.plain.wire = z, b.source
+		var z *zstd.Decoder
+		b.r, b.wire = &lazy{open: func() (_ io.Reader, err error) {
+			z, err = openZstd(b.source, h)
+			return z, err
+		}}, b.source
 		b.close = func() {
-			z.close()
+			if z != nil {
+				z.Close()
+			}
 			h.Close()
 		}
 	default:
@@ -142,17 +149,14 @@ func newBody(r io.Reader, encoding string, h *front.Claim) (*body, error) {
 
 // came counts an event that has arrived completely.
 func (b *body) came() {
-	if p := b.source.pace; p != nil {
-		p.events++
-	}
+	b.source.pace.events++
 }
 
 // end aborts the current read and all later ones. Another goroutine may call it.
 func (b *body) end() {
-	if p := b.source.pace; p != nil {
-		p.ended.Store(true)
-		_ = p.rc.SetReadDeadline(time.Now()) // fails only for the response writers of tests
-	}
+	p := b.source.pace
+	p.ended.Store(true)
+	_ = p.rc.SetReadDeadline(time.Now()) // fails only for the response writers of tests
 }
 
 // failed converts a read error other than io.EOF into a refusal.
@@ -189,10 +193,10 @@ func (b *body) failed(err error, line int64) error {
 
 // noEvent returns the refusal of a body that has bytes but no event. It returns nil for an empty body.
 func (b *body) noEvent() error {
-	if b.plain.n == 0 {
+	if b.n == 0 {
 		return nil
 	}
-	return badLine(reasonNoEvent, 1, "there is no event in the body, which begins with %q: is its Content-Type right?", b.plain.head)
+	return badLine(reasonNoEvent, 1, "there is no event in the body, which begins with %q: is its Content-Type right?", b.head)
 }
 
 // source returns the first error of its reader on every later read. This error distinguishes a broken connection from
@@ -201,21 +205,19 @@ type source struct {
 	r    io.Reader
 	err  error
 	n    int64 // bytes read so far
-	pace *pace // nil: no time limits
+	pace *pace
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	if s.pace != nil && !s.pace.before(s.n) {
+	if !s.pace.before(s.n) {
 		s.err = os.ErrDeadlineExceeded
 		return 0, s.err
 	}
 	n, err := s.r.Read(p)
-	if s.pace != nil {
-		s.pace.after()
-	}
+	s.pace.after()
 	s.n += int64(n)
 	s.err = err
 	return n, err
@@ -233,51 +235,42 @@ const (
 	headBytes = 64
 )
 
-// plain is the body after decompression. It limits how much a small compressed body may inflate to.
-type plain struct {
-	r    io.Reader
-	wire *source // the compressed body; nil if the body is not compressed
-	most int64   // the tenant's limit in bytes; 0: none
-	n    int64
-	head []byte
-}
-
-func (l *plain) Read(p []byte) (int, error) {
-	n, err := l.r.Read(p)
-	if len(l.head) < headBytes {
-		l.head = append(l.head, p[:min(n, headBytes-len(l.head))]...)
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if len(b.head) < headBytes {
+		b.head = append(b.head, p[:min(n, headBytes-len(b.head))]...)
 	}
-	l.n += int64(n)
+	b.n += int64(n)
 	switch {
-	case l.most > 0 && l.n > l.most:
-		return 0, front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "the body is larger than the %d bytes that a request of this tenant may have (max_request_bytes)", l.most)
-	case l.wire == nil:
-	case l.n > mostInflated:
+	case b.most > 0 && b.n > b.most:
+		return 0, front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "the body is larger than the %d bytes that a request of this tenant may have (max_request_bytes)", b.most)
+	case b.wire == nil:
+	case b.n > mostInflated:
 		return 0, front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "the body holds more than %d bytes, compressed: send it in parts", mostInflated)
-	case l.n-freeInflated > mostRatio*l.wire.n:
+	case b.n-freeInflated > mostRatio*b.wire.n:
 		return 0, front.Refuse(http.StatusRequestEntityTooLarge, reasonRatio, "the body holds more than %d times its compressed bytes: send it with less compression, or with none", mostRatio)
 	}
 	return n, err
 }
 
-// lazyGzip reads the gzip header on the first Read, since the caller may not have sent anything before.
-type lazyGzip struct {
-	r io.Reader
-	z *gzip.Reader
+// lazy opens a decompressor on the first Read, since the caller may not have sent anything before.
+type lazy struct {
+	r    io.Reader
+	open func() (io.Reader, error)
 }
 
-func (g *lazyGzip) Read(p []byte) (int, error) {
-	if g.z == nil {
-		z, err := gzip.NewReader(g.r)
+func (l *lazy) Read(p []byte) (int, error) {
+	if l.r == nil {
+		r, err := l.open()
+		if errors.Is(err, io.EOF) { // the body is empty
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
-			if errors.Is(err, io.EOF) { // the body is empty
-				err = io.ErrUnexpectedEOF
-			}
 			return 0, err
 		}
-		g.z = z
+		l.r = r
 	}
-	return g.z.Read(p)
+	return l.r.Read(p)
 }
 
 const (
@@ -287,63 +280,34 @@ const (
 	leastZstdWindow = 128 << 10
 )
 
-// lazyZstd reads the header of the first frame on the first Read and acquires memory for that frame's window. A later
-// frame with a larger window is refused.
-type lazyZstd struct {
-	r     io.Reader
-	claim *front.Claim
-	z     *zstd.Decoder
-}
-
-func (l *lazyZstd) Read(p []byte) (int, error) {
-	if l.z == nil {
-		if err := l.open(); err != nil {
-			return 0, err
-		}
-	}
-	return l.z.Read(p)
-}
-
-func (l *lazyZstd) open() error {
+// openZstd reads the header of the first frame and acquires memory for that frame's window. A later frame with a larger
+// window is refused.
+func openZstd(r io.Reader, claim *front.Claim) (*zstd.Decoder, error) {
 	head := make([]byte, 0, zstd.HeaderMaxSize)
 	var h zstd.Header
-	window := uint64(zstdWindow) // if the first frame is skippable, it has no window
-	for {
-		n, err := l.r.Read(head[len(head):cap(head)])
-		head = head[:len(head)+n]
-		if bad := h.Decode(head); bad == nil {
-			if !h.Skippable {
-				window = max(h.WindowSize, leastZstdWindow)
-			}
-			break
-		} else if !errors.Is(bad, io.ErrUnexpectedEOF) || len(head) == cap(head) {
-			return fmt.Errorf("reading its header: %w", bad)
+	for bad := io.ErrUnexpectedEOF; bad != nil; bad = h.Decode(head) {
+		if !errors.Is(bad, io.ErrUnexpectedEOF) || len(head) == cap(head) {
+			return nil, fmt.Errorf("reading its header: %w", bad)
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return io.ErrUnexpectedEOF
-		case err != nil:
-			return err
+		n, err := r.Read(head[len(head):cap(head)])
+		if head = head[:len(head)+n]; n == 0 && err != nil {
+			return nil, err
 		}
+	}
+	window := max(h.WindowSize, leastZstdWindow)
+	switch {
+	case h.Skippable: // it has no window
+		window = zstdWindow
+	case h.SingleSegment:
+		window = max(h.FrameContentSize, leastZstdWindow)
 	}
 	if window > zstdWindow {
-		return fmt.Errorf("its window has %d bytes, %d are allowed", window, zstdWindow)
+		return nil, fmt.Errorf("its window has %d bytes, %d are allowed", window, zstdWindow)
 	}
-	if err := l.claim.Take(int64(window) + inflateZstd); err != nil {
-		return err
+	if err := claim.Take(int64(window) + inflateZstd); err != nil {
+		return nil, err
 	}
 	// With one goroutine and a known window, the decoder's memory is bounded.
-	z, err := zstd.NewReader(io.MultiReader(bytes.NewReader(head), l.r), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+	return zstd.NewReader(io.MultiReader(bytes.NewReader(head), r), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(window))
-	if err != nil {
-		return fmt.Errorf("making a decoder: %w", err)
-	}
-	l.z = z
-	return nil
-}
-
-func (l *lazyZstd) close() {
-	if l.z != nil {
-		l.z.Close()
-	}
 }

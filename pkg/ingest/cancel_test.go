@@ -344,20 +344,6 @@ func TestCancel_KafkaAwayIsA503(t *testing.T) {
 	wantUnavailable(t, a, 0)
 }
 
-func TestCancel_HasAShareForEachTenant(t *testing.T) {
-	d := newStage(t)
-	if !d.svc.memory.Try("dev", d.svc.memory.Alone()-cancelBytes) {
-		t.Fatal("a tenant must have its share")
-	}
-	a, _ := d.cancel("r1", "")
-	if a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"limit":"memory"`) {
-		t.Errorf("answer is %d %v %s", a.status, a.header, a.body)
-	}
-	if got := d.written(); len(got) != 0 {
-		t.Errorf("written is %q, want nothing", got)
-	}
-}
-
 // From the call to the run's end it takes less than a second, where one process is asked and another one holds the run. The median is held
 // to it: on a busy machine single calls take longer.
 func TestCancel_TakesLessThanASecond(t *testing.T) {

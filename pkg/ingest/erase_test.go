@@ -3,7 +3,6 @@ package ingest
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -38,22 +37,5 @@ func TestErase_IsARecordOfTheThreadAndAReceipt(t *testing.T) {
 		if err := json.Unmarshal([]byte(a.body), &got); err != nil || got != want || a.header.Get("Location") != want.Href {
 			t.Errorf("receipt is %s, Location %q; want %+v", a.body, a.header.Get("Location"), want)
 		}
-	}
-}
-
-// An erasure that waits for Kafka counts as any request does.
-func TestErase_TakesOfTheTenantsMemory(t *testing.T) {
-	d := newStage(t)
-	all := d.svc.memory.Alone()
-	if !d.svc.memory.Try("dev", all) {
-		t.Fatal("a tenant must have its share")
-	}
-	a := d.do(http.MethodDelete, "/v1/threads/t", nil)
-	if a.status != http.StatusTooManyRequests || !strings.Contains(a.body, `"limit":"memory"`) {
-		t.Errorf("answer is %d %s", a.status, a.body)
-	}
-	d.svc.memory.Release("dev", all)
-	if a := d.do(http.MethodDelete, "/v1/threads/t", nil); a.status != http.StatusAccepted || d.svc.memory.Held() != 0 {
-		t.Errorf("answer is %d %s, %d bytes are held at the end", a.status, a.body, d.svc.memory.Held())
 	}
 }

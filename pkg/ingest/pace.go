@@ -80,8 +80,6 @@ func (p *pace) after() { _ = p.rc.SetReadDeadline(time.Time{}) } // fails only a
 // String describes the limit that was exceeded.
 func (p *pace) String() string {
 	switch {
-	case p == nil:
-		return "it took too long"
 	case p.inside:
 		return fmt.Sprintf("an event that has begun has %v, and a second for each %d KiB", p.limits.event, leastRate>>10)
 	case p.events == 0:

@@ -461,40 +461,35 @@ func codeOf(reason error) string {
 	return ""
 }
 
-func errorEvent(code, text string) []byte {
-	return encoded(struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
-		Code    string `json:"code"`
-	}{"RUN_ERROR", text, code})
+// synthetic is an event that the proxy writes in place of the agent.
+type synthetic struct {
+	Type     agui.Type   `json:"type"`
+	ThreadID agui.String `json:"threadId,omitempty"`
+	RunID    agui.String `json:"runId,omitempty"`
+	Message  string      `json:"message,omitempty"`
+	Code     string      `json:"code,omitempty"`
+	Outcome  any         `json:"outcome,omitempty"`
 }
 
-func startedEvent(t target) []byte {
-	return encoded(struct {
-		Type     string      `json:"type"`
-		ThreadID agui.String `json:"threadId"`
-		RunID    agui.String `json:"runId"`
-	}{"RUN_STARTED", agui.String(t.thread), agui.String(t.run)})
-}
-
-func cancelledEvent(t target) []byte {
-	type outcome struct {
-		Type string `json:"type"`
-	}
-	return encoded(struct {
-		Type     string      `json:"type"`
-		ThreadID agui.String `json:"threadId"`
-		RunID    agui.String `json:"runId"`
-		Outcome  outcome     `json:"outcome"`
-	}{"RUN_FINISHED", agui.String(t.thread), agui.String(t.run), outcome{"cancelled"}})
-}
-
-func encoded(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil { // impossible: v contains only strings
+func (e synthetic) encode() []byte {
+	b, err := json.Marshal(e)
+	if err != nil { // impossible: an event contains only strings
 		panic(err)
 	}
 	return b
+}
+
+func errorEvent(code, text string) []byte {
+	return synthetic{Type: agui.RunError, Message: text, Code: code}.encode()
+}
+
+func startedEvent(t target) []byte {
+	return synthetic{Type: agui.RunStarted, ThreadID: agui.String(t.thread), RunID: agui.String(t.run)}.encode()
+}
+
+func cancelledEvent(t target) []byte {
+	return synthetic{Type: agui.RunFinished, ThreadID: agui.String(t.thread), RunID: agui.String(t.run),
+		Outcome: map[string]string{"type": "cancelled"}}.encode()
 }
 
 // ofInput returns the target for the thread and run that an input names.

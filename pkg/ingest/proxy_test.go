@@ -24,7 +24,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/internal/front"
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -1035,23 +1034,6 @@ func TestProxy_AnEndThatIsTooLargeEndsTheRun(t *testing.T) {
 				t.Errorf("%v runs are counted as ended", n)
 			}
 		})
-	}
-}
-
-func TestTypeOf_ReadsTheHeadOfAnEvent(t *testing.T) {
-	for head, want := range map[string]agui.Type{
-		`{"type":"RUN_ERROR","message":"xx`:                        agui.RunError,
-		` {"a":{"type":"x","b":[{}]},"n":1,"type":"RUN_FINISHED",`: agui.RunFinished,
-		`{"type":"RUN_FINI`:                                        "",
-		`{"a":"type","b":"RUN_FINISHED","`:                         "",
-		`{"type":7,"x`:                                             "",
-		`["type","RUN_FINISHED"`:                                   "",
-		`{"a":{"type":"RUN_FINISHED"`:                              "",
-		``:                                                         "",
-	} {
-		if got := typeOf([]byte(head)); got != want {
-			t.Errorf("%s is %q, want %q", head, got, want)
-		}
 	}
 }
 

@@ -117,17 +117,3 @@ func TestCancel_LeavesAStreamThatTheClientTakes(t *testing.T) {
 		})
 	}
 }
-
-// What an agent begins without end is not remembered without end.
-func TestUnfinished_IsBounded(t *testing.T) {
-	var u unfinished
-	for i := range 10 * maxUnfinished {
-		u.see(agui.StepStarted, fmt.Appendf(nil, `{"type":"STEP_STARTED","stepName":"%d"}`, i))
-	}
-	u.see(agui.StepFinished, []byte(`{"type":"STEP_FINISHED","stepName":"0"}`))
-	u.see(agui.StepStarted, []byte(`{"type":"STEP_STARTED","stepName":"`+strings.Repeat("x", maxUnfinishedBytes)+`"}`))
-	u.see(agui.StepStarted, []byte(`{"type":"STEP_STARTED"}`))
-	if n := len(u.ends()); n != maxUnfinished-1 {
-		t.Errorf("%d are remembered, want %d", n, maxUnfinished-1)
-	}
-}
