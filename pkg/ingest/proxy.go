@@ -117,9 +117,9 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	p.spool = s.newSpool(t, by, p.kafkaFailed, func() { s.runs.release(p) })
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	defer p.cancel(nil)
-	if err := s.runs.hold(p); err != nil {
+	if err := s.runs.hold(p, t.run); err != nil {
 		p.spool.abandon()
-		return refusedRun(t, err)
+		return err
 	}
 	if !p.spool.addInput(input) {
 		p.spool.close()
@@ -129,17 +129,6 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	go s.heed(p.ctx, t)
 	p.run(c.R, input, inputHeld)
 	return nil
-}
-
-// refusedRun returns the refusal for an error of Runs.hold.
-func refusedRun(t target, err error) error {
-	switch {
-	case errors.Is(err, errHeld):
-		return front.Refuse(http.StatusConflict, reasonHeld, "the run %.200q of this thread is in progress: use another runId, or read its events so far", t.run)
-	case errors.Is(err, errUsed):
-		return front.Refuse(http.StatusConflict, reasonUsed, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", t.run)
-	}
-	return err
 }
 
 // run calls the agent and forwards its stream until the run ends.
@@ -304,7 +293,7 @@ func (p *proxied) next(started []byte) {
 		return
 	}
 	run, _ := ev.String(agui.FieldRunID)
-	if record.ValidateID(run) != nil || !p.svc.runs.holdNext(p, run) {
+	if record.ValidateID(run) != nil || p.svc.runs.hold(p, run) != nil {
 		return
 	}
 	p.mu.Lock()

@@ -599,32 +599,32 @@ func TestRuns_HasAShareForEachTenant(t *testing.T) {
 		of := func(tenant, id string, called bool) *proxied {
 			return &proxied{svc: &Service{metrics: m}, target: target{tenant: tenant, key: tenant + "/t1", run: id}, called: called}
 		}
-		try := func(tenant, id string, called bool, want error) {
+		try := func(tenant, id string, called bool, want string) {
 			t.Helper()
-			p := of(tenant, id, called)
-			err := runs.hold(p)
-			if !errors.Is(err, want) {
-				t.Errorf("%s of %s: %v, want %v", id, tenant, err, want)
+			p, refused := of(tenant, id, called), new(front.Problem)
+			err := runs.hold(p, id)
+			if errors.As(err, &refused); refused.Reason != want {
+				t.Errorf("%s of %s: %v, want %q", id, tenant, err, want)
 			}
 			if err == nil {
 				runs.release(p)
 			}
 		}
-		try("loud", "r0", false, nil)
-		try("loud", "r0", true, nil)
-		try("loud", "r0", true, errUsed)
-		try("quiet", "r0", true, nil)
+		try("loud", "r0", false, "")
+		try("loud", "r0", true, "")
+		try("loud", "r0", true, reasonUsed)
+		try("quiet", "r0", true, "")
 		for i := range maxUsed {
-			try("loud", fmt.Sprint("flood", i), true, nil)
+			try("loud", fmt.Sprint("flood", i), true, "")
 		}
-		try("loud", "flood99", true, errUsed)
-		try("loud", "r0", true, nil) // its own flood has had it forgotten
-		try("quiet", "r0", true, errUsed)
+		try("loud", "flood99", true, reasonUsed)
+		try("loud", "r0", true, "") // its own flood has had it forgotten
+		try("quiet", "r0", true, reasonUsed)
 		if n := len(runs.used.ended); n != maxUsed+1 {
 			t.Errorf("%d are remembered", n)
 		}
 		time.Sleep(usedFor)
-		try("quiet", "r0", true, nil)
+		try("quiet", "r0", true, "")
 		if n := len(runs.used.ended); n != 1 || len(runs.used.of) != 1 {
 			t.Errorf("%d are remembered for too long", n)
 		}
@@ -633,16 +633,16 @@ func TestRuns_HasAShareForEachTenant(t *testing.T) {
 		for i := range 8 {
 			p := of("loud", fmt.Sprint("held", i), false)
 			full := new(front.Problem)
-			if err := runs.hold(p); err == nil {
+			if err := runs.hold(p, p.target.run); err == nil {
 				held = append(held, p)
 			} else if i < 6 || !errors.As(err, &full) || full.Limit != "memory" {
 				t.Errorf("run %d of a tenant: %v", i, err)
 			}
 		}
-		if len(held) != 6 || runs.holdNext(held[0], "next") {
+		if len(held) != 6 || runs.hold(held[0], "next") == nil {
 			t.Errorf("a tenant has %d of 8 runs under way, and begins more", len(held))
 		}
-		try("quiet", "r1", true, nil)
+		try("quiet", "r1", true, "")
 		for _, p := range held {
 			runs.release(p)
 		}

@@ -2,8 +2,8 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -36,49 +36,28 @@ func newRuns(memory *front.Memory) *Runs {
 		used: used{ended: map[runKey]time.Time{}, of: map[string][]runKey{}}}
 }
 
-var (
-	errHeld     = errors.New("this run is under way")
-	errUsed     = errors.New("this run has ended")
-	errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
-)
+var errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
 
-// hold registers a run. It returns an error if the id is in use or was used recently, the tenant is at its limit, or
-// the process stops.
-func (r *Runs) hold(p *proxied) error {
+// hold registers a run of a proxied stream. It refuses an id that is in use, or a run that the tenant has no memory for.
+// If it is the stream's first run, hold also refuses an id that was used recently, and any run once the process stops.
+func (r *Runs) hold(p *proxied, run string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := runKey{p.target.key, p.target.run}
+	key, first := runKey{p.target.key, run}, len(p.keys) == 0
 	switch _, ok := r.held[key]; {
-	case r.closed:
+	case first && r.closed:
 		return errDraining
 	case ok:
-		return errHeld
-	case r.used.has(key):
-		return errUsed
+		return front.Refuse(http.StatusConflict, reasonHeld, "the run %.200q of this thread is in progress: use another runId, or read its events so far", run)
+	case first && r.used.has(key):
+		return front.Refuse(http.StatusConflict, reasonUsed, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", run)
 	case !r.memory.Try(p.target.tenant, runKeyBytes):
 		return r.memory.Refuse(0, runKeyBytes)
 	}
-	r.add(p, key)
-	return nil
-}
-
-// holdNext registers the next run of an agent's stream. It returns false if that id is registered already or the tenant
-// is at its limit.
-func (r *Runs) holdNext(p *proxied, run string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := runKey{p.target.key, run}
-	if _, ok := r.held[key]; ok || !r.memory.Try(p.target.tenant, runKeyBytes) {
-		return false
-	}
-	r.add(p, key)
-	return true
-}
-
-func (r *Runs) add(p *proxied, key runKey) {
 	p.keys = append(p.keys, key)
 	r.held[key] = p
 	p.svc.metrics.held.Set(float64(len(r.held)))
+	return nil
 }
 
 func (r *Runs) release(p *proxied) {
