@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -62,40 +63,23 @@ func appendKeyPart(b []byte, s string) []byte {
 // UnescapeKeyPart is the reverse of EscapeKeyPart. It accepts only its output: a lower-case or unnecessary escape would
 // give one id two keys, and so two partitions.
 func UnescapeKeyPart(s string) (string, error) {
-	if !strings.Contains(s, "%") {
-		for i := range len(s) {
-			if !unreserved(s[i]) {
-				return "", fmt.Errorf("%w: byte 0x%02x is not escaped", ErrInvalidKey, s[i])
-			}
-		}
-		return s, nil
-	}
-	b := make([]byte, 0, len(s))
+	id := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c != '%' {
-			if !unreserved(c) {
-				return "", fmt.Errorf("%w: byte 0x%02x is not escaped", ErrInvalidKey, c)
-			}
-			b = append(b, c)
+		if s[i] != '%' {
+			id = append(id, s[i])
 			continue
 		}
-		if i+2 >= len(s) {
-			return "", fmt.Errorf("%w: an escape is cut off", ErrInvalidKey)
+		c, err := strconv.ParseUint(s[i+1:min(i+3, len(s))], 16, 8)
+		if err != nil {
+			return "", fmt.Errorf("%w: %q is not escaped as its text is", ErrInvalidKey, s)
 		}
-		hi, ok1 := upperHex(s[i+1])
-		lo, ok2 := upperHex(s[i+2])
-		if !ok1 || !ok2 {
-			return "", fmt.Errorf("%w: %q is not an escape in upper case", ErrInvalidKey, s[i:i+3])
-		}
-		c = hi<<4 | lo
-		if unreserved(c) {
-			return "", fmt.Errorf("%w: %q needs no escape", ErrInvalidKey, s[i:i+3])
-		}
-		b = append(b, c)
+		id = append(id, byte(c))
 		i += 2
 	}
-	return string(b), nil
+	if string(appendKeyPart(make([]byte, 0, len(s)), string(id))) != s {
+		return "", fmt.Errorf("%w: %q is not escaped as its text is", ErrInvalidKey, s)
+	}
+	return string(id), nil
 }
 
 // ThreadKey returns the key of a thread's records on skein.events, which chooses the thread's partition.
@@ -150,14 +134,4 @@ func SplitKey(key string) ([]string, error) {
 func unreserved(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 		c == '-' || c == '.' || c == '_' || c == '~'
-}
-
-func upperHex(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
 }
