@@ -3,6 +3,7 @@ package agui
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -80,13 +81,8 @@ func isTimestamp(t Type, f Field, v []byte) error {
 // oneOf accepts the listed strings.
 func oneOf(values ...string) check {
 	return func(t Type, f Field, v []byte) error {
-		if kindOf(v) == kindString {
-			s := unquote(v)
-			for _, ok := range values {
-				if s == ok {
-					return nil
-				}
-			}
+		if kindOf(v) == kindString && slices.Contains(values, unquote(v)) {
+			return nil
 		}
 		return malformed(t, "%s must be one of %s, not %.60s", f, strings.Join(values, ", "), v)
 	}

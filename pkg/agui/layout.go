@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
+	"slices"
 )
 
 // Layout describes a conversation as consecutive segments of another one, the base, and of a list of its own messages. With it a
@@ -108,7 +109,7 @@ func Diff(base, full []Message) (own []Message, layout Layout) {
 			next = at + 1
 		}
 	}
-	if sameList(overlay(base, own), full) {
+	if slices.EqualFunc(overlay(base, own), full, equal) {
 		return own, nil
 	}
 	if len(layout) == 0 {
@@ -182,15 +183,3 @@ func indexOf(list []Message) func(Message) int {
 }
 
 func equal(a, b Message) bool { return a.ID == b.ID && bytes.Equal(a.Raw, b.Raw) }
-
-func sameList(a, b []Message) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
-}

@@ -91,6 +91,8 @@ func appendWTF8(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, r)
 }
 
+var shortEscapes = [0x20]byte{'\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
+
 const hexDigits = "0123456789abcdef"
 
 func appendQuoted[T string | []byte](dst []byte, s T) []byte {
@@ -104,18 +106,9 @@ func appendQuoted[T string | []byte](dst []byte, s T) []byte {
 			from = i
 		case c < 0x20:
 			dst = append(dst, s[from:i]...)
-			switch c {
-			case '\b':
-				dst = append(dst, '\\', 'b')
-			case '\f':
-				dst = append(dst, '\\', 'f')
-			case '\n':
-				dst = append(dst, '\\', 'n')
-			case '\r':
-				dst = append(dst, '\\', 'r')
-			case '\t':
-				dst = append(dst, '\\', 't')
-			default:
+			if e := shortEscapes[c]; e != 0 {
+				dst = append(dst, '\\', e)
+			} else {
 				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 			}
 			i++
