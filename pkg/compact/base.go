@@ -2,6 +2,7 @@ package compact
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -82,15 +83,11 @@ func (b Base) Extend(own []agui.Message) Base {
 }
 
 func begins(list, with []agui.Message) bool {
-	if len(list) < len(with) {
-		return false
-	}
-	for i, m := range with {
-		if o := list[i]; o.ID != m.ID || o.Role != m.Role || !bytes.Equal(o.Raw, m.Raw) {
-			return false
-		}
-	}
-	return true
+	return len(list) >= len(with) && slices.EqualFunc(list[:len(with)], with, sameMessage)
+}
+
+func sameMessage(a, b agui.Message) bool {
+	return a.ID == b.ID && a.Role == b.Role && bytes.Equal(a.Raw, b.Raw)
 }
 
 // Has reports whether a message of the list has the id.

@@ -28,10 +28,7 @@ func (r *Run) Cut(messages []agui.Message, state, started json.RawMessage, kept 
 
 // applyCut folds an event of a run that was cut.
 func (r *Run) applyCut(ev *agui.Event) {
-	v := r.p.verify
-	note := v.note
-	v.note = func(string) {}
-	defer func() { v.note = note }()
+	defer r.p.verify.silence()()
 	switch ev.Type {
 	case agui.RunFinished:
 		r.runFinished(ev)

@@ -2,6 +2,7 @@ package compact
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -87,16 +88,7 @@ func leaves(event json.RawMessage, before, want []agui.Message) bool {
 	if err != nil || r.Apply(ev) != nil {
 		return false
 	}
-	got := r.Messages()
-	if len(got) != len(want) {
-		return false
-	}
-	for i, m := range got {
-		if m.ID != want[i].ID || string(m.Raw) != string(want[i].Raw) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(r.Messages(), want, sameMessage)
 }
 
 // ownsActivities is the metadata of a snapshot that removes all activities that it does not name.
@@ -106,7 +98,7 @@ const ownsActivities = `,"metadata":{"@ag-ui/client":{"authoritativeActivityType
 // removes everything else; that message then becomes an activity, which the last snapshot does not name.
 func replaceAll(messages []agui.Message) []json.RawMessage {
 	id := "skein-afresh"
-	for has(messages, id) {
+	for slices.ContainsFunc(messages, func(m agui.Message) bool { return m.ID == id }) {
 		id += "+"
 	}
 	quoted := agui.AppendString(nil, id)
@@ -118,15 +110,6 @@ func replaceAll(messages []agui.Message) []json.RawMessage {
 		activity,
 		messagesEvent(messages, ownsActivities),
 	}
-}
-
-func has(messages []agui.Message, id string) bool {
-	for _, m := range messages {
-		if m.ID == id {
-			return true
-		}
-	}
-	return false
 }
 
 // These two do not use encoding/json, which would rewrite the values.

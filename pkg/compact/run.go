@@ -138,10 +138,7 @@ func (r *Run) End(ev *agui.Event) error {
 	if r.Ended() {
 		return ErrEnded
 	}
-	v := r.p.verify
-	note := v.note
-	v.note = func(string) {}
-	defer func() { v.note = note }()
+	defer r.p.verify.silence()()
 	return r.apply(ev)
 }
 

@@ -36,6 +36,13 @@ type verifier struct {
 	inside entity
 }
 
+// silence makes v count nothing until the result is called.
+func (v *verifier) silence() (restore func()) {
+	note := v.note
+	v.note = func(string) {}
+	return func() { v.note = note }
+}
+
 // entity is a message, call or span.
 type entity struct {
 	kind entityKind
