@@ -25,7 +25,7 @@ func TestIngest_IsNotReadyUntilKeysWereRead(t *testing.T) {
 	cfg := kafkatest.Start(t, 1)
 	r := apptest.Start(t, stage(), "--brokers", cfg.Brokers[0], "--listen", "127.0.0.1:0", "--api-keys", path)
 	url := "http://" + r.Said("listening", "address") + "/v1/threads/t/runs/r/events"
-	r.NotReady(`"api-keys":"reading API keys: open `)
+	r.NotReady(`"api-keys":"reading API keys of `)
 	key := tenant.NewKey()
 	if got := post(t, url, key); got != http.StatusUnauthorized {
 		t.Errorf("without keys the answer is %d", got)

@@ -39,7 +39,7 @@ func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) (*
 	}
 	f := &KeyFile{logger: logger, metrics: m}
 	f.source = reload.Source{
-		What: "API keys", Read: reload.File(path, maxKeyFileBytes), Take: f.take, Stale: m.stale, Reloads: m.reloads,
+		What: "API keys of " + path, Read: reload.File(path, maxKeyFileBytes), Take: f.take, Stale: m.stale, Reloads: m.reloads,
 		Refused: func(err error) {
 			logger.Error("API keys were not read; those read before stay in force", "error", err)
 		},
