@@ -346,6 +346,7 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	r.noteStripped(ruleOperation, stripped)
 	if m.places > 1 && obj.get("content") == value(doc) {
 		obj.set("content", rawValue(content))
+		r.reading.room -= len(content)
 	}
 	activityType, _ := ev.String(agui.FieldActivityType)
 	before := m

@@ -34,7 +34,7 @@ type lane struct {
 	Name   *agui.String `json:"name,omitempty"` // of a text message, or of a tool call
 	Parent *agui.String `json:"parent,omitempty"`
 
-	entry *list.Element // in lanes.open
+	entry, kindEntry *list.Element // in lanes.opened and lanes.byKind
 }
 
 func (l *lane) owner() owner { return owner{string(l.Owner), l.Tagged} }
@@ -46,14 +46,18 @@ func (l *lane) entity() entity { return entity{l.Kind, string(l.ID)} }
 type lanes struct {
 	byOwner map[owner]*lane
 	byID    map[entity]*lane
+	byKind  map[entityKind]*list.List
 	opened  list.List // in the order in which they were opened
 }
 
 func (s *lanes) open(l *lane) {
 	if s.byOwner == nil {
-		s.byOwner, s.byID = map[owner]*lane{}, map[entity]*lane{}
+		s.byOwner, s.byID, s.byKind = map[owner]*lane{}, map[entity]*lane{}, map[entityKind]*list.List{}
 	}
-	l.entry = s.opened.PushBack(l)
+	if s.byKind[l.Kind] == nil {
+		s.byKind[l.Kind] = list.New()
+	}
+	l.entry, l.kindEntry = s.opened.PushBack(l), s.byKind[l.Kind].PushBack(l)
 	s.byOwner[l.owner()], s.byID[l.entity()] = l, l
 }
 
@@ -61,19 +65,16 @@ func (s *lanes) close(l *lane) {
 	delete(s.byOwner, l.owner())
 	delete(s.byID, l.entity())
 	s.opened.Remove(l.entry)
+	s.byKind[l.Kind].Remove(l.kindEntry)
 }
 
 // anyOf returns a lane of a kind, or nil, and whether it is the only one.
 func (s *lanes) anyOf(kind entityKind) (found *lane, only bool) {
-	for e := s.opened.Front(); e != nil; e = e.Next() {
-		if l := e.Value.(*lane); l.Kind == kind {
-			if found != nil {
-				return found, false
-			}
-			found = l
-		}
+	of := s.byKind[kind]
+	if of == nil || of.Len() == 0 {
+		return nil, false
 	}
-	return found, found != nil
+	return of.Front().Value.(*lane), of.Len() == 1
 }
 
 // all returns the lanes in the order in which they were opened.

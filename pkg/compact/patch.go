@@ -49,8 +49,10 @@ type patcher struct {
 	t      *tree
 	undo   []func()
 	work   int
-	copies bool         // one of its operations was a copy
-	holed  []*container // objects that lost a member
+	copies bool // one of its operations was a copy
+	// holes counts the members that each object lost, and removed all of them.
+	holes   map[*container]int
+	removed int
 	// stripped is how many operations RFC 6902 does not define.
 	stripped int
 }
@@ -62,14 +64,14 @@ func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, er
 		t.forget()
 	}
 	t.reading.patches++
-	p := &patcher{t: t}
+	p := &patcher{t: t, holes: map[*container]int{}}
 	if err := p.operations(patch, others); err != nil {
 		for _, undo := range slices.Backward(p.undo) {
 			undo()
 		}
 		return 0, err
 	}
-	for _, c := range p.holed {
+	for c := range p.holes {
 		c.members.tidy()
 	}
 	return p.stripped, nil
@@ -84,9 +86,14 @@ func (p *patcher) operations(patch json.RawMessage, others func() int) error {
 	if p.t.object && !p.t.root.isObject() {
 		return errNoObject
 	}
-	if p.copies && len(p.t.JSON())+others() > maxDocuments {
+	if !p.copies || p.t.reading.room > 0 {
+		return nil
+	}
+	size := len(p.t.JSON()) + others()
+	if size > maxDocuments {
 		return errSizeLimit
 	}
+	p.t.reading.room = maxDocuments - size
 	return nil
 }
 
@@ -203,6 +210,9 @@ func (p *patcher) test(n, o *node) error {
 	if err := p.open(n); err != nil {
 		return err
 	}
+	if err := p.spend(p.holes[n.container]); err != nil {
+		return err
+	}
 	if !o.read(n.count()) || o.count() != n.count() {
 		return errTest
 	}
@@ -226,14 +236,14 @@ func (p *patcher) test(n, o *node) error {
 // open reads a container's members or elements.
 func (p *patcher) open(n *node) error {
 	isNew := n.container == nil
+	if !isNew && n.visited == p.t.reading.patches {
+		return nil
+	}
 	if !n.read((maxWork - p.work) / visitWork) {
 		return errWork
 	}
 	if isNew {
 		p.t.reading.nodes += n.count()
-	}
-	if n.visited == p.t.reading.patches {
-		return nil
 	}
 	n.visited = p.t.reading.patches
 	return p.spend(visitWork * n.count())
@@ -275,7 +285,18 @@ func (p *patcher) transfer(move bool, from, path string) error {
 	if _, err := p.lastStep(path, true); err != nil {
 		return err
 	}
-	if err := p.spend(carryWork * len(source.JSON())); err != nil {
+	work, spans := 0, source.spans
+	if source.isObject() || source.isArray() {
+		work = p.removed // holes in it, at most
+	}
+	if source.text == nil { // changed: its spans are of another text
+		spans = nil
+	}
+	text := source.encoded()
+	if source.deep == 0 {
+		source.deep = int32(textDepth(text) + 1)
+	}
+	if err := p.spend(work + carryWork*len(text)); err != nil {
 		return err
 	}
 	if move {
@@ -284,8 +305,9 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		}
 	} else {
 		p.copies = true
-		p.t.reading.nodes++
-		source = &node{text: source.text, spans: source.spans, deep: source.deep}
+		p.t.reading.nodes += 1 + len(text)/64
+		p.t.reading.room -= len(text)
+		source = &node{text: text, spans: spans, deep: source.deep}
 	}
 	// The target is looked up again: removing the source may have moved or removed it.
 	target, err := p.lastStep(path, true)
@@ -474,7 +496,8 @@ func (p *patcher) remove(at place) error {
 	if !c.array {
 		p.changed(at)
 		c.members.hide(i)
-		p.holed = append(p.holed, c)
+		p.holes[c]++
+		p.removed++
 		p.undo = append(p.undo, func() { c.members.show(i, v) })
 		return nil
 	}

@@ -141,12 +141,27 @@ func TestTree_Limits(t *testing.T) {
 	t.Run("work of one patch", func(t *testing.T) {
 		partstest.SkipShort(t, "time for tests of scale")
 		list := func(n int) string { return `[` + strings.Repeat("1,", n-1) + `1]` }
+		members := func(n int) string {
+			var b strings.Builder
+			for i := range n {
+				fmt.Fprintf(&b, `"k%d":1,`, i)
+			}
+			return b.String()
+		}
+		removed := func(n, tests int) string {
+			var b strings.Builder
+			for i := range n {
+				fmt.Fprintf(&b, `{"op":"remove","path":"/k%d"},`, i)
+			}
+			return `[` + b.String() + strings.Repeat(`{"op":"test","path":"","value":{"a":1}},`, tests-1) + `{"op":"test","path":"","value":{"a":1}}]`
+		}
 		ops := func(n int, op string) string { return `[` + strings.TrimSuffix(strings.Repeat(op+`,`, n), ",") + `]` }
 		for name, c := range map[string]struct{ doc, fits, patch string }{
 			"copies that copy copies": {`["` + strings.Repeat("x", 1<<10) + `"]`, ops(10, `{"op":"copy","from":"","path":"/-"}`),
 				ops(20, `{"op":"copy","from":"","path":"/-"}`)},
-			"values that it visits": {`{"a":` + list(maxWork/visitWork-100) + `,"b":` + list(200) + `}`, `[{"op":"replace","path":"/a/0","value":2}]`,
+			"values that it visits": {`{"a":` + list(maxWork/visitWork-100) + `,"b":` + list(200) + `}`, `[{"op":"replace","path":"/a/0","value":2},{"op":"replace","path":"/a/1","value":2}]`,
 				`[{"op":"replace","path":"/a/0","value":2},{"op":"replace","path":"/b/0","value":2}]`},
+			"members that it removed":                 {`{` + members(1<<15) + `"a":1}`, removed(1<<15, 1<<10), removed(1<<15, 1<<14)},
 			"a list of more values than it may visit": {`{"a":` + list(maxWork/visitWork+1) + `}`, `[]`, `[{"op":"remove","path":"/a/0"}]`},
 			"elements that it moves":                  {list(1 << 14), ops(1<<12, `{"op":"remove","path":"/0"}`), ops(1<<15, `{"op":"add","path":"/0","value":2}`)},
 		} {
@@ -178,6 +193,28 @@ func TestTree_Limits(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A value that is moved again and again, once in each level of a document, is in memory once.
+func TestTree_MovesKeepNoText(t *testing.T) {
+	const depth, size = 200, 64 << 10
+	tr := newTree(new(reading), json.RawMessage(strings.Repeat(`{"a":`, depth)+`"`+strings.Repeat("x", size)+`"`+strings.Repeat(`}`, depth)))
+	for n := depth - 1; n > 0; n-- {
+		path := strings.Repeat("/a", n)
+		if _, err := tr.apply(fmt.Appendf(nil, `[{"op":"move","from":%q,"path":%q}]`, path, path), noOthers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := 0
+	for n := tr.root; n != nil; n = n.members.get("a") {
+		held += len(n.text)
+		if n.container == nil {
+			break
+		}
+	}
+	if held > 2*size {
+		t.Errorf("%d bytes of text are in memory, for a value of %d", held, size)
+	}
 }
 
 // FuzzTree: no panic; the document stays JSON within the depth limit; a patch that fails changes no byte.
@@ -213,7 +250,7 @@ func (n *node) sound(t testing.TB) {
 		return
 	}
 	text := string((&node{container: n.container}).JSON())
-	if n.text != nil && compactJSON(t, string(n.text)) != compactJSON(t, text) || n.deep != 0 && n.depth() != textDepth(n.text) {
+	if n.text != nil && compactJSON(t, string(n.text)) != compactJSON(t, text) || n.deep != 0 && n.depth() != textDepth(json.RawMessage(text)) {
 		t.Fatalf("%.200s, %d deep, is kept as %.200s", text, n.depth(), n.text)
 	}
 	for _, v := range n.list {

@@ -153,11 +153,13 @@ func (r *Run) apply(ev *agui.Event) error {
 	sub, hasSub := ev.String(agui.FieldSubagentRunID)
 	o := owner{sub, hasSub}
 	r.conv.incoming = len(ev.Raw)
+	r.reading.room -= len(ev.Raw)
 	if err := r.dispatch(ev, o); err != nil {
 		return err
 	}
 	if r.conv.repeated > maxRepeated {
 		r.conv.separate()
+		r.reading.room = 0
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type tree struct {
 type reading struct {
 	nodes   int // of all trees, about
 	patches int // that were applied or failed
+	room    int // how many bytes all documents may grow until a copy measures them again
 	trees   iter.Seq[*tree]
 }
 
@@ -138,6 +139,15 @@ func (n *node) JSON() json.RawMessage {
 	return n.text
 }
 
+// encoded returns the value as JSON, and does not keep what it encodes for that: a changed node in each level of a document would keep
+// all that is below it.
+func (n *node) encoded() json.RawMessage {
+	if n.text == nil {
+		return n.appendJSON(nil)
+	}
+	return n.text
+}
+
 func (n *node) appendJSON(dst []byte) []byte {
 	switch {
 	case n.text != nil:
@@ -158,7 +168,7 @@ func (n *node) appendJSON(dst []byte) []byte {
 // depth returns 0 for a scalar, and for a container 1 more than the depth of its deepest value.
 func (n *node) depth() int {
 	if n.deep == 0 {
-		n.deep = int32(textDepth(n.JSON()) + 1)
+		n.deep = int32(textDepth(n.encoded()) + 1)
 	}
 	return int(n.deep) - 1
 }
