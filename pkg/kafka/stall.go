@@ -136,6 +136,7 @@ func (w *StallWatch) Look(ctx context.Context) error {
 			now[p] = s
 		}
 	}
+	maps.DeleteFunc(w.empty, func(p int32, _ int64) bool { _, ok := now[p]; return !ok })
 	w.seen = now
 	w.publish()
 	return nil
@@ -174,9 +175,15 @@ func (w *StallWatch) offsets(ctx context.Context, partitions map[int32]bool) (ma
 
 // compare returns what a look finds on a partition, given the previous look.
 func (w *StallWatch) compare(ctx context.Context, p int32, was, s seen) stall {
-	since := cmp.Or(was.since, time.Now())
+	since := func(cause string) time.Time {
+		if was.cause == cause {
+			return was.since
+		}
+		return time.Now()
+	}
 	unread := func(err error) stall {
-		return stall{stalledUnread, since, fmt.Errorf("%s/%d cannot be read since %s: %w", w.topic, p, since.UTC().Format(time.RFC3339), err)}
+		at := since(stalledUnread)
+		return stall{stalledUnread, at, fmt.Errorf("%s/%d cannot be read since %s: %w", w.topic, p, at.UTC().Format(time.RFC3339), err)}
 	}
 	if s.next < was.next { // the group's offset was set back
 		delete(w.empty, p)
@@ -198,7 +205,7 @@ func (w *StallWatch) compare(ctx context.Context, p int32, was, s seen) stall {
 		w.empty[p] = was.stable
 	}
 	if s.stable < s.end && was.stable == s.stable && was.stable < was.end {
-		return stall{stalledOpen, since, fmt.Errorf("%s/%d can be read up to offset %d only: a transaction is open there; "+
+		return stall{stalledOpen, since(stalledOpen), fmt.Errorf("%s/%d can be read up to offset %d only: a transaction is open there; "+
 			"end its producer, or abort it: kafka-transactions.sh abort --topic %s --partition %d --start-offset %d",
 			w.topic, p, s.stable, w.topic, p, s.stable)}
 	}
