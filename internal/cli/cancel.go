@@ -29,16 +29,19 @@ by it: it has ended before, or no process holds it.`,
   skein cancel my-thread run-7 --reason "the user pressed stop" --json`,
 		Args: usageArgs(cobra.ExactArgs(2)),
 	}
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
-		answer, err := c.CancelRun(ctx, args[0], args[1], reason)
-		switch {
-		case err != nil:
-			return notCancelled(ctx, c, args[0], args[1], err)
-		case asJSON:
-			return out.json(answer)
-		}
-		return out.text(cancelledText(answer))
-	})
+	serverFlags(cmd, &at)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { // not onServer: a 404 may mean a stage that stops no runs
+		return at.connect(func(c *client.Client) error {
+			answer, err := c.CancelRun(cmd.Context(), args[0], args[1], reason)
+			switch {
+			case err != nil:
+				return notCancelled(cmd.Context(), c, args[0], args[1], err)
+			case asJSON:
+				return out.json(answer)
+			}
+			return out.text(cancelledText(answer))
+		})
+	}
 	jsonFlags(cmd, &asJSON)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, as `TEXT` of up to 1024 bytes, for people to read")
 	return cmd

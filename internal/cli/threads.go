@@ -94,6 +94,9 @@ func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 	set(q, "status", o.status)
 	set(q, "agent", o.agent)
 	if o.since != "" {
+		if ago, err := time.ParseDuration(o.since); err == nil {
+			o.since = now.Add(-ago).Format(time.RFC3339Nano)
+		}
 		f, err := search.ParseFilter(url.Values{search.ParamSince: {o.since}}, now)
 		if err != nil {
 			return nil, flagError(err)

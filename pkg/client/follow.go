@@ -33,9 +33,12 @@ const (
 // some time. It returns nil when no further event can come, else f's error, the context's error or the server's
 // refusal.
 //
-// note gets a text for people: why a stream breaks off or cannot be opened, once until an event comes again, and the
+// note, unless it is nil, gets a text for people: why a stream breaks off or cannot be opened, once until an event comes again, and the
 // server's comments, such as that Kafka does not answer.
 func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) error, note func(text string)) error {
+	if note == nil {
+		note = func(string) {}
+	}
 	s := &following{client: c, path: path, f: f, note: note}
 	pause, noted := followPause, false
 	for {
