@@ -144,6 +144,9 @@ func Bounded(r io.Reader, limit int64) ([]byte, error) {
 	return text, err
 }
 
+// ErrEmpty is the error of YAML for an empty file.
+var ErrEmpty = errors.New("it is empty")
+
 // YAML decodes a file of one YAML document into a struct. It returns an error with one line for an empty file, a second
 // document, and members that are unknown or repeated.
 func YAML(text []byte, into any) error {
@@ -151,7 +154,7 @@ func YAML(text []byte, into any) error {
 	d.KnownFields(true)
 	switch err := d.Decode(into); {
 	case errors.Is(err, io.EOF):
-		return errors.New("it is empty")
+		return ErrEmpty
 	case err != nil:
 		return errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
 	}

@@ -93,22 +93,22 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 	if err != nil {
 		return nil, b.failed(err, 0)
 	}
-	var said struct {
+	var request struct {
 		Reason string `json:"reason,omitempty"`
 	}
 	if len(text) > limit {
 		return nil, tooLarge(limit)
 	}
 	if text = bytes.Trim(text, eventstream.Space); len(text) > 0 {
-		if err := json.Unmarshal(text, &said); err != nil {
+		if err := json.Unmarshal(text, &request); err != nil {
 			return nil, badLine(agui.RuleNotJSON, 0, `want {"reason": "…"}, or no body: %v`, err)
 		}
 	}
-	if len(said.Reason) > maxReasonBytes {
+	if len(request.Reason) > maxReasonBytes {
 		return nil, tooLarge(maxReasonBytes)
 	}
-	value, err := json.Marshal(said)
-	if err != nil { // impossible: said contains only a string
+	value, err := json.Marshal(request)
+	if err != nil { // impossible: request contains only a string
 		return nil, err
 	}
 	return value, nil

@@ -65,9 +65,10 @@ func (s *Service) postEvents(c *front.Call, t target) error {
 // event (openBody), and it does not count as a stream.
 func isShort(r *http.Request) bool { return r.ContentLength >= 0 && r.ContentLength <= readBuffer }
 
-// publishAll publishes events until the body ends (nil), an event is refused, the credentials end, or the publisher
-// fails (nil; finish returns why). It continues after a refused event if the body allows it and without returns true.
-func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publisher, without func(*front.Problem) bool) error {
+// publishAll publishes events. It returns nil if the body ends or the publisher fails (finish returns why), and an error
+// if an event is refused or the credentials end. If only that event is bad and skip returns true, it continues with the
+// next.
+func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publisher, skip func(*front.Problem) bool) error {
 	some := events.Form() == eventstream.Array // the empty array is valid
 	for {
 		ev, err := events.Next()
@@ -84,14 +85,14 @@ func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publish
 		b.came()
 		if err != nil {
 			err = b.failed(err, events.Line())
-			if bad := (badEventError{}); !errors.As(err, &bad) || !without(bad.Problem) {
+			if bad := (badEventError{}); !errors.As(err, &bad) || !skip(bad.Problem) {
 				return err
 			}
 			continue
 		}
 		of, err := agui.Admit(ev.Value)
 		if err != nil {
-			if rej := malformed(err, ev.Line); !without(rej) {
+			if rej := malformed(err, ev.Line); !skip(rej) {
 				return rej
 			}
 			continue

@@ -36,12 +36,12 @@ type pace struct {
 	pending func() bool
 	events  int64
 
-	known  int64 // the value of events when idle was set
-	idle   time.Time
-	inside bool // an event began at time since, after wire bytes and `behind` events
-	since  time.Time
-	wire   int64
-	behind int64
+	known        int64 // the value of events when idle was set
+	idle         time.Time
+	inside       bool // an event has begun: at since, after wire bytes and eventsBefore events
+	since        time.Time
+	wire         int64
+	eventsBefore int64
 
 	ended atomic.Bool
 }
@@ -51,8 +51,8 @@ type pace struct {
 func (p *pace) before(wire int64) bool {
 	now := time.Now()
 	inside := p.pending != nil && p.pending()
-	if inside && (!p.inside || p.behind != p.events) {
-		p.since, p.wire, p.behind = now, wire, p.events
+	if inside && (!p.inside || p.eventsBefore != p.events) {
+		p.since, p.wire, p.eventsBefore = now, wire, p.events
 	}
 	p.inside = inside
 	var until time.Time

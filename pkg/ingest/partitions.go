@@ -26,10 +26,10 @@ type pin struct {
 	// anew makes the producer forget topics that were deleted and created again with the same names.
 	anew func()
 
-	mu   sync.Mutex
-	set  kafka.TopicSet
-	err  error  // why the stage is not ready; nil if it is
-	said string // the last error logged since the brokers answered; avoids repeats
+	mu     sync.Mutex
+	set    kafka.TopicSet
+	err    error  // why the stage is not ready; nil if it is
+	logged string // the last error logged since the brokers answered; avoids repeats
 }
 
 // partitions returns the pinned count, or the reason why the stage is not ready.
@@ -52,8 +52,8 @@ func (p *pin) check(ctx context.Context) {
 	case err != nil && (p.set.Partitions == 0 || isVerdict(err)):
 		p.err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case err != nil:
-		if p.said != err.Error() {
-			p.said = err.Error()
+		if p.logged != err.Error() {
+			p.logged = err.Error()
 			p.logger.Warn("checking partition counts", "error", err)
 		}
 		return
@@ -73,7 +73,7 @@ func (p *pin) check(ctx context.Context) {
 		}
 	}
 	if err == nil {
-		p.said = ""
+		p.logged = ""
 	}
 	p.m.open.Set(0)
 	if p.err == nil {

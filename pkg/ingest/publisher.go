@@ -43,10 +43,9 @@ type accepted struct {
 //
 // The records have a context of their own. It ends only after Kafka has already failed this request.
 //
-// On a failure, the Kafka client fails all records that it buffers for the partition, in order. A record that is sent
-// after the failure and before our callback runs would have a gap before it. The callback therefore ends the context,
-// which takes this record back unless it reached the broker by then; that requires a connection that has just failed.
-// In any case the response counts only the records before the gap.
+// If a record fails, the client fails all records that it buffers for the partition, in order. A record that is sent
+// before our callback runs would leave a gap before it. The callback cancels the context, and the client drops that
+// record unless a broker already has it. In any case the response counts only the records before the gap.
 type publisher struct {
 	writer
 	records series
@@ -124,14 +123,12 @@ func (p *publisher) send(ev eventstream.Event) bool {
 		p.mu.Unlock()
 		return false
 	}
-	need, more := size, 0
-	if p.spare >= need {
-		p.spare, need = p.spare-need, 0
-	} else {
-		more = min(spareBytes, p.outBytes)
+	more, spared := min(spareBytes, p.outBytes), p.spare >= size
+	if spared {
+		p.spare -= size
 	}
 	p.mu.Unlock()
-	if !p.acquire(need, more) {
+	if !spared && !p.acquire(size, more) {
 		return false
 	}
 	large := int64(0)
@@ -157,10 +154,7 @@ func (p *publisher) send(ev eventstream.Event) bool {
 // acquire acquires `need` bytes of the memory that all requests share. If there is room, it acquires `more` bytes for
 // the next events as well.
 func (p *publisher) acquire(need, more int) bool {
-	switch {
-	case need == 0:
-		return true
-	case more > 0 && p.svc.memory.Try(p.target.tenant, int64(need+more)):
+	if more > 0 && p.svc.memory.Try(p.target.tenant, int64(need+more)) {
 		p.mu.Lock()
 		p.spare += more
 		p.mu.Unlock()
@@ -180,7 +174,11 @@ func (p *publisher) waited(wait func(context.Context) error) bool {
 		return true
 	}
 	if p.waiting.Err() != nil {
-		p.abort(errDraining)
+		err := context.Cause(p.waiting) // errDraining, or why the request ended
+		if tenant.Revoked(p.waiting) {
+			err = tenant.ErrRevoked
+		}
+		p.abort(err)
 		return false
 	}
 	full := front.Refuse(http.StatusServiceUnavailable, reasonUnavailable, "too much is waiting for Kafka")

@@ -131,7 +131,10 @@ func parse(text []byte, stage Limits) (*file, error) {
 		Tenants map[string]entry `yaml:"tenants"`
 	}
 	if err := reload.YAML(text, &raw); err != nil {
-		return nil, fmt.Errorf("%w: %w; a file without limits is default: {}", ErrFile, err)
+		if errors.Is(err, reload.ErrEmpty) {
+			err = fmt.Errorf("%w; a file without limits is default: {}", err)
+		}
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	fallback, err := raw.Default.over(stage)
 	if err != nil {

@@ -129,8 +129,8 @@ func (q *Quotas) remark(f *file) {
 		q.cfg.Logger.Warn("a quota may not do what it seems to", "tenant", "default", "remark", usual)
 	}
 	for _, tenant := range slices.Sorted(maps.Keys(f.tenants)) {
-		if said := q.cfg.Remark(f.tenants[tenant]); said != "" && said != usual {
-			q.cfg.Logger.Warn("a quota may not do what it seems to", "tenant", tenant, "remark", said)
+		if remark := q.cfg.Remark(f.tenants[tenant]); remark != "" && remark != usual {
+			q.cfg.Logger.Warn("a quota may not do what it seems to", "tenant", tenant, "remark", remark)
 		}
 	}
 }

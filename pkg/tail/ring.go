@@ -104,5 +104,5 @@ func (t *thread) from(offset int64, limit int) []*kgo.Record {
 func size(m *kgo.Record) int { return len(m.Key) + len(m.Value) + recordOverhead }
 
 // recordOverhead estimates the memory of a record beside its key and value: the struct, its headers and its entries in two
-// queues.
+// slices.
 const recordOverhead = 500

@@ -106,7 +106,7 @@ func (f *KeyFile) recheck(r *http.Request) (Identity, error) {
 	return Identity{}, fmt.Errorf("%w: the API key is not known", ErrUnauthenticated)
 }
 
-var errNoKey = errors.New("there are no credentials: send Authorization: Bearer sk_…, or Skein-Authorization where " +
+var errNoKey = errors.New("there are no credentials: send Authorization: Bearer sk_…, or Skein-Authorization if " +
 	"Authorization is an agent's")
 
 // bearer returns the bearer token of a request (RFC 6750), from Header if it is set. It refuses repeated headers: a proxy and the

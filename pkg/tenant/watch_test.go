@@ -9,8 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/skeinhq/skein/pkg/tenant"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // answers is an Authenticator that gives the same answer until it is told another one.
 type answers struct {

@@ -37,7 +37,7 @@ const maxFileBytes = 4 << 20
 func Read(path string) (Config, error) {
 	text, err := reload.File(path, maxFileBytes)(context.Background())
 	if err != nil {
-		return nil, fmt.Errorf("reading agents: %w", err)
+		return nil, fmt.Errorf("reading agents of %s: %w: %w", path, ErrConfig, err)
 	}
 	c, err := Parse(text)
 	if err != nil {
