@@ -55,7 +55,7 @@ type stretch struct {
 	of      *assignment
 	records []*kgo.Record
 	bytes   int            // estimated size in memory
-	held    bool           // true while the partition is not fetched
+	paused  bool           // true while the partition is not fetched
 	turn    int            // the last turn in which its records were processed
 	stop    partition.Stop // why the processor took no more
 }
@@ -69,7 +69,7 @@ func (b *backlog) fetch(ctx context.Context, members *membership) error {
 	for {
 		open := members.open()
 		until := ctx
-		if starving := b.hold(open, members); starving {
+		if starving := b.pause(open, members); starving {
 			until = briefly
 		} else if len(b.stretches) > 0 {
 			until = nil // do not wait
@@ -97,22 +97,21 @@ func (b *backlog) fetch(ctx context.Context, members *membership) error {
 	}
 }
 
-// hold pauses the fetching of partitions with much left, and resumes the others. An answer may have no room for a
-// partition behind the records of others: while that is so and nothing is left of that partition (starving), no
-// partition with records left is fetched.
-func (b *backlog) hold(open map[int32]*assignment, members *membership) (starving bool) {
+// pause pauses the fetching of partitions with much left, and resumes the others. Other partitions' records may fill an
+// answer: if a partition gets none and has none left here (starving), pause pauses all partitions that have records left.
+func (b *backlog) pause(open map[int32]*assignment, members *membership) (starving bool) {
 	starving = b.isStarving(open)
 	for _, s := range b.stretches {
 		if open[s.of.id] != s.of { // the pause belongs to another assignment
 			continue
 		}
-		held := starving || s.bytes > holdBytes/len(b.stretches)
-		if held == s.held || members.metrics.stops.Has(s.of.id) { // a stopped partition stays paused
+		paused := starving || s.bytes > holdBytes/len(b.stretches)
+		if paused == s.paused || members.metrics.stops.Has(s.of.id) { // a stopped partition stays paused
 			continue
 		}
-		s.held = held
+		s.paused = paused
 		of := map[string][]int32{members.topic: {s.of.id}}
-		if held {
+		if paused {
 			b.group.Client().PauseFetchPartitions(of)
 		} else {
 			b.group.Client().ResumeFetchPartitions(of)
@@ -222,7 +221,7 @@ func (b *backlog) process(room *partition.Room, members *membership) error {
 			b.stop(s, members)
 		}
 	}
-	b.stretches = slices.DeleteFunc(b.stretches, func(s *stretch) bool { return len(s.records) == 0 && !s.held })
+	b.stretches = slices.DeleteFunc(b.stretches, func(s *stretch) bool { return len(s.records) == 0 && !s.paused })
 	// Partitions that found the room full come first next time.
 	slices.SortStableFunc(b.stretches, func(x, y *stretch) int { return cmp.Compare(x.turn, y.turn) })
 	return err

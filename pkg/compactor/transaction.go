@@ -113,7 +113,7 @@ func (s *session) logEnds(ctx context.Context, own owned, now time.Time) map[int
 	return ends
 }
 
-// commit writes the shares in one transaction. Only with cycleCommitted they are durable. An error ends the session.
+// commit writes the shares in one transaction. The shares are durable only if it returns cycleCommitted. An error ends the session.
 func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -203,8 +203,8 @@ func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitReques
 	}
 }
 
-// settle updates the partitions after their transaction was committed, or if there was nothing to commit: any records that were read
-// had been processed before.
+// settle updates the partitions after their transaction was committed. With cycleIdle nothing was committed, because all records that
+// were read lie below the processed offset: then settle only frees memory.
 func (s *session) settle(shares []share, outcome cycleOutcome) (cycleOutcome, error) {
 	now, idle := s.now(), outcome == cycleIdle
 	openRuns, openRunBytes := 0, 0

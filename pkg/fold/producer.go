@@ -30,7 +30,7 @@ func (p *Producer) Take(h record.Headers) {
 	p.last = h.Labels
 	var more map[string]string
 	for _, l := range h.Labels {
-		if _, said := p.Labels[l.Key]; said || len(p.Labels)+len(more) >= record.MaxLabels {
+		if _, has := p.Labels[l.Key]; has || len(p.Labels)+len(more) >= record.MaxLabels {
 			continue
 		}
 		if more == nil {

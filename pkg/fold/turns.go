@@ -16,7 +16,7 @@ import (
 type Turns struct {
 	kept   agui.Families
 	thread *lineage.Thread
-	said   lineage.Said
+	known  lineage.KnownMessages
 	runs   []*Turn
 	byID   map[string]*Turn
 }
@@ -35,8 +35,8 @@ func NewTurns(kept agui.Families) (*Turns, error) {
 	if err != nil {
 		return nil, fmt.Errorf("folding runs: %w", err)
 	}
-	s := &Turns{kept: kept, thread: thread, said: lineage.Said{}, byID: map[string]*Turn{}}
-	thread.Tell(s.said)
+	s := &Turns{kept: kept, thread: thread, known: lineage.KnownMessages{}, byID: map[string]*Turn{}}
+	thread.SetKnown(s.known)
 	return s, nil
 }
 
@@ -119,7 +119,7 @@ func (s *Turns) end(r *Turn) error {
 	r.at = lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}.Share()
 	r.Place.End, r.Place.Sealed, r.Place.Status = r.Place.Start+1, true, lineage.StatusFinished
 	r.Place.MessageCount, r.Place.HistoryKey = len(r.at.Messages), lineage.KeyOf(r.at.Messages)
-	s.said.Add(r.Place.End, r.at.Messages)
+	s.known.Add(r.Place.End, r.at.Messages)
 	s.runs, s.byID[r.Place.ID] = append(s.runs, r), r
 	if err := s.thread.Add(r.Place); err != nil {
 		return fmt.Errorf("folding run %q: %w", r.Place.ID, err)

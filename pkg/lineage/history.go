@@ -49,9 +49,9 @@ func (h History) Fold() *compact.Run {
 	return compact.New(h.Messages, stateOrEmpty(h.State))
 }
 
-// Added returns the messages that a run started by Fold appended. ok is false if the run changed the history in another
-// way, or the history is not shared.
-func (h History) Added(run *compact.Run) (behind []agui.Message, only bool) {
+// Added returns the messages that a run started by Fold appended. only is false if the run changed the history in
+// another way, or the history is not shared.
+func (h History) Added(run *compact.Run) (added []agui.Message, only bool) {
 	if h.shared == nil {
 		return nil, false
 	}

@@ -50,12 +50,12 @@ type Known interface {
 	Any(ids []string, offset int64) (bool, error)
 }
 
-// Said is Known over runs that have ended, in memory: it maps a message id to the offset of the first run that ended
+// KnownMessages is Known over runs that have ended, in memory: it maps a message id to the offset of the first run that ended
 // with it.
-type Said map[string]int64
+type KnownMessages map[string]int64
 
 // Add adds the messages of a run that ended at the offset. Those of its base may be left out.
-func (s Said) Add(end int64, messages []agui.Message) {
+func (s KnownMessages) Add(end int64, messages []agui.Message) {
 	for _, m := range messages {
 		if first, ok := s[m.ID]; !ok || end < first {
 			s[m.ID] = end
@@ -64,7 +64,7 @@ func (s Said) Add(end int64, messages []agui.Message) {
 }
 
 // Any implements Known.
-func (s Said) Any(ids []string, offset int64) (bool, error) {
+func (s KnownMessages) Any(ids []string, offset int64) (bool, error) {
 	return slices.ContainsFunc(ids, func(id string) bool {
 		end, ok := s[id]
 		return ok && end < offset
@@ -97,8 +97,8 @@ func NewThread(runs ...Run) (*Thread, error) {
 // LoadFrom sets the loader of runs that the thread does not hold.
 func (t *Thread) LoadFrom(loader Loader) { t.loader = loader }
 
-// Tell sets the source of which messages the thread has. Without it Place fails when it needs that.
-func (t *Thread) Tell(known Known) { t.known = known }
+// SetKnown sets the source of which messages the thread has. Without it Place fails when it needs that.
+func (t *Thread) SetKnown(known Known) { t.known = known }
 
 // Add adds a run, or replaces the one with the same id. Its history is the one that HistoryKey identifies; an open run
 // that is still folded in memory is added by AddLive instead. What Place set must not change.

@@ -29,7 +29,7 @@ type Thread struct {
 	source Source
 	loop   *fold.Loop
 	from   int64
-	said   lineage.Said
+	known  lineage.KnownMessages
 	bytes  int64
 }
 
@@ -85,7 +85,7 @@ func (r *Run) Fold() *compact.Run {
 // New returns a thread of these runs. The records must be complete below the offset indexed: an event below it that no
 // record covers belongs to no run.
 func New(id string, records []*record.Run, indexed int64, source Source) (*Thread, error) {
-	t := &Thread{id: id, source: source, from: indexed, said: lineage.Said{}}
+	t := &Thread{id: id, source: source, from: indexed, known: lineage.KnownMessages{}}
 	runs := make([]*Run, len(records))
 	for i, rec := range records {
 		m := fold.Metadata{Run: fold.LineageOf(rec), Next: rec.Raw.Next, NextSeq: rec.Raw.NextSeq}
@@ -100,7 +100,7 @@ func New(id string, records []*record.Run, indexed int64, source Source) (*Threa
 		return nil, fmt.Errorf("following thread: %w", err)
 	}
 	t.loop = fold.NewLoop(t.Thread)
-	t.Lineage.Tell(t)
+	t.Lineage.SetKnown(t)
 	for _, r := range t.Unsealed() {
 		if !r.Open() { // an abandoned run is resumed only at its next event
 			continue
@@ -185,7 +185,7 @@ func (t *Thread) folded(r *Run) error {
 	messages := f.Messages()
 	r.Metadata.Seal(lineage.Status(f.Summary().Status), r.folding.Synthetic)
 	r.HistoryKey, r.MessageCount = lineage.KeyOf(messages), len(messages)
-	t.said.Add(r.End, messages)
+	t.known.Add(r.End, messages)
 	t.Seal(r)
 	return t.Lineage.Add(r.Metadata.Run)
 }
@@ -250,7 +250,7 @@ func (t *Thread) History(run string) (lineage.History, error) {
 
 // Any implements lineage.Known.
 func (t *Thread) Any(ids []string, offset int64) (bool, error) {
-	if known, err := t.said.Any(ids, offset); known || err != nil {
+	if known, err := t.known.Any(ids, offset); known || err != nil {
 		return known, err
 	}
 	runs, err := t.source.Holding(ids)

@@ -69,24 +69,25 @@ func (c *call) history() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	events := wantsEvents(c.R)
+	if events && page.set {
+		return nil, badRequest("limit and before page the JSON form; the event stream is always whole")
+	}
 	v, graph, h, err := c.restoreOrTip()
 	if err != nil {
 		return nil, err
 	}
 	out := &answer{status: v.status, indexedTo: &v.indexedTo, vary: true}
 	var forks []fork
-	if !wantsEvents(c.R) {
+	if !events {
 		forks = forksOf(graph, v.runs, h.run.RunID, h.Messages, h.own)
 	}
 	if h.run.Status.Sealed() && v.status == http.StatusOK {
-		if out.tag, err = c.entityTag(h, forks); err != nil {
+		if out.tag, err = c.entityTag(h, events, forks); err != nil {
 			return nil, err
 		}
 	}
-	if wantsEvents(c.R) {
-		if page.set {
-			return nil, badRequest("limit and before page the JSON form; the event stream is always whole")
-		}
+	if events {
 		out.contentType, out.body = typeSSE, func() ([]byte, error) { return eventStream(h) }
 		out.weigh = func() error { return c.weigh(h.Messages, h.State) }
 		return out, nil
@@ -130,9 +131,9 @@ func (p messagePage) of(all []agui.Message) (int, []agui.Message) {
 // entityTag identifies a sealed history. The tag is weak: the same conversation may have other bytes (indexedTo,
 // compression). A sealed record and the records that it is based on change only if the thread is folded again, which
 // rewrites every record that is based on a changed one. Forks do change, as later runs may branch from the chain.
-func (c *call) entityTag(h restored, forks []fork) (string, error) {
+func (c *call) entityTag(h restored, events bool, forks []fork) (string, error) {
 	form := "events"
-	if !wantsEvents(c.R) {
+	if !events {
 		text, err := json.Marshal(forks)
 		if err != nil {
 			return "", fmt.Errorf("naming a history: %w", err)

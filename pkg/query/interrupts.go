@@ -103,15 +103,15 @@ func newWaitingRun(r store.Run, now time.Time) waitingRun {
 		},
 	}
 	for _, raw := range r.Interrupts {
-		var said struct {
+		var entry struct {
 			ID        agui.String
 			ExpiresAt string
 		}
 		// The interrupt is as the agent sent it. If it has another form, it has no expiry.
-		_ = json.Unmarshal(raw, &said)
-		until, err := time.Parse(time.RFC3339, said.ExpiresAt)
+		_ = json.Unmarshal(raw, &entry)
+		until, err := time.Parse(time.RFC3339, entry.ExpiresAt)
 		w.Interrupts = append(w.Interrupts, waitingInterrupt{raw, err == nil && until.Before(now)})
-		w.Answer.Resume = append(w.Answer.Resume, resumeEntry{said.ID, "resolved"})
+		w.Answer.Resume = append(w.Answer.Resume, resumeEntry{entry.ID, "resolved"})
 	}
 	return w
 }

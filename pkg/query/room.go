@@ -54,9 +54,9 @@ type load struct {
 	*room
 	tenant string
 	slot   bool // whether it holds one
-	// lateAfter is how long the request waits for a slot before it calls late, whose error ends the wait. Otherwise the
-	// request waits again, at the end of its tenant's queue: late may write to a slow caller, and a slot that is granted
-	// meanwhile would be held for that long.
+	// lateAfter is how long the request waits for a slot before it calls late. If late returns an error, the wait ends;
+	// else the request waits again, at the end of its tenant's queue. It leaves the queue first, because late may write to
+	// a slow caller, and a slot that is granted meanwhile would be held for that long.
 	lateAfter time.Duration
 	late      func() error
 	// kept is the memory of the whole request; work is the memory of what it does with the current slot.

@@ -112,9 +112,9 @@ func newView(runs []store.Run, to map[int32]int64) view {
 
 // reached reports whether rows certainly include the event at a position. They do if a run's record includes it. They
 // also do if the partition is indexed beyond it, and the requested run (without an id, none of these runs) is not an
-// open run whose record ends before it. For an open run the partition's progress is no evidence, because its record is
-// written only from time to time. For a sealed run it is sufficient, as nothing below that position is missing: the
-// event there was a repeat, a dead letter, or another run's.
+// open run whose record ends before it. The index's progress proves nothing about an open run, because its
+// record is written only from time to time. For a sealed run it is sufficient: an event below that position was a repeat,
+// a dead letter, or another run's.
 func reached(runs []store.Run, runID string, to map[int32]int64, want record.Position) bool {
 	open := false
 	for _, r := range runs {

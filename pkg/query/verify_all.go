@@ -64,11 +64,11 @@ func (c *call) verifyAll() error {
 // allAnswer is the answer about all runs of a tenant.
 type allAnswer struct {
 	*call
-	out     *replayWriter
-	to      map[int32]int64 // the index's progress
-	started bool
-	said    time.Time // the time of the last progress line
-	broken  error     // of the caller's connection, or of waiting for a slot
+	out      *replayWriter
+	to       map[int32]int64 // the index's progress
+	started  bool
+	reported time.Time // the time of the last progress line
+	broken   error     // of the caller's connection, or of waiting for a slot
 }
 
 // begin sends the header before the first line. An earlier failure still gets a status of its own.
@@ -81,8 +81,8 @@ func (a *allAnswer) begin() {
 
 // progress writes a progress line at most every verifyEvery, and one at the end.
 func (a *allAnswer) progress(done, total int) {
-	if now := time.Now(); done == total || now.Sub(a.said) >= verifyEvery {
-		a.said = now
+	if now := time.Now(); done == total || now.Sub(a.reported) >= verifyEvery {
+		a.reported = now
 		a.begin()
 		p := verifyProgress{progressAnswer{done * thousandths / max(total, 1), thousandths}}
 		if done == total {

@@ -86,14 +86,14 @@ func newWords(r store.Run, held store.Content) words {
 
 // resolution returns in one line how a person answered an interrupt.
 func resolution(status string, payload json.RawMessage) string {
-	var said struct{ Approved *bool }
+	var got struct{ Approved *bool }
 	var text string
 	switch {
 	case status != "resolved":
 		return status
-	case json.Unmarshal(payload, &said) == nil && said.Approved != nil && *said.Approved:
+	case json.Unmarshal(payload, &got) == nil && got.Approved != nil && *got.Approved:
 		return "approved"
-	case said.Approved != nil:
+	case got.Approved != nil:
 		return "declined"
 	case json.Unmarshal(payload, &text) == nil && text != "":
 		return firstWords(text)
@@ -105,12 +105,12 @@ func resolution(status string, payload json.RawMessage) string {
 
 // beginning returns a message's first words. If the message has several parts, it uses the first one with text.
 func beginning(m agui.Message) string {
-	var said struct{ Content json.RawMessage }
+	var got struct{ Content json.RawMessage }
 	var parts []struct{ Text string }
 	var text string
 	// Contents that are neither text nor parts have no words.
-	_ = json.Unmarshal(m.Raw, &said)
-	if json.Unmarshal(said.Content, &text) != nil && json.Unmarshal(said.Content, &parts) == nil {
+	_ = json.Unmarshal(m.Raw, &got)
+	if json.Unmarshal(got.Content, &text) != nil && json.Unmarshal(got.Content, &parts) == nil {
 		for _, p := range parts {
 			if text = p.Text; text != "" {
 				break

@@ -49,7 +49,7 @@ type Erasure struct {
 }
 
 // Position means that all events of the entry's partition below Next are indexed, after all entries of the partition up to this one are
-// written. It covers all tenants. An open run's row may be behind it: see that run's Raw.Next.
+// written. It covers all tenants. An open run's row may be older: see that run's Raw.Next.
 type Position struct{ Next int64 }
 
 // Tombstone reports whether the entry deletes a run.

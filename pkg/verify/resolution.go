@@ -60,7 +60,7 @@ func newResolutionCheck(heads []*record.Run, whole bool, source Source, read fun
 		if *t, err = lineage.NewThread(); err != nil {
 			return nil, err
 		}
-		(*t).Tell(p)
+		(*t).SetKnown(p)
 	}
 	return p, nil
 }
@@ -188,7 +188,7 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 		if h.RunID == own.RunID || p.read(h.RunID) != nil || h.Raw.Next <= offset && h.Status != record.StatusRunning {
 			continue
 		}
-		if err := p.hide(h, stands{open: true, maybe: h.InputSHA256 != ""}); err != nil {
+		if err := p.hide(h, runState{open: true, maybe: h.InputSHA256 != ""}); err != nil {
 			return err
 		}
 	}
@@ -199,15 +199,15 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 		}
 		delete(p.open, h.RunID)
 		delete(p.blind, h.RunID)
-		var how stands
+		var how runState
 		switch {
 		case h.Status.Sealed():
-			how = stands{sealed: true}
+			how = runState{sealed: true}
 		case !h.InputOnly():
-			how = stands{givenUp: true, sealed: fold.Final(h)}
+			how = runState{givenUp: true, sealed: fold.Final(h)}
 			p.touched = p.touched || !p.whole && !fold.Final(h)
 		case fold.Final(h): // closed with only an input
-			how = stands{maybe: true, sealed: true}
+			how = runState{maybe: true, sealed: true}
 		default:
 			continue
 		}
@@ -218,8 +218,8 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 	return nil
 }
 
-// stands is the state of a run as the threads see it.
-type stands struct {
+// runState is the state of a run as the threads see it.
+type runState struct {
 	// open: the run is open and its messages are unknown. givenUp: the run is as in its record and may or may not have
 	// ended.
 	open, givenUp bool
@@ -229,7 +229,7 @@ type stands struct {
 	sealed bool
 }
 
-func (p *resolutionCheck) add(h *record.Run, how stands) error {
+func (p *resolutionCheck) add(h *record.Run, how runState) error {
 	r := fold.LineageOf(h)
 	r.End = h.Raw.Next - 1
 	if err := r.HistoryKey.UnmarshalText([]byte(h.HistoryKey)); err != nil {
@@ -253,7 +253,7 @@ func (p *resolutionCheck) add(h *record.Run, how stands) error {
 }
 
 // hide treats a run as one whose events are not read, from now on.
-func (p *resolutionCheck) hide(h *record.Run, how stands) error {
+func (p *resolutionCheck) hide(h *record.Run, how runState) error {
 	delete(p.open, h.RunID)
 	p.blind[h.RunID] = h
 	return p.add(h, how)

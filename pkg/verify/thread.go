@@ -257,7 +257,7 @@ func (t *Thread) Take(e record.Event) error {
 	}
 	p := t.runs[t.refold.Current.ID]
 	if p.Failed = reason; reason != "" { // the history that the run starts from is missing
-		return t.resolution.hide(p.Rec, stands{open: true, maybe: true})
+		return t.resolution.hide(p.Rec, runState{open: true, maybe: true})
 	}
 	if outcome == fold.Folded || outcome == fold.SyntheticEnd {
 		if !p.begun {
@@ -294,7 +294,7 @@ func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RefoldedRun, er
 		}
 		if p.Rec.Status != record.StatusRunning { // the run expired, and its record does not include later raw records yet
 			p.Late = true
-			return nil, t.resolution.hide(p.Rec, stands{open: true})
+			return nil, t.resolution.hide(p.Rec, runState{open: true})
 		}
 	} else {
 		if p.seen.last < 0 {
@@ -327,7 +327,7 @@ func (t *Thread) begun(p *threadRun) error {
 		return nil
 	}
 	parent.free()
-	return t.resolution.hide(parent.Rec, stands{open: true})
+	return t.resolution.hide(parent.Rec, runState{open: true})
 }
 
 // History implements fold.RefoldOwner.

@@ -140,7 +140,7 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 			delete(p.runs.changed, r)
 		}
 	}
-	clear(p.unsaved.said) // nothing was sealed since the effects were collected
+	clear(p.unsaved.known) // nothing was sealed since the effects were collected
 	if p.gap == nil {
 		p.progress, p.committed = b.Progress, b.Progress
 	}

@@ -61,7 +61,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 	}
 	next.erased, next.usedAt = below, m.now
 	p.threads[t.key] = next
-	delete(p.unsaved.said, t.key)
+	delete(p.unsaved.known, t.key)
 	return outcomeErasure, nil
 }
 

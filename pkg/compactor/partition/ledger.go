@@ -28,7 +28,7 @@ type ledger struct {
 	unsaved unsaved
 }
 
-// rebuilds reports whether the next record is below the processed offset. Until it is not, no run may end, except by its own events: later
+// rebuilds reports whether the next record is below the processed offset. While it is, only a run's own events may end it: later
 // events of the run may be below the processed offset, too, and would be in neither its record nor a dead letter.
 func (l *ledger) rebuilds() bool { return l.next < l.progress.Processed }
 

@@ -19,11 +19,11 @@ import (
 // time. Records and times come in as values. After a transaction of unknown outcome it is thrown away, and the next one
 // is opened from what was committed.
 //
-// When the events between the committed and the processed offset are read again, decisions must be the same. Two rules ensure that.
-// Decisions that depend on time or order compare offsets ("had not ended before"). And if a run's parent is resolved while another run of
-// its thread is open, the next transaction writes both, and every run of the thread whose resolution is in no record (writeUnsealed). So a
-// run whose resolution is in no record had only sealed neighbours, which never change: read again, it gets the same parent. If the run's
-// record would be over the limit, a record of the resolution alone is written (resolutionRecord).
+// A new owner reads the events between the committed and the processed offset again, and must decide the same. Decisions that depend on
+// time or order compare offsets. If a run's parent is resolved while another run of its thread is open, the next transaction writes both,
+// and each run of the thread whose resolution is in no record (writeUnsealed). So a run without a recorded resolution had only sealed
+// neighbours, which never change, and gets the same parent. If the run's record would be over the limit, a record of the resolution alone
+// is written (resolutionRecord).
 type Processor struct {
 	ledger
 	retirement
@@ -295,7 +295,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	case err != nil:
 		return p.deadLetter(m, reasonBadHeaders, err.Error())
 	}
-	if m.headers.Kind == record.KindCancel { // neither keeps a run open nor begins one
+	if m.headers.Kind == record.KindCancel { // a cancel request neither begins a run nor keeps one open
 		return outcomeCancel, nil
 	}
 	if t == nil {
@@ -333,7 +333,7 @@ func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error
 		return p.leaveOut(t, m, outcome)
 	}
 	if outcome == fold.Malformed && t.IsNew { // it begins no run
-		return p.deadLetter(m, reasonMalformed, p.loop.Decoded().Malformed().Error())
+		return p.malformed(m)
 	}
 	r := t.taken
 	var resolved *resolution
@@ -368,17 +368,22 @@ func (p *Processor) leaveOut(t *thread, m *message, outcome fold.Outcome) (fold.
 	case fold.NoRun:
 		return p.deadLetter(m, reasonNoRun, "")
 	case fold.Malformed:
-		return p.deadLetter(m, reasonMalformed, p.loop.Decoded().Malformed().Error())
+		return p.malformed(m)
 	default:
 		return outcome, nil
 	}
+}
+
+// malformed writes the dead letter of a record that is no event or input, or that its run cannot fold.
+func (p *Processor) malformed(m *message) (fold.Outcome, error) {
+	return p.deadLetter(m, reasonMalformed, p.loop.Decoded().Malformed().Error())
 }
 
 // advance updates a run after a record of it. At the run's first event, resolved is its parent resolution.
 func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fold.Outcome) (fold.Outcome, error) {
 	switch outcome {
 	case fold.Malformed:
-		return p.deadLetter(m, reasonMalformed, p.loop.Decoded().Malformed().Error())
+		return p.malformed(m)
 	case fold.Repeat:
 		outcome = outcomeDropped
 		fallthrough

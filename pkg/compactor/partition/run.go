@@ -27,7 +27,7 @@ type run struct {
 
 	ranges record.Ranges
 
-	// changedFrom is the first record of the run that is in no committed record, -1 if all are.
+	// changedFrom is the offset of the run's first event or input that no committed run record contains; -1 if there is none.
 	changedFrom int64
 	changedAt   time.Time // the stream time then
 	written     written
@@ -45,7 +45,7 @@ type run struct {
 	touchedAt  time.Time
 	counted    int // by runTable
 	expiry     *expiryEntry
-	// expired is its record as an expired run, until another record of skein.events comes.
+	// expired is its encoded record as an expired run; the run's next event or input clears it.
 	expired *Output
 }
 

@@ -47,7 +47,7 @@ func (t *thread) reset(runs []*threadRun) (err error) {
 	if t.Thread, err = fold.NewThread(fold.Settings{Keep: t.p.cfg.KeepEvents, Fits: t.p.cfg.fits}, t, runs...); err != nil {
 		return err
 	}
-	t.Lineage.Tell(t)
+	t.Lineage.SetKnown(t)
 	return nil
 }
 
@@ -110,7 +110,7 @@ func (t *thread) Record(h *threadRun) (*record.Run, error) {
 // Any implements lineage.Known: it reports whether a run that is not live has one of these messages. Own messages are enough, as all others
 // in a run's history are own messages of an ancestor.
 func (t *thread) Any(ids []string, offset int64) (bool, error) {
-	if known, err := t.p.unsaved.said[t.key].Any(ids, offset); known || err != nil {
+	if known, err := t.p.unsaved.known[t.key].Any(ids, offset); known || err != nil {
 		return known, err
 	}
 	wanted := func(m agui.Message) bool {

@@ -7,19 +7,19 @@ import (
 
 // unsaved has the final records of runs until they are committed.
 type unsaved struct {
-	records map[string][]byte       // encoded, by record key
-	said    map[string]lineage.Said // the ids of their own messages, by thread
+	records map[string][]byte                // encoded, by record key
+	known   map[string]lineage.KnownMessages // the ids of their own messages, by thread
 }
 
 func newUnsaved() unsaved {
-	return unsaved{records: map[string][]byte{}, said: map[string]lineage.Said{}}
+	return unsaved{records: map[string][]byte{}, known: map[string]lineage.KnownMessages{}}
 }
 
 // put adds the record of a thread's run, which ended at the offset end and has these own messages.
 func (u *unsaved) put(thread, key string, value []byte, end int64, own []agui.Message) {
 	u.records[key] = value
-	if u.said[thread] == nil {
-		u.said[thread] = lineage.Said{}
+	if u.known[thread] == nil {
+		u.known[thread] = lineage.KnownMessages{}
 	}
-	u.said[thread].Add(end, own)
+	u.known[thread].Add(end, own)
 }

@@ -143,7 +143,7 @@ func (s *Store) open(cache *pebble.Cache) error {
 		FormatMajorVersion: pebble.FormatFlushableIngestExcises,
 		// One cache for all partitions, so that memory does not grow with their number.
 		Cache: cache,
-		// Each table written from memory is merged with most of those below, as threads come in no order: where few are merged at a time, a
+		// Each table written from memory is merged with most of those below, as threads come in no order: if few are merged at a time, a
 		// burst of very many runs costs more in merges than in folding (BenchmarkStore_ApplyManyRuns). Reads have more tables to look
 		// through for it; filters of their keys cost writes more than they gave reads. There may be two memtables a partition.
 		MemTableSize:          4 << 20,
