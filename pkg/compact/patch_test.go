@@ -250,7 +250,8 @@ func (n *node) sound(t testing.TB) {
 		return
 	}
 	text := string((&node{container: n.container}).JSON())
-	if n.text != nil && compactJSON(t, string(n.text)) != compactJSON(t, text) || n.deep != 0 && n.depth() != textDepth(json.RawMessage(text)) {
+	other := n.text != nil && compactJSON(t, string(n.text)) != compactJSON(t, text)
+	if other || n.deep != 0 && n.depth() != textDepth(json.RawMessage(text)) {
 		t.Fatalf("%.200s, %d deep, is kept as %.200s", text, n.depth(), n.text)
 	}
 	for _, v := range n.list {
