@@ -60,6 +60,8 @@ type mark struct {
 	checkpoint json.RawMessage
 	// fresh is the number of bytes that it does not share with the mark before it.
 	fresh int64
+	// overhead is compact.Run.Overhead of the fold: one from the mark may read the same documents.
+	overhead int64
 }
 
 // Timeline holds the steps of a run, and its fold after every few hundred of them, so that the cost of moving to a step
@@ -77,6 +79,8 @@ type Timeline struct {
 	marks []mark
 	every int // events between two marks
 	count int // messages after the last step that was folded
+	// overhead is compact.Run.Overhead after it.
+	overhead int64
 	// folded and bytes count the events since the last mark.
 	folded, bytes int64
 	// held is the number of bytes that the timeline holds; origin is the part of it for before.
@@ -122,7 +126,7 @@ func (t *Timeline) begin(before lineage.History, started *compact.Run) error {
 	if err := t.mark(started); err != nil {
 		return err
 	}
-	t.count = started.MessageCount()
+	t.count, t.overhead = started.MessageCount(), int64(started.Overhead())
 	t.marks[0].after = 0 // earlier steps are not folded
 	return nil
 }
@@ -131,9 +135,9 @@ func (t *Timeline) begin(before lineage.History, started *compact.Run) error {
 func (t *Timeline) add(s Step, value []byte, run *compact.Run) error {
 	s.N, s.Value = len(t.steps)+1, nil
 	if folds(s.Outcome) {
-		n := run.MessageCount()
-		s.takes = foldedByte*int64(len(value)) + foldedMessage*int64(max(0, n-t.count))
-		t.count = n
+		n, overhead := run.MessageCount(), int64(run.Overhead())
+		s.takes = foldedByte*int64(len(value)) + foldedMessage*int64(max(0, n-t.count)) + max(0, overhead-t.overhead)
+		t.count, t.overhead = n, overhead
 	}
 	t.steps = append(t.steps, s)
 	t.held += stepBytes
@@ -162,7 +166,9 @@ func (t *Timeline) mark(run *compact.Run) error {
 	if err != nil {
 		return err
 	}
-	m := mark{after: len(t.steps), messages: run.Messages(), state: run.State(), checkpoint: checkpoint}
+	m := mark{
+		after: len(t.steps), messages: run.Messages(), state: run.State(), checkpoint: checkpoint, overhead: int64(run.Overhead()),
+	}
 	known, state := t.before.Messages, t.before.State
 	if n := len(t.marks); n > 0 {
 		known, state = t.marks[n-1].messages, t.marks[n-1].state
@@ -288,7 +294,8 @@ func (t *Timeline) CursorBytes(c *Cursor, n int) int64 {
 		return c.Bytes() + t.FoldingBytes(c.n, n)
 	}
 	m := t.markAt(n)
-	return foldedMessage*int64(len(m.messages)) + sizeOf(m.messages, nil) + int64(len(m.state)+len(m.checkpoint)) + t.FoldingBytes(m.after, n)
+	own := m.overhead + int64(len(m.state)+len(m.checkpoint))
+	return foldedMessage*int64(len(m.messages)) + sizeOf(m.messages, nil) + own + t.FoldingBytes(m.after, n)
 }
 
 // FoldingBytes returns the approximate memory of folding the steps after step from, up to step to.
