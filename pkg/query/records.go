@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -14,25 +13,24 @@ import (
 // the caller stays.
 const recordWait = 5 * time.Second
 
-// KafkaRecords reads records of skein.runs from Kafka. All reads share one client, which lives from the first read to
-// Close.
+// KafkaRecords reads records of skein.runs from Kafka. All reads share one client.
 type KafkaRecords struct {
-	cfg  kafka.Config
-	wait time.Duration
-	open func() (*kafka.RecordReader, error)
+	cfg    kafka.Config
+	wait   time.Duration
+	reader *kafka.RecordReader
+	err    error // of making the reader
 }
 
-// NewKafkaRecords returns a reader for a topic set. Close it.
+// NewKafkaRecords returns a reader for a topic set. It connects at the first read. Close it.
 func NewKafkaRecords(cfg kafka.Config) *KafkaRecords {
-	return &KafkaRecords{cfg: cfg, wait: recordWait, open: sync.OnceValues(func() (*kafka.RecordReader, error) {
-		return kafka.NewRecordReader(cfg, cfg.Topics().Runs)
-	})}
+	reader, err := kafka.NewRecordReader(cfg, cfg.Topics().Runs)
+	return &KafkaRecords{cfg: cfg, wait: recordWait, reader: reader, err: err}
 }
 
 // Close closes the connections. Reads in progress fail.
 func (k *KafkaRecords) Close() {
-	if reader, err := k.open(); err == nil {
-		reader.Close()
+	if k.err == nil {
+		k.reader.Close()
 	}
 }
 
@@ -41,11 +39,10 @@ func (k *KafkaRecords) Record(ctx context.Context, partition int32, offset int64
 	ctx, cancel := context.WithTimeout(ctx, k.wait)
 	defer cancel()
 	topic := k.cfg.Topics().Runs
-	reader, err := k.open()
-	if err != nil {
-		return nil, fmt.Errorf("reading record: %w", err)
+	if k.err != nil {
+		return nil, fmt.Errorf("reading record: %w", k.err)
 	}
-	r, err := reader.Read(ctx, partition, offset)
+	r, err := k.reader.Read(ctx, partition, offset)
 	switch {
 	case errors.Is(err, kafka.ErrNoRecord):
 		return nil, fmt.Errorf("%w: %d:%d of %s", ErrRecordGone, partition, offset, topic)
