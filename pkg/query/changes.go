@@ -324,14 +324,14 @@ func (b *blame) unread(i int, err error) error {
 	row := b.chain[i]
 	b.a.Unread = append(b.a.Unread, unreadRun{row.RunID, why.Detail})
 	if !b.known && i > 0 {
-		h, err := b.c.restore(b.view.runs, b.chain[i-1].RunID)
+		h, err := b.c.restore(b.c.R.Context(), b.view.runs, b.chain[i-1].RunID)
 		if err != nil {
 			return err
 		}
 		b.see(record.Compacted(b.place.Of(h.History)))
 	}
 	b.see(b.value)
-	h, err := b.c.restore(b.view.runs, row.RunID)
+	h, err := b.c.restore(b.c.R.Context(), b.view.runs, row.RunID)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (c *call) startOver(in *newInput, runs []store.Run, h restored) error {
 	}
 	var base lineage.History
 	if h.run.Base != "" {
-		b, err := c.restore(runs, h.run.Base)
+		b, err := c.restore(c.R.Context(), runs, h.run.Base)
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,11 @@ func (c *call) deadLetters() (*answer, error) {
 		return nil, err
 	}
 	defer done()
-	page, err := deadletter.ReadPage(c.R.Context(), c.raw.cfg, q, after, limit)
+	var page deadletter.Page
+	err = c.load.pause(c.R.Context(), func() (err error) {
+		page, err = deadletter.ReadPage(c.R.Context(), c.raw.cfg, q, after, limit)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (c *call) runParam(name string) (string, error) {
 
 // side restores one of the two runs.
 func (c *call) side(graph *lineage.Graph, runs []store.Run, id string, into *diffSide) (lineage.History, error) {
-	h, err := c.restore(runs, id)
+	h, err := c.restore(c.R.Context(), runs, id)
 	*into = diffSide{RunID: id, Status: h.run.Status, Basis: graph.Basis(id), badges: h.badges}
 	return h.History, err
 }

@@ -105,7 +105,7 @@ func (c *call) erasure() (*answer, error) {
 			return &answer{body: document(a)}, nil
 		}
 		never := func(map[int32]int64) bool { return false }
-		if to, err = c.await(everyTenant, never, min(look, time.Until(deadline))); err != nil {
+		if to, err = c.await(everyTenant, to, never, min(look, time.Until(deadline))); err != nil {
 			return nil, err
 		}
 	}
@@ -165,9 +165,12 @@ func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 	if err != nil || len(parts) != 2 {
 		return askedErasure{}, store.ErrNotFound
 	}
-	return askedErasure{
-		tenant: parts[0], thread: parts[1], time: found.Timestamp.UTC().Truncate(time.Millisecond), bounds: r.erasureBounds(ctx),
-	}, nil
+	asked := askedErasure{tenant: parts[0], thread: parts[1], time: found.Timestamp.UTC().Truncate(time.Millisecond)}
+	err = c.load.pause(ctx, func() error {
+		asked.bounds = r.erasureBounds(ctx)
+		return nil
+	})
+	return asked, err
 }
 
 // bound is a duration within which something happens; a negative one means no bound.

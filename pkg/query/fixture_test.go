@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
@@ -226,6 +230,35 @@ func opened(r *record.Run) *record.Run {
 
 func msg(id, role, content string) agui.Message {
 	return agui.Message{ID: id, Role: role, Raw: jsonf(`{"id":%s,"role":%s,"content":%s}`, id, role, content)}
+}
+
+// acmes returns a call of acme about a thread, outside of a server.
+func (f *fixture) acmes(thread string) *call {
+	return &call{Service: f.service, threadID: thread, load: f.service.room.load("acme"), Call: &front.Call{
+		W: httptest.NewRecorder(), R: httptest.NewRequestWithContext(f.t.Context(), http.MethodGet, "/", nil), Tenant: "acme",
+	}}
+}
+
+// oneSlot leaves one slot to all requests together.
+func (f *fixture) oneSlot() {
+	f.service.room.slots, f.service.room.patience = share.NewPool(1), 10*time.Second
+}
+
+// leavesTheSlot starts a request and checks that another one gets the slot once waits reports that the first one waits.
+func (f *fixture) leavesTheSlot(path string, waits func() bool) <-chan reply {
+	f.t.Helper()
+	came := make(chan reply, 1)
+	go func() { came <- f.get("acme", path) }()
+	for deadline := time.Now().Add(kafkatest.Timeout); !waits(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			f.t.Error("it does not wait")
+			break
+		}
+	}
+	if r := f.get("acme", "/v1/threads/chat/lineage"); r.status != http.StatusOK {
+		f.t.Errorf("meanwhile another request gets %d %s", r.status, r.body)
+	}
+	return came
 }
 
 // jsonf puts texts, as JSON strings, into a format.

@@ -1,7 +1,9 @@
 package query
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -321,6 +323,31 @@ data: {"type":"STATE_SNAPSHOT","snapshot":{}}
 	}
 	f.get("acme", "/v1/threads/chat/history?limit=1", "Accept", "text/event-stream").problem(t, http.StatusBadRequest)
 }
+
+func TestHistory_WaitsForARecordWithoutASlot(t *testing.T) {
+	f := newFixture(t)
+	f.put(opened(run("chat", "r", 0, msg("m", "user", "hello"))))
+	f.oneSlot()
+	f.records.mu.Lock() // no record comes
+	history := f.leavesTheSlot("/v1/threads/chat/history", func() bool { return f.service.room.records.Held() == 1 })
+	f.records.mu.Unlock()
+	if r := <-history; r.status != http.StatusOK {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+// A live stream restores a run until the stream ends, even if its caller stays.
+func TestRestore_EndsWithItsContext(t *testing.T) {
+	f := newPatientFixture(t)
+	ctx, end := context.WithCancelCause(t.Context())
+	end(errLife)
+	if _, err := f.acmes("chat").restore(ctx, []store.Run{behind}, behind.RunID); !errors.Is(err, errLife) {
+		t.Error(err)
+	}
+}
+
+// behind is a run that is indexed before its base.
+var behind = store.Run{Run: record.Run{RunID: "r", Base: "base"}}
 
 func TestHistory_OfASealedRunHasAnEntityTag(t *testing.T) {
 	f := newFixture(t)

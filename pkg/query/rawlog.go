@@ -60,6 +60,7 @@ func (l *RawLog) Close() { l.readers.Close() }
 // rawRead reads one partition, once or several times in succession.
 type rawRead struct {
 	log       *RawLog
+	load      *load // holds no slot during a wait for the brokers
 	cl        *kgo.Client
 	topic     string
 	partition int32
@@ -93,7 +94,7 @@ func (c *call) openRaw(partition int32) (*rawRead, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.raw.open(c.R.Context(), partition)
+	r, err := c.raw.open(c.R.Context(), c.load, partition)
 	if err != nil {
 		done()
 		return nil, err
@@ -103,12 +104,12 @@ func (c *call) openRaw(partition int32) (*rawRead, error) {
 }
 
 // open starts a read of a partition. Close it.
-func (l *RawLog) open(ctx context.Context, partition int32) (*rawRead, error) {
+func (l *RawLog) open(ctx context.Context, of *load, partition int32) (*rawRead, error) {
 	cl, err := l.readers.Lend()
 	if err != nil {
 		return nil, fmt.Errorf("reading raw events: %w", err)
 	}
-	r := &rawRead{log: l, cl: cl, topic: l.cfg.Topics().Events, partition: partition, done: func() {}}
+	r := &rawRead{log: l, load: of, cl: cl, topic: l.cfg.Topics().Events, partition: partition, done: func() {}}
 	if r.start, err = r.ask(ctx, r.admin().ListStartOffsets); err == nil {
 		r.end, err = r.ask(ctx, r.admin().ListCommittedOffsets)
 	}
@@ -132,9 +133,13 @@ func (r *rawRead) close() {
 
 // ask requests one offset of the partition.
 func (r *rawRead) ask(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, recordWait)
-	defer cancel()
-	listed, err := list(ctx, r.topic)
+	var listed kadm.ListedOffsets
+	err := r.load.pause(ctx, func() (err error) {
+		ctx, cancel := context.WithTimeout(ctx, recordWait)
+		defer cancel()
+		listed, err = list(ctx, r.topic)
+		return err
+	})
 	if err != nil {
 		return 0, fmt.Errorf("asking for an offset of %s: %w", r.topic, err)
 	}
@@ -213,9 +218,6 @@ func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 		r.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {r.partition: kgo.NoResetOffset().At(next)}})
 		r.reading, r.to = true, next
 	}
-	if r.waits != nil {
-		r.waits()
-	}
 	for {
 		records, err := r.poll(ctx)
 		if err != nil {
@@ -232,23 +234,28 @@ func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 }
 
 // poll returns the next records, at least one.
-func (r *rawRead) poll(ctx context.Context) ([]*kgo.Record, error) {
-	wait, cancel := context.WithTimeout(ctx, r.log.quiet)
-	defer cancel()
-	for {
-		fetches := r.cl.PollRecords(wait, rawPoll)
-		if err := ctx.Err(); err != nil {
-			return nil, err
+func (r *rawRead) poll(ctx context.Context) (records []*kgo.Record, _ error) {
+	err := r.load.pause(ctx, func() error {
+		if r.waits != nil {
+			r.waits()
 		}
-		for _, e := range fetches.Errors() {
-			r.failed = r.failed || !errors.Is(e.Err, context.DeadlineExceeded)
-			if errors.Is(e.Err, kerr.OffsetOutOfRange) {
-				return nil, fmt.Errorf("%w: %w", errRawGone, e.Err)
+		wait, cancel := context.WithTimeout(ctx, r.log.quiet)
+		defer cancel()
+		for len(records) == 0 {
+			fetches := r.cl.PollRecords(wait, rawPoll)
+			if err := ctx.Err(); err != nil {
+				return err
 			}
-			return nil, e.Err
+			for _, e := range fetches.Errors() {
+				r.failed = r.failed || !errors.Is(e.Err, context.DeadlineExceeded)
+				if errors.Is(e.Err, kerr.OffsetOutOfRange) {
+					return fmt.Errorf("%w: %w", errRawGone, e.Err)
+				}
+				return e.Err
+			}
+			records = fetches.Records()
 		}
-		if records := fetches.Records(); len(records) > 0 {
-			return records, nil
-		}
-	}
+		return nil
+	})
+	return records, err
 }

@@ -152,10 +152,7 @@ func (c *call) replayEvents() error {
 	c.load.releaseSlot()
 	defer c.load.releaseSlot()
 	c.load.lateAfter, c.load.late = replayAlive, out.alive
-	raw.waits = func() {
-		c.load.releaseSlot()
-		_ = out.flush() // the next write fails, too
-	}
+	raw.waits = func() { _ = out.flush() } // the next write fails, too
 	return c.stream(raw.each(c.R.Context(), ranges, func(m *kgo.Record) error {
 		if err := c.load.acquire(c.R.Context()); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -23,9 +24,11 @@ const (
 // room holds the budgets that the requests of all tenants share. By the rule of share.Pool, a tenant may hold as much
 // as all tenants together leave free.
 type room struct {
-	// slots bounds the requests that work at the same time. One that waits for the index or the brokers, writes to its
-	// caller or keeps a pace holds no slot.
+	// slots bounds the requests that work at the same time. One that waits for the index, the brokers or a timeline, writes
+	// to its caller or keeps a pace holds no slot. Only the scan of /v1/verify keeps its slot while it reads.
 	slots *share.Pool
+	// records bounds the reads of skein.runs at the same time, since the memory for a record is unknown before it is read.
+	records *share.Pool
 	// memory bounds what requests hold: their own overhead, rows, contents and folds.
 	memory *front.Memory
 	// patience is how long a request waits for its slots.
@@ -33,7 +36,8 @@ type room struct {
 }
 
 func newRoom(cfg Config) *room {
-	return &room{slots: share.NewPool(int64(cfg.Slots)), patience: cfg.Wait, memory: &front.Memory{Pool: share.NewPool(cfg.readBytes())}}
+	return &room{slots: share.NewPool(int64(cfg.Slots)), records: share.NewPool(int64(cfg.Slots)), patience: cfg.Wait,
+		memory: &front.Memory{Pool: share.NewPool(cfg.readBytes())}}
 }
 
 // load returns the load of a new request of a tenant. It holds nothing yet.
@@ -106,13 +110,14 @@ func (l *load) releaseSlot() {
 	l.slot = false
 }
 
-// pause releases the slot, calls f, which waits, and acquires a slot again.
+// pause calls f, which waits, without the slot. If the request had one, it acquires it again, even if f fails.
 func (l *load) pause(ctx context.Context, f func() error) error {
-	l.releaseSlot()
-	if err := f(); err != nil {
-		return err
+	if !l.slot {
+		return f()
 	}
-	return l.acquire(ctx)
+	l.releaseSlot()
+	err := f()
+	return cmp.Or(l.acquire(ctx), err)
 }
 
 // end releases everything except the memory that hold took.

@@ -2,6 +2,7 @@ package query
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -136,6 +139,33 @@ func TestState_IsThatBehindTheEventWhichIsAskedFor(t *testing.T) {
 			t.Errorf("of the tip %q: %s", tip.RunID, tip.said())
 		}
 	})
+}
+
+// A request that waits for the log, or for another one that reads the run, leaves its slot to others.
+func TestState_WaitsForTheLogWithoutASlot(t *testing.T) {
+	f := newRawFixture(t)
+	f.indexed("r", "", f.event("r", fmt.Sprintf(started, "r")), f.event("r", `{"type":"CUSTOM","name":"n","value":1}`))
+	f.oneSlot()
+	f.raw.quiet = kafkatest.Timeout
+	var answers atomic.Bool
+	f.cluster.Fake.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.cluster.Fake.KeepControl()
+		if answers.Load() {
+			return nil, nil, false
+		}
+		return nil, errors.New("away"), true
+	})
+	const path = "/v1/threads/chat/runs/r/state"
+	held := f.service.room.memory.Held
+	first := make(chan reply, 1)
+	go func() { first <- f.get("acme", path) }()
+	second := f.leavesTheSlot(path, func() bool { return held() >= rawBytes+2*(requestBytes+memoryStep) }) // both have read their rows
+	answers.Store(true)
+	for _, r := range []reply{<-first, <-second} {
+		if r.status != http.StatusOK {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
 }
 
 func TestState_GivesPagesOfSteps(t *testing.T) {

@@ -35,8 +35,13 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	}
 	row := v.runs[i]
 	origin := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.ParentRunID, "/", row.Base)
+	c.load.releaseSlot() // another request may be reading the run
 	held, err := c.timelines.acquire(c.R.Context(), timelineKey{c.Tenant, c.threadID, run}, origin)
 	if err != nil {
+		return err
+	}
+	defer func() { c.timelines.release(held, held.size()) }() // without a reader, as after an error, the run is not cached
+	if err := c.load.acquire(c.R.Context()); err != nil {
 		return err
 	}
 	suffices := false
@@ -44,14 +49,6 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 		r.Update(recordsOf(v.runs))
 		suffices = r.Done() || enough(r)
 	}
-	read := false // a timeline that failed is not cached
-	defer func() {
-		bytes := int64(-1)
-		if read {
-			bytes = held.size()
-		}
-		c.timelines.release(held, bytes)
-	}()
 	if !suffices {
 		c.metrics.timelineReads.WithLabelValues(readFromLog).Inc()
 		if held.reader, err = c.readTimeline(v, row, held.reader); err != nil {
@@ -63,7 +60,6 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	} else {
 		c.metrics.timelineReads.WithLabelValues(readFromCache).Inc()
 	}
-	read = true
 	if !held.reader.Begun() {
 		return &front.Problem{
 			Status: http.StatusNotFound, Members: map[string]any{"total": 0},
@@ -103,7 +99,7 @@ func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timelin
 	}
 	if r == nil {
 		history := func(run string) (lineage.History, error) {
-			h, err := c.restore(v.runs, run)
+			h, err := c.restore(c.R.Context(), v.runs, run)
 			return h.History, err
 		}
 		r, err = timeline.NewReader(recordsOf(v.runs), row.RunID, raw.start, c.timelines.bytes.Limit()/timelineParts, history)

@@ -150,7 +150,7 @@ func (s *stream) flush() error {
 }
 
 // takeInTurn processes records. A stream that is behind folds without a pause, and many of those would occupy all
-// processors. So it takes a slot for heavy work for each batch until it has caught up.
+// processors. So it takes a slot for each batch until it has caught up.
 func (s *stream) takeInTurn(b tail.Batch) error {
 	if s.caughtUp() {
 		return s.take(b)

@@ -125,7 +125,7 @@ func (s *stream) holdsOther(parent string) bool { return s.played != "" && s.pla
 
 // history sends a run's history from its record.
 func (s *stream) history(run string) error {
-	h, err := s.restore(s.rows, run)
+	h, err := s.restore(s.ctx, s.rows, run)
 	if err != nil {
 		return err
 	}

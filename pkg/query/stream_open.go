@@ -110,7 +110,10 @@ func (s *stream) openOnce() error {
 	s.rows = rows
 	if len(rows) > 0 {
 		s.partition = rows[0].Raw.Partition
-	} else if s.partition, err = s.tail.Partition(s.ctx, s.key); err != nil {
+	} else if err := s.load.pause(s.ctx, func() (err error) {
+		s.partition, err = s.tail.Partition(s.ctx, s.key)
+		return err
+	}); err != nil {
 		return err
 	}
 	if at := s.from.at; s.resumes() && at.Offset >= 0 && at.Partition != s.partition {
@@ -129,6 +132,7 @@ func (s *stream) openOnce() error {
 	if err := s.weigh(); err != nil {
 		return err
 	}
+	s.load.releaseSlot() // Kafka may not answer
 	return s.follow(from)
 }
 
@@ -320,9 +324,11 @@ func (s *recordsOfThread) Record(run string) (rec *record.Run, _ error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.patiently(func() (err error) {
-		rec, err = s.recordOf(row)
-		return err
+	err = s.patiently(func() error {
+		return s.load.withSlot(s.ctx, func() (err error) {
+			rec, err = s.recordOf(s.ctx, row)
+			return err
+		})
 	})
 	if errors.Is(err, ErrRecordGone) {
 		return nil, fmt.Errorf("%w: run %q has a newer record: %w", errBehind, run, err)
@@ -335,7 +341,7 @@ func (s *recordsOfThread) History(run string) (lineage.History, error) {
 	var h restored
 	err := s.patiently(func() error {
 		return s.load.withSlot(s.ctx, func() (err error) {
-			h, err = s.restore(s.rows, run)
+			h, err = s.restore(s.ctx, s.rows, run)
 			return err
 		})
 	})

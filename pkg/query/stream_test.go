@@ -359,10 +359,7 @@ func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 	if err := f.cluster.Fake.DeleteRecords(f.cluster.Config.Topics().Events, 3, f.log[2].Offset); err != nil {
 		t.Fatal(err)
 	}
-	w := httptest.NewRecorder()
-	c := &call{Service: f.service, Call: &front.Call{W: w, R: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil),
-		Tenant: "acme"}, threadID: thread,
-		load: f.service.room.load("acme")}
+	c := f.acmes(thread)
 	s, err := c.newStream(t.Context(), "", joining())
 	if err != nil {
 		t.Fatal(err)
@@ -375,8 +372,8 @@ func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 	if err := s.skip(); err != nil {
 		t.Errorf("it ends: %v", err)
 	}
-	if !strings.Contains(w.Body.String(), "cannot be read now") || s.through == 0 {
-		t.Errorf("it says %q and is through %d", w.Body, s.through)
+	if said := c.W.(*httptest.ResponseRecorder).Body.String(); !strings.Contains(said, "cannot be read now") || s.through == 0 {
+		t.Errorf("it says %q and is through %d", said, s.through)
 	}
 }
 

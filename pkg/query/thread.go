@@ -76,20 +76,30 @@ func (c *call) read(rows func(context.Context) ([]store.Run, error)) (view, erro
 		if indexed(to) { // an open run's record is older than want; nothing signals a newer one, so poll
 			indexed, atMost = func(map[int32]int64) bool { return false }, min(look, atMost)
 		}
-		if to, err = c.await(c.Tenant, indexed, atMost); err != nil {
+		if to, err = c.await(c.Tenant, to, indexed, atMost); err != nil {
 			return view{}, err
 		}
 	}
 }
 
-// await waits for at most atMost, without a slot, until enough accepts the index's progress for a tenant. It returns
-// that progress.
-func (c *call) await(tenant string, enough func(map[int32]int64) bool, atMost time.Duration) (to map[int32]int64, _ error) {
-	over := time.Now().Add(atMost)
-	err := c.load.pause(c.R.Context(), func() (err error) {
+// errWaited ends a wait for the index.
+var errWaited = errors.New("the wait is over")
+
+// await waits for at most atMost, without a slot, until enough accepts the index's progress for a tenant. It returns the
+// last progress that it read, or the given one if it read none.
+func (c *call) await(tenant string, to map[int32]int64, enough func(map[int32]int64) bool, atMost time.Duration) (map[int32]int64, error) {
+	ctx, cancel := context.WithTimeoutCause(c.R.Context(), atMost, errWaited)
+	defer cancel()
+	err := c.load.pause(c.R.Context(), func() error {
 		for {
-			if to, err = c.watch.next(c.R.Context(), tenant); err != nil || enough(to) || !time.Now().Before(over) {
+			next, err := c.watch.next(ctx, tenant)
+			if errors.Is(err, errWaited) {
+				return nil
+			} else if err != nil {
 				return err
+			}
+			if to = next; enough(to) {
+				return nil
 			}
 		}
 	})
@@ -202,16 +212,16 @@ func (c *call) restoreOrTip() (view, *lineage.Graph, restored, error) {
 		return view{}, nil, restored{}, err
 	}
 	graph := graphOf(v.runs)
-	h, err := c.restore(v.runs, cmp.Or(c.runID, graph.Tip()))
+	h, err := c.restore(c.R.Context(), v.runs, cmp.Or(c.runID, graph.Tip()))
 	return v, graph, h, err
 }
 
 // restore builds the history of a run from the contents of its base chain. It takes one read for all runs in the store,
 // and another for the record of an open run. If a row is newer than its contents or older than its record, restore
 // retries for cfg.Wait, without a slot between two attempts.
-func (c *call) restore(runs []store.Run, id string) (restored, error) {
+func (c *call) restore(ctx context.Context, runs []store.Run, id string) (restored, error) {
 	deadline := time.Now().Add(c.cfg.Wait)
-	ctx, release := c.load.metered(c.R.Context())
+	ctx, release := c.load.metered(ctx)
 	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
 		r, err := c.restoreOnce(ctx, runs, id)
 		if !errors.Is(err, errBehind) {
@@ -263,7 +273,7 @@ func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (re
 		out.badges.RawLost = out.badges.RawLost || row.RawLost
 		held, ok := contents[id]
 		if row.Status == record.StatusRunning {
-			held, err = c.openContents(row)
+			held, err = c.openContents(ctx, row)
 			if err != nil {
 				return restored{}, err
 			}
@@ -283,8 +293,8 @@ func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (re
 }
 
 // openContents reads the contents of an open run from its record, as the store has only its row.
-func (c *call) openContents(row store.Run) (store.Content, error) {
-	r, err := c.recordOf(row)
+func (c *call) openContents(ctx context.Context, row store.Run) (store.Content, error) {
+	r, err := c.recordOf(ctx, row)
 	if errors.Is(err, ErrRecordGone) {
 		return store.Content{}, fmt.Errorf("%w: the record of open run %q: %w", errBehind, row.RunID, err)
 	}
@@ -294,9 +304,21 @@ func (c *call) openContents(row store.Run) (store.Content, error) {
 	return store.Content{Messages: r.Messages, InputMessages: r.InputMessages, State: r.State}, nil
 }
 
-// recordOf reads the record that a row was made from.
-func (c *call) recordOf(row store.Run) (*record.Run, error) {
-	value, err := c.records.Record(c.R.Context(), row.Raw.Partition, row.Version)
+// recordOf reads the record that a row was made from. It waits for the brokers without a slot.
+func (c *call) recordOf(ctx context.Context, row store.Run) (*record.Run, error) {
+	var value []byte
+	err := c.load.pause(ctx, func() (err error) {
+		wait, cancel := context.WithTimeout(ctx, recordWait)
+		defer cancel()
+		if err = c.room.records.Wait(wait, c.Tenant, 1); err != nil {
+			return err
+		}
+		defer c.room.records.Give(c.Tenant, 1)
+		if value, err = c.records.Record(ctx, row.Raw.Partition, row.Version); err != nil {
+			return err
+		}
+		return c.load.acquire(ctx) // before the next read, so that few values wait for a slot
+	})
 	if err != nil {
 		return nil, fmt.Errorf("reading record of run: %w", err)
 	}

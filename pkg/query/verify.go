@@ -227,7 +227,7 @@ func (s *indexed) lacks(detail string) error {
 
 // Record implements verify.Source.
 func (s *indexed) Record(run string) (*record.Run, error) {
-	rec, err := s.recordOf(s.runs[s.row(run)])
+	rec, err := s.recordOf(s.R.Context(), s.runs[s.row(run)])
 	if errors.Is(err, ErrRecordGone) {
 		return nil, s.lacks(fmt.Sprintf("run %q goes on and has a newer record by now; try again", run))
 	}
@@ -240,11 +240,9 @@ func (s *indexed) History(run string) (lineage.History, error) {
 	if i < 0 {
 		return lineage.History{}, s.lacks(fmt.Sprintf("run %q is indexed in part; try again", run))
 	}
-	h, err := s.restore(s.runs, run)
+	h, err := s.restore(s.R.Context(), s.runs, run)
 	switch why := new(front.Problem); {
-	case isNoRoom(err):
-		return lineage.History{}, err
-	case errors.As(err, &why):
+	case errors.As(err, &why) && why.Limit == "": // the index is behind
 		return lineage.History{}, s.lacks(why.Detail)
 	case errors.Is(err, errBroken):
 		return lineage.History{}, &fold.StartError{Reason: fmt.Sprintf("the history at the end of run %q, from which it starts, cannot be put together", run)}

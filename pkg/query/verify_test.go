@@ -3,6 +3,7 @@ package query
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
@@ -14,12 +15,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
@@ -337,6 +340,20 @@ func TestRawLog_FailsWhereKafkaIsAway(t *testing.T) {
 	f.get("acme", chatR).problem(t, http.StatusServiceUnavailable)
 }
 
+func TestIndexed_PassesOnARefusalForLackOfSlots(t *testing.T) {
+	f := newFixture(t)
+	c := f.acmes("chat")
+	if err := c.load.acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer c.load.close()
+	f.service.room.slots.Add("acme", f.service.room.slots.Limit()) // others get the slot when it waits
+	_, err := (&indexed{call: c, runs: []store.Run{behind}}).History(behind.RunID)
+	if why := new(front.Problem); !errors.As(err, &why) || why.Limit != "slots" {
+		t.Errorf("it returns %v", err)
+	}
+}
+
 // A read of one event does not wait for all that lies behind it, and gives what it was asked for.
 func TestRawLog_ReadsLittleForLittle(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 1)
@@ -350,7 +367,7 @@ func TestRawLog_ReadsLittleForLittle(t *testing.T) {
 	}
 	log := NewRawLog(cluster.Config)
 	defer log.Close()
-	raw, err := log.open(t.Context(), 0)
+	raw, err := log.open(t.Context(), testRoom().load("acme"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +400,7 @@ func TestRawLog_SharesItsClients(t *testing.T) {
 	defer log.Close()
 	read := func(seed uint64) {
 		random := mathrand.New(mathrand.NewPCG(seed, 0))
-		raw, err := log.open(t.Context(), random.Int32N(2))
+		raw, err := log.open(t.Context(), testRoom().load("acme"), random.Int32N(2))
 		if err != nil {
 			t.Error(err)
 			return

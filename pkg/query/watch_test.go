@@ -65,10 +65,13 @@ func TestWatch_EndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := &looked{n: map[string]int{}}
 		w := &watch{store: index, poll: 50 * time.Millisecond}
-		ctx, leave := context.WithTimeout(t.Context(), time.Millisecond)
-		defer leave()
-		if _, err := w.next(ctx, "acme"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a caller that leaves gets %v", err)
+		for _, stays := range []time.Duration{time.Millisecond, 50*time.Millisecond - time.Microsecond} { // before and during the query
+			ctx, leave := context.WithTimeout(t.Context(), stays)
+			begun := time.Now()
+			if _, err := w.next(ctx, "acme"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != stays {
+				t.Errorf("a caller that leaves after %v gets this after %v: %v", stays, time.Since(begun), err)
+			}
+			leave()
 		}
 		away := errors.New("away")
 		index.set(0, away)

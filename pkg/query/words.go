@@ -43,7 +43,7 @@ func (c *call) wordsOf(runs []store.Run) (map[string]words, error) {
 		for _, r := range batch {
 			content := contents[r.RunID]
 			if r.Status == record.StatusRunning {
-				if content, err = c.openContents(r); errors.Is(err, errBehind) {
+				if content, err = c.openContents(ctx, r); errors.Is(err, errBehind) {
 					continue
 				} else if err != nil {
 					return nil, err
