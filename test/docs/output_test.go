@@ -60,11 +60,11 @@ data: {"type":"RUN_FINISHED","threadId":"hello","runId":"hello-1"}
 		"hello\thello-1\t2026-11-26T03:43:09Z\tfinished\t0s\tassistant\t0\n" +
 		"finished\t3\t0\t3\n",
 
-	"docs/stepping.md: bin/skein blame hello /city": "1:35\t2026-11-26T03:43:16Z\thello-1\t11\tSTATE_DELTA\t+ \"Zürich\"\n" +
-		"1:2\t2026-11-26T03:43:09Z\thello-1\t2\tTEXT_MESSAGE_START\t+ assistant:\n" +
-		"1:3\t2026-11-26T03:43:09Z\thello-1\t3\tTEXT_MESSAGE_CONTENT\tLet me look. (2 events)\n" +
-		"1:6\t2026-11-26T03:43:09Z\thello-1\t6\tTOOL_CALL_START\t… → weather()\n" +
-		"1:7\t2026-11-26T03:43:09Z\thello-1\t7\tTOOL_CALL_ARGS\t{\"city\":\"Zürich\"} (2 events)\n",
+	"docs/stepping.md: bin/skein blame hello /city": "1:35  2026-11-26T03:43:16Z  run hello-1, step 11: STATE_DELTA\n  + \"Zürich\"\n" +
+		"1:2  2026-11-26T03:43:09Z  run hello-1, step 2: TEXT_MESSAGE_START\n  + assistant:\n" +
+		"1:3  2026-11-26T03:43:09Z  run hello-1, step 3: TEXT_MESSAGE_CONTENT (2 events)\n  … Let me look.\n" +
+		"1:6  2026-11-26T03:43:09Z  run hello-1, step 6: TOOL_CALL_START\n  … → weather()\n" +
+		"1:7  2026-11-26T03:43:09Z  run hello-1, step 7: TOOL_CALL_ARGS (2 events)\n  … {\"city\":\"Zürich\"}\n",
 	`docs/stepping.md: bin/skein replay hello hello-1 --until 'event.type == "TOOL_CALL_START" && event.toolCallName == "weather"'`: `{"type":"RUN_STARTED","threadId":"hello","runId":"hello-1"}
 …
 {"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"weather","parentMessageId":"a1"}
