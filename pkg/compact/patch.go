@@ -64,7 +64,7 @@ func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, er
 		t.forget()
 	}
 	t.reading.patches++
-	p := &patcher{t: t, holes: map[*container]int{}}
+	p := &patcher{t: t}
 	if err := p.operations(patch, others); err != nil {
 		for _, undo := range slices.Backward(p.undo) {
 			undo()
@@ -496,6 +496,9 @@ func (p *patcher) remove(at place) error {
 	if !c.array {
 		p.changed(at)
 		c.members.hide(i)
+		if p.holes == nil {
+			p.holes = map[*container]int{}
+		}
 		p.holes[c]++
 		p.removed++
 		p.undo = append(p.undo, func() { c.members.show(i, v) })
