@@ -41,7 +41,7 @@ func (e eventReader) where() string {
 	return fmt.Sprintf("line %d", e.Line())
 }
 
-// in names the place of the last event in a file, as messages about lines of files do.
+// in returns the place of the last event of a file, such as "FILE:12".
 func (e eventReader) in(path string) string {
 	if e.Form() == eventstream.Array {
 		return path + ": " + e.where()

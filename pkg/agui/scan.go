@@ -453,7 +453,7 @@ func (s *Spans) memberAt(obj json.RawMessage, i int) (m memberSpan, next int) {
 // Elements iterates over the elements of a checked JSON array. It yields nothing for any other value.
 func Elements(arr json.RawMessage) iter.Seq[json.RawMessage] { return (*Spans)(nil).Elements(arr) }
 
-// Elements is the function Elements, which s makes faster.
+// Elements iterates like the function Elements, without scanning again the elements that s has spans for.
 func (s *Spans) Elements(arr json.RawMessage) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
 		i := skipSpace(arr, 0)

@@ -172,7 +172,7 @@ func (b *backlog) add(a *assignment, records []*kgo.Record) {
 	b.stretches[at].add(records)
 }
 
-// noteLagAgain sets the lag of what is left, since the last commit has reset it.
+// noteLagAgain sets the lag of the records that are not processed yet. A commit resets it to zero.
 func (b *backlog) noteLagAgain() {
 	for _, s := range b.stretches {
 		b.noteLag(s.of.id, s.records)

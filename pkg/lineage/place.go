@@ -227,7 +227,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 	return best, nil
 }
 
-// longestEnded is longestPrefix over the runs that are not live. best is the longest match so far.
+// longestEnded does what longestPrefix does, but only for runs that have ended. best is the longest match so far.
 func (t *Thread) longestEnded(prefixes []prefix, best *entry, length int, s Start) (*entry, int) {
 	for _, p := range prefixes {
 		if p.length < length {

@@ -44,8 +44,8 @@ type Lineage struct {
 	// ParentRunID is a run of the same thread, or empty for a root.
 	ParentRunID string   `json:"parentRunId,omitempty"`
 	ParentBy    ParentBy `json:"parentBy"`
-	// SpawnedBy is a parentRunId that names no run of this thread at the run's first event: the run that spawned this one
-	// in AG-UI 1.0's sense, or a parent that came later.
+	// SpawnedBy is the parentRunId of RUN_STARTED if the thread had no run of that id yet. It is the run that spawned this one,
+	// as AG-UI 1.0 defines it, or a parent that came later.
 	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
 	// BranchID is the id of the branch's first run, RootRunID that of the tree's.
 	BranchID  string `json:"branchId"`

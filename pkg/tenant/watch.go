@@ -84,7 +84,7 @@ type watch struct {
 	tenant string
 	scope  Scope
 	cancel context.CancelCauseFunc // of the context that Watch returns
-	// revoked ends with the credentials, not with the request.
+	// revoked is cancelled when the credentials end. The end of the request does not cancel it.
 	revoked context.Context
 	revoke  context.CancelCauseFunc
 

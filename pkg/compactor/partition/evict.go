@@ -29,7 +29,7 @@ func (p *Processor) evict(now time.Time) error {
 			break
 		}
 		if r.meta.Resolved() {
-			// The committed record has the same history as the fold.
+			// Lineage asked the fold for its history until now. The committed record has the same one.
 			if err := r.thread.Lineage.Add(r.meta.Run); err != nil {
 				return err
 			}

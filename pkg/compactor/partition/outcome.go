@@ -49,7 +49,7 @@ func Outcomes() []string {
 // codeAbandoned is the code of the synthetic RUN_ERROR of an expired run.
 const codeAbandoned = "skein-abandoned"
 
-// codeOutgrown is the code of the RUN_ERROR that ends a run of which only an input has come, which is over the record limit.
+// codeOutgrown is the code of the RUN_ERROR that ends a run whose input alone exceeds the record limit. No event of it has come yet.
 const codeOutgrown = "skein-outgrown"
 
 // codeOverQuota is the code of the RUN_ERROR that ends a run because its tenant has too many open ones.
