@@ -48,23 +48,24 @@ pictures: build ## take pictures of all views of the page, by Chromium, into .ca
 run: build ## start all stages on one folder (.skein), play example conversations, stay up until Ctrl-C
 	@bin/skein demo
 
-# Packages with tests. Listed, as "go test ./..." prints a line for each of those without any, too.
+# Packages with tests, listed because "go test ./..." prints a line for each of those without any, too. Tests wait half of their time, so two
+# packages run on each processor.
 TESTED = $$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 
 .PHONY: test
 test: ## run the tests that need Go alone: no race detector, no other program, no network once modules are here; minutes
-	go test -short -vet=off $(TESTED)
+	go test -short -vet=off -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(TESTED)
 	@echo 'Passed. Not run: the race detector, a real Kafka, ClickHouse, the official AG-UI client, a browser, whole processes, chaos, tests of scale.'
 	@echo '"make check" runs all of it.'
 
-# The commands that tests start are built once, and found there. Two groups run side by side on one Kafka, of three packages each, as each
-# package waits a good part of its time. Tests of costs measure their own processor time. "make lint" vets, so tests do not.
+# The commands that tests start are built once, and found there. Two groups run side by side on one Kafka: one computes, and one waits for
+# programs most of its time. Tests of costs measure their own processor time. "make lint" vets, so tests do not.
 check: export SKEIN_TEST_BIN := $(CURDIR)/bin
 check: export SKEIN_TEST_SKIPPED := $(CURDIR)/.cache/skipped.txt
 check: export SKEIN_TEST_SEED = $(TEST_SEED)
 .PHONY: check
 check: skipped-setup build conformance-setup race-setup $(GOTESTSUM) ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather; samples are random, SEED=n for the same again
-	go run ./test/broker $(MAKE) --no-print-directory -j2 -Otarget check-race check-beside SEED=$(TEST_SEED)
+	go run ./test/broker $(MAKE) --no-print-directory -j2 -Otarget check-code check-programs SEED=$(TEST_SEED)
 	@$(MAKE) --no-print-directory say-skipped
 
 # What tests were skipped for, each reason once, with what would bring it in.
@@ -87,26 +88,18 @@ TEST_SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 RERUN = $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-abort-on-data-race \
 	  --rerun-fails-report=.cache/rerun-$@.txt --packages="$(1)" --
 
-.PHONY: check-race
-check-race:
+.PHONY: check-code
+check-code:
 	$(call RERUN,$$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')) -vet=off $$($(HAS_C) && echo $(RACE)) -p 3 -parallel 8 -timeout 15m -skip '$(HEAVY)'
-	go test -vet=off $$($(HAS_C) && echo $(RACE)) -timeout 15m -run '$(CONCURRENT)' ./pkg/store/...
-
-.PHONY: check-beside
-check-beside:
 	go test -vet=off -timeout 10m $(patsubst %,./%,$(filter-out $(RANDOM_CRASHES),$(SEQUENTIAL)))
 	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=10 -seed=$(TEST_SEED)
 	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
-	$(call RERUN,$$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')) -vet=off -p 3 -timeout 15m
-	@$(MAKE) --no-print-directory -j2 -Otarget check-client check-processes SEED=$(TEST_SEED)
-
-# The first computes, the second waits for processes that end and come back.
-.PHONY: check-client
-check-client:
 	cd $(KIT) && go test -vet=off -count=1 -timeout 15m -rapid.seed=$(TEST_SEED)
 
-.PHONY: check-processes
-check-processes:
+# Processes that end and come back are last: they need their share of the machine.
+.PHONY: check-programs
+check-programs:
+	$(call RERUN,$$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')) -vet=off -p 3 -timeout 15m
 	go test -vet=off -v -count=1 -timeout 15m ./test/chaos -chaos.faults=6 -chaos.seed=$(TEST_SEED)
 	go test -vet=off -v -count=1 -timeout 15m ./test/e2e
 
@@ -126,10 +119,7 @@ RANDOM_CRASHES := pkg/compactor/partition
 # Tests of the compactor that run without it, too: they put the same scenario through many faults, or work in child processes and on megabytes.
 HEAVY := AFaultAtEachRequest|EndsWhereItsDiskIsFull|APartitionIsFetchedBesideLargeRecords
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
-DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page|parts|tenants)|cmd/[^/]*|examples/[^/]*|internal/(cli|clickhousetest)|pkg/kafka/kafkatest(/apache)?|pkg/store/(clickhouse|sqlite))$$
-# The stores are databases, which the detector cannot see into and slows down; what of them is ours and goes on at the same time has it.
-CONCURRENT := TestStore_FulfilsTheContract/(readers_see|a_meter|large_records|many_runs|lineage_is)|TestMigrate_FromNothing|TestStore_LogsIn
-
+DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page|parts|tenants)|cmd/[^/]*|examples/[^/]*|internal/(cli|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
 # SQLite's own code is C that was translated to Go, and compression only computes: the race detector has nothing of ours to find in either, and takes half
 # of the time of the tests that use them. Neither has generic code: the linker would take that for other packages too, and report false races.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=compress/...=-race=false
