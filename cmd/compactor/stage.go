@@ -12,7 +12,6 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/compactor/partition"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
@@ -54,21 +53,14 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			return nil
 		},
 		Start: func(ctx context.Context, p *app.Process) error {
-			if err := p.CheckKafka(ctx); err != nil {
-				return err
-			}
-			if err := p.AwaitTopics(ctx); err != nil {
+			if err := p.AwaitKafka(ctx); err != nil {
 				return err
 			}
 			collectLess(cfg)
 			cfg.Group = p.Kafka().CompactorGroup()
-			partitions, err := partitionCount(ctx, p)
-			if err != nil {
-				return err
-			}
 			quotas, err := quota.Open(quota.Config{
 				Path: quotaFile, Replicas: 1, Stage: quota.Limits{OpenRuns: partition.DefaultOpenRuns}, Logger: p.Logger, Registerer: p.Registry,
-				Remark: func(l quota.Limits) string { return quotaOf(l).Remark(partitions) },
+				Remark: func(l quota.Limits) string { return quotaOf(l).Remark(p.Partitions()) },
 			})
 			if err != nil {
 				return err
@@ -95,21 +87,6 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 // quotaOf is the compactor's part of a tenant's limits.
 func quotaOf(l quota.Limits) partition.Quota {
 	return partition.Quota{OpenRuns: l.OpenRuns, OpenRunBytes: l.OpenRunBytes}
-}
-
-// partitionCount reads how many partitions the topics have, which AwaitTopics has seen.
-func partitionCount(ctx context.Context, p *app.Process) (n int, err error) {
-	adm, err := kafka.NewAdmin(p.Kafka())
-	if err != nil {
-		return 0, err
-	}
-	defer adm.Close()
-	err = p.Await(ctx, "partition count", func(ctx context.Context) error {
-		count, err := kafka.PartitionCount(ctx, adm, p.Kafka().Topics())
-		n = int(count)
-		return err
-	}, kafka.ErrPartitionCounts)
-	return n, err
 }
 
 // collectLess lets the garbage collector run half as often as Go would have it: most of what the compactor allocates is

@@ -53,11 +53,8 @@ each with an --instance-id of its own.`,
 				return err
 			}
 			p.Group.Closing(ctx, "store", st.Close)
-			if err := p.CheckKafka(ctx); err != nil {
-				return err
-			}
 			p.Admin.AddDependency("store", st.Ping)
-			if err := p.AwaitTopics(ctx); err != nil {
+			if err := p.AwaitKafka(ctx); err != nil {
 				return err
 			}
 			if err := p.Await(ctx, "store", st.Ping, store.ErrSchema); err != nil {

@@ -60,10 +60,7 @@ Every request needs an API key with the scope publish; the key names the tenant.
 			if err != nil {
 				return err
 			}
-			if err := p.CheckKafka(ctx); err != nil {
-				return err
-			}
-			if err := p.AwaitTopics(ctx); err != nil {
+			if err := p.AwaitKafka(ctx); err != nil {
 				return err
 			}
 			// Memory bounds a tenant's streams, so that by default nothing else does.

@@ -110,9 +110,6 @@ func (a *API) authenticates() bool { return a.keys != "" || a.tokens.JWKS != "" 
 // Authenticator returns the authenticator of the settings, after Check. The process reloads key file and key set while it runs,
 // and is not ready before it has read each once.
 func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticator, error) {
-	if err := a.Check(); err != nil { // here too, in case a stage did not call it
-		return nil, err
-	}
 	if !a.authenticates() {
 		p.Logger.Warn("there is no authentication: every request belongs to the tenant", "tenant", a.tenant)
 		return tenant.Fixed(a.tenant), nil

@@ -8,7 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,6 +20,8 @@ const (
 	DrainTimeout = 15 * time.Second
 	// lastGrace is how long running requests may take after Drain.End.
 	lastGrace = 5 * time.Second
+	// drainPoll is the interval of checking whether requests still run, while a server stops.
+	drainPoll = 10 * time.Millisecond
 )
 
 // Listen opens a TCP address. flag is the flag of the address, for the error if the address is in use.
@@ -65,14 +67,16 @@ type Drain struct {
 
 // ServeDraining is ServeHTTP with settings for the stop.
 func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger, d Drain) error {
-	var busy inFlight
-	if d.Begin != nil {
-		handler = busy.count(handler)
-	}
+	var running atomic.Int64
+	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1)
+		defer running.Add(-1)
+		handler.ServeHTTP(w, r)
+	})
 	// The contexts of running requests end only after the drain has timed out.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	server := front.NewServer(handler)
+	server := front.NewServer(counted)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
 	server.ErrorLog = slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	var failed error
@@ -89,11 +93,14 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	timeout := d.Timeout
 	if d.Begin != nil {
 		d.Begin()
-		if n := busy.now(); n > 0 && d.Waiting != nil {
-			d.Waiting(n)
+		if n := running.Load(); n > 0 && d.Waiting != nil {
+			d.Waiting(int(n))
 		}
-		if !busy.wait(d.Timeout) {
-			d.End()
+		for end := time.Now().Add(d.Timeout); running.Load() > 0; time.Sleep(drainPoll) {
+			if time.Now().After(end) {
+				d.End()
+				break
+			}
 		}
 		timeout = lastGrace
 	}
@@ -109,52 +116,4 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 		return fmt.Errorf("stopping HTTP: %w", err)
 	}
 	return nil
-}
-
-// inFlight counts running requests.
-type inFlight struct {
-	mu   sync.Mutex
-	n    int
-	none chan struct{} // closed when there are none; nil if nothing waits for that
-}
-
-func (f *inFlight) count(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.mu.Lock()
-		f.n++
-		f.mu.Unlock()
-		defer func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.n--; f.n == 0 && f.none != nil {
-				close(f.none)
-				f.none = nil
-			}
-		}()
-		h.ServeHTTP(w, r)
-	})
-}
-
-func (f *inFlight) now() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.n
-}
-
-// wait returns true when no request is running, false after the timeout.
-func (f *inFlight) wait(timeout time.Duration) bool {
-	f.mu.Lock()
-	if f.n == 0 {
-		f.mu.Unlock()
-		return true
-	}
-	none := make(chan struct{})
-	f.none = none
-	f.mu.Unlock()
-	select {
-	case <-none:
-		return true
-	case <-time.After(timeout):
-		return false
-	}
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -51,22 +49,13 @@ func (k *KafkaFlags) Config(clientID string) (kafka.Config, error) {
 // Kafka returns the configuration of the process's Kafka clients.
 func (p *Process) Kafka() kafka.Config { return p.kafka }
 
-// CheckKafka adds a check of the brokers to readiness. A stage that waits for events would not notice soon that no broker answers.
-func (p *Process) CheckKafka(ctx context.Context) error {
-	if err := p.openProbe(ctx); err != nil {
-		return err
-	}
-	p.Admin.AddDependency("kafka", p.probe.Ping)
-	return nil
-}
-
 // MentionKafka adds optional checks of the brokers and topics to readiness, for a stage that answers most requests without Kafka.
 func (p *Process) MentionKafka(ctx context.Context) error {
 	if err := p.openProbe(ctx); err != nil {
 		return err
 	}
 	p.Admin.AddOptional("kafka", p.probe.Ping)
-	p.Admin.AddOptional("topics", p.checkTopics())
+	p.Admin.AddOptional("topics", p.checkTopics)
 	return nil
 }
 
@@ -80,26 +69,26 @@ func (p *Process) openProbe(ctx context.Context) error {
 	return nil
 }
 
-// checkTopics returns a check that the topic set exists and has the partition count of the first success. It passes for topics
-// that were made again: each stage handles that itself.
-func (p *Process) checkTopics() admin.Check {
-	var pinned atomic.Pointer[kafka.TopicSet]
-	return func(ctx context.Context) error {
-		set, err := p.probe.TopicSet(ctx)
-		switch {
-		case errors.Is(err, kafka.ErrNoTopic):
-			return fmt.Errorf("%w: create them with: %s", err, p.topicsCommand())
-		case err != nil:
-			return fmt.Errorf("asking %s: %w", strings.Join(p.kafka.Brokers, ","), err)
-		case pinned.CompareAndSwap(nil, &set):
-			return nil
-		}
-		if err := set.Compare(*pinned.Load()); !errors.Is(err, kafka.ErrOtherTopics) {
-			return err
-		}
+// checkTopics checks that the topic set exists and has the partition count of the first success. It passes for topics that were
+// made again: each stage handles that itself.
+func (p *Process) checkTopics(ctx context.Context) error {
+	set, err := p.probe.TopicSet(ctx)
+	switch {
+	case errors.Is(err, kafka.ErrNoTopic):
+		return fmt.Errorf("%w: create them with: %s", err, p.topicsCommand())
+	case err != nil:
+		return fmt.Errorf("asking %s: %w", strings.Join(p.kafka.Brokers, ","), err)
+	case p.topics.CompareAndSwap(nil, &set):
 		return nil
 	}
+	if err := set.Compare(*p.topics.Load()); !errors.Is(err, kafka.ErrOtherTopics) {
+		return err
+	}
+	return nil
 }
+
+// Partitions returns the partition count of the topics, after AwaitKafka.
+func (p *Process) Partitions() int { return int(p.topics.Load().Partitions) }
 
 // awaitTimeout bounds one check of Await; awaitPause is the time between two.
 const (
@@ -107,13 +96,16 @@ const (
 	awaitPause   = 2 * time.Second
 )
 
-// AwaitTopics waits until the topic set exists. Until then, and whenever the set changes, readiness and a line of the log have
-// the error, with the command that makes the topics. Stages make no topics: with a misspelt prefix they would make a second,
-// empty set. Different partition counts are an error, because waiting does not help. Call CheckKafka before.
-func (p *Process) AwaitTopics(ctx context.Context) error {
-	check := p.checkTopics()
-	p.Admin.AddDependency("topics", check)
-	return p.Await(ctx, "topics", check, kafka.ErrPartitionCounts)
+// AwaitKafka adds a check of the brokers to readiness, and waits until the topic set exists. Until then, and whenever the set
+// changes, readiness and a line of the log have the error, with the command that makes the topics. Stages make no topics: with a
+// misspelt prefix they would make a second, empty set. Different partition counts are an error, because waiting does not help.
+func (p *Process) AwaitKafka(ctx context.Context) error {
+	if err := p.openProbe(ctx); err != nil {
+		return err
+	}
+	p.Admin.AddDependency("kafka", p.probe.Ping) // a stage that waits for events would not notice soon that no broker answers
+	p.Admin.AddDependency("topics", p.checkTopics)
+	return p.Await(ctx, "topics", p.checkTopics, kafka.ErrPartitionCounts)
 }
 
 // WatchStalls runs a kafka.StallWatch and adds its finding to readiness as a remark: the stage stays ready, because a restart

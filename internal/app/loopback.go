@@ -6,17 +6,13 @@ import (
 	"net/netip"
 )
 
-// CheckLoopback returns an error for addresses that other machines can reach, and for host names other than localhost, whose
-// resolution may change.
+// CheckLoopback returns an error for addresses that other machines can reach, and that of Exposed.
 func CheckLoopback(addr string) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return fmt.Errorf("address %q: want HOST:PORT, such as 127.0.0.1:8420", addr)
+	exposed, err := Exposed(addr)
+	if exposed {
+		err = fmt.Errorf("address %q can be reached from other machines, and there is no authentication: use 127.0.0.1, [::1] or localhost", addr)
 	}
-	if isLoopback(host) {
-		return nil
-	}
-	return fmt.Errorf("address %q can be reached from other machines, and there is no authentication: use 127.0.0.1, [::1] or localhost", addr)
+	return err
 }
 
 // Exposed reports whether other machines can reach an address. A host name other than localhost is an error, because its

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -44,6 +45,7 @@ type Process struct {
 	stdout   io.Writer
 	kafka    kafka.Config
 	probe    *kafka.Probe
+	topics   atomic.Pointer[kafka.TopicSet] // of the first successful check
 }
 
 // defaultAdminListen is the default address of metrics and health.
@@ -106,9 +108,7 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 		"serve profiles at --admin-listen, under /debug/pprof; everyone who can reach that address can read them")
 	flags.StringVar(&logFormat, "log-format", "json", "`FORMAT` of the log on stderr: text or json")
 	flags.StringVar(&logLevel, "log-level", "info", "`LEVEL` of the log on stderr: debug, info, warn or error")
-	if s.Flags != nil {
-		s.Flags(flags)
-	}
+	s.Flags(flags)
 	return cmd
 }
 
