@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/pprof"
+	_ "net/http/pprof" // adds its handlers to http.DefaultServeMux
 	"strings"
 	"sync"
 	"time"
@@ -160,11 +160,7 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", a.serveAlive)
 	mux.HandleFunc("GET /readyz", a.serveReady)
 	if a.profiles {
-		mux.Handle("GET /debug/pprof/", a.guard(http.HandlerFunc(pprof.Index)))
-		mux.Handle("GET /debug/pprof/cmdline", a.guard(http.HandlerFunc(pprof.Cmdline)))
-		mux.Handle("GET /debug/pprof/profile", a.guard(http.HandlerFunc(pprof.Profile)))
-		mux.Handle("GET /debug/pprof/symbol", a.guard(http.HandlerFunc(pprof.Symbol)))
-		mux.Handle("GET /debug/pprof/trace", a.guard(http.HandlerFunc(pprof.Trace)))
+		mux.Handle("GET /debug/pprof/", a.guard(http.DefaultServeMux))
 	}
 	return mux
 }
