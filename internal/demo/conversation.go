@@ -2,12 +2,9 @@ package demo
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/client"
@@ -60,27 +57,19 @@ func Conversations() ([]Conversation, error) {
 	return out, nil
 }
 
-// readRuns reads the runs of a folder in the order of their numbers.
+// readRuns reads the runs of a folder in the order of their numbers, which have one digit.
 func readRuns(dir string) ([]Run, error) {
 	entries, err := files.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	type numbered struct {
-		n int
-		Run
-	}
-	var runs []numbered
+	var runs []Run
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".jsonl")
 		if !ok {
 			continue
 		}
-		number, id, _ := strings.Cut(name, "-")
-		n, err := strconv.Atoi(number)
-		if err != nil {
-			return nil, err
-		}
+		_, id, _ := strings.Cut(name, "-")
 		input, err := files.ReadFile(dir + "/" + name + ".input.json")
 		if err != nil {
 			return nil, err
@@ -93,12 +82,7 @@ func readRuns(dir string) ([]Run, error) {
 		if err := json.Compact(&compact, input); err != nil {
 			return nil, err
 		}
-		runs = append(runs, numbered{n, Run{id, compact.Bytes(), bytes.Split(bytes.TrimSpace(events), []byte("\n"))}})
+		runs = append(runs, Run{id, compact.Bytes(), bytes.Split(bytes.TrimSpace(events), []byte("\n"))})
 	}
-	slices.SortFunc(runs, func(a, b numbered) int { return cmp.Compare(a.n, b.n) })
-	out := make([]Run, len(runs))
-	for i, r := range runs {
-		out[i] = r.Run
-	}
-	return out, nil
+	return runs, nil
 }
