@@ -14,9 +14,7 @@ import (
 	"github.com/skeinhq/skein/pkg/client"
 )
 
-func newBlame(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
-	var asJSON bool
+func newBlame(out *output) *cobra.Command {
 	var run, messageID string
 	cmd := &cobra.Command{
 		Use:     "blame THREAD [PATH]",
@@ -32,7 +30,7 @@ If the raw events of a run are gone, the output shows what the whole run changed
   skein blame my-thread /cart/total --json | jq -r '[.position, .type] | @tsv'`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 	}
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
 		path, q := client.ThreadPath(args[0]), url.Values{}
 		if run != "" {
 			path = client.RunPath(args[0], run)
@@ -43,11 +41,11 @@ If the raw events of a run are gone, the output shows what the whole run changed
 		if set(q, "message", messageID); messageID != "" && len(args) == 2 {
 			return app.Usagef("give either PATH, a place in the state, or --message, a message")
 		}
-		b := blamed{out: out, asJSON: asJSON}
+		b := blamed{out: out}
 		for {
 			var page changesPage
 			if _, err := fetch(ctx, c, path+"/changes", q, "changes", &page); err != nil {
-				return found(err, out, at, args[0], run)
+				return out.found(err, args[0], run)
 			}
 			if err := b.page(page); err != nil {
 				return err
@@ -58,7 +56,7 @@ If the raw events of a run are gone, the output shows what the whole run changed
 			q.Set("from", page.Next)
 		}
 	})
-	jsonLinesFlags(cmd, &asJSON)
+	jsonLinesFlags(cmd, out)
 	cmd.Flags().StringVar(&run, "run", "", "`RUN` at the end of the chain")
 	cmd.Flags().StringVar(&messageID, "message", "", "`ID` of a message, instead of a place in the state")
 	return cmd
@@ -67,7 +65,6 @@ If the raw events of a run are gone, the output shows what the whole run changed
 // blamed prints the changes of a place in the state, or of a message.
 type blamed struct {
 	out       *output
-	asJSON    bool
 	isMessage bool
 	// last is the change to print next, and events the number of events that it stands for: consecutive appends to one string are
 	// printed as one. It is nil before the first change.
@@ -77,27 +74,17 @@ type blamed struct {
 
 // placeChange is the part of a change that the command shows.
 type placeChange struct {
-	RunID    string          `json:"runId"`
-	N        *int            `json:"n"`
-	Position string          `json:"position"`
-	Time     time.Time       `json:"time"`
-	Type     string          `json:"type"`
-	Op       string          `json:"op"`
-	Before   json.RawMessage `json:"before"`
-	After    json.RawMessage `json:"after"`
-	Path     string          `json:"path"`
-	Text     string          `json:"text"`
+	RunID, Position, Type, Op, Path, Text string
+	N                                     *int
+	Time                                  time.Time
+	Before, After                         json.RawMessage
 }
 
 // changesPage is a page of changes.
 type changesPage struct {
-	MessageID string            `json:"messageId"`
-	Changes   []json.RawMessage `json:"changes"`
-	Unread    []struct {
-		RunID  string `json:"runId"`
-		Reason string `json:"reason"`
-	} `json:"unread"`
-	Next string `json:"next"`
+	MessageID, Next string
+	Changes         []json.RawMessage
+	Unread          []struct{ RunID, Reason string }
 }
 
 // page prints a page of changes.
@@ -107,7 +94,7 @@ func (b *blamed) page(page changesPage) error {
 	}
 	b.isMessage = page.MessageID != ""
 	for _, raw := range page.Changes {
-		if b.asJSON {
+		if b.out.asJSON {
 			if err := b.out.document(raw); err != nil {
 				return err
 			}
@@ -132,7 +119,7 @@ func (b *blamed) page(page changesPage) error {
 
 // done prints the last change.
 func (b *blamed) done() error {
-	if b.last == nil && !b.asJSON {
+	if b.last == nil && !b.out.asJSON {
 		b.out.note("no event of the chain changed it")
 	}
 	return b.print()

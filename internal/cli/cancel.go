@@ -12,10 +12,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-func newCancel(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
+func newCancel(out *output) *cobra.Command {
 	var reason string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "cancel THREAD RUN",
 		GroupID: groupWrite,
@@ -29,20 +27,17 @@ by it: it has ended before, or no process holds it.`,
   skein cancel my-thread run-7 --reason "the user pressed stop" --json`,
 		Args: usageArgs(cobra.ExactArgs(2)),
 	}
-	serverFlags(cmd, &at)
+	at := serverFlags(cmd, out)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { // not onServer: a 404 may mean a stage that stops no runs
 		return at.connect(func(c *client.Client) error {
 			answer, err := c.CancelRun(cmd.Context(), args[0], args[1], reason)
-			switch {
-			case err != nil:
+			if err != nil {
 				return notCancelled(cmd.Context(), c, args[0], args[1], err)
-			case asJSON:
-				return out.json(answer)
 			}
-			return out.text(cancelledText(answer))
+			return out.result(answer, cancelledText(answer))
 		})
 	}
-	jsonFlags(cmd, &asJSON)
+	jsonFlags(cmd, out)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, as `TEXT` of up to 1024 bytes, for people to read")
 	return cmd
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/client"
 )
 
-func newCheckout(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
+func newCheckout(out *output) *cobra.Command {
 	var runID string
 	var start bool
 	cmd := &cobra.Command{
@@ -29,7 +28,7 @@ to run it again as a branch beside it.`,
   skein checkout my-thread | curl -sN https://agent.example/run -H 'Content-Type: application/json' -d @-`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 	}
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
 		path, _ := runPath(args)
 		q := url.Values{}
 		set(q, "runId", runID)
@@ -58,12 +57,8 @@ func noteOpen(ctx context.Context, out *output, c *client.Client, thread string,
 	}
 	var r struct {
 		conversation
-		Interrupts []struct {
-			ID      string `json:"id"`
-			Reason  string `json:"reason"`
-			Message string `json:"message"`
-		} `json:"interrupts"`
-		PendingToolCalls []string `json:"pendingToolCalls"`
+		Interrupts       []struct{ ID, Reason, Message string }
+		PendingToolCalls []string
 	}
 	if _, err := fetch(ctx, c, client.RunPath(thread, in.ParentRunID), nil, "run", &r); err != nil {
 		return err

@@ -64,48 +64,37 @@ const (
 	formJSONL = "jsonl"
 )
 
-// formFlags adds --output with the forms of a command, the default first, and --json, a synonym for -o with the form asJSON.
-// Commands whose -o is a range of events (replay, refold), and those that always print JSON (checkout, export, fold), have no
-// --output.
-func formFlags(cmd *cobra.Command, form *string, usage, asJSON string, forms ...string) {
-	var short bool
-	choiceFlag(cmd, form, "output", "o", forms[0], usage, forms...)
-	cmd.Flags().BoolVar(&short, "json", false, "the same as -o "+asJSON)
+// formFlags adds --output with the forms of a command, the default first, and --json, a synonym for -o with the form asJSON. They set
+// out.form and out.asJSON before the command runs. Commands whose -o is a range of events (replay, refold), and those that always
+// print JSON (checkout, export, fold), have no --output.
+func formFlags(cmd *cobra.Command, out *output, usage, asJSON string, forms ...string) {
+	var form string
+	choiceFlag(cmd, &form, "output", "o", forms[0], usage, forms...)
+	cmd.Flags().BoolVar(&out.asJSON, "json", false, "the same as -o "+asJSON)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if short && cmd.Flags().Changed("output") && *form != asJSON {
-			return app.Usagef("--json is -o %s: leave it or -o %s out", asJSON, *form)
+		if out.asJSON && cmd.Flags().Changed("output") && form != asJSON {
+			return app.Usagef("--json is -o %s: leave it or -o %s out", asJSON, form)
 		}
-		if short {
-			*form = asJSON
+		if out.form = form; out.asJSON {
+			out.form = asJSON
 		}
+		out.asJSON = out.form == formJSON || out.form == formJSONL
 		return nil
 	}
 }
 
 // listFlags adds --output and --json to a command that prints a list.
-func listFlags(cmd *cobra.Command, form *string) {
-	formFlags(cmd, form, "`FORM` of the list: table, wide (all columns), name (ids only), json (one array) or jsonl (a line for each)",
+func listFlags(cmd *cobra.Command, out *output) {
+	formFlags(cmd, out, "`FORM` of the list: table, wide (all columns), name (ids only), json (one array) or jsonl (a line for each)",
 		formJSONL, formTable, formWide, formName, formJSON, formJSONL)
 }
 
 // jsonFlags adds --output and --json to a command that prints text, or one JSON document.
-func jsonFlags(cmd *cobra.Command, asJSON *bool) {
-	textOr(cmd, asJSON, "`FORM` of the output: text or json", formJSON)
+func jsonFlags(cmd *cobra.Command, out *output) {
+	formFlags(cmd, out, "`FORM` of the output: text or json", formJSON, formText, formJSON)
 }
 
 // jsonLinesFlags adds --output and --json to a command that prints text, or any number of JSON Lines.
-func jsonLinesFlags(cmd *cobra.Command, asJSON *bool) {
-	textOr(cmd, asJSON, "`FORM` of the output: text or jsonl (a line for each)", formJSONL)
-}
-
-// textOr adds --output with the forms text and jsonForm. *asJSON is set before the command runs.
-func textOr(cmd *cobra.Command, asJSON *bool, usage, jsonForm string) {
-	var form string
-	formFlags(cmd, &form, usage, jsonForm, formText, jsonForm)
-	resolve := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		err := resolve(cmd, args)
-		*asJSON = form == jsonForm
-		return err
-	}
+func jsonLinesFlags(cmd *cobra.Command, out *output) {
+	formFlags(cmd, out, "`FORM` of the output: text or jsonl (a line for each)", formJSONL, formText, formJSONL)
 }

@@ -42,7 +42,7 @@ func TestOutput_IsChosenTheSameWayEverywhere(t *testing.T) {
 			t.Errorf("skein %s -o no-such-form: exit %d, %v", name, code, err)
 		}
 	}
-	walk(newRoot(newOutput(&stdout, &stderr, nil), nil, strings.NewReader("")))
+	walk(newRoot(newOutput(&stdout, &stderr, nil), strings.NewReader("")))
 	slices.Sort(without)
 	if want := []string{"export", "fold", "refold", "replay"}; !slices.Equal(without, want) {
 		t.Errorf("--json without -o: %v, want %v", without, want)

@@ -97,12 +97,13 @@ func TestHint_CanBeTypedAsItStands(t *testing.T) {
 		// Flags behind "--" are none: an id cannot name another server.
 		"bin/skein history --url http://127.0.0.1:1 -- --url=https://evil.example r": {server{url: "http://127.0.0.1:1"}, []string{"history", "--url=https://evil.example", "r"}},
 	} {
-		if got := out.hint(c.at, c.args[0], c.args[1:]...); got != want {
+		out.at = &c.at
+		if got := out.hint(c.args[0], c.args[1:]...); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 	for _, args := range [][]string{{"thraed", "x"}, {"topics", "mend"}, {"history", "--no-such-flag"}, {"history"}} {
-		err := execute(t.Context(), out, args, nil, strings.NewReader(""))
+		err := execute(t.Context(), out, args, strings.NewReader(""))
 		if err == nil || !strings.Contains(err.Error(), "bin/skein") && !strings.Contains(err.Error(), "did you mean") {
 			t.Errorf("%v: %v", args, err)
 		}
@@ -153,7 +154,7 @@ func TestHelp_FitsTheScreen(t *testing.T) {
 		var stdout bytes.Buffer
 		out := newOutput(&stdout, io.Discard, nil)
 		out.screen = terminal
-		if err := execute(t.Context(), out, strings.Fields(args), nil, strings.NewReader("")); err != nil {
+		if err := execute(t.Context(), out, strings.Fields(args), strings.NewReader("")); err != nil {
 			t.Fatal(err)
 		}
 		if text := stdout.String(); !strings.Contains(text, "Usage:") || !strings.Contains(text, "--quiet") {

@@ -21,7 +21,7 @@ const (
 // completeRuns completes THREAD, then RUNs of it, from the server. It offers nothing if the server does not answer.
 func completeRuns(at *server) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) (ids []cobra.Completion, _ cobra.ShellCompDirective) {
-		if app.Configure(cmd, at.environ) != nil { // the command itself reports it
+		if app.Configure(cmd, at.out.environ) != nil { // the command itself reports it
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)

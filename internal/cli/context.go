@@ -101,17 +101,17 @@ func (c contexts) write(path string) error {
 		return app.Usagef("writing contexts: neither HOME nor XDG_CONFIG_HOME is set")
 	}
 	text, err := yaml.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("writing contexts: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("writing contexts: %w", err)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	next := path + ".new"
-	if err := os.WriteFile(next, text, 0o600); err != nil {
-		return fmt.Errorf("writing contexts: %w", err)
+	if err == nil {
+		err = os.WriteFile(next, text, 0o600)
 	}
-	if err := os.Rename(next, path); err != nil {
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
 		return fmt.Errorf("writing contexts: %w", err)
 	}
 	return nil
@@ -123,7 +123,7 @@ func (s *server) applyContext() error {
 	if s.flags == nil || s.context == "" && s.flags.Changed("url") {
 		return nil
 	}
-	all, err := readContexts(contextsPath(s.environ))
+	all, err := readContexts(contextsPath(s.out.environ))
 	if err != nil {
 		return err
 	}
@@ -136,8 +136,8 @@ func (s *server) applyContext() error {
 	return err
 }
 
-func newContext(out *output, environ []string) *cobra.Command {
-	path := contextsPath(environ)
+func newContext(out *output) *cobra.Command {
+	path := contextsPath(out.environ)
 	names := func(*cobra.Command, []string, string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 		if all, err := readContexts(path); err == nil { // the command itself reports an error
 			names = slices.Sorted(maps.Keys(all.Contexts))
@@ -190,7 +190,6 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 			},
 		}
 	}
-	var s server
 	const setShort = "Name a server; the first one becomes the current one"
 	set := change("set NAME", setShort, func(f *pflag.FlagSet, all *contexts, name string) error {
 		if name == "" {
@@ -215,7 +214,7 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 		}
 		return nil
 	})
-	serverFlags(set, &s)
+	serverFlags(set, out)
 	cmd.AddCommand(set,
 		change("use NAME", "Make a context the current one", func(_ *pflag.FlagSet, all *contexts, name string) error {
 			if _, err := all.get(name); err != nil {

@@ -9,39 +9,29 @@ import (
 
 // conversation is the part of a history answer that commands show.
 type conversation struct {
-	ThreadID   string            `json:"threadId"`
-	RunID      string            `json:"runId"`
-	Status     string            `json:"status"`
-	Basis      string            `json:"basis"`
-	Error      *runFailure       `json:"error"`
-	Interrupts []json.RawMessage `json:"interrupts"`
-	Truncated  bool              `json:"truncated"`
-	RawLost    bool              `json:"rawLost"`
-	Messages   []message         `json:"messages"`
-	State      json.RawMessage   `json:"state"`
+	ThreadID, RunID, Status, Basis string
+	Error                          *runFailure
+	Interrupts                     []json.RawMessage
+	Truncated, RawLost             bool
+	Messages                       []message
+	State                          json.RawMessage
 }
 
 type message struct {
-	ID           string          `json:"id"`
-	Role         string          `json:"role"`
-	Name         string          `json:"name"`
-	Content      json.RawMessage `json:"content"`
-	ActivityType string          `json:"activityType"`
-	ToolCallID   string          `json:"toolCallId"`
-	ToolCalls    []struct {
-		ID       string `json:"id"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	} `json:"toolCalls"`
+	ID, Role, Name           string
+	Content                  json.RawMessage
+	ActivityType, ToolCallID string
+	ToolCalls                []struct {
+		ID       string
+		Function struct{ Name, Arguments string }
+	}
 }
 
 // stateLines bounds the lines of a state in text; --json has all of it.
 const stateLines = 40
 
-// printConversation prints each message as a line with its author and its indented text, then the state.
-func printConversation(out *output, c conversation) error {
+// text formats each message as a line with its author and its indented text, then the state.
+func (c conversation) text(out *output) string {
 	var b strings.Builder
 	width := out.width()
 	head := fmt.Sprintf("thread %s, run %s: %s", oneLine(c.ThreadID, 80), oneLine(c.RunID, 80), c.Status)
@@ -62,14 +52,11 @@ func printConversation(out *output, c conversation) error {
 		fmt.Fprintf(&b, "\n%s\n%s", out.bold(oneLine(names.who(m), width)), m.text("  ", width))
 	}
 	fmt.Fprintf(&b, "\n%s\n%s", out.bold("state"), stateText(c.State, width))
-	return out.text(b.String())
+	return b.String()
 }
 
 // runFailure is the message and code of a RUN_ERROR.
-type runFailure struct {
-	Message string `json:"message"`
-	Code    string `json:"code"`
-}
+type runFailure struct{ Message, Code string }
 
 // String implements fmt.Stringer.
 func (f runFailure) String() string {
@@ -136,14 +123,8 @@ func contentText(content json.RawMessage) string {
 		return text
 	}
 	var parts []struct {
-		Type   string `json:"type"`
-		Text   string `json:"text"`
-		Source struct {
-			Type     string `json:"type"`
-			URL      string `json:"url"`
-			Value    string `json:"value"`
-			MimeType string `json:"mimeType"`
-		} `json:"source"`
+		Type, Text string
+		Source     struct{ Type, URL, Value, MimeType string }
 	}
 	if json.Unmarshal(content, &parts) == nil {
 		var lines []string

@@ -19,9 +19,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-func newDeadLetters(out *output, environ []string) *cobra.Command {
+func newDeadLetters(out *output) *cobra.Command {
 	return group("dead-letters", "List records that could not be folded, and retry them",
-		newDeadLettersList(out, environ), newDeadLettersRetry(out))
+		newDeadLettersList(out), newDeadLettersRetry(out))
 }
 
 // deadLetterFilter holds the flags that select dead letters.
@@ -59,10 +59,9 @@ func timeFlag(name, text string) (t time.Time, err error) {
 	return t, nil
 }
 
-func newDeadLettersList(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
+func newDeadLettersList(out *output) *cobra.Command {
+	var at *server
 	var d deadLetterFilter
-	var form string
 	var limit int
 	var anyTenant bool
 	cmd := &cobra.Command{
@@ -95,11 +94,11 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 				return err
 			}
 			q.AnyTenant = anyTenant
-			l := lister{out: out, form: form, none: "no dead letters", columns: []column{
+			l := lister{out: out, none: "no dead letters", columns: []column{
 				{name: "ID", keep: true}, {name: "REASON", keep: true}, {name: "RETRY"}, {name: "THREAD"}, {name: "RUN"}, {name: "AT"},
 				{name: "POSITION"}, {name: "DETAIL"},
 			}}
-			add := func(x deadletter.Record) error { return l.add(deadLetterRow(out, x, form)) }
+			add := func(x deadletter.Record) error { return l.add(deadLetterRow(out, x)) }
 			if direct {
 				cfg, err := d.kafka.Config("skein-dead-letters")
 				if err != nil {
@@ -129,15 +128,15 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 			})
 		},
 	}
-	serverFlags(cmd, &at)
+	at = serverFlags(cmd, out)
 	d.flags(cmd)
-	listFlags(cmd, &form)
+	listFlags(cmd, out)
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most `N` dead letters; 0 is all")
 	cmd.Flags().BoolVar(&anyTenant, "any-tenant", false, "those of all tenants, and those that belong to none, with --brokers")
 	return cmd
 }
 
-func deadLetterRow(out *output, x deadletter.Record, form string) listed {
+func deadLetterRow(out *output, x deadletter.Record) listed {
 	retry, at, detail := string(x.Chance), "-", x.Detail
 	if x.RetryOf != nil {
 		retry += ", failed once"
@@ -145,7 +144,7 @@ func deadLetterRow(out *output, x deadletter.Record, form string) listed {
 	if x.Position != nil {
 		at = x.Position.String()
 	}
-	if out.display() != nil && form != formWide {
+	if out.display() != nil && out.form != formWide {
 		detail = oneLine(detail, 60)
 	}
 	return listed{x, []string{x.ID.String()}, []string{
@@ -180,7 +179,7 @@ func deadLettersOfKafka(ctx context.Context, cfg kafka.Config, q deadletter.Quer
 func newDeadLettersRetry(out *output) *cobra.Command {
 	var d deadLetterFilter
 	var until string
-	var asJSON, all, again, dry bool
+	var all, again, dry bool
 	cmd := &cobra.Command{
 		Use:   "retry [ID...]",
 		Short: "Publish the original records of dead letters again",
@@ -228,11 +227,11 @@ Exit code 0: all selected were published. 4: some were left out, and the list sa
 			if err != nil {
 				return err
 			}
-			return printRetried(out, done, asJSON, dry)
+			return printRetried(out, done, dry)
 		},
 	}
 	d.flags(cmd)
-	jsonLinesFlags(cmd, &asJSON)
+	jsonLinesFlags(cmd, out)
 	f := cmd.Flags()
 	f.StringVar(&until, "until", "", "only before `TIME`")
 	f.BoolVar(&all, "all", false, "all dead letters of the tenant")
@@ -253,17 +252,11 @@ var why = map[deadletter.Outcome]string{
 	deadletter.Erased: "left out: its thread was erased",
 }
 
-func printRetried(out *output, done []deadletter.Retried, asJSON, dry bool) error {
+func printRetried(out *output, done []deadletter.Retried, dry bool) error {
 	published := 0
 	for _, r := range done {
 		if r.Outcome == deadletter.Published {
 			published++
-		}
-		if asJSON {
-			if err := out.json(r); err != nil {
-				return err
-			}
-			continue
 		}
 		text := why[r.Outcome]
 		switch {
@@ -272,7 +265,8 @@ func printRetried(out *output, done []deadletter.Retried, asJSON, dry bool) erro
 		case r.RetriedAt != nil:
 			text += " (" + r.RetriedAt.String() + ")"
 		}
-		if err := out.text(fmt.Sprintf("%s  %s  %s: %s\n", r.ID, oneLine(r.ThreadID, 40), oneLine(r.Reason, 20), text)); err != nil {
+		line := fmt.Sprintf("%s  %s  %s: %s\n", r.ID, oneLine(r.ThreadID, 40), oneLine(r.Reason, 20), text)
+		if err := out.result(r, line); err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,7 @@ Conversations that exist already are not played again; an interrupted demo is co
 				stopped <- server.Wait(ctx)
 				stop()
 			}()
-			if err = printReady(out, server, cfg.Logger); err == nil {
+			if err = printReady(out, server); err == nil {
 				err = playDemo(ctx, out, server)
 			}
 			if err == nil && !exit {
@@ -77,7 +77,7 @@ func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 	if err != nil {
 		return err
 	}
-	at := server{url: running.URL(), keyFile: running.KeyFile()}
+	at := server{out: out, url: running.URL(), keyFile: running.KeyFile()}
 	return at.connect(func(c *client.Client) error {
 		bar := newProgress(out, "playing example conversations")
 		played, err := demo.Player{Client: c, Settle: running.Settle, Progress: bar.step}.Play(ctx, conversations)
@@ -91,12 +91,12 @@ func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 		if played.Present > 0 {
 			out.note("%s already there", count(played.Present, "run"))
 		}
-		return showDemo(ctx, out, at, c, conversations)
+		return showDemo(ctx, out, c, conversations)
 	})
 }
 
 // showDemo prints the threads, commands to try, and the thread with branches.
-func showDemo(ctx context.Context, out *output, at server, c *client.Client, conversations []demo.Conversation) error {
+func showDemo(ctx context.Context, out *output, c *client.Client, conversations []demo.Conversation) error {
 	titles := make(map[string]string, len(conversations))
 	for _, conv := range conversations {
 		titles[conv.ThreadID] = conv.Title
@@ -114,7 +114,7 @@ func showDemo(ctx context.Context, out *output, at server, c *client.Client, con
 	}
 	out.note("Try, in another terminal:")
 	for _, args := range [][]string{{"history", "support-4711"}, {"show", demo.Branched}, {"diff", demo.Branched, "hotel", "hotel-again"}} {
-		out.note("  %s", out.hint(at, args[0], args[1:]...))
+		out.note("  %s", out.hint(args[0], args[1:]...))
 	}
 	out.note("")
 

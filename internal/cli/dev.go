@@ -3,10 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -98,7 +96,7 @@ prints it and keeps it in the data folder. There is no TLS. Production means Kaf
 			if err != nil {
 				return err
 			}
-			if err := printReady(out, server, cfg.Logger); err != nil {
+			if err := printReady(out, server); err != nil {
 				return errors.Join(err, server.Close())
 			}
 			return server.Wait(cmd.Context())
@@ -109,8 +107,7 @@ prints it and keeps it in the data folder. There is no TLS. Production means Kaf
 }
 
 // printReady prints the server's addresses. Call it once everything answers: scripts wait for these lines.
-func printReady(out *output, s *dev.Server, logger *slog.Logger) error {
-	logger.Info("ready", "http", s.URL(), "kafka", s.Broker(), "start", s.StartTime().Round(time.Millisecond).String())
+func printReady(out *output, s *dev.Server) error {
 	out.note("the page: %s/", s.URL())
 	out.note("skein is ready: HTTP API on %s, Kafka on %s", s.URL(), s.Broker())
 	out.note("data in %s", s.Data())

@@ -13,9 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/client"
 )
 
-func newDiff(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
-	var asJSON bool
+func newDiff(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "diff THREAD [FROM [TO]]",
 		GroupID: groupRead,
@@ -31,7 +29,7 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
   skein diff my-thread run-1 run-2 --json | jq .statePatch`,
 		Args: usageArgs(cobra.RangeArgs(1, 3)),
 	}
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
 		q := url.Values{}
 		for i, name := range []string{"from", "to"} {
 			if len(args) > i+1 {
@@ -41,21 +39,16 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 		var d difference
 		body, err := fetch(ctx, c, client.ThreadPath(args[0])+"/diff", q, "difference", &d)
 		if err != nil {
-			return found(err, out, at, args[0], strings.Join(args[1:], " or "))
+			return out.found(err, args[0], strings.Join(args[1:], " or "))
 		}
-		if asJSON {
-			err = out.document(body)
-		} else {
-			err = printDifference(out, d)
-		}
-		if err == nil && !d.Same {
+		if err = out.result(body, d.text(out)); err == nil && !d.Same {
 			err = &app.ExitError{Code: app.ExitDiffers} // without a message: the output lists the differences
 		}
 		return err
 	})
 	call := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return diffCode(call(cmd, args)) }
-	jsonFlags(cmd, &asJSON)
+	jsonFlags(cmd, out)
 	return cmd
 }
 
@@ -73,28 +66,24 @@ func diffCode(err error) error {
 
 // difference is the part of a diff answer that the command shows.
 type difference struct {
-	ThreadID string `json:"threadId"`
+	ThreadID string
 	// From and To come without messages and state; From is absent for the empty history.
-	From           *conversation `json:"from"`
-	To             conversation  `json:"to"`
-	CommonAncestor string        `json:"commonAncestor"`
-	Same           bool          `json:"same"`
-	OnlyFrom       []message     `json:"onlyFrom"`
-	OnlyTo         []message     `json:"onlyTo"`
-	Changed        []struct {
-		From  message     `json:"from"`
-		To    message     `json:"to"`
-		Patch []operation `json:"patch"`
-	} `json:"changed"`
-	Reordered  bool        `json:"reordered"`
-	StatePatch []operation `json:"statePatch"`
+	From             *conversation
+	To               conversation
+	CommonAncestor   string
+	Same, Reordered  bool
+	OnlyFrom, OnlyTo []message
+	Changed          []struct {
+		From, To message
+		Patch    []operation
+	}
+	StatePatch []operation
 }
 
 // operation is one operation of a JSON Patch (RFC 6902).
 type operation struct {
-	Op    string          `json:"op"`
-	Path  string          `json:"path"`
-	Value json.RawMessage `json:"value"`
+	Op, Path string
+	Value    json.RawMessage
 }
 
 // The styles of text, as parameters of ANSI's SGR.
@@ -106,8 +95,8 @@ const (
 	styleChanged = "33"
 )
 
-// printDifference prints a difference as git diff does: - is FROM, + is TO, ~ is in both.
-func printDifference(out *output, d difference) error {
+// text formats the difference as git diff does: - is FROM, + is TO, ~ is in both.
+func (d difference) text(out *output) string {
 	p := differencePrinter{paint: out.paint, width: out.width()}
 	p.head(d)
 	names := toolNames{}
@@ -137,7 +126,7 @@ func printDifference(out *output, d difference) error {
 	if d.Same {
 		p.b.WriteString("\nnothing differs\n")
 	}
-	return out.text(p.b.String())
+	return p.b.String()
 }
 
 type differencePrinter struct {

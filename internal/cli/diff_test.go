@@ -56,11 +56,7 @@ func TestDiff_ShowsAPersonWhatDiffers(t *testing.T) {
 		if err := json.Unmarshal([]byte(answer), &d); err != nil {
 			t.Fatal(err)
 		}
-		var b strings.Builder
-		if err := printDifference(newOutput(&b, io.Discard, nil), d); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
+		return d.text(newOutput(io.Discard, io.Discard, nil))
 	}
 	if got := show(differenceAnswer); got != differenceText {
 		t.Errorf("got\n%s\nwant\n%s", got, differenceText)

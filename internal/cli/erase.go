@@ -19,17 +19,9 @@ import (
 // erasedWithin bounds the wait for an erasure.
 const erasedWithin = time.Minute
 
-type eraseOptions struct {
-	server              server
-	thread              string
-	all                 bool
-	yes, noWait, asJSON bool
-	within              time.Duration
-	runs                int // of the thread before its erasure, see indexedRuns
-}
-
-func newErase(out *output, environ []string) *cobra.Command {
-	o := eraseOptions{server: server{environ: environ}, within: erasedWithin}
+func newErase(out *output) *cobra.Command {
+	var at *server
+	var all, yes, noWait bool
 	cmd := &cobra.Command{
 		Use:     "erase THREAD | --all-threads",
 		GroupID: groupWrite,
@@ -50,42 +42,41 @@ the index is no longer behind them. It needs the scopes read and erase, and can 
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case o.all == (len(args) == 1):
+			case all == (len(args) == 1):
 				return app.Usagef("name either a thread or --all-threads")
-			case o.all && o.noWait:
+			case all && noWait:
 				return app.Usagef("--no-wait is for one thread: --all-threads says at the end what is left")
 			}
 			in, what := cmd.InOrStdin(), "all threads"
-			if !o.all {
-				o.thread = args[0]
-				what = oneLine(o.thread, 80)
+			if !all {
+				what = oneLine(args[0], 80)
 			}
-			if !o.yes && !isTerminal(in) {
+			if !yes && !isTerminal(in) {
 				return app.Usagef("erasing %s: stdin is not a terminal, so there is no confirmation: pass --yes", what)
 			}
 			ask := func(question string) error {
-				if o.yes {
+				if yes {
 					return nil
 				}
 				return confirm(cmd.Context(), out, in, question, errNotMeant)
 			}
-			return o.server.connect(func(c *client.Client) error {
-				if o.all {
-					return eraseAll(cmd.Context(), out, c, o, ask)
+			return at.connect(func(c *client.Client) error {
+				if all {
+					return eraseAll(cmd.Context(), out, c, ask)
 				}
-				o.runs = indexedRuns(cmd.Context(), c, o.thread)
-				if err := ask(erasureQuestion(o.thread, o.runs)); err != nil {
+				runs := indexedRuns(cmd.Context(), c, args[0])
+				if err := ask(erasureQuestion(args[0], runs)); err != nil {
 					return err
 				}
-				return erase(cmd.Context(), out, c, o)
+				return erase(cmd.Context(), out, c, args[0], runs, noWait)
 			})
 		},
 	}
-	serverFlags(cmd, &o.server)
-	jsonFlags(cmd, &o.asJSON)
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
-	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until it is done")
-	cmd.Flags().BoolVar(&o.all, "all-threads", false, "erase all threads of the tenant")
+	at = serverFlags(cmd, out)
+	jsonFlags(cmd, out)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it is done")
+	cmd.Flags().BoolVar(&all, "all-threads", false, "erase all threads of the tenant")
 	return cmd
 }
 
@@ -139,42 +130,49 @@ func confirm(ctx context.Context, out *output, in io.Reader, question string, no
 
 // erasure is the progress of an erasure, as the server reports it.
 type erasure struct {
-	State                                           string
-	ErasedAt, LocalPurgedBy, CompactedBy, RawGoneBy *time.Time
+	State string
+	erasureTimes
+}
+
+// erasureTimes are when readers got nothing any more, and when hidden data will be gone; nil if that is not known.
+type erasureTimes struct {
+	ErasedAt      *time.Time `json:"erasedAt"`
+	LocalPurgedBy *time.Time `json:"localPurgedBy"`
+	CompactedBy   *time.Time `json:"compactedBy"`
+	RawGoneBy     *time.Time `json:"rawGoneBy"`
 }
 
 func (e erasure) done() bool { return e.State == "done" }
 
-func erase(ctx context.Context, out *output, c *client.Client, o eraseOptions) error {
-	name := oneLine(o.thread, 80)
-	receipt, err := c.EraseThread(ctx, o.thread)
+// erase erases a thread of which runs were known before.
+func erase(ctx context.Context, out *output, c *client.Client, thread string, runs int, noWait bool) error {
+	name := oneLine(thread, 80)
+	receipt, err := c.EraseThread(ctx, thread)
 	if err != nil {
 		return fmt.Errorf("erasing %s: %w", name, err)
 	}
 	follow := c.URL() + receipt.Href
-	if o.noWait {
-		if o.asJSON {
-			return out.json(receipt)
-		}
-		return out.text(fmt.Sprintf("thread %s will be erased up to %s: %s shows the progress\n", name, receipt.Position, follow))
+	if noWait {
+		text := fmt.Sprintf("thread %s will be erased up to %s: %s shows the progress\n", name, receipt.Position, follow)
+		return out.result(receipt, text)
 	}
-	body, e, err := awaitErasure(ctx, out, c, receipt, o.within)
+	body, e, err := awaitErasure(ctx, out, c, receipt)
 	switch {
 	case err != nil:
 		return fmt.Errorf("following the erasure of %s: %w; the request was written all the same: %s shows its progress", name, err, follow)
-	case o.asJSON:
+	case out.asJSON:
 		err = out.document(body)
 	case e.done():
-		err = out.text(e.text(name, o.runs))
+		err = out.text(e.text(name, runs))
 	}
 	if err == nil && !e.done() {
-		err = fmt.Errorf("erasing %s: it is not done after %v and goes on: %s shows its progress", name, o.within, follow)
+		err = fmt.Errorf("erasing %s: it is not done after %v and goes on: %s shows its progress", name, erasedWithin, follow)
 	}
 	return err
 }
 
 // awaitErasure polls the server until the erasure is done or the time is up. Each request waits in the server for a while.
-func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.Receipt, within time.Duration) ([]byte, erasure, error) {
+func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.Receipt) ([]byte, erasure, error) {
 	begin := time.Now()
 	noted := begin
 	for {
@@ -184,7 +182,7 @@ func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.R
 			return nil, erasure{}, err
 		}
 		now := time.Now()
-		if e.done() || now.Sub(begin) >= within {
+		if e.done() || now.Sub(begin) >= erasedWithin {
 			return body, e, nil
 		}
 		if now.Sub(noted) >= progressEvery {
@@ -209,7 +207,7 @@ func (e erasure) text(name string, runs int) string {
 }
 
 // bounds lists when the hidden data will be gone.
-func (e erasure) bounds() string {
+func (e erasureTimes) bounds() string {
 	by := func(t *time.Time) string {
 		if t == nil {
 			return "no bound is known"

@@ -32,17 +32,14 @@ type allErased struct {
 	Threads int `json:"threads"`
 	Left    int `json:"left"`
 	// Each time is the latest one of all threads; nil if it is not known of one of them.
-	ErasedAt      *time.Time `json:"erasedAt"`
-	LocalPurgedBy *time.Time `json:"localPurgedBy"`
-	CompactedBy   *time.Time `json:"compactedBy"`
-	RawGoneBy     *time.Time `json:"rawGoneBy"`
+	erasureTimes
 }
 
 // errLeft reports threads that the index has after the erasure.
 var errLeft = errors.New("threads were published, or indexed, meanwhile: stop the tenant's agents, then repeat the command")
 
 // eraseAll erases every thread that the index has of the tenant. It can be interrupted and repeated at any time.
-func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions, ask func(question string) error) error {
+func eraseAll(ctx context.Context, out *output, c *client.Client, ask func(question string) error) error {
 	var threads, left []string
 	err := retried(ctx, out, func() (err error) { threads, err = threadIDs(ctx, c, url.Values{}, 0); return err })
 	if err != nil {
@@ -61,27 +58,25 @@ func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions
 	done := allErased{Threads: len(threads)}
 	for i, r := range last { // a partition's earlier erasures are done before its last one
 		var e erasure
-		err := retried(ctx, out, func() (err error) { _, e, err = awaitErasure(ctx, out, c, r, o.within); return err })
+		err := retried(ctx, out, func() (err error) { _, e, err = awaitErasure(ctx, out, c, r); return err })
 		if err == nil && !e.done() {
-			err = fmt.Errorf("it is not done after %v and goes on", o.within)
+			err = fmt.Errorf("it is not done after %v and goes on", erasedWithin)
 		}
 		if err != nil {
 			return fmt.Errorf("following the erasure at %s, the last one of its partition: %w; %s shows its progress", r.Position, err,
 				c.URL()+r.Href)
 		}
-		done.add(e, i == 0)
+		if i == 0 {
+			done.erasureTimes = e.erasureTimes
+		}
+		done.extend(e.erasureTimes)
 	}
 	err = retried(ctx, out, func() (err error) { left, err = threadIDs(ctx, c, url.Values{}, 0); return err })
 	if err != nil {
 		return fmt.Errorf("looking whether threads are left: %w", err)
 	}
 	done.Left = len(left)
-	if o.asJSON {
-		err = out.json(done)
-	} else {
-		err = out.text(done.text())
-	}
-	if err == nil && done.Left > 0 {
+	if err = out.result(done, done.text()); err == nil && done.Left > 0 {
 		err = fmt.Errorf("%d threads are left: %w", done.Left, errLeft)
 	}
 	return err
@@ -146,28 +141,24 @@ func retried(ctx context.Context, out *output, f func() error) error {
 	}
 }
 
-// add merges the times of an erasure into those of all.
-func (a *allErased) add(e erasure, first bool) {
+// extend makes each time the later one of two; nil if one of them is not known.
+func (e *erasureTimes) extend(by erasureTimes) {
 	later := func(have **time.Time, t *time.Time) {
-		switch {
-		case first:
-			*have = t
-		case *have == nil || t == nil:
+		if *have == nil || t == nil {
 			*have = nil
-		case t.After(**have):
+		} else if t.After(**have) {
 			*have = t
 		}
 	}
-	later(&a.ErasedAt, e.ErasedAt)
-	later(&a.LocalPurgedBy, e.LocalPurgedBy)
-	later(&a.CompactedBy, e.CompactedBy)
-	later(&a.RawGoneBy, e.RawGoneBy)
+	later(&e.ErasedAt, by.ErasedAt)
+	later(&e.LocalPurgedBy, by.LocalPurgedBy)
+	later(&e.CompactedBy, by.CompactedBy)
+	later(&e.RawGoneBy, by.RawGoneBy)
 }
 
 func (a allErased) text() string {
 	if a.Threads == 0 {
 		return "the index has no threads\n"
 	}
-	return fmt.Sprintf("%d threads are erased: no reader gets anything of them any more\n", a.Threads) +
-		erasure{LocalPurgedBy: a.LocalPurgedBy, CompactedBy: a.CompactedBy, RawGoneBy: a.RawGoneBy}.bounds()
+	return fmt.Sprintf("%d threads are erased: no reader gets anything of them any more\n", a.Threads) + a.bounds()
 }

@@ -6,11 +6,25 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 
+	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/eventstream"
 )
 
 const byteOrderMark = "\xef\xbb\xbf"
+
+// openEvents opens a file of events; - is stdin.
+func openEvents(path string, stdin io.Reader) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, app.Usagef("opening events: %w", err)
+	}
+	return f, nil
+}
 
 // eventReader reads events of any form out of files and stdin.
 type eventReader struct{ *eventstream.Reader }

@@ -20,9 +20,9 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-func newExport(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
-	var check, capture, asJSON bool
+func newExport(out *output) *cobra.Command {
+	var at *server
+	var check, capture bool
 	var startedAt string
 	cmd := &cobra.Command{
 		Use:     "export THREAD [RUN]",
@@ -46,7 +46,7 @@ breaks a rule is refused with the rule's name.`,
 				return app.Usagef("--check and --capture exclude one another")
 			}
 			if check {
-				if startedAt != "" || asJSON {
+				if startedAt != "" || out.asJSON {
 					return app.Usagef("--check makes no artifact: leave --started-at and --json out")
 				}
 				return checkArtifacts(out, cmd.InOrStdin(), args)
@@ -59,7 +59,7 @@ breaks a rule is refused with the rule's name.`,
 				if len(args) != 1 {
 					return app.Usagef("a capture is one file, but %d were named", len(args))
 				}
-				return exportCapture(out, cmd.InOrStdin(), args[0], began, asJSON)
+				return exportCapture(out, cmd.InOrStdin(), args[0], began)
 			}
 			if len(args) > 2 {
 				return app.Usagef("name THREAD, or THREAD and RUN; files need --check or --capture")
@@ -71,23 +71,23 @@ breaks a rule is refused with the rule's name.`,
 				var answer exported
 				body, err := fetch(cmd.Context(), c, path+"/export", q, "export", &answer)
 				if err != nil {
-					return found(err, out, at, args[0], run)
+					return out.found(err, args[0], run)
 				}
 				if _, err := artifact.Decode(answer.Artifact); err != nil {
 					return fmt.Errorf("the server's answer is not an artifact: %w", err)
 				}
-				if asJSON {
+				if out.asJSON {
 					return out.document(body)
 				}
 				return answer.print(out)
 			})
 		},
 	}
-	serverFlags(cmd, &at)
+	at = serverFlags(cmd, out)
 	cmd.Flags().BoolVar(&check, "check", false, "check files against the contract")
 	cmd.Flags().BoolVar(&capture, "capture", false, "read a captured stream from a file")
 	startedAtFlag(cmd, &startedAt)
-	reportFlag(cmd, &asJSON)
+	reportFlag(cmd, out)
 	return cmd
 }
 
@@ -131,7 +131,7 @@ func readFile(stdin io.Reader, path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-func exportCapture(out *output, stdin io.Reader, path string, began time.Time, asJSON bool) error {
+func exportCapture(out *output, stdin io.Reader, path string, began time.Time) error {
 	b, err := readFile(stdin, path)
 	if err != nil {
 		return fmt.Errorf("reading capture: %w", err)
@@ -146,16 +146,16 @@ func exportCapture(out *output, stdin io.Reader, path string, began time.Time, a
 		}
 		if err != nil { // of the text: it is in memory
 			err = &artifact.Error{Rule: artifact.RuleEvent, Where: reader.where(), Detail: strings.TrimPrefix(err.Error(), reader.where()+": ")}
-			return printArtifact(out, nil, nil, err, asJSON)
+			return printArtifact(out, nil, nil, err)
 		}
 		events = append(events, text)
 	}
 	a, report, err := artifact.FromEnvelope(events, began)
-	return printArtifact(out, a, report, err, asJSON)
+	return printArtifact(out, a, report, err)
 }
 
 // printExport folds the runs and prints the artifact of the last one.
-func printExport(out *output, runs []chainRun, began time.Time, asJSON bool) error {
+func printExport(out *output, runs []chainRun, began time.Time) error {
 	folded, err := foldRuns(out, runs, 0) // an artifact has no kept events
 	if err != nil {
 		return err
@@ -176,10 +176,10 @@ func printExport(out *output, runs []chainRun, began time.Time, asJSON bool) err
 		run.FinishedAt = run.Terminal.Time()
 	}
 	a, report, err := artifact.FromRun(run, began)
-	return printArtifact(out, a, report, err, asJSON)
+	return printArtifact(out, a, report, err)
 }
 
-func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, err error, asJSON bool) error {
+func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, err error) error {
 	if artifact.RuleOf(err) == artifact.RuleNoStart {
 		return fmt.Errorf("the run cannot be exported: %w; pass --started-at TIME", err)
 	}
@@ -191,15 +191,15 @@ func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, e
 		return err
 	}
 	x := exported{b, report}
-	if asJSON {
+	if out.asJSON {
 		return out.json(x)
 	}
 	return x.print(out)
 }
 
 // reportFlag adds --json to a command that prints an artifact.
-func reportFlag(cmd *cobra.Command, v *bool) {
-	cmd.Flags().BoolVar(v, "json", false, "print the artifact and its report as members of one document")
+func reportFlag(cmd *cobra.Command, out *output) {
+	cmd.Flags().BoolVar(&out.asJSON, "json", false, "print the artifact and its report as members of one document")
 }
 
 // exported is an artifact and its report, in the form of the API's answer with ?report=true.

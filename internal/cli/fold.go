@@ -22,7 +22,7 @@ import (
 )
 
 func newFold(out *output) *cobra.Command {
-	var records, events, export, asJSON bool
+	var records, events, export bool
 	var startedAt string
 	var kept agui.Families
 	cmd := &cobra.Command{
@@ -61,7 +61,7 @@ leaves out and where started_at comes from, as for "skein export".`,
 				return printRecords(out, runs, kept)
 			}
 			if export {
-				return printExport(out, runs, began, asJSON)
+				return printExport(out, runs, began)
 			}
 			return printFold(out, runs, events, kept)
 		},
@@ -71,7 +71,7 @@ leaves out and where started_at comes from, as for "skein export".`,
 	cmd.Flags().BoolVar(&export, "export", false, "print the export artifact of the last run")
 	app.KeepEventsFlag(cmd.Flags(), &kept)
 	startedAtFlag(cmd, &startedAt)
-	reportFlag(cmd, &asJSON)
+	reportFlag(cmd, out)
 	return cmd
 }
 
@@ -143,20 +143,16 @@ func readChain(out *output, paths []string, stdin io.Reader) ([]chainRun, error)
 
 // readEventFile reads the runs of a file, or of stdin for "-".
 func readEventFile(path string, stdin io.Reader) ([]chainRun, error) {
-	if path == "-" {
-		runs, err := readRuns(stdin, "standard input", nil)
-		if err != nil {
-			return nil, fmt.Errorf("reading standard input: %w", err)
-		}
-		return runs, nil
-	}
 	input, err := inputBeside(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
+	f, err := openEvents(path, stdin)
 	if err != nil {
-		return nil, app.Usagef("opening events: %w", err)
+		return nil, err
+	}
+	if path == "-" {
+		path = "standard input"
 	}
 	runs, err := readRuns(f, path, input)
 	if err := errors.Join(err, f.Close()); err != nil {
@@ -165,8 +161,11 @@ func readEventFile(path string, stdin io.Reader) ([]chainRun, error) {
 	return runs, nil
 }
 
-// inputBeside reads NAME.input.json for NAME.jsonl (or any other extension); nil if there is no such file.
+// inputBeside reads NAME.input.json for NAME.jsonl (or any other extension); nil if there is no such file, as for stdin.
 func inputBeside(path string) ([]byte, error) {
+	if path == "-" {
+		return nil, nil
+	}
 	name := path
 	if i := strings.LastIndexByte(path, '.'); i > strings.LastIndexAny(path, `/\`) {
 		name = path[:i]

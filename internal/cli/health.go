@@ -22,7 +22,7 @@ import (
 const defaultAdminURL = "http://127.0.0.1:8421"
 
 func newHealth(out *output) *cobra.Command {
-	var live, asJSON bool
+	var live bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:     "health [URL]",
@@ -48,21 +48,21 @@ Exit code 0: ready. 1: not ready, or no answer; the output says why. Made for he
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return firstHealth(ctx, out, bases, path, asJSON)
+			return firstHealth(ctx, out, bases, path)
 		},
 	}
 	cmd.Flags().BoolVar(&live, "live", false, "check only whether a restart could help, not whether Kafka and the store answer")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
-	jsonFlags(cmd, &asJSON)
+	jsonFlags(cmd, out)
 	return cmd
 }
 
 // firstHealth checks the first of the servers that accepts a connection.
-func firstHealth(ctx context.Context, out *output, bases []string, path string, asJSON bool) error {
+func firstHealth(ctx context.Context, out *output, bases []string, path string) error {
 	var tried []string
 	for _, base := range bases {
 		url := strings.TrimRight(base, "/") + path
-		err := health(ctx, out, url, asJSON)
+		err := health(ctx, out, url)
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
 		}
@@ -71,7 +71,7 @@ func firstHealth(ctx context.Context, out *output, bases []string, path string, 
 	return fmt.Errorf("no answer from %s: nothing listens there", strings.Join(tried, " or "))
 }
 
-func health(ctx context.Context, out *output, url string, asJSON bool) error {
+func health(ctx context.Context, out *output, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return app.Usagef("reading url: %w", err)
@@ -92,12 +92,7 @@ func health(ctx context.Context, out *output, url string, asJSON bool) error {
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Status == "" {
 		return fmt.Errorf("reading answer: %s is not the admin address of a Skein stage (HTTP %d)", url, resp.StatusCode)
 	}
-	if asJSON {
-		err = out.document(body)
-	} else {
-		err = out.text(answer.Status + "\n")
-	}
-	if err != nil || resp.StatusCode == http.StatusOK {
+	if err := out.result(body, answer.Status+"\n"); err != nil || resp.StatusCode == http.StatusOK {
 		return err
 	}
 	reasons := []string{answer.Status}

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// hint returns a command line to type next, for the same binary and server. Ids that look like flags follow "--": agents choose
-// ids, and a flag could name another server.
-func (o *output) hint(at server, command string, ids ...string) string {
+// hint returns a command line to type next, for the same binary and for the server that the command calls. Ids that look like flags
+// follow "--": agents choose ids, and a flag could name another server.
+func (o *output) hint(command string, ids ...string) string {
 	var flags []string
+	at := o.at
 	if at.url != defaultURL {
 		flags = append(flags, "--url", at.url)
 	}

@@ -1,16 +1,16 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/client"
 )
 
-func newHistory(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
+func newHistory(out *output) *cobra.Command {
 	var follows bool
-	var form string
 	cmd := &cobra.Command{
 		Use:     "history THREAD [RUN]",
 		GroupID: groupRead,
@@ -20,32 +20,29 @@ official AG-UI client held then. Without RUN it is the tip of the thread with th
 
 With --follow it shows the conversation as a chat and keeps following new events, as skein tail does.`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if follows {
-				if form != formText {
-					return app.Usagef("--follow shows a chat; skein tail -o jsonl prints what comes for machines")
-				}
-				c := newChat(out, 0)
-				return follow(cmd.Context(), out, &at, args, c.event, c.end)
-			}
-			path, run := runPath(args)
-			return at.connect(func(c *client.Client) error {
-				var h conversation
-				body, err := fetch(cmd.Context(), c, path+"/history", nil, "history", &h)
-				switch {
-				case err != nil:
-					return found(err, out, at, args[0], run)
-				case form == formJSON:
-					return out.document(body)
-				case form == formJSONL:
-					return out.lines(body, "messages")
-				}
-				return printConversation(out, h)
-			})
-		},
 	}
-	serverFlags(cmd, &at)
-	formFlags(cmd, &form, "`FORM` of the output: text, json (the API's answer) or jsonl (a line for each message)",
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
+		if follows {
+			if out.asJSON {
+				return app.Usagef("--follow shows a chat; skein tail -o jsonl prints what comes for machines")
+			}
+			chat := newChat(out, 0)
+			return follow(ctx, out, c, args, chat.event, chat.end)
+		}
+		path, _ := runPath(args)
+		var h conversation
+		body, err := fetch(ctx, c, path+"/history", nil, "history", &h)
+		switch {
+		case err != nil:
+			return err
+		case out.form == formJSON:
+			return out.document(body)
+		case out.form == formJSONL:
+			return out.lines(body, "messages")
+		}
+		return out.text(h.text(out))
+	})
+	formFlags(cmd, out, "`FORM` of the output: text, json (the API's answer) or jsonl (a line for each message)",
 		formJSON, formText, formJSON, formJSONL)
 	cmd.Flags().BoolVarP(&follows, "follow", "f", false, "keep following new events")
 	return cmd

@@ -20,7 +20,6 @@ func newKeys(out *output) *cobra.Command {
 func newKeysNew(out *output) *cobra.Command {
 	var tenantID, name, file, expires string
 	var scopes []string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Create an API key and add it to a file",
@@ -60,13 +59,10 @@ with a key that has ended are cut off within 5 seconds.`,
 				return err
 			}
 			out.note("key %s of tenant %s is in %s; it is shown only once:", oneLine(entry.Name, 80), oneLine(tenantID, 80), file)
-			if asJSON {
-				return out.json(struct {
-					tenant.Key
-					Secret string `json:"key"`
-				}{entry, key})
-			}
-			return out.text(key + "\n")
+			return out.result(struct {
+				tenant.Key
+				Secret string `json:"key"`
+			}{entry, key}, key+"\n")
 		},
 	}
 	f := cmd.Flags()
@@ -76,7 +72,7 @@ with a key that has ended are cut off within 5 seconds.`,
 	f.StringVar(&expires, "expires", "",
 		"`WHEN` the key ends: a time such as 2027-01-31T00:00:00Z, or a duration from now, such as 2160h; by default never")
 	f.StringVar(&file, "file", "", "`FILE` of hashed keys; created if it does not exist")
-	jsonFlags(cmd, &asJSON)
+	jsonFlags(cmd, out)
 	return cmd
 }
 
@@ -102,7 +98,6 @@ func expiry(text string, now time.Time) (*time.Time, error) {
 
 func newKeysList(out *output) *cobra.Command {
 	var file string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the API keys of a file",
@@ -118,7 +113,7 @@ hand: it refuses whatever a stage would refuse.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if out.asJSON {
 				for _, k := range keys {
 					if err := out.json(k); err != nil {
 						return err
@@ -142,6 +137,6 @@ hand: it refuses whatever a stage would refuse.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` of hashed keys")
-	jsonLinesFlags(cmd, &asJSON)
+	jsonLinesFlags(cmd, out)
 	return cmd
 }

@@ -14,9 +14,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-func newLineage(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
-	var form string
+func newLineage(out *output) *cobra.Command {
 	var ascii, watches bool
 	var ancestors, descendants, siblings string
 	cmd := &cobra.Command{
@@ -33,7 +31,7 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
   skein lineage my-thread -o mermaid > my-thread.mmd`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 	}
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+	at := onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
 		q := url.Values{}
 		set(q, "ancestorsOf", ancestors)
 		set(q, "descendantsOf", descendants)
@@ -42,18 +40,18 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 			return app.Usagef("--ancestors, --descendants and --siblings exclude one another")
 		}
 		part := len(q) == 1
-		if form == formMermaid {
-			q.Set("format", form)
+		if out.form == formMermaid {
+			q.Set("format", formMermaid)
 		} else {
 			q.Set("words", "true")
 		}
 		show := func(ctx context.Context, out *output) error {
 			body, err := c.Get(ctx, client.ThreadPath(args[0])+"/lineage", q)
 			if err != nil {
-				return found(err, out, at, args[0], ancestors+descendants+siblings)
+				return out.found(err, args[0], ancestors+descendants+siblings)
 			}
 			width := out.drawingWidth()
-			switch form {
+			switch out.form {
 			case formJSON, formMermaid:
 				return out.document(body)
 			case formJSONL:
@@ -74,7 +72,7 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 		}
 		return show(ctx, out)
 	})
-	formFlags(cmd, &form,
+	formFlags(cmd, out,
 		"`FORM` of the answer: text (a picture), wide (a picture of any width), name (run ids), json (one document), "+
 			"jsonl (a line for each run) or mermaid",
 		formJSON, formText, formWide, formName, formJSON, formJSONL, formMermaid)
@@ -83,7 +81,7 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 	cmd.Flags().StringVar(&descendants, "descendants", "", "only the descendants of `RUN`")
 	cmd.Flags().StringVar(&siblings, "siblings", "", "only the other children of the parent of `RUN`")
 	for _, flag := range []string{"ancestors", "descendants", "siblings"} {
-		complete(cmd, flag, completeRuns(&at))
+		complete(cmd, flag, completeRuns(at))
 	}
 	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw the text with ASCII characters only")
 	return cmd
@@ -109,15 +107,15 @@ func listIDs(out *output, answer []byte) error {
 // drawLineage draws a lineage answer, or that of a part of a thread. The client draws, and not the server, to fit the terminal.
 func drawLineage(answer []byte, part bool, o draw.TextOptions) (string, error) {
 	var a struct {
-		Tips     []string `json:"tips"`
-		TipRunID string   `json:"tipRunId"`
+		Tips     []string
+		TipRunID string
 		Runs     []struct {
 			lineage.Run
-			First    record.Position `json:"first"`
-			Question string          `json:"question"`
+			First    record.Position
+			Question string
 			// Resolution is how the run answers an interrupt.
-			Resolution string `json:"resolution"`
-		} `json:"runs"`
+			Resolution string
+		}
 	}
 	if err := decode(answer, "lineage", &a); err != nil {
 		return "", err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -18,11 +17,10 @@ import (
 )
 
 type lintOptions struct {
-	input         string
-	headers, off  []string
-	timeout       time.Duration
-	asJSON, sarif bool
-	all           bool
+	input        string
+	headers, off []string
+	timeout      time.Duration
+	sarif, all   bool
 }
 
 func newLint(out *output) *cobra.Command {
@@ -51,7 +49,7 @@ event works for now. The exit code is 4 if there is an error or a warning. docs/
 			return runLint(cmd.Context(), out, o, args, cmd.InOrStdin())
 		},
 	}
-	jsonLinesFlags(cmd, &o.asJSON)
+	jsonLinesFlags(cmd, out)
 	cmd.Flags().BoolVar(&o.sarif, "sarif", false, "print a SARIF 2.1.0 log, for code scanning")
 	cmd.Flags().BoolVar(&o.all, "all", false, "print all findings, not the first 10 of each rule")
 	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the RunAgentInput of the call: the one recorded, or the one to send")
@@ -62,7 +60,7 @@ event works for now. The exit code is 4 if there is an error or a warning. docs/
 }
 
 func runLint(ctx context.Context, out *output, o lintOptions, args []string, stdin io.Reader) error {
-	if o.asJSON && o.sarif {
+	if out.asJSON && o.sarif {
 		return app.Usagef("--json and --sarif exclude each other")
 	}
 	if o.input != "" && len(args) > 1 {
@@ -115,7 +113,7 @@ func lintStream(
 				f.File = (&url.URL{Path: f.File}).String()
 			}
 			keep(f)
-		case o.asJSON:
+		case out.asJSON:
 			failed = out.json(f)
 		default:
 			failed = p.print(f)
@@ -125,7 +123,7 @@ func lintStream(
 	if err := source.read(ctx, l); err != nil {
 		return l.Tally(), err
 	}
-	if failed == nil && !o.sarif && !o.asJSON {
+	if failed == nil && !o.sarif && !out.asJSON {
 		failed = p.end(source.name, l.Tally())
 	}
 	return l.Tally(), failed
@@ -222,18 +220,19 @@ func openLinted(name string, o lintOptions, stdin io.Reader) (linted, error) {
 	if isURL(name) {
 		return openAgent(name, o, input)
 	}
-	s := linted{name: name, read: func(_ context.Context, l *lint.Linter) error {
-		f, err := os.Open(name)
-		if err != nil {
-			return app.Usagef("opening events: %w", err)
-		}
-		defer func() { _ = f.Close() }() // read only
-		return lintEvents(l, f, name)
-	}}
+	s := linted{name: name}
 	if name == "-" {
 		s.name = "stdin"
-		s.read = func(_ context.Context, l *lint.Linter) error { return lintEvents(l, stdin, s.name) }
-	} else if input == nil {
+	}
+	s.read = func(_ context.Context, l *lint.Linter) error {
+		f, err := openEvents(name, stdin)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // read only
+		return lintEvents(l, f, s.name)
+	}
+	if input == nil {
 		if input, err = inputBeside(name); err != nil {
 			return linted{}, err
 		}

@@ -101,5 +101,5 @@ func with(t *testing.T, s *dev.Server, f func(*dev.Server, *client.Client)) {
 
 // run executes a command line typed as "skein …".
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	return execute(ctx, newOutput(stdout, stderr, environ), args, environ, stdin)
+	return execute(ctx, newOutput(stdout, stderr, environ), args, stdin)
 }

@@ -23,15 +23,20 @@ type output struct {
 	// screen is the terminal that shows what is written to stdout if stdout itself is a buffer.
 	screen interface{ Fd() uintptr }
 	now    func() time.Time
-	// self is the command as it was typed, such as bin/skein, for hints.
+	// self is the command as it was typed, such as bin/skein, and at the server that it calls; both are for hints.
 	self string
+	at   *server
+	// form is the form of the result that --output names, and asJSON whether it is JSON.
+	form    string
+	asJSON  bool
+	environ []string
 }
 
 // defaultWidth is the width of text if stdout is no terminal.
 const defaultWidth = 100
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
-	o := &output{stdout: stdout, stderr: stderr, self: "skein", now: time.Now}
+	o := &output{stdout: stdout, stderr: stderr, self: "skein", now: time.Now, environ: environ}
 	if f, ok := stdout.(*os.File); ok && isTerminal(f) {
 		o.stdout = &tty{File: f}
 	}
@@ -65,6 +70,17 @@ func (o *output) document(b []byte) error {
 	text := strings.TrimRight(string(b), "\n") + "\n"
 	_, err := io.WriteString(o.stdout, text)
 	return err
+}
+
+// result writes a result as text, or as JSON: v, which is written as it came if it is []byte.
+func (o *output) result(v any, text string) error {
+	if !o.asJSON {
+		return o.text(text)
+	}
+	if document, is := v.([]byte); is {
+		return o.document(document)
+	}
+	return o.json(v)
 }
 
 // lines writes the elements of one member of an answer, each as a line of JSON as it came.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,10 +23,9 @@ import (
 )
 
 type publishOptions struct {
-	server             server
 	thread, run, input string
 	from               int64
-	asJSON, noWait     bool
+	noWait             bool
 	producer           client.Producer
 }
 
@@ -40,8 +38,9 @@ type published struct {
 	client.Ack
 }
 
-func newPublish(out *output, environ []string) *cobra.Command {
-	o := publishOptions{server: server{environ: environ}}
+func newPublish(out *output) *cobra.Command {
+	var at *server
+	var o publishOptions
 	var labels []string
 	cmd := &cobra.Command{
 		Use:     "publish [FILE]",
@@ -63,26 +62,26 @@ history and lineage show what was published. Ctrl-C stops after the events sent 
   curl -sSN https://agent.example/run -H 'Content-Type: application/json' -d @input.json | skein publish --input input.json`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			events := cmd.InOrStdin()
-			if len(args) == 1 && args[0] != "-" {
-				f, err := os.Open(args[0])
-				if err != nil {
-					return app.Usagef("opening events: %w", err)
-				}
-				defer func() { _ = f.Close() }() // read only
-				events = f
+			path := "-"
+			if len(args) == 1 {
+				path = args[0]
 			}
+			events, err := openEvents(path, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = events.Close() }() // read only
 			if err := o.takeLabels(labels); err != nil {
 				return err
 			}
 			if o.from < 0 {
 				return app.Usagef("from %d is negative", o.from)
 			}
-			return publish(cmd.Context(), out, o, events)
+			return publish(cmd.Context(), out, at, o, events)
 		},
 	}
-	serverFlags(cmd, &o.server)
-	jsonFlags(cmd, &o.asJSON)
+	at = serverFlags(cmd, out)
+	jsonFlags(cmd, out)
 	cmd.Flags().StringVar(&o.thread, "thread", "", "the thread's `ID`")
 	cmd.Flags().StringVar(&o.run, "run", "", "the run's `ID`")
 	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the run's RunAgentInput, sent before the first event")
@@ -99,7 +98,7 @@ const answerGrace = 2 * time.Second
 // errInterrupted means that Ctrl-C ended the command.
 var errInterrupted = errors.New("interrupted")
 
-func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) error {
+func publish(ctx context.Context, out *output, at *server, o publishOptions, r io.Reader) error {
 	head := &headReader{r: r}
 	feed := startFeed(head)
 	defer feed.stop()
@@ -126,7 +125,7 @@ func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) er
 	if err := o.takeIDs(input, first.event); err != nil {
 		return err
 	}
-	return o.server.connect(func(c *client.Client) error {
+	return at.connect(func(c *client.Client) error {
 		c = c.As(o.producer)
 		run := runBody{first.event, o.from, several}
 		for {
@@ -210,7 +209,7 @@ func publishRun(
 	if sent.err != nil {
 		return nil, endedEarly(sent.err, ack, o.from)
 	}
-	if err := o.printAck(out, result); err != nil || o.noWait || ack.Accepted == 0 || sent.next != nil {
+	if err := out.result(result, result.text()); err != nil || o.noWait || ack.Accepted == 0 || sent.next != nil {
 		return sent.next, err
 	}
 	awaitIndexed(ctx, out, c, result, isTerminalEvent(sent.last), indexedWithin)
@@ -245,14 +244,10 @@ func postEvents(ctx context.Context, c *client.Client, o publishOptions, feed *f
 	return ack, sent, resumeHint(err, o.from)
 }
 
-// printAck prints what ingest acknowledged.
-func (o *publishOptions) printAck(out *output, result published) error {
-	if o.asJSON {
-		return out.json(result)
-	}
-	_, err := fmt.Fprintf(out.stdout, "%s of run %s in thread %s at %d:%d to %d:%d\n", count(result.Accepted, "event"),
-		oneLine(o.run, 80), oneLine(o.thread, 80), result.Partition, result.FirstOffset, result.Partition, result.LastOffset)
-	return err
+// text describes what ingest acknowledged.
+func (p published) text() string {
+	return fmt.Sprintf("%s of run %s in thread %s at %d:%d to %d:%d\n", count(p.Accepted, "event"),
+		oneLine(p.RunID, 80), oneLine(p.ThreadID, 80), p.Partition, p.FirstOffset, p.Partition, p.LastOffset)
 }
 
 // repeatHint is the hint if it is not known how many events arrived.

@@ -20,7 +20,7 @@ func newRefold(out *output) *cobra.Command {
 	var at app.KafkaFlags
 	var tenant string
 	var between record.Range
-	var all, asJSON bool
+	var all bool
 	cmd := &cobra.Command{
 		Use:     "refold [THREAD]",
 		GroupID: groupOperate,
@@ -62,11 +62,11 @@ The exit code is 4 if a record would change.`,
 			if err != nil {
 				return err
 			}
-			return reportChanges(cmd.Context(), out, cfg, q, asJSON)
+			return reportChanges(cmd.Context(), out, cfg, q)
 		},
 	}
 	at.Flags(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON Lines")
+	cmd.Flags().BoolVar(&out.asJSON, "json", false, "print JSON Lines")
 	f := cmd.Flags()
 	f.StringVar(&tenant, "tenant", "", "the tenant's `ID`; by default all tenants; required with THREAD")
 	rangeFlag(f, &between)
@@ -88,11 +88,11 @@ func eventsBetween(q *scan.Query, r record.Range) error {
 }
 
 // reportChanges folds the selected runs again and prints the result.
-func reportChanges(ctx context.Context, out *output, cfg kafka.Config, q scan.Query, asJSON bool) error {
+func reportChanges(ctx context.Context, out *output, cfg kafka.Config, q scan.Query) error {
 	bar := newProgress(out, "refold")
 	defer bar.end()
 	q.Progress = bar.step
-	r := &refolding{out: out, bar: bar, asJSON: asJSON, counts: map[verify.Outcome]int{}}
+	r := &refolding{out: out, bar: bar, counts: map[verify.Outcome]int{}}
 	if err := scan.Changes(ctx, cfg, q, r.add); err != nil {
 		return err
 	}
@@ -104,14 +104,13 @@ func reportChanges(ctx context.Context, out *output, cfg kafka.Config, q scan.Qu
 type refolding struct {
 	out    *output
 	bar    *progress
-	asJSON bool
 	counts map[verify.Outcome]int
 }
 
 func (r *refolding) add(run verify.Result) error {
 	r.counts[run.Outcome]++
 	switch {
-	case r.asJSON:
+	case r.out.asJSON:
 		return r.out.json(run)
 	case run.Outcome != verify.Changes:
 		return nil
@@ -133,7 +132,7 @@ func (r *refolding) end() error {
 	if runs == 0 {
 		return app.NotFoundf("there are no such runs")
 	}
-	if !r.asJSON {
+	if !r.out.asJSON {
 		const format = "%d runs by version %d of the rules: %d as they are, %d would change; left: %d whose raw events are gone, %d open\n"
 		text := fmt.Sprintf(format, runs, compact.Version, r.counts[verify.Same], changes, r.counts[verify.Gone], r.counts[verify.Open])
 		if err := r.out.text(text); err != nil {

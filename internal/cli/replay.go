@@ -12,7 +12,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/steps"
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/replay"
@@ -20,18 +19,18 @@ import (
 
 // replayOptions are the flags of skein replay.
 type replayOptions struct {
-	at                     server
-	branch, pace, until    string
-	between                record.Range
-	types                  []string
-	to                     replayTo
-	all, sse, asJSON, step bool
-	speed                  replay.Pace      // pace, parsed
-	condition              *steps.Condition // until, parsed; nil if there is none
+	replay.Options
+	at                  *server
+	kafka               app.KafkaFlags // with --to
+	branch, pace        string
+	types               []string
+	condition           *steps.Condition // of --until; nil if there is none
+	all, sse, step      bool
+	anyTenant, yes, dry bool // with --to
 }
 
-func newReplay(out *output, environ []string) *cobra.Command {
-	o := replayOptions{at: server{environ: environ}}
+func newReplay(out *output) *cobra.Command {
+	var o replayOptions
 	cmd := &cobra.Command{
 		Use:     "replay THREAD [RUN]",
 		GroupID: groupRead,
@@ -66,14 +65,17 @@ Exit code 3: there are no such events, or --until was true at none.`,
   skein replay my-thread --to test-events --brokers kafka-0:9092 --tenant acme --dry-run
   skein replay --to test-events --brokers kafka-0:9092 --tenant acme -o @2026-09-17T12:00:00Z --pace 10 --yes`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.parse(); err != nil {
-				return err
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Pace, err = replay.ParsePace(o.pace); err != nil {
+				return app.Usagef("--pace: %w", err)
 			}
-			if o.to.topic != "" {
+			if slices.Contains(o.types, "") {
+				return app.Usagef("--type: want types of event, such as TOOL_CALL_START")
+			}
+			if o.To != "" {
 				return o.publish(cmd, out, args)
 			}
-			if err := o.check(cmd, args); err != nil {
+			if err := o.check(cmd, out, args); err != nil {
 				return err
 			}
 			if o.step {
@@ -82,44 +84,31 @@ Exit code 3: there are no such events, or --until was true at none.`,
 			return o.print(cmd.Context(), out, args)
 		},
 	}
-	serverFlags(cmd, &o.at)
+	o.at = serverFlags(cmd, out)
 	f := cmd.Flags()
 	f.StringVar(&o.branch, "branch", "", "only the runs of `BRANCH`, which is the id of its first run")
-	rangeFlag(f, &o.between)
+	rangeFlag(f, &o.Range)
 	f.StringVar(&o.pace, "pace", "max", "`PACE`: max, recorded (with the original pauses), or a speed factor such as 10")
-	f.StringVar(&o.until, "until", "",
-		"stop at the first event of RUN after which `EXPR` is true, a CEL expression over messages, state and event")
+	f.Func("until", "stop at the first event of RUN after which `EXPR` is true, a CEL expression over messages, state and event",
+		func(text string) (err error) {
+			o.condition, err = steps.NewCondition(text)
+			return err
+		})
 	f.BoolVar(&o.step, "step", false, "step through the run in the terminal; --pace is its playback speed, by default recorded")
 	f.StringSliceVar(&o.types, "type", nil, "only events of these `TYPES`, separated by commas, such as TOOL_CALL_START")
 	f.BoolVar(&o.all, "all", false, "also inputs and records that were not folded; --json and --sse tell them apart")
 	f.BoolVar(&o.sse, "sse", false, "print server-sent events, each with its position as id")
-	f.BoolVar(&o.asJSON, "json", false, "print JSON Lines with position, time, run and outcome of each event; with --to, one document")
-	o.to.flags(cmd)
+	f.BoolVar(&out.asJSON, "json", false, "print JSON Lines with position, time, run and outcome of each event; with --to, one document")
+	o.toFlags(f)
 	return cmd
 }
 
-// parse parses and checks the flags that are allowed in all modes.
-func (o *replayOptions) parse() (err error) {
-	if o.speed, err = replay.ParsePace(o.pace); err != nil {
-		return app.Usagef("--pace: %w", err)
-	}
-	if o.until != "" {
-		if o.condition, err = steps.NewCondition(o.until); err != nil {
-			return app.Usagef("--until: %w", err)
-		}
-	}
-	if slices.Contains(o.types, "") {
-		return app.Usagef("--type: want types of event, such as TOOL_CALL_START")
-	}
-	return nil
-}
-
 // check checks flags and arguments of a replay without --to.
-func (o *replayOptions) check(cmd *cobra.Command, args []string) error {
+func (o *replayOptions) check(cmd *cobra.Command, out *output, args []string) error {
 	if len(args) == 0 {
 		return app.Usagef("name THREAD, or pass --to TOPIC: usage: %s", cmd.UseLine())
 	}
-	if o.to.follow {
+	if o.Follow {
 		return app.Usagef("--follow needs --to TOPIC; skein tail --events follows a thread")
 	}
 	for _, name := range onlyTo {
@@ -128,9 +117,9 @@ func (o *replayOptions) check(cmd *cobra.Command, args []string) error {
 		}
 	}
 	switch {
-	case o.sse && o.asJSON:
+	case o.sse && out.asJSON:
 		return app.Usagef("pass --sse or --json, not both")
-	case o.step && (o.sse || o.asJSON || o.all || o.branch != "" || len(o.types) > 0):
+	case o.step && (o.sse || out.asJSON || o.all || o.branch != "" || len(o.types) > 0):
 		return app.Usagef("--step shows the whole run; leave --sse, --json, --all, --branch and --type out")
 	case !o.step && len(args) == 1 && o.condition != nil:
 		return app.Usagef("--until needs one run: name RUN")
@@ -140,26 +129,6 @@ func (o *replayOptions) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// publish publishes events to another topic.
-func (o *replayOptions) publish(cmd *cobra.Command, out *output, args []string) error {
-	for _, name := range []string{"branch", "all", "sse", "until", "step"} {
-		if cmd.Flags().Changed(name) {
-			return app.Usagef("--%s cannot be combined with --to, which reads all events from Kafka directly", name)
-		}
-	}
-	options := replay.Options{Pace: o.speed, Query: replay.Query{Range: o.between}}
-	for _, t := range o.types {
-		options.Types = append(options.Types, agui.Type(t))
-	}
-	if len(args) > 0 {
-		options.Thread = args[0]
-	}
-	if len(args) > 1 {
-		options.Run = args[1]
-	}
-	return o.to.run(cmd.Context(), out, cmd.InOrStdin(), options, o.asJSON)
-}
-
 // print prints events of a thread or run.
 func (o *replayOptions) print(ctx context.Context, out *output, args []string) error {
 	path, run := runPath(args)
@@ -167,13 +136,13 @@ func (o *replayOptions) print(ctx context.Context, out *output, args []string) e
 	switch {
 	case o.sse:
 		form = client.TypeSSE
-	case o.asJSON:
+	case out.asJSON:
 		form = client.TypeSequenced
 	}
 	q := url.Values{}
 	set(q, "branch", o.branch)
-	set(q, "from", o.between.From.String())
-	set(q, "to", o.between.To.String())
+	set(q, "from", o.Range.From.String())
+	set(q, "to", o.Range.To.String())
 	set(q, "pace", o.pace)
 	set(q, "types", strings.Join(o.types, ","))
 	if o.all {
@@ -182,9 +151,9 @@ func (o *replayOptions) print(ctx context.Context, out *output, args []string) e
 	return o.at.connect(func(c *client.Client) error {
 		stopped := ""
 		if o.condition != nil {
-			end, text, err := replayUntil(ctx, out, c, path, o.condition, o.between)
+			end, text, err := replayUntil(ctx, out, c, path, o.condition, o.Range)
 			if err != nil {
-				return foundStep(err, out, o.at, args[0], run)
+				return out.foundStep(err, args[0], run)
 			}
 			stopped = text
 			q.Set("to", end.String())
@@ -198,7 +167,7 @@ func (o *replayOptions) print(ctx context.Context, out *output, args []string) e
 		if o.branch != "" { // the server names the one that does not exist, thread or branch
 			return err
 		}
-		return found(err, out, o.at, args[0], run)
+		return out.found(err, args[0], run)
 	})
 }
 
@@ -209,19 +178,19 @@ func (o *replayOptions) stepThrough(cmd *cobra.Command, out *output, args []stri
 		return app.Usagef("--step needs a terminal to draw on; skein state THREAD RUN --at STEP prints one step")
 	}
 	if !cmd.Flags().Changed("pace") {
-		o.speed = 1
+		o.Pace = 1
 	}
 	path, run := runPath(args)
 	return o.at.connect(func(c *client.Client) error {
-		source, from := steps.Run{Client: c, Path: path}, 0
-		if o.condition != nil || o.between != (record.Range{}) {
-			m, err := findStep(cmd.Context(), out, source, o.condition, o.between)
+		source, from := steps.Of(c, path), 0
+		if o.condition != nil || o.Range != (record.Range{}) {
+			m, err := findStep(cmd.Context(), out, source, o.condition, o.Range)
 			if err != nil {
-				return foundStep(err, out, o.at, args[0], run)
+				return out.foundStep(err, args[0], run)
 			}
 			from = m.N
 		}
-		return foundStep(stepThrough(cmd.Context(), out, in, o.at.environ, source, from, o.speed), out, o.at, args[0], run)
+		return out.foundStep(stepThrough(cmd.Context(), out, in, source, from, o.Pace), args[0], run)
 	})
 }
 

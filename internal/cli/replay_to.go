@@ -10,31 +10,24 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/replay"
 )
 
-// replayTo are the flags of a replay to another topic.
-type replayTo struct {
-	kafka               app.KafkaFlags
-	topic, tenant       string
-	anyTenant, yes, dry bool
-	headers             []string
-	follow              bool
-}
-
-func (r *replayTo) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&r.topic, "to", "", "publish the events to `TOPIC`, with --brokers; it must exist and not belong to a topic set")
-	f.StringVar(&r.tenant, "tenant", "", "the tenant's `ID`, with --to")
-	f.BoolVar(&r.anyTenant, "any-tenant", false, "events of all tenants, and those that belong to none, with --to")
-	f.StringSliceVar(&r.headers, "header", nil, "also copy the headers `NAMES`, separated by commas, with --to")
-	f.BoolVarP(&r.follow, "follow", "f", false, "keep following new events, with --to")
-	f.BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation, with --to")
-	f.BoolVar(&r.dry, "dry-run", false, "publish nothing, only say what would be done, with --to")
-	r.kafka.Flags(f)
+// toFlags adds the flags of a replay to another topic.
+func (o *replayOptions) toFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.To, "to", "", "publish the events to `TOPIC`, with --brokers; it must exist and not belong to a topic set")
+	f.StringVar(&o.Tenant, "tenant", "", "the tenant's `ID`, with --to")
+	f.BoolVar(&o.anyTenant, "any-tenant", false, "events of all tenants, and those that belong to none, with --to")
+	f.StringSliceVar(&o.Headers, "header", nil, "also copy the headers `NAMES`, separated by commas, with --to")
+	f.BoolVarP(&o.Follow, "follow", "f", false, "keep following new events, with --to")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation, with --to")
+	f.BoolVar(&o.dry, "dry-run", false, "publish nothing, only say what would be done, with --to")
+	o.kafka.Flags(f)
 }
 
 // onlyTo are the flags that need --to. Flags of the Kafka connection are not among them: a settings file for all commands may have them.
@@ -49,34 +42,53 @@ type replayedTo struct {
 	*replay.Done
 }
 
-// run prints the plan, asks for confirmation, and publishes the selected events.
-func (r *replayTo) run(ctx context.Context, out *output, in io.Reader, o replay.Options, asJSON bool) error {
-	switch {
-	case kafka.InTopicSet(r.topic):
-		return app.Usagef("--to %s: %w", r.topic, replay.ErrTopicSet)
-	case (r.tenant == "") != r.anyTenant:
-		return app.Usagef("pass --tenant ID or --any-tenant with --to")
-	case o.Thread != "" && r.anyTenant:
-		return app.Usagef("the thread's tenant is missing: pass --tenant ID")
-	case r.follow && o.Run != "":
-		return app.Usagef("--follow works with a thread, or with all threads; leave RUN out")
-	case r.follow && !o.Range.To.IsZero():
-		return app.Usagef("-o %s and --follow: leave TO out", o.Range)
-	case !r.yes && !r.dry && !isTerminal(in):
-		return app.Usagef("replaying to %s: stdin is not a terminal, so there is no confirmation: pass --yes, or --dry-run", r.topic)
+// publish publishes the selected events to another topic.
+func (o *replayOptions) publish(cmd *cobra.Command, out *output, args []string) error {
+	for _, name := range []string{"branch", "all", "sse", "until", "step"} {
+		if cmd.Flags().Changed(name) {
+			return app.Usagef("--%s cannot be combined with --to, which reads all events from Kafka directly", name)
+		}
 	}
-	cfg, err := r.kafka.Config("skein-replay")
+	for _, t := range o.types {
+		o.Types = append(o.Types, agui.Type(t))
+	}
+	if len(args) > 0 {
+		o.Thread = args[0]
+	}
+	if len(args) > 1 {
+		o.Run = args[1]
+	}
+	in := cmd.InOrStdin()
+	switch {
+	case kafka.InTopicSet(o.To):
+		return app.Usagef("--to %s: %w", o.To, replay.ErrTopicSet)
+	case (o.Tenant == "") != o.anyTenant:
+		return app.Usagef("pass --tenant ID or --any-tenant with --to")
+	case o.Thread != "" && o.anyTenant:
+		return app.Usagef("the thread's tenant is missing: pass --tenant ID")
+	case o.Follow && o.Run != "":
+		return app.Usagef("--follow works with a thread, or with all threads; leave RUN out")
+	case o.Follow && !o.Range.To.IsZero():
+		return app.Usagef("-o %s and --follow: leave TO out", o.Range)
+	case !o.yes && !o.dry && !isTerminal(in):
+		return app.Usagef("replaying to %s: stdin is not a terminal, so there is no confirmation: pass --yes, or --dry-run", o.To)
+	}
+	return o.planAndPublish(cmd.Context(), out, in)
+}
+
+// planAndPublish prints the plan, asks for confirmation, and publishes.
+func (o *replayOptions) planAndPublish(ctx context.Context, out *output, in io.Reader) error {
+	cfg, err := o.kafka.Config("skein-replay")
 	if err != nil {
 		return err
 	}
 	bar := newProgress(out, "")
 	defer bar.end()
-	o.To, o.Headers, o.Follow, o.Tenant = r.topic, r.headers, r.follow, r.tenant
 	o.Progress = func(what string, done, total int) {
 		bar.what = what
 		bar.step(done, total)
 	}
-	p, err := replay.NewPlan(ctx, cfg, o)
+	p, err := replay.NewPlan(ctx, cfg, o.Options)
 	bar.end()
 	switch {
 	case errors.Is(err, replay.ErrNoRun):
@@ -85,43 +97,43 @@ func (r *replayTo) run(ctx context.Context, out *output, in io.Reader, o replay.
 		return app.Usagef("%w", err)
 	case err != nil:
 		return err
-	case p.Records == 0 && !r.follow:
+	case p.Records == 0 && !o.Follow:
 		return app.NotFoundf("there are no such events%s", erasedText(p))
 	}
 	switch {
-	case asJSON:
-	case r.dry:
-		if err := out.text(planText(p, o)); err != nil {
+	case out.asJSON:
+	case o.dry:
+		if err := out.text(planText(p, o.Options)); err != nil {
 			return err
 		}
 	default:
-		out.note("%s", strings.TrimSuffix(planText(p, o), "\n"))
+		out.note("%s", strings.TrimSuffix(planText(p, o.Options), "\n"))
 	}
 	var done replay.Done
-	if !r.dry {
-		if done, err = r.publish(ctx, out, in, p, bar); errors.Is(err, errNotReplayed) {
+	if !o.dry {
+		if done, err = o.publishPlan(ctx, out, in, p, bar); errors.Is(err, errNotReplayed) {
 			return err
 		}
 	}
-	if asJSON {
+	if out.asJSON {
 		answer := replayedTo{Plan: p}
-		if !r.dry {
+		if !o.dry {
 			answer.Done = &done
 		}
 		if writeErr := out.json(answer); writeErr != nil {
 			return writeErr
 		}
-	} else if !r.dry {
-		if writeErr := out.text(fmt.Sprintf("published: %s to %s\n", count(done.Published, "record"), r.topic)); writeErr != nil {
+	} else if !o.dry {
+		if writeErr := out.text(fmt.Sprintf("published: %s to %s\n", count(done.Published, "record"), o.To)); writeErr != nil {
 			return writeErr
 		}
 	}
 	switch {
 	case err == nil:
 		return nil
-	case r.follow && errors.Is(err, context.Canceled): // Ctrl-C is its usual end
+	case o.Follow && errors.Is(err, context.Canceled): // Ctrl-C is its usual end
 		return nil
-	case len(done.Next) == 1 && r.follow:
+	case len(done.Next) == 1 && o.Follow:
 		return fmt.Errorf("%w: %d were published; continue with -o %s: --follow", err, done.Published, done.Next[0])
 	case len(done.Next) == 1 && len(p.Ranges) == 1:
 		return fmt.Errorf("%w: %d of %d were published; continue with -o %s:%s",
@@ -130,10 +142,10 @@ func (r *replayTo) run(ctx context.Context, out *output, in io.Reader, o replay.
 	return fmt.Errorf("%w: %d of %d were published; --json says where each partition continues", err, done.Published, p.Records)
 }
 
-// publish asks for confirmation, without --yes, and publishes.
-func (r *replayTo) publish(ctx context.Context, out *output, in io.Reader, p *replay.Plan, bar *progress) (replay.Done, error) {
-	if !r.yes {
-		if err := confirm(ctx, out, in, fmt.Sprintf("Publish %s to %s?", count(p.Records, "record"), r.topic), errNotReplayed); err != nil {
+// publishPlan asks for confirmation, without --yes, and publishes.
+func (o *replayOptions) publishPlan(ctx context.Context, out *output, in io.Reader, p *replay.Plan, bar *progress) (replay.Done, error) {
+	if !o.yes {
+		if err := confirm(ctx, out, in, fmt.Sprintf("Publish %s to %s?", count(p.Records, "record"), o.To), errNotReplayed); err != nil {
 			return replay.Done{}, err
 		}
 	}
@@ -142,7 +154,7 @@ func (r *replayTo) publish(ctx context.Context, out *output, in io.Reader, p *re
 	bar.end()
 	if errors.Is(err, context.Canceled) {
 		err = errInterrupted
-		if r.follow {
+		if o.Follow {
 			err = context.Canceled
 		}
 	}

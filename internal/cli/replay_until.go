@@ -63,7 +63,7 @@ func within(s steps.Step, r record.Range) bool {
 func replayUntil(
 	ctx context.Context, out *output, c *client.Client, path string, condition *steps.Condition, between record.Range,
 ) (end record.Position, note string, err error) {
-	m, err := findStep(ctx, out, steps.Run{Client: c, Path: path}, condition, between)
+	m, err := findStep(ctx, out, steps.Of(c, path), condition, between)
 	if err != nil {
 		return record.Position{}, "", err
 	}

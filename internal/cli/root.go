@@ -18,16 +18,16 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if len(os.Args) > 0 && os.Args[0] != "" {
 		out.self = os.Args[0]
 	}
-	return execute(ctx, out, args, os.Environ(), stdin)
+	return execute(ctx, out, args, stdin)
 }
 
-func execute(ctx context.Context, out *output, args, environ []string, stdin io.Reader) error {
-	root := newRoot(out, environ, stdin)
+func execute(ctx context.Context, out *output, args []string, stdin io.Reader) error {
+	root := newRoot(out, stdin)
 	root.SetArgs(append([]string{}, args...)) // cobra takes os.Args for nil
 	return root.ExecuteContext(ctx)
 }
 
-func newRoot(out *output, environ []string, stdin io.Reader) *cobra.Command {
+func newRoot(out *output, stdin io.Reader) *cobra.Command {
 	root := &cobra.Command{
 		Use:                   "skein",
 		Annotations:           map[string]string{cobra.CommandDisplayNameAnnotation: out.self},
@@ -44,7 +44,7 @@ skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above erro
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return app.Configure(cmd, environ)
+			return app.Configure(cmd, out.environ)
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -67,13 +67,10 @@ skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above erro
 	)
 	root.AddCommand(
 		newDev(out), newDemo(out),
-		newThreads(out, environ), newShow(out, environ), newRuns(out, environ), newStats(out, environ), newLineage(out, environ),
-		newHistory(out, environ), newTail(out, environ), newState(out, environ), newBlame(out, environ),
-		newDiff(out, environ), newCheckout(out, environ),
-		newContext(out, environ), newReplay(out, environ), newVerify(out, environ), newExport(out, environ),
-		newPublish(out, environ), newErase(out, environ), newCancel(out, environ), newFold(out), newLint(out),
-		newTopics(out), newDeadLetters(out, environ), newRefold(out), newMigrate(out), newKeys(out), newHealth(out),
-		newVersion(out),
+		newThreads(out), newShow(out), newRuns(out), newStats(out), newLineage(out), newHistory(out), newTail(out), newState(out),
+		newBlame(out), newDiff(out), newCheckout(out), newContext(out), newReplay(out), newVerify(out), newExport(out),
+		newPublish(out), newErase(out), newCancel(out), newFold(out), newLint(out),
+		newTopics(out), newDeadLetters(out), newRefold(out), newMigrate(out), newKeys(out), newHealth(out), newVersion(out),
 	)
 	if width := out.drawingWidth(); width > 0 {
 		fitHelp(root, width)
@@ -141,18 +138,14 @@ func versionText() string {
 }
 
 func newVersion(out *output) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print version and build information",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			if asJSON {
-				return out.json(app.BuildInfo())
-			}
-			return out.text(versionText() + "\n")
+			return out.result(app.BuildInfo(), versionText()+"\n")
 		},
 	}
-	jsonFlags(cmd, &asJSON)
+	jsonFlags(cmd, out)
 	return cmd
 }

@@ -80,11 +80,9 @@ func flagError(err error) error {
 	return err
 }
 
-func newRuns(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
+func newRuns(out *output) *cobra.Command {
 	var sort, order string
 	var limit int
-	var form string
 	cmd := &cobra.Command{
 		Use:     "runs",
 		GroupID: groupRead,
@@ -99,7 +97,7 @@ separated by tabs.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	of := conditionFlags(cmd)
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, _ []string) error {
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, _ []string) error {
 		if limit < 0 {
 			return app.Usagef("limit %d is negative", limit)
 		}
@@ -112,7 +110,7 @@ separated by tabs.`,
 		if _, err := search.ParseQuery(q, "", time.Now()); err != nil {
 			return flagError(err)
 		}
-		l := lister{out: out, form: form, none: "no runs", columns: []column{
+		l := lister{out: out, none: "no runs", columns: []column{
 			{name: "THREAD", keep: true}, {name: "RUN", keep: true}, {name: "STARTED"}, {name: "STATUS"}, {name: "DURATION", right: true},
 			{name: "AGENT"}, {name: "TOKENS", right: true}, {name: "ERROR", wide: true},
 		}}
@@ -131,7 +129,7 @@ separated by tabs.`,
 		}
 		return l.end()
 	})
-	listFlags(cmd, &form)
+	listFlags(cmd, out)
 	cmd.Flags().StringVar(&sort, search.ParamSort, "", "order by `KEY`: started, duration or tokens (default started)")
 	cmd.Flags().StringVar(&order, search.ParamOrder, "", "`DIRECTION`: desc or asc (default desc)")
 	cmd.Flags().IntVar(&limit, search.ParamLimit, 50, "at most `N` runs; 0 is all")
@@ -151,20 +149,17 @@ func runRow(out *output, r search.Run) []string {
 
 // statisticsAnswer is the answer of GET /v1/statistics.
 type statisticsAnswer struct {
-	By       []string `json:"by"`
-	Measures []string `json:"measures"`
-	Groups   []struct {
-		By     map[string]string `json:"by"`
-		Values map[string]*int64 `json:"values"`
-	} `json:"groups"`
-	Complete bool `json:"complete"`
+	By, Measures []string
+	Groups       []struct {
+		By     map[string]string
+		Values map[string]*int64
+	}
+	Complete bool
 }
 
-func newStats(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
+func newStats(out *output) *cobra.Command {
 	var by, measure string
 	var limit int
-	var form string
 	cmd := &cobra.Command{
 		Use:     "stats",
 		GroupID: groupRead,
@@ -178,7 +173,7 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 		Args: usageArgs(cobra.NoArgs),
 	}
 	of := conditionFlags(cmd)
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, _ []string) error {
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, _ []string) error {
 		q, err := of.values(cmd)
 		if err != nil {
 			return err
@@ -198,9 +193,9 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 			defer out.note("there are more groups; raise --limit (up to 10000) or narrow the conditions")
 		}
 		switch {
-		case form == formJSON:
+		case out.form == formJSON:
 			return out.document(body)
-		case form == formJSONL:
+		case out.form == formJSONL:
 			return out.lines(body, "groups")
 		case len(a.Groups) == 0:
 			out.note("no runs")
@@ -208,7 +203,7 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 		}
 		return printStatistics(out, a, out.drawingWidth())
 	})
-	formFlags(cmd, &form, "`FORM` of the output: table, json (the API's answer) or jsonl (a line for each group)", formJSON,
+	formFlags(cmd, out, "`FORM` of the output: table, json (the API's answer) or jsonl (a line for each group)", formJSON,
 		formTable, formJSON, formJSONL)
 	cmd.Flags().StringVar(&by, search.ParamBy, "",
 		"group by up to 3 `DIMENSIONS`, separated by commas: agent, model, status, tool, hour, day, week, label:KEY")

@@ -26,9 +26,9 @@ const defaultURL = "http://127.0.0.1:8420"
 
 // server is the HTTP API that a command calls, with the credentials for it.
 type server struct {
+	out                       *output
 	url, keyFile              string
 	caFile, certFile, ownFile string
-	environ                   []string
 	// context is the name of a context. The command's flags take precedence over it.
 	context string
 	flags   *pflag.FlagSet
@@ -36,8 +36,8 @@ type server struct {
 
 // onServer makes a command call the HTTP API: f gets a client for the server of the command's flags, which it adds. A 404 becomes the
 // error that there is no such THREAD or RUN, if these are the command's arguments.
-func onServer(cmd *cobra.Command, out *output, at *server, f func(ctx context.Context, c *client.Client, args []string) error) {
-	serverFlags(cmd, at)
+func onServer(cmd *cobra.Command, out *output, f func(ctx context.Context, c *client.Client, args []string) error) *server {
+	at := serverFlags(cmd, out)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return at.connect(func(c *client.Client) error {
 			err := f(cmd.Context(), c, args)
@@ -45,27 +45,29 @@ func onServer(cmd *cobra.Command, out *output, at *server, f func(ctx context.Co
 				return err
 			}
 			_, run := runPath(args)
-			return found(err, out, *at, args[0], run)
+			return out.found(err, args[0], run)
 		})
 	}
+	return at
 }
 
 // serverFlags adds the flags, and completes the arguments that the command's usage names. There is no flag for the key itself:
 // other users of the machine can read a process's arguments, and shells keep them in their history.
-func serverFlags(cmd *cobra.Command, s *server) {
+func serverFlags(cmd *cobra.Command, out *output) *server {
+	s := &server{out: out, flags: cmd.Flags()}
 	switch words := strings.Fields(cmd.Use); {
 	case len(words) == 2 && words[1] == "THREAD", words[0] == "blame", words[0] == "erase":
 		cmd.ValidArgsFunction = completeThread(s)
 	case len(words) > 1 && words[1] == "THREAD":
 		cmd.ValidArgsFunction = completeRuns(s)
 	}
-	s.flags = cmd.Flags()
 	cmd.Flags().StringVar(&s.context, "context", "", "`NAME` of a context (see skein context); by default the current one")
 	cmd.Flags().StringVar(&s.url, "url", defaultURL, "`URL` of the HTTP API")
 	cmd.Flags().StringVar(&s.keyFile, "api-key-file", "", "`FILE` with the API key; without it, the variable "+app.APIKeyVariable+" does")
 	cmd.Flags().StringVar(&s.caFile, "server-ca-file", "", "PEM `FILE` of the CAs to trust for an https:// URL; by default the system's")
 	cmd.Flags().StringVar(&s.certFile, "client-cert-file", "", "PEM `FILE` with your client certificate, if the server requires one")
 	cmd.Flags().StringVar(&s.ownFile, "client-key-file", "", "PEM `FILE` with the certificate's private key")
+	return s
 }
 
 // connect calls f with a client for the server.
@@ -86,6 +88,7 @@ func (s *server) connect(f func(c *client.Client) error) error {
 		return app.Usagef("%w", err)
 	}
 	defer c.Close()
+	s.out.at = s
 	return refusedHint(f(c), key)
 }
 
@@ -117,7 +120,7 @@ func (s *server) tls() (*tls.Config, error) {
 // key returns the API key, or "" if none is set, as for "skein dev" on a loopback address.
 func (s *server) key() (string, error) {
 	var key, from string
-	for _, v := range s.environ {
+	for _, v := range s.out.environ {
 		if value, ok := strings.CutPrefix(v, app.APIKeyVariable+"="); ok {
 			key, from = value, app.APIKeyVariable
 		}
@@ -257,13 +260,13 @@ func threadIDs(ctx context.Context, c *client.Client, q url.Values, limit int) (
 }
 
 // found turns a 404 into the exit code for it, and a sentence with the command that lists what there is.
-func found(err error, out *output, at server, thread, run string) error {
+func (o *output) found(err error, thread, run string) error {
 	if !client.IsNotFound(err) {
 		return err
 	}
 	if run != "" {
 		return app.NotFoundf("there is no run %s in thread %s; its runs: %s", oneLine(run, 80), oneLine(thread, 80),
-			out.hint(at, "lineage", thread))
+			o.hint("lineage", thread))
 	}
-	return app.NotFoundf("there is no thread %s; all threads: %s", oneLine(thread, 80), out.hint(at, "threads"))
+	return app.NotFoundf("there is no thread %s; all threads: %s", oneLine(thread, 80), o.hint("threads"))
 }

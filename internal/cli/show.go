@@ -17,9 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-func newShow(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
-	var asJSON bool
+func newShow(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show THREAD [RUN]",
 		GroupID: groupRead,
@@ -32,7 +30,7 @@ Without RUN it shows the tip of the thread with the latest start.`,
   skein show my-thread run-7 --json | jq .stats.anomalies`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 	}
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
 		path, run := runPath(args)
 		if run == "" {
 			var t struct{ LastRunID string }
@@ -43,41 +41,29 @@ Without RUN it shows the tip of the thread with the latest start.`,
 		}
 		var d details
 		body, err := fetch(ctx, c, path, nil, "run", &d)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case asJSON:
-			return out.document(body)
 		}
-		return out.text(d.text(out))
+		return out.result(body, d.text(out))
 	})
-	jsonFlags(cmd, &asJSON)
+	jsonFlags(cmd, out)
 	return cmd
 }
 
 // details is the part of a run's answer that the command shows.
 type details struct {
-	ThreadID    string `json:"threadId"`
-	RunID       string `json:"runId"`
-	ClientRunID string `json:"clientRunId"`
+	ThreadID, RunID, ClientRunID, Status, Agent, Record string
 	record.Lineage
-	Rewrote          []string          `json:"rewrote"`
-	Status           string            `json:"status"`
-	Agent            string            `json:"agent"`
-	Labels           map[string]string `json:"labels"`
-	StartedAt        time.Time         `json:"startedAt"`
-	EndedAt          *time.Time        `json:"endedAt"`
-	Terminal         json.RawMessage   `json:"terminal"`
-	Interrupts       []json.RawMessage `json:"interrupts"`
-	PendingToolCalls []string          `json:"pendingToolCalls"`
-	MessageCount     int               `json:"messageCount"`
-	Stats            record.Stats      `json:"stats"`
-	Raw              record.Raw        `json:"raw"`
-	FoldVersion      int               `json:"foldVersion"`
-	Record           string            `json:"record"`
-	Synthetic        bool              `json:"synthetic"`
-	Truncated        bool              `json:"truncated"`
-	RawLost          bool              `json:"rawLost"`
+	Rewrote, PendingToolCalls     []string
+	Labels                        map[string]string
+	StartedAt                     time.Time
+	EndedAt                       *time.Time
+	Terminal                      json.RawMessage
+	Interrupts                    []json.RawMessage
+	MessageCount, FoldVersion     int
+	Stats                         record.Stats
+	Raw                           record.Raw
+	Synthetic, Truncated, RawLost bool
 }
 
 // parentNames describe how a run's parent was found.
@@ -181,10 +167,10 @@ func tally[K ~string, N int | int64](m map[K]N) string {
 // runError returns the text of a RUN_ERROR; "" for another event.
 func runError(terminal json.RawMessage) string {
 	var e struct {
-		Type string `json:"type"`
+		Type agui.Type
 		runFailure
 	}
-	if json.Unmarshal(terminal, &e) != nil || e.Type != string(agui.RunError) {
+	if json.Unmarshal(terminal, &e) != nil || e.Type != agui.RunError {
 		return ""
 	}
 	return e.String()

@@ -110,11 +110,11 @@ func TestHealth_FindsSkeinDev(t *testing.T) {
 	defer server.Close()
 	var stdout strings.Builder
 	out := newOutput(&stdout, io.Discard, nil)
-	if err := firstHealth(context.Background(), out, []string{"http://127.0.0.1:1", server.URL}, "/readyz", false); err != nil ||
+	if err := firstHealth(context.Background(), out, []string{"http://127.0.0.1:1", server.URL}, "/readyz"); err != nil ||
 		stdout.String() != "ok\n" {
 		t.Errorf("%v, %q", err, stdout.String())
 	}
-	err := firstHealth(context.Background(), out, []string{"http://127.0.0.1:1", "http://127.0.0.1:1"}, "/readyz", false)
+	err := firstHealth(context.Background(), out, []string{"http://127.0.0.1:1", "http://127.0.0.1:1"}, "/readyz")
 	if err == nil || !strings.Contains(err.Error(), "no answer from http://127.0.0.1:1/readyz or http://127.0.0.1:1/readyz") {
 		t.Errorf("got %v", err)
 	}

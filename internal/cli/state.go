@@ -21,9 +21,7 @@ import (
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
-func newState(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
-	var asJSON bool
+func newState(out *output) *cobra.Command {
 	var step string
 	cmd := &cobra.Command{
 		Use:     "state THREAD [RUN]",
@@ -39,25 +37,25 @@ position, by @ and a time, or as start or end. The raw events have to exist stil
   skein state my-thread run-1 --at @2026-09-17T12:00:00Z`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 	}
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
 		path, run := runPath(args)
 		var s stateAt
 		body, err := fetch(ctx, c, path+"/state", url.Values{"at": {step}}, "state", &s)
 		switch {
 		case err != nil:
-			return foundStep(err, out, at, args[0], run)
-		case asJSON:
+			return out.foundStep(err, args[0], run)
+		case out.asJSON:
 			return out.document(body)
 		}
-		return printState(out, s)
+		return s.print(out)
 	})
 	cmd.Flags().StringVar(&step, "at", "end", "`STEP` to stop at: a number, a position such as 3:1024, @TIME, start or end")
-	jsonFlags(cmd, &asJSON)
+	jsonFlags(cmd, out)
 	return cmd
 }
 
 // foundStep is found for requests that name a step.
-func foundStep(err error, out *output, at server, thread, run string) error {
+func (o *output) foundStep(err error, thread, run string) error {
 	var refused *client.Error
 	switch {
 	case !errors.As(err, &refused):
@@ -70,18 +68,18 @@ func foundStep(err error, out *output, at server, thread, run string) error {
 			return app.NotFoundf("%s", oneLine(refused.Detail, 1000))
 		}
 	}
-	return found(err, out, at, thread, run)
+	return o.found(err, thread, run)
 }
 
 // stateAt is the part of a state answer that the command shows.
 type stateAt struct {
 	conversation
-	Total int        `json:"total"`
-	Step  steps.Step `json:"step"`
+	Total int
+	Step  steps.Step
 }
 
-// printState prints the step, its changes, and the conversation after it.
-func printState(out *output, s stateAt) error {
+// print prints the step, its changes, and the conversation after it.
+func (s stateAt) print(out *output) error {
 	var patch []operation
 	if len(s.Step.Change.State) > 0 {
 		if err := decode(s.Step.Change.State, "patch of the state", &patch); err != nil {
@@ -91,11 +89,7 @@ func printState(out *output, s stateAt) error {
 	p := differencePrinter{paint: out.paint, width: out.width()}
 	p.b.WriteString(out.bold(oneLine(stepTitle(s.Step, s.Total), p.width)) + "\n")
 	p.step(s.Step.Change.Messages, patch)
-	p.b.WriteString("\n")
-	if err := out.text(p.b.String()); err != nil {
-		return err
-	}
-	return printConversation(out, s.conversation)
+	return out.text(p.b.String() + "\n" + s.conversation.text(out))
 }
 
 // stepTitle describes a step in a line.

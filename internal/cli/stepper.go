@@ -29,7 +29,7 @@ const (
 )
 
 // stepThrough runs the stepper in the terminal, from a step on.
-func stepThrough(ctx context.Context, out *output, in io.Reader, environ []string, source steps.Source, from int, pace replay.Pace) error {
+func stepThrough(ctx context.Context, out *output, in io.Reader, source steps.Source, from int, pace replay.Pace) error {
 	m := newStepper(ctx, source, pace)
 	loaded := m.load(from)()
 	if err := loaded.(pageLoaded).err; err != nil {
@@ -37,7 +37,7 @@ func stepThrough(ctx context.Context, out *output, in io.Reader, environ []strin
 	}
 	m.Update(loaded)
 	m.goTo(from)
-	p := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out.terminal()), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
+	p := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out.terminal()), tea.WithEnvironment(out.environ), tea.WithoutSignalHandler())
 	stop := context.AfterFunc(ctx, p.Quit) // tea.WithContext would leave its goroutine reading the terminal
 	defer stop()
 	if _, err := p.Run(); err != nil {
@@ -285,7 +285,7 @@ func (m *stepper) advance() tea.Cmd {
 func (m *stepper) load(from int) tea.Cmd {
 	m.loading = true
 	return func() tea.Msg {
-		p, err := m.source.Page(m.ctx, from, stepsPage)
+		p, err := m.source(m.ctx, from, stepsPage)
 		if err != nil {
 			return pageLoaded{err: err}
 		}

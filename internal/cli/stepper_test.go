@@ -30,7 +30,7 @@ type short struct {
 	open        bool
 }
 
-func (s *short) Page(_ context.Context, from, limit int) (*steps.Page, error) {
+func (s *short) page(_ context.Context, from, limit int) (*steps.Page, error) {
 	s.asked++
 	if from < 0 || from > s.total {
 		return nil, fmt.Errorf("there is no step %d", from)
@@ -59,7 +59,7 @@ func drive(m *stepper, keys ...string) {
 func TestStepper_GoesThroughShortPages(t *testing.T) {
 	for _, most := range []int{1, 3, 250, 1000} {
 		source := &short{total: 700, most: most}
-		m := newStepper(t.Context(), source, 1)
+		m := newStepper(t.Context(), source.page, 1)
 		m.Update(m.load(0)())
 		m.goTo(0)
 		at := func(n int) {
@@ -167,8 +167,7 @@ func TestStepper_InATerminal(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() {
-			environ := []string{"TERM=xterm-256color"}
-			err := execute(t.Context(), newOutput(tty, tty, environ), step, environ, tty)
+			err := execute(t.Context(), newOutput(tty, tty, []string{"TERM=xterm-256color"}), step, tty)
 			ended <- errors.Join(err, tty.Close())
 		}()
 		if _, err := master.WriteString("nnq"); err != nil {

@@ -29,7 +29,6 @@ type listed struct {
 // lister prints a list in one of the forms of listFlags: lines of JSON and names as the elements come, the other forms at the end.
 type lister struct {
 	out     *output
-	form    string
 	columns []column
 	// none is the note in place of an empty table.
 	none string
@@ -39,7 +38,7 @@ type lister struct {
 
 func (l *lister) add(e listed) error {
 	l.n++
-	switch l.form {
+	switch l.out.form {
 	case formJSONL:
 		return l.out.json(e.raw)
 	case formName:
@@ -56,12 +55,12 @@ func (l *lister) end() error {
 		raws[i], rows[i] = e.raw, e.row
 	}
 	switch {
-	case l.form == formJSON:
+	case l.out.form == formJSON:
 		return l.out.json(raws)
 	case l.n == 0:
 		l.out.note("%s", l.none)
 	case len(l.list) > 0:
-		return l.out.text(table(l.columns, rows, l.out.drawingWidth(), l.form == formWide))
+		return l.out.text(table(l.columns, rows, l.out.drawingWidth(), l.out.form == formWide))
 	}
 	return nil
 }

@@ -19,9 +19,8 @@ import (
 // tailMessages is how many of the existing messages a tail shows.
 const tailMessages = 4
 
-func newTail(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
-	var asEvents, asJSON bool
+func newTail(out *output) *cobra.Command {
+	var asEvents bool
 	cmd := &cobra.Command{
 		Use:     "tail THREAD [RUN]",
 		GroupID: groupRead,
@@ -39,24 +38,22 @@ have none. skein history THREAD --follow shows the whole conversation first.`,
   skein tail my-thread my-run --events | jq -r .type
   skein tail my-thread -o jsonl`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if asEvents && asJSON {
-				return app.Usagef("--events and -o jsonl exclude each other")
-			}
-			c := newChat(out, tailMessages)
-			show := c.event
-			switch {
-			case asEvents:
-				show = func(e client.LiveEvent) error { return out.document(e.Data) }
-			case asJSON:
-				show = func(e client.LiveEvent) error { return out.json(liveLine{e.Position, e.Data}) }
-			}
-			return follow(cmd.Context(), out, &at, args, show, c.end)
-		},
 	}
-	serverFlags(cmd, &at)
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
+		chat := newChat(out, tailMessages)
+		show := chat.event
+		switch {
+		case asEvents && out.asJSON:
+			return app.Usagef("--events and -o jsonl exclude each other")
+		case asEvents:
+			show = func(e client.LiveEvent) error { return out.document(e.Data) }
+		case out.asJSON:
+			show = func(e client.LiveEvent) error { return out.json(liveLine{e.Position, e.Data}) }
+		}
+		return follow(ctx, out, c, args, show, chat.end)
+	})
 	cmd.Flags().BoolVar(&asEvents, "events", false, "print AG-UI events, one per line, instead of a chat")
-	jsonLinesFlags(cmd, &asJSON)
+	jsonLinesFlags(cmd, out)
 	return cmd
 }
 
@@ -71,7 +68,9 @@ const waitingAfter = 2 * time.Second
 
 // follow calls show with the events of a thread or run as they come, until Ctrl-C. It calls pause before a note, to end the
 // chat's current line.
-func follow(ctx context.Context, out *output, at *server, args []string, show func(client.LiveEvent) error, pause func() error) error {
+func follow(
+	ctx context.Context, out *output, c *client.Client, args []string, show func(client.LiveEvent) error, pause func() error,
+) error {
 	path, run := runPath(args)
 	what := "thread " + oneLine(args[0], 80)
 	if run != "" {
@@ -84,12 +83,10 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 			out.note("%s", oneLine(text, 300))
 		}
 	}
-	err := at.connect(func(c *client.Client) error {
-		return c.Follow(ctx, path+"/stream", func(e client.LiveEvent) error {
-			waiting.Stop()
-			return show(e)
-		}, note)
-	})
+	err := c.Follow(ctx, path+"/stream", func(e client.LiveEvent) error {
+		waiting.Stop()
+		return show(e)
+	}, note)
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}

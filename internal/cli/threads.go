@@ -31,12 +31,10 @@ type threadsOptions struct {
 	prefix, status, agent string
 	part, since, sort     string
 	limit                 int
-	list                  string
 	watch                 bool
 }
 
-func newThreads(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
+func newThreads(out *output) *cobra.Command {
 	var o threadsOptions
 	cmd := &cobra.Command{
 		Use:     "threads [TEXT]",
@@ -52,7 +50,7 @@ Except with --sort id, the command reads the whole list before it prints anythin
   skein threads --status interrupted -o name`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 	}
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
 		if len(args) == 1 {
 			o.part = args[0]
 		}
@@ -66,7 +64,7 @@ Except with --sort id, the command reads the whole list before it prints anythin
 		}
 		return show(ctx, out)
 	})
-	listFlags(cmd, &o.list)
+	listFlags(cmd, out)
 	watchFlag(cmd, &o.watch)
 	cmd.Flags().StringVar(&o.prefix, "prefix", "", "only threads whose id starts with `TEXT`")
 	choiceFlag(cmd, &o.status, "status", "", "", "only threads whose last run is `STATUS`: "+orList(runStatuses), runStatuses...)
@@ -108,7 +106,7 @@ func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 
 // listThreads prints the list. In the order of ids, which is the server's, each thread is printed as it comes.
 func listThreads(ctx context.Context, out *output, c *client.Client, q url.Values, o threadsOptions) error {
-	l := lister{out: out, form: o.list, none: "no threads", columns: []column{
+	l := lister{out: out, none: "no threads", columns: []column{
 		{name: "THREAD", keep: true}, {name: "UPDATED"}, {name: "STATUS"}, {name: "RUNS", right: true}, {name: "BRANCHES", right: true},
 		{name: "MESSAGES", right: true}, {name: "STARTED", wide: true}, {name: "LAST RUN", wide: true},
 	}}

@@ -65,7 +65,6 @@ func topicsCommand(
 ) *cobra.Command {
 	var at app.KafkaFlags
 	var spec kafka.TopicSpec
-	var asJSON bool
 	cmd.Args = usageArgs(cobra.NoArgs)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := at.Config("skein-topics")
@@ -84,7 +83,7 @@ func topicsCommand(
 			}
 			return err
 		}
-		return printTopics(out, reports, asJSON)
+		return printTopics(out, reports)
 	}
 	f := cmd.Flags()
 	at.Flags(f)
@@ -92,7 +91,7 @@ func topicsCommand(
 	f.Int16Var(&spec.Replication, "replication", 0, replication)
 	f.DurationVar(&spec.EventsRetention, "events-retention", 0, "raw events: "+retention)
 	f.DurationVar(&spec.DeadLettersRetention, "dead-letters-retention", 0, "dead letters: "+retention)
-	jsonLinesFlags(cmd, &asJSON)
+	jsonLinesFlags(cmd, out)
 	return cmd
 }
 
@@ -124,13 +123,13 @@ func createTopics(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) (
 }
 
 // printTopics prints the reports, and returns an error if there are differences.
-func printTopics(out *output, reports []kafka.TopicReport, asJSON bool) error {
+func printTopics(out *output, reports []kafka.TopicReport) error {
 	differences := 0
 	var rows [][]string
 	var lines strings.Builder
 	for _, r := range reports {
 		differences += len(r.Differences)
-		if asJSON {
+		if out.asJSON {
 			if err := out.json(r); err != nil {
 				return err
 			}
@@ -154,7 +153,7 @@ func printTopics(out *output, reports []kafka.TopicReport, asJSON bool) error {
 			}
 		}
 	}
-	if !asJSON {
+	if !out.asJSON {
 		columns := []column{{name: "TOPIC"}, {name: "PARTITIONS"}, {name: "REPLICAS"}, {name: "IN SYNC"}, {name: "KEPT"}, {name: "STATE"}}
 		if err := out.text(table(columns, rows, defaultWidth, true) + lines.String()); err != nil {
 			return err

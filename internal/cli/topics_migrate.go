@@ -13,7 +13,6 @@ import (
 func newTopicsMigrate(out *output) *cobra.Command {
 	var at app.KafkaFlags
 	var o migrate.Options
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "migrate --to-prefix TEXT",
 		Short: "Copy the topic set into a new one with another partition count",
@@ -60,11 +59,11 @@ complete. 1: it cannot be completed; the error says why. 4: it is not complete y
 			if err != nil {
 				return err
 			}
-			return printMigrated(out, r, asJSON)
+			return printMigrated(out, r)
 		},
 	}
 	at.Flags(cmd.Flags())
-	jsonFlags(cmd, &asJSON)
+	jsonFlags(cmd, out)
 	f := cmd.Flags()
 	f.StringVar(&o.ToPrefix, "to-prefix", "", "prefix `TEXT` of the new topics' names")
 	f.Int32Var(&o.Spec.Partitions, "partitions", 0, "partitions of the new topics; 0 is as many as the old ones have")
@@ -75,12 +74,8 @@ complete. 1: it cannot be completed; the error says why. 4: it is not complete y
 	return cmd
 }
 
-func printMigrated(out *output, r migrate.Report, asJSON bool) error {
-	if asJSON {
-		if err := out.json(r); err != nil {
-			return err
-		}
-	} else if err := out.text(migratedText(r)); err != nil {
+func printMigrated(out *output, r migrate.Report) error {
+	if err := out.result(r, migratedText(r)); err != nil {
 		return err
 	}
 	switch {

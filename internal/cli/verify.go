@@ -13,9 +13,8 @@ import (
 	"github.com/skeinhq/skein/pkg/client"
 )
 
-func newVerify(out *output, environ []string) *cobra.Command {
-	at := server{environ: environ}
-	var all, asJSON bool
+func newVerify(out *output) *cobra.Command {
+	var all bool
 	cmd := &cobra.Command{
 		Use:     "verify THREAD [RUN]",
 		GroupID: groupRead,
@@ -32,8 +31,8 @@ proved.`,
   skein verify --all --json | jq -r 'select(.verdict != "proved") | .threadId'`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),
 	}
-	onServer(cmd, out, &at, func(ctx context.Context, c *client.Client, args []string) error {
-		v := verification{out: out, client: c, asJSON: asJSON}
+	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
+		v := verification{out, c}
 		switch {
 		case all == (len(args) > 0):
 			return app.Usagef("name THREAD, or pass --all for every thread")
@@ -44,27 +43,23 @@ proved.`,
 		}
 		return v.one(ctx, args[0], args[1])
 	})
-	jsonLinesFlags(cmd, &asJSON)
+	jsonLinesFlags(cmd, out)
 	cmd.Flags().BoolVar(&all, "all", false, "every run of every thread")
 	return cmd
 }
 
 // proof is the part of a verification's answer that the command shows.
 type proof struct {
-	ThreadID    string   `json:"threadId"`
-	RunID       string   `json:"runId"`
-	Verdict     string   `json:"verdict"`
-	Reason      string   `json:"reason"`
-	Record      claim    `json:"record"`
-	Raw         *claim   `json:"raw"`
-	Differences []string `json:"differences"`
-	DiffersFrom string   `json:"differsFrom"`
-	Unproved    []string `json:"unproved"`
+	ThreadID, RunID, Verdict, Reason string
+	Record                           claim
+	Raw                              *claim
+	Differences, Unproved            []string
+	DiffersFrom                      string
 }
 
 type claim struct {
-	Events int64  `json:"events"`
-	SHA256 string `json:"sha256"`
+	Events int64
+	SHA256 string
 }
 
 // The verdicts.
@@ -77,20 +72,14 @@ const (
 type verification struct {
 	out    *output
 	client *client.Client
-	asJSON bool
 }
 
 // one verifies a run that was named.
 func (v *verification) one(ctx context.Context, thread, run string) error {
 	var p proof
 	body, err := fetch(ctx, v.client, client.RunPath(thread, run)+"/verify", nil, "proof", &p)
-	switch {
-	case err != nil:
-		return err
-	case v.asJSON:
-		err = v.out.document(body)
-	default:
-		err = v.out.text(p.text())
+	if err == nil {
+		err = v.out.result(body, p.text())
 	}
 	switch {
 	case err != nil:
@@ -115,7 +104,7 @@ func (v *verification) thread(ctx context.Context, thread string) error {
 // line is a line of an answer about many runs: a proof, or the server's progress.
 type line struct {
 	proof
-	Progress *struct{ Done, Total int } `json:"progress"`
+	Progress *struct{ Done, Total int }
 }
 
 // many verifies the runs of an API path. total is their number, or 0 if the server reports progress. The text form only counts
@@ -139,7 +128,7 @@ func (v *verification) many(ctx context.Context, path string, total int) error {
 			bar.step(runs, max(runs, total)) // there may be new ones
 		}
 		switch {
-		case v.asJSON:
+		case v.out.asJSON:
 			return v.out.document(text)
 		case p.Verdict != verdictProved:
 			bar.end()
@@ -152,7 +141,7 @@ func (v *verification) many(ctx context.Context, path string, total int) error {
 	}
 	bar.end()
 	differ := counts[verdictDiffers]
-	if !v.asJSON {
+	if !v.out.asJSON {
 		if err := v.out.text(fmt.Sprintf("%s: %d proved, %d differ, %d not proved\n",
 			count(runs, "run"), counts[verdictProved], differ, runs-counts[verdictProved]-differ)); err != nil {
 			return err

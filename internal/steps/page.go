@@ -51,30 +51,22 @@ type Moment struct {
 	lineage.History
 }
 
-// Source returns pages of a run's steps.
-type Source interface {
-	// Page returns up to limit steps, beginning with step from.
-	Page(ctx context.Context, from, limit int) (*Page, error)
-}
+// Source returns up to limit steps of a run, beginning with step from.
+type Source func(ctx context.Context, from, limit int) (*Page, error)
 
-// Run is a run in the HTTP API.
-type Run struct {
-	Client *client.Client
-	// Path is a client.RunPath, or a client.ThreadPath for the thread's tip.
-	Path string
-}
-
-// Page implements Source.
-func (r Run) Page(ctx context.Context, from, limit int) (*Page, error) {
-	body, err := r.Client.Get(ctx, r.Path+"/state", url.Values{"from": {strconv.Itoa(from)}, "limit": {strconv.Itoa(limit)}})
-	if err != nil {
-		return nil, err
+// Of returns the steps of a run in the HTTP API. The path is a client.RunPath, or a client.ThreadPath for the thread's tip.
+func Of(c *client.Client, path string) Source {
+	return func(ctx context.Context, from, limit int) (*Page, error) {
+		body, err := c.Get(ctx, path+"/state", url.Values{"from": {strconv.Itoa(from)}, "limit": {strconv.Itoa(limit)}})
+		if err != nil {
+			return nil, err
+		}
+		var p Page
+		if err := json.Unmarshal(body, &p); err != nil {
+			return nil, fmt.Errorf("decoding steps: %w", err)
+		}
+		return &p, nil
 	}
-	var p Page
-	if err := json.Unmarshal(body, &p); err != nil {
-		return nil, fmt.Errorf("decoding steps: %w", err)
-	}
-	return &p, nil
 }
 
 // Moments returns messages and state after each step of the page. Moments share unchanged values.

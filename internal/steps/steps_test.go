@@ -160,7 +160,7 @@ type pages struct {
 	asked []int
 }
 
-func (p *pages) Page(_ context.Context, from, limit int) (*Page, error) {
+func (p *pages) page(_ context.Context, from, limit int) (*Page, error) {
 	p.asked = append(p.asked, from)
 	page := &Page{Total: p.total, Messages: []agui.Message{}, State: json.RawMessage(`{}`)}
 	for n := range from {
@@ -210,7 +210,7 @@ func TestFind_StopsAtTheFirst(t *testing.T) {
 		}
 		source := &pages{total: 2500}
 		last := 0
-		f, err := Find(t.Context(), source, condition, c.within, func(done, total int) {
+		f, err := Find(t.Context(), source.page, condition, c.within, func(done, total int) {
 			if done < last || total != 2501 {
 				t.Errorf("%d of %d are done, after %d", done, total, last)
 			}
@@ -233,7 +233,7 @@ func TestFind_StopsAtTheFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Find(ctx, &pages{total: 10}, condition, all, nil); !errors.Is(err, context.Canceled) {
+	if _, err := Find(ctx, (&pages{total: 10}).page, condition, all, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("of a context that has ended it says %v", err)
 	}
 }

@@ -39,8 +39,6 @@ type Server struct {
 
 	// keyFile has the API key that requests need; "" if they need none.
 	keyFile string
-
-	startTime time.Duration
 }
 
 // Start starts all stages and returns once they answer requests. If the last process did not close the folder, derived data is
@@ -60,7 +58,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, s.group.Abort(err)
 	}
 	s.admin.Started()
-	s.startTime = time.Since(begin)
+	cfg.Logger.Info("ready", "http", s.URL(), "kafka", s.Broker(), "start", time.Since(begin).Round(time.Millisecond).String())
 	return s, nil
 }
 
@@ -165,9 +163,6 @@ func (s *Server) Kafka() kafka.Config { return s.kafka }
 
 // Data returns the data folder.
 func (s *Server) Data() string { return s.folder.path }
-
-// StartTime returns how long Start took.
-func (s *Server) StartTime() time.Duration { return s.startTime }
 
 // Wait blocks until ctx ends or a stage fails, then stops everything in order.
 func (s *Server) Wait(ctx context.Context) error {

@@ -54,19 +54,6 @@ func (s *Server) indexed(ctx context.Context, ends map[int32]int64) (bool, error
 	return true, err
 }
 
-// EventsEnd returns the sum of the end offsets of skein.events.
-func (s *Server) EventsEnd(ctx context.Context) (int64, error) {
-	ends, err := s.ends(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var n int64
-	for _, end := range ends {
-		n += end
-	}
-	return n, nil
-}
-
 // ends returns the end of each partition of skein.events.
 func (s *Server) ends(ctx context.Context) (map[int32]int64, error) {
 	topic := s.kafka.Topics().Events
