@@ -37,7 +37,9 @@ func newBatch(entries []store.Entry) (*batch, error) {
 	b := &batch{from: spans(entries)}
 	for _, e := range newest {
 		if e.Erasure != nil {
-			b.erasures = append(b.erasures, newErasureRow(e))
+			b.erasures = append(b.erasures, &erasureRow{
+				Tenant: e.Tenant, ThreadID: e.ThreadID, Below: e.Erasure.Below, At: clamp(e.Erasure.At), Version: uint64(e.Version),
+			})
 			continue
 		}
 		b.ofRuns = append(b.ofRuns, e)

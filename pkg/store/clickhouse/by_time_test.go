@@ -103,9 +103,9 @@ func TestSearch_SkipsMessagesWithoutTheWord(t *testing.T) {
 		}
 		var plan []string
 		index, granules := false, -1
-		if err := s.each(t.Context(), query.String(), args, func(scan scan) error {
+		if err := s.each(t.Context(), query.String(), args, func(r row) error {
 			var line string
-			err := scan(&line)
+			err := r.Scan(&line)
 			plan = append(plan, line)
 			line = strings.TrimLeft(line, " │├└─")
 			index = index || line == "Name: words"

@@ -158,7 +158,7 @@ func TestDashboard_AsksWhatClickHouseAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := func(title, sql string) {
-		if err := s.eachWith(t.Context(), time.Minute, nil, asked.Replace(sql), nil, func(scan) error { return nil }); err != nil {
+		if err := s.query(t.Context(), time.Minute, nil, asked.Replace(sql), nil, func(row) error { return nil }); err != nil {
 			t.Errorf("%s: %v:\n%s", title, err, sql)
 		}
 	}

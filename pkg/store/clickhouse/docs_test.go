@@ -23,9 +23,9 @@ func TestDocs_DescribeEveryColumnAsTheSchemaDoes(t *testing.T) {
 	query := `SELECT c.table, c.name, c.type, c.comment FROM system.columns AS c
 WHERE c.database = currentDatabase() AND (startsWith(c.table, 'v_') OR c.table = 'prices')
 ORDER BY c.table = 'prices', c.table, c.position`
-	err := s.each(t.Context(), query, nil, func(scan scan) error {
+	err := s.each(t.Context(), query, nil, func(r row) error {
 		var of, name, typ, comment string
-		if err := scan(&of, &name, &typ, &comment); err != nil {
+		if err := r.Scan(&of, &name, &typ, &comment); err != nil {
 			return err
 		}
 		if comment == "" {

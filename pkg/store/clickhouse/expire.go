@@ -24,9 +24,9 @@ const maxExpired = 5000
 // Tenants implements store.Expirer.
 func (s *Store) Tenants(ctx context.Context) (tenants []string, err error) {
 	err = s.each(ctx, "SELECT DISTINCT tenant FROM positions WHERE tenant != {every:String} ORDER BY tenant",
-		named{"every": everyTenant}, func(scan scan) error {
+		named{"every": everyTenant}, func(r row) error {
 			var tenant string
-			err := scan(&tenant)
+			err := r.Scan(&tenant)
 			tenants = append(tenants, tenant)
 			return err
 		})
@@ -40,10 +40,10 @@ func (s *Store) Tenants(ctx context.Context) (tenants []string, err error) {
 func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (int, error) {
 	var threads []string
 	var versions []uint64
-	err := s.each(ctx, selectExpired, named{"tenant": tenant, "before": before.UnixMilli(), "limit": maxExpired}, func(scan scan) error {
+	err := s.each(ctx, selectExpired, named{"tenant": tenant, "before": before.UnixMilli(), "limit": maxExpired}, func(r row) error {
 		var thread string
 		var version uint64
-		err := scan(&thread, &version)
+		err := r.Scan(&thread, &version)
 		threads, versions = append(threads, thread), append(versions, version)
 		return err
 	})

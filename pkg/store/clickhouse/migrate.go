@@ -102,10 +102,8 @@ var errNoDatabase = fmt.Errorf("%w (there is no database)", ErrSchemaOld)
 
 // schemaVersion returns the number of the last applied migration; 0 if there is none.
 func (s *Store) schemaVersion(ctx context.Context) (int, error) {
-	ctx, cancel := s.reading(ctx)
-	defer cancel()
 	var version uint32
-	err := s.conn.QueryRow(ctx, "SELECT max(version) FROM schema_migrations").Scan(&version)
+	err := s.each(ctx, "SELECT max(version) FROM schema_migrations", nil, func(r row) error { return r.Scan(&version) })
 	var ex *ch.Exception
 	if errors.As(err, &ex) {
 		const unknownTable, unknownDatabase = 60, 81
@@ -116,8 +114,5 @@ func (s *Store) schemaVersion(ctx context.Context) (int, error) {
 			return 0, fmt.Errorf("%w: %w", errNoDatabase, err)
 		}
 	}
-	if err != nil {
-		return 0, explain(err)
-	}
-	return int(version), nil
+	return int(version), err
 }

@@ -43,13 +43,13 @@ func (r *selectedRun) run(tenant string) (store.Run, error) {
 
 // runs reads rows of runs.
 func (s *Store) runs(ctx context.Context, query string, args named) (rows []selectedRun, err error) {
-	err = s.query(ctx, s.opts.QueryTimeout, nil, query, args, func(answer driver.Rows) error {
-		var row selectedRun
-		if err := answer.ScanStruct(&row); err != nil {
+	err = s.each(ctx, query, args, func(r row) error {
+		var run selectedRun
+		if err := r.ScanStruct(&run); err != nil {
 			return err
 		}
-		rows = append(rows, row)
-		return store.Metered(ctx, store.RowBytes, len(row.Head)+len(row.Record))
+		rows = append(rows, run)
+		return store.Metered(ctx, store.RowBytes, len(run.Head)+len(run.Record))
 	})
 	return rows, err
 }
@@ -176,10 +176,10 @@ func (s *Store) contents(ctx context.Context, args named, rows map[string]*store
 	is := func(run string, version uint64) bool { return rows[run] != nil && rows[run].Version == int64(version) }
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.each(ctx, selectStates, args, func(scan scan) error {
+		return s.each(ctx, selectStates, args, func(r row) error {
 			var run, state string
 			var version uint64
-			if err := scan(&run, &version, &state); err != nil || !is(run, version) {
+			if err := r.Scan(&run, &version, &state); err != nil || !is(run, version) {
 				return err
 			}
 			states[run] = nil // unchanged since the run's base
@@ -190,11 +190,11 @@ func (s *Store) contents(ctx context.Context, args named, rows map[string]*store
 		})
 	})
 	g.Go(func() error {
-		return s.each(ctx, selectMessages, args, func(scan scan) error {
+		return s.each(ctx, selectMessages, args, func(r row) error {
 			var m messageOf
 			var version uint64
 			var raw string
-			if err := scan(&m.run, &version, &m.input, &m.ID, &m.Role, &raw); err != nil || !is(m.run, version) {
+			if err := r.Scan(&m.run, &version, &m.input, &m.ID, &m.Role, &raw); err != nil || !is(m.run, version) {
 				return err
 			}
 			m.Raw = json.RawMessage(raw)
@@ -233,10 +233,10 @@ func (s *Store) contents(ctx context.Context, args named, rows map[string]*store
 func (s *Store) Holding(ctx context.Context, tenant, thread string, messageIDs []string) (map[string]int64, error) {
 	runs := map[string]int64{}
 	for _, ids := range idChunks(messageIDs) {
-		err := s.each(ctx, selectHolding, named{"tenant": tenant, "thread": thread, "ids": ids}, func(scan scan) error {
+		err := s.each(ctx, selectHolding, named{"tenant": tenant, "thread": thread, "ids": ids}, func(r row) error {
 			var run string
 			var version uint64
-			err := scan(&run, &version)
+			err := r.Scan(&run, &version)
 			runs[run] = int64(version)
 			return err
 		})
@@ -259,11 +259,11 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 		"limit": limit + 1, // one more than the page, to see whether there is a next one
 	}
 	threads := []store.Thread{}
-	err := s.each(ctx, selectThreads, args, func(scan scan) error {
+	err := s.each(ctx, selectThreads, args, func(r row) error {
 		var t store.Thread
 		var runs, open, branches uint64
 		var messages uint32
-		if err := scan(&t.ThreadID, &runs, &open, &branches, &t.StartedAt, &t.UpdatedAt,
+		if err := r.Scan(&t.ThreadID, &runs, &open, &branches, &t.StartedAt, &t.UpdatedAt,
 			&t.LastRunID, &t.Status, &messages); err != nil {
 			return err
 		}
@@ -310,9 +310,9 @@ func (s *Store) Interrupted(ctx context.Context, tenant string, q store.Interrup
 // Erasure implements store.Reader.
 func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasure, error) {
 	var found []store.Erasure
-	err := s.each(ctx, selectErasure, named{"tenant": tenant, "thread": thread}, func(scan scan) error {
+	err := s.each(ctx, selectErasure, named{"tenant": tenant, "thread": thread}, func(r row) error {
 		var e store.Erasure
-		err := scan(&e.Below, &e.At)
+		err := r.Scan(&e.Below, &e.At)
 		e.At = e.At.UTC()
 		found = append(found, e)
 		return err
@@ -329,10 +329,10 @@ func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasu
 // IndexedTo implements store.Reader. It never decreases, also after an erasure: the erased events were indexed.
 func (s *Store) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
 	to := map[int32]int64{}
-	err := s.each(ctx, selectPositions, named{"tenant": tenant}, func(scan scan) error {
+	err := s.each(ctx, selectPositions, named{"tenant": tenant}, func(r row) error {
 		var partition int32
 		var next uint64
-		if err := scan(&partition, &next); err != nil {
+		if err := r.Scan(&partition, &next); err != nil {
 			return err
 		}
 		to[partition] = int64(next)
@@ -347,26 +347,19 @@ func (s *Store) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, 
 // named are a statement's parameters.
 type named map[string]any
 
-// scan reads the columns of a row.
-type scan = func(dest ...any) error
+// row is the current row of an answer.
+type row = driver.Rows
 
 // each runs a query and calls f for every row.
-func (s *Store) each(ctx context.Context, query string, args named, f func(scan) error) error {
-	return s.eachWith(ctx, s.opts.QueryTimeout, nil, query, args, f)
+func (s *Store) each(ctx context.Context, query string, args named, f func(row) error) error {
+	return s.query(ctx, s.opts.QueryTimeout, nil, query, args, f)
 }
 
-// eachWith is each with a time limit and settings.
-func (s *Store) eachWith(
-	ctx context.Context, limit time.Duration, settings ch.Settings, query string, args named, f func(scan) error,
-) error {
-	return s.query(ctx, limit, settings, query, args, func(rows driver.Rows) error { return f(rows.Scan) })
-}
-
-// query runs a query and calls f for every row.
+// query is each with a time limit and settings.
 func (s *Store) query(
-	ctx context.Context, limit time.Duration, settings ch.Settings, query string, args named, f func(driver.Rows) error,
+	ctx context.Context, limit time.Duration, settings ch.Settings, query string, args named, f func(row) error,
 ) (err error) {
-	ctx, cancel := s.readingWithin(ctx, limit, settings)
+	ctx, cancel := s.reading(ctx, limit, settings)
 	defer cancel()
 	params := make([]any, 0, len(args))
 	for name, v := range args {

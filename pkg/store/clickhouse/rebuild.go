@@ -201,12 +201,12 @@ func insist(ctx context.Context, f func() error) (err error) {
 func (s *Store) eraseFrom(ctx context.Context, other *Store) error {
 	var entries []store.Entry
 	statement := strings.NewReplacer("$other", identifier(other.opts.Database)).Replace(selectErased)
-	err := s.eachWith(ctx, s.opts.InsertTimeout, nil, statement, nil, func(scan scan) error {
+	err := s.query(ctx, s.opts.InsertTimeout, nil, statement, nil, func(r row) error {
 		var e store.Entry
 		var version uint64
 		var erasure bool
 		var erased store.Erasure
-		if err := scan(&e.Tenant, &e.ThreadID, &e.RunID, &version, &e.Partition, &erasure, &erased.Below, &erased.At); err != nil {
+		if err := r.Scan(&e.Tenant, &e.ThreadID, &e.RunID, &version, &e.Partition, &erasure, &erased.Below, &erased.At); err != nil {
 			return err
 		}
 		e.Version = int64(version)
@@ -234,9 +234,9 @@ type table struct {
 // tables returns the tables and views of the database.
 func (s *Store) tables(ctx context.Context) (map[string]table, error) {
 	all := map[string]table{}
-	err := s.each(ctx, selectTables, named{"database": s.opts.Database}, func(scan scan) error {
+	err := s.each(ctx, selectTables, named{"database": s.opts.Database}, func(r row) error {
 		var name, engine, id string
-		err := scan(&name, &engine, &id)
+		err := r.Scan(&name, &engine, &id)
 		all[name] = table{view: strings.HasSuffix(engine, "View"), id: id}
 		return err
 	})

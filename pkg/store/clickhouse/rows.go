@@ -6,21 +6,12 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
-
-// row is a row of any table, as an insert needs it.
-type row interface {
-	// size estimates the row's bytes on the wire.
-	size() int
-	// appendDigest appends bytes that are different for different rows.
-	appendDigest(dst []byte) []byte
-}
 
 // runRow is a row of runs. A tombstone has its key, version and partition, and zeros.
 type runRow struct {
@@ -91,14 +82,6 @@ type runRow struct {
 	// Head and Record are the record without ids, contents and open fold (store.EncodeRow).
 	Head   string `ch:"head"`
 	Record string `ch:"record"`
-}
-
-func (r *runRow) size() int {
-	return len(r.Record) + len(r.Head) + len(r.Tenant) + len(r.ThreadID) + 4*len(r.RunID) + 512
-}
-
-func (r *runRow) appendDigest(dst []byte) []byte {
-	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record, r.Head, fmt.Sprint(r.RecordedAt.Unix()))
 }
 
 // newRunRow builds the row of an entry. It depends on nothing else.
@@ -210,16 +193,6 @@ type messageRow struct {
 	Raw json.RawMessage `ch:"raw"`
 }
 
-func (r *messageRow) size() int {
-	return len(r.Raw) + len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.MessageID) + 32
-}
-
-func (r *messageRow) appendDigest(dst []byte) []byte {
-	dst = digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.MessageID)
-	dst = append(strconv.AppendInt(append(dst, ','), int64(len(r.Raw)), 10), ':')
-	return append(dst, r.Raw...)
-}
-
 // messageRows appends the rows of a list of messages.
 func messageRows(rows []*messageRow, e store.Entry, input uint8, messages []agui.Message) []*messageRow {
 	for i, m := range messages {
@@ -240,14 +213,6 @@ type stateRow struct {
 	State    string `ch:"state"`
 }
 
-func (r *stateRow) size() int {
-	return len(r.State) + len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + 16
-}
-
-func (r *stateRow) appendDigest(dst []byte) []byte {
-	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.State)
-}
-
 // erasureRow is a row of erasures.
 type erasureRow struct {
 	Tenant   string    `ch:"tenant"`
@@ -257,37 +222,9 @@ type erasureRow struct {
 	Version  uint64    `ch:"version"`
 }
 
-func newErasureRow(e store.Entry) *erasureRow {
-	return &erasureRow{
-		Tenant: e.Tenant, ThreadID: e.ThreadID, Below: e.Erasure.Below, At: clamp(e.Erasure.At), Version: uint64(e.Version),
-	}
-}
-
-func (r *erasureRow) size() int { return len(r.Tenant) + len(r.ThreadID) + 24 }
-
-func (r *erasureRow) appendDigest(dst []byte) []byte {
-	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, fmt.Sprint(r.Below))
-}
-
 // positionRow is a row of positions.
 type positionRow struct {
 	Tenant       string `ch:"tenant"`
 	RawPartition int32  `ch:"raw_partition"`
 	RawNext      uint64 `ch:"raw_next"`
-}
-
-func (r *positionRow) size() int { return len(r.Tenant) + 16 }
-
-func (r *positionRow) appendDigest(dst []byte) []byte {
-	return digestOf(dst, r.RawNext, r.Tenant, fmt.Sprint(r.RawPartition))
-}
-
-// digestOf appends a number and parts with their lengths, so that different lists of parts append different bytes.
-func digestOf(dst []byte, n uint64, parts ...string) []byte {
-	dst = strconv.AppendUint(dst, n, 10)
-	for _, p := range parts {
-		dst = append(strconv.AppendInt(append(dst, ','), int64(len(p)), 10), ':')
-		dst = append(dst, p...)
-	}
-	return dst
 }

@@ -1,7 +1,6 @@
 package clickhouse
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/store"
@@ -31,21 +30,6 @@ type toolCallRow struct {
 	Duration      *int64     `ch:"duration_ms"`
 }
 
-func (r *toolCallRow) size() int {
-	return len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.ToolCallID) + len(r.MessageID) + len(r.Error) + 64
-}
-
-func (r *toolCallRow) appendDigest(dst []byte) []byte {
-	plain, times := *r, "" // pointers would print as addresses
-	if plain.CalledAt, plain.Duration = nil, nil; r.CalledAt != nil {
-		times = fmt.Sprint(r.CalledAt.UnixMilli())
-	}
-	if r.Duration != nil {
-		times += fmt.Sprint("+", *r.Duration)
-	}
-	return digestOf(dst, r.Version, r.Tenant, fmt.Sprintf("%+v", plain), times)
-}
-
 // interruptRow is a row of interrupts.
 type interruptRow struct {
 	Tenant      string     `ch:"tenant"`
@@ -62,14 +46,6 @@ type interruptRow struct {
 	ExpiresAt   *time.Time `ch:"expires_at"`
 }
 
-func (r *interruptRow) size() int {
-	return len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.InterruptID) + len(r.Reason) + len(r.Message) + 64
-}
-
-func (r *interruptRow) appendDigest(dst []byte) []byte {
-	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, fmt.Sprint(r.Idx), r.InterruptID, r.Reason, r.Message, r.ToolCallID)
-}
-
 // answerRow is a row of answers.
 type answerRow struct {
 	Tenant      string    `ch:"tenant"`
@@ -81,14 +57,6 @@ type answerRow struct {
 	Status      string    `ch:"status"`
 	Payload     string    `ch:"payload"`
 	AnsweredAt  time.Time `ch:"answered_at"`
-}
-
-func (r *answerRow) size() int {
-	return len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.InterruptID) + len(r.Payload) + 48
-}
-
-func (r *answerRow) appendDigest(dst []byte) []byte {
-	return digestOf(dst, r.Version, r.Tenant, fmt.Sprintf("%+v", *r))
 }
 
 // addFacts appends the rows of a run's tool calls, interrupts and answers.

@@ -255,9 +255,9 @@ func TestStatements_ReadOneRange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var plan []string
-			err := s.each(t.Context(), "EXPLAIN indexes = 1 "+c.query, c.args, func(scan scan) error {
+			err := s.each(t.Context(), "EXPLAIN indexes = 1 "+c.query, c.args, func(r row) error {
 				var line string
-				err := scan(&line)
+				err := r.Scan(&line)
 				plan = append(plan, strings.TrimSpace(line))
 				return err
 			})

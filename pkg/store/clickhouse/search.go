@@ -173,20 +173,20 @@ func windows(q search.Query, now time.Time) []time.Time {
 func (s *Store) search(ctx context.Context, view searchView, args named, q search.Query) (search.Page, error) {
 	page := search.Page{Runs: []search.Run{}}
 	var last search.Position
-	err := s.searching(ctx, selectSearch, view, args, q.Bounds, func(scan scan) error {
+	err := s.searching(ctx, selectSearch, view, args, q.Bounds, func(r row) error {
 		if len(page.Runs) == q.Limit {
 			page.Next = &last
 			return nil
 		}
-		r, key, err := scanFound(ctx, scan)
-		page.Runs, last = append(page.Runs, r), search.Position{Key: key, ThreadID: r.ThreadID, RunID: r.RunID}
+		found, key, err := scanFound(ctx, r)
+		page.Runs, last = append(page.Runs, found), search.Position{Key: key, ThreadID: found.ThreadID, RunID: found.RunID}
 		return err
 	})
 	return page, err
 }
 
 // scanFound scans a row of search.sql: the run and its sort key.
-func scanFound(ctx context.Context, scan scan) (search.Run, int64, error) {
+func scanFound(ctx context.Context, r row) (search.Run, int64, error) {
 	var thread, run, head string
 	var key, input, output int64
 	var firstToken *int64
@@ -194,17 +194,17 @@ func scanFound(ctx context.Context, scan scan) (search.Run, int64, error) {
 	var labels map[string]string
 	var tools map[string]int64
 	var models []string
-	if err := scan(&thread, &run, &head, &key, &labels, &firstToken, &models, &input, &output, &tools, &interrupts); err != nil {
+	if err := r.Scan(&thread, &run, &head, &key, &labels, &firstToken, &models, &input, &output, &tools, &interrupts); err != nil {
 		return search.Run{}, 0, err
 	}
 	if err := store.Metered(ctx, store.RowBytes, len(head)); err != nil {
 		return search.Run{}, 0, err
 	}
-	r, err := store.DecodeHead([]byte(head))
+	decoded, err := store.DecodeHead([]byte(head))
 	if err != nil {
 		return search.Run{}, 0, err
 	}
-	out := store.Found(&r.Run, r.Facts)
+	out := store.Found(&decoded.Run, decoded.Facts)
 	out.ThreadID, out.RunID = thread, run
 	out.Labels, out.TimeToFirstTokenMs, out.Models, out.ToolCalls = labels, firstToken, models, tools
 	out.InputTokens, out.OutputTokens, out.Interrupts = input, output, int(interrupts)
@@ -298,9 +298,9 @@ func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statisti
 	view := statisticsOf(sel, q, args)
 	args["limit"] = q.Limit + 1 // one more than asked for, to see whether there are more
 	table := search.Table{Groups: []search.Group{}}
-	err := s.searching(ctx, selectStatistics, view, args, q.Bounds, func(scan scan) error {
+	err := s.searching(ctx, selectStatistics, view, args, q.Bounds, func(r row) error {
 		var g search.Group
-		if err := scan(&g.Keys, &g.Values); err != nil {
+		if err := r.Scan(&g.Keys, &g.Values); err != nil {
 			return err
 		}
 		for i, d := range q.By {
@@ -331,12 +331,12 @@ var tooMuch = []int32{158, 159, 160, 307, 396}
 const maxSearchGroups = 1_000_000
 
 // searching runs the statement of a template within bounds.
-func (s *Store) searching(ctx context.Context, t *template.Template, view any, args named, b search.Bounds, f func(scan) error) error {
+func (s *Store) searching(ctx context.Context, t *template.Template, view any, args named, b search.Bounds, f func(row) error) error {
 	var text strings.Builder
 	if err := t.Execute(&text, view); err != nil {
 		return fmt.Errorf("building statement: %w", err)
 	}
-	err := s.eachWith(ctx, b.Time, ch.Settings{
+	err := s.query(ctx, b.Time, ch.Settings{
 		"max_rows_to_read": b.Rows, "read_overflow_mode": "throw",
 		"max_rows_to_group_by": maxSearchGroups, "group_by_overflow_mode": "throw",
 	}, text.String(), args, f)

@@ -84,12 +84,7 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // reading returns a context for one statement of a read.
-func (s *Store) reading(ctx context.Context) (context.Context, context.CancelFunc) {
-	return s.readingWithin(ctx, s.opts.QueryTimeout, nil)
-}
-
-// readingWithin is reading with a time limit and settings.
-func (s *Store) readingWithin(ctx context.Context, limit time.Duration, more ch.Settings) (context.Context, context.CancelFunc) {
+func (s *Store) reading(ctx context.Context, limit time.Duration, more ch.Settings) (context.Context, context.CancelFunc) {
 	settings := ch.Settings{
 		// FINAL over a short range is no faster with more cores, which many readers share.
 		"max_threads": 2,

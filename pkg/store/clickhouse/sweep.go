@@ -40,9 +40,9 @@ func (s *Store) KeepSweeping(ctx context.Context, every time.Duration, logger *s
 func (s *Store) Sweep(ctx context.Context, notWithin time.Duration) error {
 	var tables []string
 	args := named{"database": s.opts.Database, "tables": contentTables, "seconds": int64(notWithin.Seconds())}
-	if err := s.each(ctx, selectMasked, args, func(scan scan) error {
+	if err := s.each(ctx, selectMasked, args, func(r row) error {
 		var table string
-		err := scan(&table)
+		err := r.Scan(&table)
 		tables = append(tables, table)
 		return err
 	}); err != nil {
@@ -74,7 +74,7 @@ var purged = func() string {
 // Purged implements store.Reader. The server keeps replaced parts on disk for some minutes (old_parts_lifetime).
 func (s *Store) Purged(ctx context.Context, tenant, thread string) (bool, error) {
 	var gone uint8
-	if err := s.each(ctx, purged, named{"tenant": tenant, "thread": thread}, func(scan scan) error { return scan(&gone) }); err != nil {
+	if err := s.each(ctx, purged, named{"tenant": tenant, "thread": thread}, func(r row) error { return r.Scan(&gone) }); err != nil {
 		return false, fmt.Errorf("looking for erased rows: %w", err)
 	}
 	return gone == 1, nil

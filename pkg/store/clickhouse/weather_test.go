@@ -91,7 +91,9 @@ func TestStore_BoundsEachStatement(t *testing.T) {
 		begin func(*Store) (context.Context, context.CancelFunc)
 		limit time.Duration
 	}{
-		{"a read", func(s *Store) (context.Context, context.CancelFunc) { return s.reading(t.Context()) }, 32 * time.Second},
+		{"a read", func(s *Store) (context.Context, context.CancelFunc) {
+			return s.reading(t.Context(), s.opts.QueryTimeout, nil)
+		}, 32 * time.Second},
 		{"a write", func(s *Store) (context.Context, context.CancelFunc) { return s.writing(t.Context(), nil) }, 122 * time.Second},
 	} {
 		earliest := time.Now().Add(c.limit)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
+	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"golang.org/x/sync/errgroup"
@@ -31,9 +33,9 @@ func (s *Store) Follow(ctx context.Context, topicID string) error {
 
 // follows reports whether the rows are of a topic, or returns ErrOtherTopic.
 func (s *Store) follows(ctx context.Context, topicID string) (followed bool, err error) {
-	err = s.each(ctx, selectSources, named{}, func(scan scan) error {
+	err = s.each(ctx, selectSources, named{}, func(r row) error {
 		var id string
-		if err := scan(&id); err != nil {
+		if err := r.Scan(&id); err != nil {
 			return err
 		}
 		if id != topicID {
@@ -95,17 +97,15 @@ func (s *Store) insertContents(ctx context.Context, b *batch) (runs []*runRow, e
 }
 
 // insert writes rows of a table in blocks.
-func insert[T any, P interface {
-	*T
-	row
-}](ctx context.Context, s *Store, table, from string, rows []P) error {
+func insert[T any](ctx context.Context, s *Store, table, from string, rows []*T) error {
 	for len(rows) > 0 {
-		n, bytes := 1, rows[0].size()
-		for n < len(rows) && n < s.opts.BlockRows && bytes+rows[n].size() <= s.opts.BlockBytes {
-			bytes += rows[n].size()
-			n++
+		n := 1
+		for bytes := sizeOf(rows[0]); n < len(rows) && n < s.opts.BlockRows; n++ {
+			if bytes += sizeOf(rows[n]); bytes > s.opts.BlockBytes {
+				break
+			}
 		}
-		if err := insertBlock[T](ctx, s, table, from, rows[:n]); err != nil {
+		if err := insertBlock(ctx, s, table, from, rows[:n]); err != nil {
 			return fmt.Errorf("inserting %d rows into %s: %w", n, table, explainInsert(err))
 		}
 		rows = rows[n:]
@@ -113,11 +113,20 @@ func insert[T any, P interface {
 	return nil
 }
 
+// sizeOf estimates a row's bytes on the wire.
+func sizeOf(row any) (bytes int) {
+	columns := reflect.ValueOf(row).Elem()
+	for i := range columns.NumField() {
+		bytes += 8
+		if c := columns.Field(i); c.Kind() == reflect.String || c.Kind() == reflect.Slice {
+			bytes += c.Len()
+		}
+	}
+	return bytes
+}
+
 // insertBlock writes one block, of which the server makes one part or, after an error, none.
-func insertBlock[T any, P interface {
-	*T
-	row
-}](ctx context.Context, s *Store, table, from string, rows []P) (err error) {
+func insertBlock[T any](ctx context.Context, s *Store, table, from string, rows []*T) (err error) {
 	ctx, cancel := s.writing(ctx, ch.Settings{"insert_deduplication_token": token(table, from, rows)})
 	defer cancel()
 	columns := columnsOf[T]()
@@ -151,11 +160,29 @@ func insertBlock[T any, P interface {
 // token returns a block's deduplication token: the table, the records, the number of rows and a hash of them. The server silently
 // drops a block with a known token; the hash distinguishes records of another topic set, or of a topic that was made again, with
 // the same offsets.
-func token[P row](table, from string, rows []P) string {
+func token[T any](table, from string, rows []*T) string {
 	h := sha256.New()
 	var text []byte
 	for _, r := range rows {
-		text = append(r.appendDigest(text[:0]), '\n')
+		columns := reflect.ValueOf(r).Elem()
+		text = text[:0]
+		for i := range columns.NumField() {
+			switch c := reflect.Indirect(columns.Field(i)); { // all that records differ in
+			case c.Kind() == reflect.String:
+				text = append(strconv.AppendInt(text, int64(c.Len()), 10), ':')
+				text = append(text, c.String()...)
+			case c.CanInt():
+				text = strconv.AppendInt(text, c.Int(), 10)
+			case c.CanUint():
+				text = strconv.AppendUint(text, c.Uint(), 10)
+			case c.Kind() == reflect.Struct:
+				text = strconv.AppendInt(text, c.Interface().(time.Time).UnixMilli(), 10)
+			case c.Kind() == reflect.Slice && c.Type().Elem().Kind() == reflect.Uint8:
+				text = append(strconv.AppendInt(text, int64(c.Len()), 10), ':')
+				text = append(text, c.Bytes()...)
+			}
+			text = append(text, ',')
+		}
 		_, _ = h.Write(text) // a hash takes everything
 	}
 	return fmt.Sprintf("%s/%s/%d/%x", table, from, len(rows), h.Sum(nil)[:16])
@@ -181,9 +208,9 @@ func (s *Store) withTypes(ctx context.Context, table string, columns []string) (
 		return ch.Context(ctx, ch.WithColumnNamesAndTypes(types.([]ch.ColumnNameAndType))), nil
 	}
 	of := map[string]string{}
-	err := s.each(ctx, selectColumns, named{"table": table}, func(scan scan) error {
+	err := s.each(ctx, selectColumns, named{"table": table}, func(r row) error {
 		var name, typ string
-		err := scan(&name, &typ)
+		err := r.Scan(&name, &typ)
 		of[name] = typ
 		return err
 	})

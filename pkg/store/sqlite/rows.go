@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -80,27 +79,17 @@ func scanRun(ctx context.Context, scan func(...any) error) (store.Run, error) {
 	return store.Run{Run: *r, Version: version}, nil
 }
 
-const upsertRun = `
+const insertRun = `
 INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, branch_id, message_count,
                   started_at, updated_at, raw_partition, raw_first, raw_next, record,
                   error_code, error_message, cancelled_by, asked, question, reply, resumed, recorded_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant, thread_id, run_id) DO UPDATE SET
-    version = excluded.version, deleted = excluded.deleted, status = excluded.status, agent = excluded.agent,
-    branch_id = excluded.branch_id, message_count = excluded.message_count,
-    started_at = excluded.started_at, updated_at = excluded.updated_at,
-    raw_partition = excluded.raw_partition, raw_first = excluded.raw_first,
-    raw_next = excluded.raw_next, record = excluded.record,
-    error_code = excluded.error_code, error_message = excluded.error_message,
-    cancelled_by = excluded.cancelled_by, asked = excluded.asked, question = excluded.question, reply = excluded.reply,
-    resumed = excluded.resumed, recorded_at = excluded.recorded_at
--- An equal version replaces the row: a newer binary may make another one of the same record.
-WHERE excluded.version >= runs.version`
+ON CONFLICT (tenant, thread_id, run_id) DO NOTHING`
 
-// upsert writes the row, unless the store has a newer one, and reports whether it did.
-func (r runRow) upsert(ctx context.Context, b *block) (bool, error) {
+// insert writes the row, unless the store has one of the run, and reports whether it did.
+func (r runRow) insert(ctx context.Context, b *block) (bool, error) {
 	f := r.facts
-	res, err := b.exec(ctx, upsertRun, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
+	res, err := b.exec(ctx, insertRun, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
 		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
 		f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt)
 	if err != nil {
@@ -120,10 +109,8 @@ VALUES ` + messageValues
 	insertState   = `INSERT INTO states (tenant, thread_id, run_id, version, state) VALUES (?, ?, ?, ?, ?)`
 )
 
-// messageRows is how many messages one statement inserts. One statement per message takes twice as long for an input of 10,000.
+// messageRows is how many messages one statement inserts at most. One statement per message takes twice as long for an input of 10,000.
 const messageRows = 50
-
-var insertMessages = insertMessage + strings.Repeat(", "+messageValues, messageRows-1)
 
 const (
 	insertToolCall = `INSERT INTO tool_calls (tenant, thread_id, run_id, idx, version, tool_call_id, name, message_id, made, agent, model,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
@@ -111,12 +112,16 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 	if err != nil {
 		return err
 	}
-	fresh, err := row.upsert(ctx, b)
+	// Also of an equal version: a newer binary may make another row of the same record.
+	const ofRun = " WHERE tenant = ? AND thread_id = ? AND run_id = ?"
+	if _, err := b.exec(ctx, "DELETE FROM runs"+ofRun+" AND version <= ?", e.Tenant, e.ThreadID, e.RunID, e.Version); err != nil {
+		return err
+	}
+	fresh, err := row.insert(ctx, b)
 	if err != nil || !fresh {
 		return err
 	}
 	for _, table := range contentTables {
-		const ofRun = " WHERE tenant = ? AND thread_id = ? AND run_id = ?"
 		if _, err := b.exec(ctx, "DELETE FROM "+table+ofRun, e.Tenant, e.ThreadID, e.RunID); err != nil {
 			return err
 		}
@@ -141,21 +146,12 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 func (b *block) addMessages(ctx context.Context, e store.Entry, input int, messages []agui.Message) error {
 	i := 0
 	for rows := range slices.Chunk(messages, messageRows) {
-		if len(rows) < messageRows {
-			break
-		}
 		args := make([]any, 0, 9*messageRows)
 		for _, m := range rows {
 			args = append(args, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw))
 			i++
 		}
-		if _, err := b.exec(ctx, insertMessages, args...); err != nil {
-			return err
-		}
-	}
-	for ; i < len(messages); i++ {
-		m := messages[i]
-		if _, err := b.exec(ctx, insertMessage, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw)); err != nil {
+		if _, err := b.exec(ctx, insertMessage+strings.Repeat(", "+messageValues, len(rows)-1), args...); err != nil {
 			return err
 		}
 	}
