@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -36,12 +35,9 @@ type refused struct {
 const maxRefused = 16
 
 // maxTried is how many runs of a tenant are tried one by one while the store takes none of them: each costs calls of the store, and
-// parts of its tables. The tenant's remaining runs in the block are tried as that many pieces, each as a whole and by its last run. If
-// the store takes any, all are tried one by one; else they count as refused, untried.
-const (
-	maxTried = 256
-	pieces   = 32
-)
+// parts of its tables. After that, runs that the store refuses together are tried one by one only if it takes the last of them; else
+// they count as refused, untried.
+const maxTried = 256
 
 // trust is how long the store counts as working after it has taken a run. After that, a block with only refused runs waits, even of one
 // tenant.
@@ -57,17 +53,21 @@ var errUntried = fmt.Errorf("it was not tried, as the store refuses the tenant's
 // write writes entries in order, without those that the store refuses. After an error some may be durable.
 func (s *bisector) write(ctx context.Context, entries []store.Entry) error {
 	err := s.call(ctx, entries)
-	if !errors.Is(err, store.ErrRefused) {
-		if err == nil {
-			s.taken += runs(entries)
-		}
+	if err != nil && !errors.Is(err, store.ErrRefused) {
 		return err
 	}
 	tenants, last := byTenant(entries)
+	if err == nil {
+		for _, of := range tenants {
+			s.taken += len(of)
+		}
+		return nil
+	}
 	most := 0 // refused runs of one tenant
 	for i, of := range tenants {
 		before := len(s.refused)
-		if err := s.bisect(ctx, of); err != nil {
+		t := tenantBisector{bisector: s, before: before}
+		if err := t.halve(ctx, of); err != nil {
 			return err
 		}
 		most = max(most, len(s.refused)-before)
@@ -83,14 +83,14 @@ func (s *bisector) write(ctx context.Context, entries []store.Entry) error {
 	if len(last) == 0 {
 		return nil
 	}
-	return s.call(ctx, last) // these have no data of agents
+	return s.call(ctx, last) // it has no data of agents
 }
 
-// byTenant returns the records of runs by tenant, in order, and the entries that come after all of them: erasures and positions.
+// byTenant returns runs by tenant, in order, and the other entries: tombstones, erasures and positions.
 func byTenant(entries []store.Entry) (tenants [][]store.Entry, last []store.Entry) {
 	places := map[string]int{}
 	for _, e := range entries {
-		if e.Erasure != nil || e.Position != nil {
+		if e.Run == nil {
 			last = append(last, e)
 			continue
 		}
@@ -104,104 +104,47 @@ func byTenant(entries []store.Entry) (tenants [][]store.Entry, last []store.Entr
 	return tenants, last
 }
 
-// runs counts the entries of runs.
-func runs(entries []store.Entry) (n int) {
-	for _, e := range entries {
-		if e.Run != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// bisect writes entries of one tenant, without those that the store refuses.
-func (s *bisector) bisect(ctx context.Context, entries []store.Entry) error {
-	t := tenantBisector{bisector: s}
-	if err := t.halve(ctx, entries); !errors.Is(err, errUntried) {
-		return err
-	}
-	untried := entries[t.decided:]
-	takes, err := t.takesAnyOf(ctx, untried)
-	if err != nil {
-		return err
-	}
-	if takes {
-		t.takes = true
-		return t.halve(ctx, untried)
-	}
-	var tombstones []store.Entry
-	for _, e := range untried {
-		if e.Run == nil {
-			tombstones = append(tombstones, e)
-			continue
-		}
-		s.refused = append(s.refused, refused{e, errUntried})
-	}
-	if len(tombstones) == 0 {
-		return nil
-	}
-	return s.call(ctx, tombstones)
-}
-
-// tenantBisector is a bisector for the entries of one tenant.
+// tenantBisector is a bisector for the runs of one tenant.
 type tenantBisector struct {
 	*bisector
-	decided int  // entries that were written or refused: the first ones
-	refused int  // runs of them
-	takes   bool // the store has taken a run
+	before int  // runs that were refused before the first one of this tenant
+	takes  bool // the store has taken a run
 }
 
-// takesAnyOf reports whether the store takes any of the entries: it tries pieces of them as a whole, and the last run of each.
-func (t *tenantBisector) takesAnyOf(ctx context.Context, entries []store.Entry) (bool, error) {
-	for piece := range slices.Chunk(entries, max(1, (len(entries)+pieces-1)/pieces)) {
-		for runs(piece) > 0 {
-			err := t.call(ctx, piece)
-			if !errors.Is(err, store.ErrRefused) {
-				return err == nil, err
-			}
-			if len(piece) == 1 {
-				break
-			}
-			last := len(piece) - 1
-			for piece[last].Run == nil {
-				last--
-			}
-			piece = piece[last : last+1]
-		}
-	}
-	return false, nil
-}
-
-// halve writes entries, and each half separately if the store refuses them together. It returns errUntried after maxTried refused runs.
-func (t *tenantBisector) halve(ctx context.Context, entries []store.Entry) error {
-	if !t.takes && t.refused >= maxTried {
-		return errUntried
-	}
-	err := t.call(ctx, entries)
+// halve writes runs, and each half separately if the store refuses them together.
+func (t *tenantBisector) halve(ctx context.Context, runs []store.Entry) error {
+	err := t.call(ctx, runs)
 	switch {
 	case err == nil:
-		n := runs(entries)
-		t.takes = t.takes || n > 0
-		t.taken += n
-		t.decided += len(entries)
+		t.takes = true
+		t.taken += len(runs)
 		return nil
 	case !errors.Is(err, store.ErrRefused):
 		return err
-	case len(entries) > 1:
-		if err := t.halve(ctx, entries[:len(entries)/2]); err != nil {
+	case len(runs) == 1:
+		if len(t.refused) == 0 && t.fault != nil {
+			t.fault(err)
+		}
+		t.refused = append(t.refused, refused{runs[0], err})
+		return nil
+	case !t.takes && len(t.refused)-t.before >= maxTried:
+		last := len(runs) - 1
+		if err := t.halve(ctx, runs[last:]); err != nil {
 			return err
 		}
-		return t.halve(ctx, entries[len(entries)/2:])
-	case entries[0].Run == nil: // a tombstone has no data of agents
+		runs = runs[:last]
+		if !t.takes {
+			for _, e := range runs {
+				t.refused = append(t.refused, refused{e, errUntried})
+			}
+			return nil
+		}
+	}
+	half := (len(runs) + 1) / 2
+	if err := t.halve(ctx, runs[:half]); err != nil || half == len(runs) {
 		return err
 	}
-	if len(t.bisector.refused) == 0 && t.fault != nil {
-		t.fault(err)
-	}
-	t.bisector.refused = append(t.bisector.refused, refused{entries[0], err})
-	t.refused++
-	t.decided++
-	return nil
+	return t.halve(ctx, runs[half:])
 }
 
 func (s *bisector) call(ctx context.Context, entries []store.Entry) error {

@@ -113,11 +113,11 @@ func (w *writer) writeOnce(ctx context.Context, b *block) error {
 func (w *writer) commit(ctx context.Context) {
 	topic := w.cfg.Kafka.Topics().Runs
 	err := w.owned.whileCurrent(w.durable, func(ours map[int32]progress) error {
-		offsets := make(map[int32]kgo.EpochOffset, len(ours))
+		last := make([]*kgo.Record, 0, len(ours))
 		for p, at := range ours {
-			offsets[p] = kgo.EpochOffset{Epoch: at.leaderEpoch, Offset: at.next}
+			last = append(last, &kgo.Record{Topic: topic, Partition: p, Offset: at.next - 1, LeaderEpoch: at.leaderEpoch})
 		}
-		return commitSync(ctx, w.client, map[string]map[int32]kgo.EpochOffset{topic: offsets})
+		return w.client.CommitRecords(ctx, last...)
 	})
 	switch {
 	case err == nil:
