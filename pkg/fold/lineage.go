@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -10,7 +9,7 @@ import (
 // which may be an input or an event. The run is sealed if the record is Final.
 func LineageOf(r *record.Run) lineage.Run {
 	out := lineage.Run{
-		ID: r.RunID, ClientID: r.ClientRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
+		ID: r.RunID, ClientID: r.ClientRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: r.SpawnedBy,
 		Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base, HasInput: r.HasWholeInput(),
 		Start: r.Raw.First, End: -1, Sealed: Final(r), Status: lineage.Status(r.Status), StartedAt: r.StartedAt, MessageCount: r.MessageCount,
 		Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
@@ -24,7 +23,7 @@ func LineageOf(r *record.Run) lineage.Run {
 // RecordLineage converts a run's lineage to its form in records.
 func RecordLineage(r lineage.Run) record.Lineage {
 	return record.Lineage{
-		ParentRunID: r.Parent, ParentBy: record.ParentBy(r.ParentBy), SpawnedBy: agui.String(r.SpawnedBy),
+		ParentRunID: r.Parent, ParentBy: record.ParentBy(r.ParentBy), SpawnedBy: r.SpawnedBy,
 		BranchID: r.Branch, RootRunID: r.Root, Depth: r.Depth,
 	}
 }

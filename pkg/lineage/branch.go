@@ -17,20 +17,20 @@ type Branch struct {
 // linkBranches finds the child that continues each run's branch: the first child with the same branch id or without
 // one.
 func (g *Graph) linkBranches() {
-	g.next = make([]int, len(g.runs))
+	g.NextOf = make([]int, len(g.runs))
 	for i := range g.runs {
-		g.next[i] = -1
-		for _, c := range g.children[i] {
+		g.NextOf[i] = -1
+		for _, c := range g.ChildrenOf[i] {
 			if own := g.runs[c].Branch; own == "" || own == g.runs[i].Branch {
-				g.next[i] = c
+				g.NextOf[i] = c
 				break
 			}
 		}
 	}
 }
 
-// starts reports whether a branch begins with the run.
-func (g *Graph) starts(i int) bool { return g.parent[i] < 0 || g.next[g.parent[i]] != i }
+// Starts reports whether a branch begins with the run.
+func (g *Graph) Starts(i int) bool { return g.ParentOf[i] < 0 || g.NextOf[g.ParentOf[i]] != i }
 
 // Branches returns the branches in order of their first run's start.
 func (g *Graph) Branches() []Branch {
@@ -38,15 +38,15 @@ func (g *Graph) Branches() []Branch {
 	branchOf := make([]string, len(g.runs))
 	used := make(map[string]bool)
 	for i := range g.runs {
-		if !g.starts(i) {
+		if !g.Starts(i) {
 			continue
 		}
 		b := Branch{ID: g.runs[i].ID}
-		if rest := g.runs[i].Branch; rest != "" && g.parent[i] < 0 && !g.has(rest) && !used[rest] {
+		if rest := g.runs[i].Branch; rest != "" && g.ParentOf[i] < 0 && g.Find(rest) < 0 && !used[rest] {
 			b.ID = rest // the rest of a branch whose first run is missing keeps its id
 		}
 		used[b.ID] = true
-		for at := i; at >= 0; at = g.next[at] {
+		for at := i; at >= 0; at = g.NextOf[at] {
 			branchOf[at] = b.ID
 			b.Runs = append(b.Runs, g.runs[at].ID)
 		}
@@ -54,7 +54,7 @@ func (g *Graph) Branches() []Branch {
 		out = append(out, b)
 	}
 	for n := range out {
-		if p := g.parent[g.index[out[n].Runs[0]]]; p >= 0 {
+		if p := g.ParentOf[g.index[out[n].Runs[0]]]; p >= 0 {
 			out[n].Fork, out[n].Parent = g.runs[p].ID, branchOf[p]
 		}
 	}

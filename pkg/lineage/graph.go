@@ -9,18 +9,20 @@ import (
 // cycle is cut at its run that started first. Every walk is a loop, so chains may be of any length. Questions name runs
 // by id; about an unknown run the answer is empty. Lists are in order of start unless they say otherwise. A Graph does
 // not change and may be shared.
+//
+// Drawings use the numbers of runs, which are their indexes in Runs.
 type Graph struct {
-	runs     []Run
-	index    map[string]int
-	parent   []int // -1 for a root
-	children [][]int
-	depth    []int
+	// ParentOf is -1 for a root, NextOf the child that continues the run's branch, or -1.
+	ParentOf, NextOf []int
+	ChildrenOf       [][]int
+	SpawnOf          map[int]Spawn
+
+	runs  []Run
+	index map[string]int
+	depth []int
 	// topo holds every run after its parent.
 	topo []int
-	// next is the child that continues the run's branch, or -1.
-	next   []int
-	spawns map[int]Spawn
-	tip    int // -1 if the graph does not have it
+	tip  int // -1 if the graph does not have it
 	// tips are those of the whole thread if the graph is only a part of one; nil stands for the runs without children.
 	tips map[string]bool
 }
@@ -39,17 +41,17 @@ func NewGraph(runs []Run) *Graph {
 		}
 	}
 	g.linkParents()
-	g.children = make([][]int, len(g.runs))
-	for i, p := range g.parent {
+	g.ChildrenOf = make([][]int, len(g.runs))
+	for i, p := range g.ParentOf {
 		if p >= 0 {
-			g.children[p] = append(g.children[p], i)
+			g.ChildrenOf[p] = append(g.ChildrenOf[p], i)
 		}
 	}
 	g.walkDown()
 	g.linkBranches()
 	g.linkSpawns()
 	for i := range g.runs {
-		if len(g.children[i]) == 0 {
+		if len(g.ChildrenOf[i]) == 0 {
 			g.tip = i // the last one in order of start stays
 		}
 	}
@@ -70,23 +72,21 @@ func NewPart(runs []Run, tips []string, tip string) *Graph {
 		}
 	}
 	g := NewGraph(part)
-	g.tips, g.tip = make(map[string]bool, len(tips)), -1
+	g.tips = make(map[string]bool, len(tips))
 	for _, id := range tips {
 		g.tips[id] = true
 	}
-	if i, ok := g.index[tip]; ok {
-		g.tip = i
-	}
+	g.tip = g.Find(tip)
 	return g
 }
 
 // linkParents finds parents and cuts cycles.
 func (g *Graph) linkParents() {
-	g.parent = make([]int, len(g.runs))
+	g.ParentOf = make([]int, len(g.runs))
 	for i, r := range g.runs {
-		g.parent[i] = -1
+		g.ParentOf[i] = -1
 		if p, ok := g.index[r.Parent]; ok && r.Parent != "" && p != i {
-			g.parent[i] = p
+			g.ParentOf[i] = p
 		}
 	}
 	walk := make([]int, len(g.runs)) // the walk that visited a run, from 1
@@ -94,29 +94,29 @@ func (g *Graph) linkParents() {
 		at := i
 		for at >= 0 && walk[at] == 0 {
 			walk[at] = i + 1
-			at = g.parent[at]
+			at = g.ParentOf[at]
 		}
 		if at < 0 || walk[at] != i+1 {
 			continue
 		}
 		first := at // the walk has met itself
-		for j := g.parent[at]; j != at; j = g.parent[j] {
+		for j := g.ParentOf[at]; j != at; j = g.ParentOf[j] {
 			first = min(first, j)
 		}
-		g.parent[first] = -1
+		g.ParentOf[first] = -1
 	}
 }
 
 func (g *Graph) walkDown() {
 	g.depth = make([]int, len(g.runs))
 	g.topo = make([]int, 0, len(g.runs))
-	for i, p := range g.parent {
+	for i, p := range g.ParentOf {
 		if p < 0 {
 			g.topo = append(g.topo, i)
 		}
 	}
 	for n := 0; n < len(g.topo); n++ {
-		for _, c := range g.children[g.topo[n]] {
+		for _, c := range g.ChildrenOf[g.topo[n]] {
 			g.depth[c] = g.depth[g.topo[n]] + 1
 			g.topo = append(g.topo, c)
 		}
@@ -138,15 +138,18 @@ func (g *Graph) Run(id string) (Run, bool) {
 	return g.runs[i], true
 }
 
-func (g *Graph) has(id string) bool {
-	_, ok := g.index[id]
-	return ok
+// Find returns the number of a run, or -1.
+func (g *Graph) Find(id string) int {
+	if i, ok := g.index[id]; ok {
+		return i
+	}
+	return -1
 }
 
 // Parent returns the run's parent, or "" for a root and for a run whose parent is not in the graph.
 func (g *Graph) Parent(id string) string {
-	if i, ok := g.index[id]; ok && g.parent[i] >= 0 {
-		return g.runs[g.parent[i]].ID
+	if i, ok := g.index[id]; ok && g.ParentOf[i] >= 0 {
+		return g.runs[g.ParentOf[i]].ID
 	}
 	return ""
 }
@@ -168,7 +171,7 @@ func (g *Graph) Ancestors(id string) []string {
 		return nil
 	}
 	out := make([]string, 0, g.depth[i])
-	for i = g.parent[i]; i >= 0; i = g.parent[i] {
+	for i = g.ParentOf[i]; i >= 0; i = g.ParentOf[i] {
 		out = append(out, g.runs[i].ID)
 	}
 	return out
@@ -179,7 +182,7 @@ func (g *Graph) Latest() map[string]string {
 	latest := make([]int, len(g.runs))
 	for _, i := range slices.Backward(g.topo) { // children before their parents
 		latest[i] = max(latest[i], i) // runs are in the order of their starts
-		if p := g.parent[i]; p >= 0 {
+		if p := g.ParentOf[i]; p >= 0 {
 			latest[p] = max(latest[p], latest[i])
 		}
 	}
@@ -196,20 +199,12 @@ func (g *Graph) Descendants(id string) []string {
 	if !ok {
 		return nil
 	}
-	found := slices.Clone(g.children[i])
+	found := slices.Clone(g.ChildrenOf[i])
 	for n := 0; n < len(found); n++ {
-		found = append(found, g.children[found[n]]...)
+		found = append(found, g.ChildrenOf[found[n]]...)
 	}
 	slices.Sort(found)
 	return g.ids(found)
-}
-
-// Children returns the run's children.
-func (g *Graph) Children(id string) []string {
-	if i, ok := g.index[id]; ok {
-		return g.ids(g.children[i])
-	}
-	return nil
 }
 
 // Siblings returns the other children of the run's parent; of a root, the other roots.
@@ -218,33 +213,20 @@ func (g *Graph) Siblings(id string) []string {
 	if !ok {
 		return nil
 	}
-	var all []int
-	if p := g.parent[i]; p >= 0 {
-		all = slices.Clone(g.children[p])
-	} else {
-		all = g.roots()
-	}
-	return g.ids(slices.DeleteFunc(all, func(j int) bool { return j == i }))
-}
-
-// Roots returns the runs without a parent in the graph.
-func (g *Graph) Roots() []string { return g.ids(g.roots()) }
-
-func (g *Graph) roots() []int {
 	var out []int
-	for i, p := range g.parent {
-		if p < 0 {
-			out = append(out, i)
+	for j, p := range g.ParentOf {
+		if p == g.ParentOf[i] && j != i {
+			out = append(out, j)
 		}
 	}
-	return out
+	return g.ids(out)
 }
 
 // Tips returns the thread's runs without children, as far as the graph has them.
 func (g *Graph) Tips() []string {
 	var out []int
 	for i, r := range g.runs {
-		if g.tips == nil && len(g.children[i]) == 0 || g.tips[r.ID] {
+		if g.tips == nil && len(g.ChildrenOf[i]) == 0 || g.tips[r.ID] {
 			out = append(out, i)
 		}
 	}
@@ -272,7 +254,7 @@ func (g *Graph) CommonAncestor(a, b string) string {
 		if g.depth[i] < g.depth[j] {
 			i, j = j, i
 		}
-		if i = g.parent[i]; i < 0 {
+		if i = g.ParentOf[i]; i < 0 {
 			return ""
 		}
 	}
@@ -307,7 +289,7 @@ func (g *Graph) Basis(id string) Basis {
 	if g.runs[i].Parent == "" {
 		return BasisNone
 	}
-	for ; i >= 0 && !g.runs[i].HasInput; i = g.parent[i] {
+	for ; i >= 0 && !g.runs[i].HasInput; i = g.ParentOf[i] {
 		if g.runs[i].ParentBy.Inferred() {
 			return BasisInferred
 		}

@@ -101,7 +101,7 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 			return nil, err
 		}
 		if parent == nil || parent.ID == s.RunID {
-			p.Run.SpawnedBy = named
+			p.Run.SpawnedBy = agui.String(named)
 			return nil, nil
 		}
 		cycle, err := t.descendsFrom(parent, p.Run.ClientRunID(), s.Offset)
@@ -297,11 +297,12 @@ func (t *Thread) descendsFrom(e *entry, named string, offset int64) (bool, error
 		if root == nil || root.SpawnedBy == "" {
 			return false, nil
 		}
-		if root.SpawnedBy == named || trees == maxTrees {
-			return root.SpawnedBy == named, nil
+		spawnedBy := string(root.SpawnedBy)
+		if spawnedBy == named || trees == maxTrees {
+			return spawnedBy == named, nil
 		}
 		var err error
-		if e, err = t.latestBefore(root.SpawnedBy, offset); e == nil || err != nil {
+		if e, err = t.latestBefore(spawnedBy, offset); e == nil || err != nil {
 			return false, err
 		}
 	}

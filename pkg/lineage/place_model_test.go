@@ -213,7 +213,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 			}
 			got := placed(th, s)
 			parent, by, spawnedBy := m.place(s)
-			want := Run{ID: s.RunID, ClientID: s.ClientID, ParentBy: by, SpawnedBy: spawnedBy, Branch: s.RunID, Root: s.RunID,
+			want := Run{ID: s.RunID, ClientID: s.ClientID, ParentBy: by, SpawnedBy: agui.String(spawnedBy), Branch: s.RunID, Root: s.RunID,
 				HasInput: s.Input != nil, Start: s.Offset, End: -1, Status: StatusRunning}
 			if parent != nil {
 				want.Parent, want.Root, want.Depth = parent.ID, parent.Root, parent.Depth+1

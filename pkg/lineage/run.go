@@ -1,6 +1,10 @@
 package lineage
 
-import "time"
+import (
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
 
 // ParentBy is how a run's parent was found. The values are those of the run record.
 type ParentBy string
@@ -42,13 +46,13 @@ type Run struct {
 	ClientID string `json:"clientRunId,omitempty"`
 
 	// Set by Place; it never changes.
-	Parent    string   `json:"parentRunId,omitempty"`
-	ParentBy  ParentBy `json:"parentBy"`
-	SpawnedBy string   `json:"spawnedBy,omitempty"`
-	Branch    string   `json:"branchId"`
-	Root      string   `json:"rootRunId"`
-	Depth     int      `json:"depth"`
-	Base      string   `json:"base,omitempty"`
+	Parent    string      `json:"parentRunId,omitempty"`
+	ParentBy  ParentBy    `json:"parentBy"`
+	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
+	Branch    string      `json:"branchId"`
+	Root      string      `json:"rootRunId"`
+	Depth     int         `json:"depth"`
+	Base      string      `json:"base,omitempty"`
 	// HasInput is true if the history starts from a whole input, not from the parent's history.
 	HasInput bool `json:"hasInput,omitempty"`
 	// Rewrote is how that input differs from the parent's history; see RewritesOf.

@@ -16,7 +16,7 @@ type Spawn struct {
 
 // linkSpawns resolves the named ids. If several runs share a client run id, the first counts.
 func (g *Graph) linkSpawns() {
-	g.spawns = make(map[int]Spawn)
+	g.SpawnOf = make(map[int]Spawn)
 	var byClientRunID map[string]int
 	for i, r := range g.runs {
 		if r.SpawnedBy == "" {
@@ -30,15 +30,15 @@ func (g *Graph) linkSpawns() {
 				}
 			}
 		}
-		s := Spawn{Run: r.ID, By: agui.String(r.SpawnedBy)}
-		j, ok := byClientRunID[r.SpawnedBy]
+		s := Spawn{Run: r.ID, By: r.SpawnedBy}
+		j, ok := byClientRunID[string(r.SpawnedBy)]
 		if !ok {
-			j, ok = g.index[r.SpawnedBy]
+			j, ok = g.index[string(r.SpawnedBy)]
 		}
 		if ok && j != i {
 			s.Known, s.Late = g.runs[j].ID, true
 		}
-		g.spawns[i] = s
+		g.SpawnOf[i] = s
 	}
 }
 
@@ -46,7 +46,7 @@ func (g *Graph) linkSpawns() {
 func (g *Graph) Spawns() []Spawn {
 	var out []Spawn
 	for i := range g.runs {
-		if s, ok := g.spawns[i]; ok {
+		if s, ok := g.SpawnOf[i]; ok {
 			out = append(out, s)
 		}
 	}

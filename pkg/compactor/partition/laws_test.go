@@ -106,7 +106,7 @@ func (s *sim) checkHeads() {
 	text := func(h fold.Metadata) string {
 		b, err := json.Marshal(h)
 		s.check(err)
-		return string(b) + h.SpawnedBy // which may be no valid UTF-8
+		return string(b)
 	}
 	needed := func(h fold.Metadata) string {
 		if h.Pending {

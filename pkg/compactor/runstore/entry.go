@@ -2,6 +2,7 @@ package runstore
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -91,9 +92,9 @@ func put(b *pebble.Batch, e Entry) error {
 	if e.Value == nil { // an erasure follows, which deletes the rest
 		return errors.Join(b.Delete(metadataKey, nil), b.Delete(storeKey(recordTable, e.Key), nil), b.Delete(openKey, nil))
 	}
-	text, err := encodeMetadata(e.Metadata)
+	text, err := json.Marshal(e.Metadata)
 	if err != nil {
-		return err
+		return fmt.Errorf("encoding metadata of run: %w", err)
 	}
 	err = errors.Join(b.Set(metadataKey, text, nil), putRecord(b, e), indexMessages(b, e))
 	if !e.Metadata.Sealed {
@@ -117,6 +118,16 @@ func decodeOpen(value []byte) (m *fold.Metadata, recordedAt time.Time, err error
 	}
 	m, err = decodeMetadata(value[openPrefix:])
 	return m, time.UnixMilli(int64(binary.BigEndian.Uint64(value))), err
+}
+
+// decodeMetadata reads a run's metadata, which the store has beside each record, so that resolving a parent does not read whole
+// conversations.
+func decodeMetadata(b []byte) (*fold.Metadata, error) {
+	m := new(fold.Metadata)
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("decoding metadata of run: %w", err)
+	}
+	return m, nil
 }
 
 // index writes the keys that lead to a sealed run.

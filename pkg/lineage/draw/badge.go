@@ -62,8 +62,8 @@ func (b Badge) text(ascii bool) string {
 }
 
 // badges returns the badges of a run.
-func (f *forest) badges(i int) []Badge {
-	r := &f.runs[i]
+func badges(g *lineage.Graph, i int) []Badge {
+	r := &g.Runs()[i]
 	var out []Badge
 	add := func(is bool, name BadgeName) {
 		if is {
@@ -73,10 +73,10 @@ func (f *forest) badges(i int) []Badge {
 	add(r.Open(), BadgeOpen)
 	add(r.ParentBy == lineage.ParentContent, BadgeContent)
 	add(r.ParentBy == lineage.ParentLatest, BadgeLatest)
-	if r.Parent != "" && f.parent[i] < 0 {
+	if r.Parent != "" && g.ParentOf[i] < 0 {
 		out = append(out, Badge{Name: BadgeMissing, Run: agui.String(r.Parent)})
 	}
-	if s, ok := f.spawns[i]; ok {
+	if s, ok := g.SpawnOf[i]; ok {
 		name := BadgeSpawned
 		if s.Late {
 			name = BadgeLate

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
@@ -26,7 +27,7 @@ func oddThread(t *rapid.T) []lineage.Run {
 			r.Parent, r.ParentBy = rapid.SampledFrom(runs).Draw(t, "parent").ID, lineage.ParentContent
 		}
 		if rapid.IntRange(0, 6).Draw(t, "spawned") == 0 {
-			r.SpawnedBy = words.Draw(t, "by")
+			r.SpawnedBy = agui.String(words.Draw(t, "by"))
 		}
 		if rapid.IntRange(0, 6).Draw(t, "open") == 0 {
 			r.End, r.Sealed, r.Status = -1, false, lineage.StatusRunning

@@ -15,7 +15,7 @@ type Picture struct {
 	// Lanes is the number of lanes that the rows use.
 	Lanes int `json:"lanes"`
 
-	g     *forest
+	g     *lineage.Graph
 	rowOf []int
 }
 
@@ -99,24 +99,19 @@ type Options struct {
 }
 
 // New lays a graph out.
-func New(graph *lineage.Graph, o Options) *Picture {
-	g := newForest(graph)
+func New(g *lineage.Graph, o Options) *Picture {
 	o.MaxLanes = cmp.Or(max(o.MaxLanes, 0), DefaultMaxLanes)
 	o.MinFold = cmp.Or(o.MinFold, DefaultMinFold)
 	o.MaxSides = cmp.Or(o.MaxSides, DefaultMaxSides)
 	d := &drawing{
 		Picture: &Picture{Rows: []Row{}, g: g, rowOf: make([]int, g.Len())},
-		o:       o, keep: make(map[int]bool), spawners: make(map[int]bool),
+		o:       o, tip: g.Find(g.Tip()), keep: make(map[int]bool), spawners: make(map[int]bool),
 	}
 	for _, id := range o.Keep {
-		if i, ok := g.index[id]; ok {
-			d.keep[i] = true
-		}
+		d.keep[g.Find(id)] = true
 	}
-	for _, s := range g.spawns {
-		if i, ok := g.index[s.Known]; ok {
-			d.spawners[i] = true
-		}
+	for _, s := range g.SpawnOf {
+		d.spawners[g.Find(s.Known)] = true
 	}
 	d.appendRuns()
 	if o.MinFold > 0 {
@@ -135,7 +130,7 @@ func New(graph *lineage.Graph, o Options) *Picture {
 
 // Row returns the index of the row that shows a run, or -1.
 func (p *Picture) Row(id string) int {
-	if i := p.g.find(id); i >= 0 {
+	if i := p.g.Find(id); i >= 0 {
 		return p.rowOf[i]
 	}
 	return -1
@@ -145,7 +140,7 @@ func (p *Picture) Row(id string) int {
 func (p *Picture) RunsOf(row int) []string {
 	var ids []string
 	for _, i := range p.Rows[row].runs {
-		ids = append(ids, p.g.runs[i].ID)
+		ids = append(ids, p.g.Runs()[i].ID)
 	}
 	return ids
 }
@@ -153,7 +148,8 @@ func (p *Picture) RunsOf(row int) []string {
 // drawing is the making of a picture.
 type drawing struct {
 	*Picture
-	o Options
+	o   Options
+	tip int // -1: not in the graph
 	// keep are the runs of Options.Keep, spawners the runs that spawned others.
 	keep, spawners map[int]bool
 	spans          []*span
@@ -178,8 +174,8 @@ func (d *drawing) appendRuns() {
 	fanned := d.fans()
 	fans := make(map[int]int) // row by the run that the fan parts from
 	spans := make([]*span, d.g.Len())
-	for _, i := range d.g.order() {
-		p := d.g.parent[i]
+	for _, i := range order(d.g) {
+		p := d.g.ParentOf[i]
 		if fanned[i] {
 			if n, ok := fans[p]; ok {
 				d.Rows[n].runs = append(d.Rows[n].runs, i)
@@ -199,11 +195,11 @@ func (d *drawing) appendRuns() {
 		}
 		if p >= 0 {
 			row.Above = d.rowOf[p]
-			if d.g.starts(i) {
+			if d.g.Starts(i) {
 				s.fork = row.Above
 			}
 		}
-		if next := d.g.next[i]; next >= 0 {
+		if next := d.g.NextOf[i]; next >= 0 {
 			spans[next] = s
 		}
 		s.last = len(d.Rows)
@@ -212,19 +208,42 @@ func (d *drawing) appendRuns() {
 	}
 }
 
+// order lists the runs by start. A run whose parent started later, which sound data never has, comes right after it.
+func order(g *lineage.Graph) []int {
+	out := make([]int, 0, g.Len())
+	placed := make([]bool, g.Len())
+	late := make(map[int][]int)
+	var place func(i int)
+	place = func(i int) {
+		out = append(out, i)
+		placed[i] = true
+		for _, c := range late[i] {
+			place(c)
+		}
+	}
+	for i := range g.Len() {
+		if p := g.ParentOf[i]; p >= 0 && !placed[p] {
+			late[p] = append(late[p], i)
+			continue
+		}
+		place(i)
+	}
+	return out
+}
+
 // fans returns the runs that are in a fan.
 func (d *drawing) fans() map[int]bool {
 	out := make(map[int]bool)
 	if d.o.MaxSides < 0 {
 		return out
 	}
-	for i, children := range d.g.children {
+	for i, children := range d.g.ChildrenOf {
 		if len(children) <= d.o.MaxSides {
 			continue
 		}
 		var sides []int
 		for _, c := range children {
-			if c != d.g.next[i] && len(d.g.children[c]) == 0 && d.plain(c) {
+			if c != d.g.NextOf[i] && len(d.g.ChildrenOf[c]) == 0 && d.plain(c) {
 				sides = append(sides, c)
 			}
 		}
@@ -239,9 +258,9 @@ func (d *drawing) fans() map[int]bool {
 
 // plain reports whether a run needs no row of its own.
 func (d *drawing) plain(i int) bool {
-	r := &d.g.runs[i]
-	_, spawned := d.g.spawns[i]
-	return !d.keep[i] && i != d.g.tip && !spawned && !d.spawners[i] && !r.Open() &&
+	r := &d.g.Runs()[i]
+	_, spawned := d.g.SpawnOf[i]
+	return !d.keep[i] && i != d.tip && !spawned && !d.spawners[i] && !r.Open() &&
 		r.Status != lineage.StatusError && r.Status != lineage.StatusInterrupted && r.Status != lineage.StatusAbandoned &&
 		!r.Synthetic && !r.Truncated && !r.RawLost
 }
@@ -249,7 +268,7 @@ func (d *drawing) plain(i int) bool {
 // foldable reports whether a row may be part of a straight stretch.
 func (d *drawing) foldable(r *Row) bool {
 	i := r.runs[0]
-	return r.Kind == RowRun && d.g.parent[i] >= 0 && d.g.next[i] >= 0 && len(d.g.children[i]) == 1 && d.plain(i)
+	return r.Kind == RowRun && d.g.ParentOf[i] >= 0 && d.g.NextOf[i] >= 0 && len(d.g.ChildrenOf[i]) == 1 && d.plain(i)
 }
 
 // fold makes one row of neighbours that are a straight stretch of one branch.
@@ -389,23 +408,23 @@ func (d *drawing) connect() {
 // describe fills in the description of a row's runs.
 func (d *drawing) describe(r *Row) {
 	first, last := r.runs[0], r.runs[len(r.runs)-1]
-	r.RunID, r.Runs = d.g.runs[first].ID, len(r.runs)
+	r.RunID, r.Runs = d.g.Runs()[first].ID, len(r.runs)
 	if r.Kind == RowRun {
-		r.Tip, r.Badges = first == d.g.tip, d.g.badges(first)
+		r.Tip, r.Badges = first == d.tip, badges(d.g, first)
 		return
 	}
-	r.LastRunID, r.Badges = d.g.runs[last].ID, d.counted(r.runs)
+	r.LastRunID, r.Badges = d.g.Runs()[last].ID, d.counted(r.runs)
 	switch r.Kind {
 	case RowFan:
 		r.Branches = len(r.runs)
 	case RowBundle:
 		for _, i := range r.runs {
-			switch run := &d.g.runs[i]; {
+			switch run := &d.g.Runs()[i]; {
 			case run.Open():
 				r.Running++
 			case run.Status == lineage.StatusError:
 				r.Failed++
-			case run.Status == lineage.StatusInterrupted && len(d.g.children[i]) == 0:
+			case run.Status == lineage.StatusInterrupted && len(d.g.ChildrenOf[i]) == 0:
 				r.Waiting++
 			}
 		}
@@ -417,7 +436,7 @@ func (d *drawing) describe(r *Row) {
 func (d *drawing) counted(list []int) []Badge {
 	var out []Badge
 	for _, i := range list {
-		for _, b := range d.g.badges(i) {
+		for _, b := range badges(d.g, i) {
 			if b.Name == BadgeContent || b.Name == BadgeLatest || b.Name == BadgeOpen {
 				continue
 			}

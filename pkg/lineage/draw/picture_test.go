@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
@@ -62,7 +63,7 @@ func parseRuns(t *testing.T, text string) []lineage.Run {
 			case "content", "latest":
 				r.ParentBy = lineage.ParentBy(name)
 			case "spawned":
-				r.SpawnedBy = unquote(value)
+				r.SpawnedBy = agui.String(unquote(value))
 			case "truncated":
 				r.Truncated = true
 			case "rewrote":
@@ -302,7 +303,7 @@ func TestPicture_OfAnything(t *testing.T) {
 			}
 			runs[i].Branch = rapid.SampledFrom([]string{"", "r0", "r1", runs[i].ID}).Draw(t, "branch")
 			if rapid.IntRange(0, 8).Draw(t, "spawned") == 0 {
-				runs[i].SpawnedBy = id.Draw(t, "by")
+				runs[i].SpawnedBy = agui.String(id.Draw(t, "by"))
 			}
 		}
 		g := lineage.NewGraph(runs)
@@ -344,7 +345,7 @@ func TestPicture_TextNeverLeavesTheScreen(t *testing.T) {
 		}))
 		var runs []lineage.Run
 		for i := range rapid.IntRange(1, 12).Draw(t, "runs") {
-			r := lineage.Run{ID: word.Draw(t, "id"), Branch: fmt.Sprint(i), Start: int64(i), Status: lineage.Status(word.Draw(t, "status")), SpawnedBy: word.Draw(t, "spawned")}
+			r := lineage.Run{ID: word.Draw(t, "id"), Branch: fmt.Sprint(i), Start: int64(i), Status: lineage.Status(word.Draw(t, "status")), SpawnedBy: agui.String(word.Draw(t, "spawned"))}
 			if i > 0 {
 				r.Parent = runs[rapid.IntRange(0, i-1).Draw(t, "parent")].ID
 			}
