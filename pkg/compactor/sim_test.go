@@ -98,36 +98,10 @@ func (s *sim) all() {
 }
 
 // latest are the latest run records by run id.
-func (s *sim) latest() map[string]*record.Run {
-	s.TB.Helper()
-	out := map[string]*record.Run{}
-	for _, m := range s.runs {
-		if header(m, record.HeaderKind) != string(record.KindRun) && m.Value != nil {
-			continue
-		}
-		if m.Value == nil {
-			parts, err := record.SplitKey(string(m.Key))
-			s.check(err)
-			delete(out, parts[2])
-			continue
-		}
-		r, err := record.DecodeRun(m.Value)
-		s.check(err)
-		out[r.RunID] = r
-	}
-	return out
-}
+func (s *sim) latest() map[string]*record.Run { return partitiontest.Latest(s.TB, s.runs) }
 
 // letters are the dead letters as "offset reason".
-func (s *sim) letters() []string {
-	out := []string{}
-	for _, m := range s.other {
-		if m.Topic == s.Topics.DeadLetters {
-			out = append(out, header(m, record.HeaderPosition)+" "+header(m, record.HeaderReason))
-		}
-	}
-	return out
-}
+func (s *sim) letters() []string { return partitiontest.Letters(s.Topics.DeadLetters, s.other) }
 
 func equal[T any](t testing.TB, what string, got, want T) {
 	t.Helper()

@@ -5,12 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/fold"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -32,11 +29,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 	}
 	p.withdraw(t)
 	for _, h := range t.Runs() {
-		key, err := record.RunKey(t.tenant, t.id, h.ID)
-		if err != nil {
-			return "", err
-		}
-		if p.remove(h, key) {
+		if key := t.runKey(h.ID); p.remove(h, key) {
 			p.write(p.tombstone(p.topics.Runs, record.KindRun, key))
 		}
 	}
@@ -50,10 +43,10 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 		}
 	}
 	below := m.Offset + 1
-	p.write(Output{Kind: outputErasure, entry: runstore.Entry{Key: []byte(t.key), Erased: below}, Record: &kgo.Record{
-		Topic: p.topics.Runs, Partition: p.id, Key: []byte(t.key), Value: record.EncodeErased(below),
-		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindErase, Seq: -1}),
-	}})
+	p.write(Output{
+		Kind: outputErasure, Record: p.record(p.topics.Runs, t.key, record.EncodeErased(below), record.KindErase, ""),
+		entry: runstore.Entry{Key: []byte(t.key), Erased: below},
+	})
 	// Not read from the local store, which has the erasure only once it is committed.
 	next, err := p.newThread(t.key, t.tenant, t.id, nil)
 	if err != nil {

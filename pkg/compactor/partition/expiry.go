@@ -2,12 +2,9 @@ package partition
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
-
-	"github.com/skeinhq/skein/pkg/record"
 )
 
 // A run without a record for the idle limit expires: its record has the status abandoned, until a real event reopens it. Expiry is decided
@@ -91,11 +88,7 @@ func (e *retirement) expireIdleOf(t *thread, now time.Time) error {
 		if h.IsExpired() {
 			continue
 		}
-		key, err := record.RunKey(t.tenant, t.id, h.ID)
-		if err != nil {
-			return fmt.Errorf("abandoning run: %w", err)
-		}
-		w := e.expiring.byKey[key]
+		w := e.expiring.byKey[t.runKey(h.ID)]
 		switch at := w.since.Add(e.p.cfg.IdleLimit); {
 		case !at.After(e.p.clock.stream):
 			expiring = append(expiring, w)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -215,7 +216,7 @@ func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
 			r := s.run("r")
 			equal(t, "status, synthetic, closed, open", []any{r.Status, r.Synthetic, r.Closed, r.Open == nil},
 				[]any{record.StatusAbandoned, true, true, true})
-			equal(t, "bytes for its branch's next snapshot", r.SinceSnapshot, int64(conversationBytes(r.Messages)))
+			equal(t, "bytes for its branch's next snapshot", r.SinceSnapshot, int64(lineage.History{Messages: r.Messages}.Bytes()))
 			equal(t, "not sealed, by the local store", slices.Contains(s.openKeys(), "acme/t/r"), false)
 			equal(t, "waits", s.part.closing.byKey["acme/t/r"] == nil && s.part.expiring.byKey["acme/t/r"] == nil, true)
 			messages, _ := s.history("r")

@@ -102,11 +102,7 @@ func historySize(run string, h lineage.History) int { return historyOverhead + l
 // History implements fold.Directory. It returns the current history of a run in memory, else that of the run's record and its chain of
 // bases.
 func (t *thread) History(runID string) (lineage.History, error) {
-	p := t.p
-	key, err := record.RunKey(t.tenant, t.id, runID)
-	if err != nil {
-		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
-	}
+	p, key := t.p, t.runKey(runID)
 	if r := p.runs.byKey[key]; r != nil && r.Fold != nil {
 		return lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}, nil
 	}
@@ -114,7 +110,7 @@ func (t *thread) History(runID string) (lineage.History, error) {
 	var chain []lineage.Content
 	sealed := true
 	at := lineage.History{}.Share()
-	for key != "" {
+	for {
 		if h, ok := p.histories.get(key); ok {
 			at = h
 			break
@@ -127,25 +123,22 @@ func (t *thread) History(runID string) (lineage.History, error) {
 			sealed = rec.Open == nil
 		}
 		chain = append(chain, fold.ContentOf(rec)) // not the whole record: chains may be long
-		key = ""
-		if rec.Base != "" {
-			if key, err = record.RunKey(t.tenant, t.id, rec.Base); err != nil {
-				return lineage.History{}, fmt.Errorf("restoring history: %w", err)
-			}
+		if rec.Base == "" {
+			break
 		}
+		key = t.runKey(rec.Base)
 	}
 	if !sealed {
 		at = at.Unshare() // an open run's record is not what later runs build on
 	}
 	slices.Reverse(chain)
-	if at, err = lineage.RestoreFrom(at, chain...); err != nil {
+	at, err := lineage.RestoreFrom(at, chain...)
+	if err != nil {
 		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
 	}
 	if len(chain) > 0 && sealed {
 		at = at.Share()
-		if key, err = record.RunKey(t.tenant, t.id, runID); err == nil {
-			p.histories.put(key, at)
-		}
+		p.histories.put(t.runKey(runID), at)
 	}
 	return at, nil
 }

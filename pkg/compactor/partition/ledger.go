@@ -44,21 +44,20 @@ func (l *ledger) runOutput(key string, rec *record.Run, value []byte, kind strin
 	if err != nil {
 		return nil, err
 	}
-	return &Output{
-		Record: &kgo.Record{
-			Topic: l.topics.Runs, Partition: l.id, Key: []byte(key), Value: value,
-			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: rec.RunID, Seq: -1}),
-		},
-		Kind: kind, entry: entry,
-	}, nil
+	return &Output{Record: l.record(l.topics.Runs, key, value, record.KindRun, rec.RunID), Kind: kind, entry: entry}, nil
+}
+
+// record returns a record of a derived topic. Only records of a run have a run id.
+func (l *ledger) record(topic, key string, value []byte, kind record.Kind, runID string) *kgo.Record {
+	return &kgo.Record{
+		Topic: topic, Partition: l.id, Key: []byte(key), Value: value,
+		Headers: kafka.Headers(record.Headers{Kind: kind, RunID: runID, Seq: -1}),
+	}
 }
 
 // tombstone returns the output that deletes the record of a key.
 func (l *ledger) tombstone(topic string, kind record.Kind, key string) Output {
-	o := Output{Kind: outputTombstone, Record: &kgo.Record{
-		Topic: topic, Partition: l.id, Key: []byte(key),
-		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, Seq: -1}),
-	}}
+	o := Output{Kind: outputTombstone, Record: l.record(topic, key, nil, kind, "")}
 	if kind == record.KindRun {
 		o.entry.Key = []byte(key)
 	}

@@ -2,22 +2,9 @@ package partition
 
 import (
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
-	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-)
-
-// The reasons of dead letters, as package deadletter explains them.
-const (
-	reasonMalformed      = deadletter.Malformed
-	reasonNoRun          = deadletter.NoRun
-	reasonAfterTerminal  = deadletter.AfterTerminal
-	reasonWrongPartition = deadletter.WrongPartition
-	reasonTooLarge       = deadletter.TooLarge
-	reasonBadKey         = deadletter.BadKey
-	reasonBadHeaders     = deadletter.BadHeaders
-	reasonUnknownKind    = deadletter.UnknownKind
 )
 
 // AnomalyRules returns the rules of the anomalies that are counted, for the metric.
@@ -25,10 +12,8 @@ func AnomalyRules() []string {
 	return append(fold.Rules(), lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone)
 }
 
-// The outcomes of records of skein.events, for the metric.
+// The outcomes of records of skein.events beside those of package fold, for the metric.
 const (
-	outcomeFolded                  = fold.Folded
-	outcomeInput                   = fold.Input
 	outcomeDropped    fold.Outcome = "dropped"
 	outcomeDeadLetter fold.Outcome = "dead-letter"
 	// outcomeErasure is a request that erased a thread, outcomeErased a record that an erasure deleted.
@@ -41,7 +26,7 @@ const (
 // Outcomes returns the outcomes of records of skein.events, for the metric; Counts.Outcomes counts them.
 func Outcomes() []string {
 	return []string{
-		string(outcomeFolded), string(outcomeInput), string(outcomeDropped), string(outcomeDeadLetter), string(fold.SecondTerminal),
+		string(fold.Folded), string(fold.Input), string(outcomeDropped), string(outcomeDeadLetter), string(fold.SecondTerminal),
 		string(outcomeErasure), string(outcomeErased), string(outcomeCancel),
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -136,7 +137,7 @@ func TestPartition_RefusesRecordsOfOtherPartitions(t *testing.T) {
 	if err != nil || len(b.Outputs) != 2 { // and the position
 		t.Fatalf("got %d outputs, error %v", len(b.Outputs), err)
 	}
-	equal(t, "reason", header(b.Outputs[0].Record, record.HeaderReason), reasonWrongPartition)
+	equal(t, "reason", header(b.Outputs[0].Record, record.HeaderReason), deadletter.WrongPartition)
 }
 
 func TestPartition_SealsAtTheFirstTerminalEvent(t *testing.T) {

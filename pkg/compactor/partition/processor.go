@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
@@ -197,7 +198,7 @@ func (p *Processor) Stats() Stats {
 	return Stats{
 		Next: p.next, Processed: p.progress.Processed, Paused: p.gap != nil,
 		OpenRuns: len(p.expiring.heap), OpenRunBytes: p.runs.bytes, NextExpiry: p.nextExpiry(),
-		Misplaced: p.counts.DeadLetters[reasonWrongPartition],
+		Misplaced: p.counts.DeadLetters[deadletter.WrongPartition],
 	}
 }
 
@@ -265,20 +266,20 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 // route validates a record and dispatches it by its kind.
 func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	if len(m.Value) > kafka.MaxValueBytes {
-		return p.deadLetter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), kafka.MaxValueBytes))
+		return p.deadLetter(m, deadletter.TooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), kafka.MaxValueBytes))
 	}
 	t := p.threads[string(m.Key)] // the key of a thread in memory is valid
 	var tenant, id string
 	if t == nil {
 		parts, err := record.SplitKey(string(m.Key))
 		if err != nil {
-			return p.deadLetter(m, reasonBadKey, err.Error())
+			return p.deadLetter(m, deadletter.BadKey, err.Error())
 		}
 		if len(parts) != 2 {
-			return p.deadLetter(m, reasonBadKey, "want tenant/thread")
+			return p.deadLetter(m, deadletter.BadKey, "want tenant/thread")
 		}
 		if want := record.Partition(m.Key, p.count); want != p.id {
-			return p.deadLetter(m, reasonWrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
+			return p.deadLetter(m, deadletter.WrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
 		}
 		tenant, id = parts[0], parts[1]
 	}
@@ -291,9 +292,9 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	case errors.Is(err, record.ErrUnknownVersion):
 		return "", err
 	case errors.Is(err, record.ErrUnknownKind):
-		return p.deadLetter(m, reasonUnknownKind, err.Error())
+		return p.deadLetter(m, deadletter.UnknownKind, err.Error())
 	case err != nil:
-		return p.deadLetter(m, reasonBadHeaders, err.Error())
+		return p.deadLetter(m, deadletter.BadHeaders, err.Error())
 	}
 	if m.headers.Kind == record.KindCancel { // a cancel request neither begins a run nor keeps one open
 		return outcomeCancel, nil
@@ -318,7 +319,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	case record.KindErase:
 		return p.erase(t, m)
 	default:
-		return p.deadLetter(m, reasonUnknownKind, string(m.headers.Kind))
+		return p.deadLetter(m, deadletter.UnknownKind, string(m.headers.Kind))
 	}
 }
 
@@ -335,7 +336,7 @@ func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error
 	if outcome == fold.Malformed && t.IsNew { // it begins no run
 		return p.malformed(m)
 	}
-	r := t.taken
+	r := t.Member.live
 	var resolved *resolution
 	if t.Resolution != nil && r.Fold != nil {
 		resolved = r.resolvedAt(t.Resolution, m.Offset, p.clock.stream)
@@ -364,9 +365,9 @@ func (p *Processor) leaveOut(t *thread, m *message, outcome fold.Outcome) (fold.
 	case fold.Covered, fold.Repeat:
 		return outcomeDropped, nil
 	case fold.Late:
-		return p.deadLetter(m, reasonAfterTerminal, "run "+t.Member.ID)
+		return p.deadLetter(m, deadletter.AfterTerminal, "run "+t.Member.ID)
 	case fold.NoRun:
-		return p.deadLetter(m, reasonNoRun, "")
+		return p.deadLetter(m, deadletter.NoRun, "")
 	case fold.Malformed:
 		return p.malformed(m)
 	default:
@@ -376,7 +377,7 @@ func (p *Processor) leaveOut(t *thread, m *message, outcome fold.Outcome) (fold.
 
 // malformed writes the dead letter of a record that is no event or input, or that its run cannot fold.
 func (p *Processor) malformed(m *message) (fold.Outcome, error) {
-	return p.deadLetter(m, reasonMalformed, p.loop.Decoded().Malformed().Error())
+	return p.deadLetter(m, deadletter.Malformed, p.loop.Decoded().Malformed().Error())
 }
 
 // advance updates a run after a record of it. At the run's first event, resolved is its parent resolution.
@@ -403,7 +404,7 @@ func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fo
 		p.countAnomalies(m, resolved.Anomalies)
 	}
 	if r.Fold.Ended() {
-		return outcomeFolded, r.seal()
+		return fold.Folded, r.seal()
 	}
-	return outcomeFolded, r.cutIfOutgrown(len(p.loop.Decoded().Payload().Raw))
+	return fold.Folded, r.cutIfOutgrown(len(p.loop.Decoded().Payload().Raw))
 }

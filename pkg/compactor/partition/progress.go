@@ -3,8 +3,6 @@ package partition
 import (
 	"fmt"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
@@ -115,8 +113,8 @@ func (l *ledger) addProgressRecord(b *Effects, readable int64) {
 	if reached == last.Progress || reached.Processed == 0 {
 		return
 	}
-	b.Outputs = append(b.Outputs, Output{Kind: outputProgress, entry: runstore.Entry{Progress: &reached}, Record: &kgo.Record{
-		Topic: l.topics.Runs, Partition: l.id, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(reached),
-		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindProgress, Seq: -1}),
-	}})
+	b.Outputs = append(b.Outputs, Output{
+		Kind: outputProgress, entry: runstore.Entry{Progress: &reached},
+		Record: l.record(l.topics.Runs, record.ProgressKey, record.EncodeProgress(reached), record.KindProgress, ""),
+	})
 }

@@ -3,6 +3,7 @@ package partition
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
@@ -29,11 +30,7 @@ func (p *Processor) loadByKey(key string, now time.Time) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading run: %w", err)
 	}
-	threadKey, err := record.ThreadKey(parts[0], parts[1])
-	if err != nil {
-		return nil, fmt.Errorf("loading run: %w", err)
-	}
-	t, err := p.thread(threadKey, parts[0], parts[1])
+	t, err := p.thread(key[:strings.LastIndexByte(key, '/')], parts[0], parts[1])
 	if err != nil {
 		return nil, err
 	}
@@ -58,10 +55,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 	if h.live != nil {
 		return h.live, nil
 	}
-	key, err := record.RunKey(t.tenant, t.id, h.ID)
-	if err != nil {
-		return nil, fmt.Errorf("loading run: %w", err)
-	}
+	key := t.runKey(h.ID)
 	rec, size, err := p.recordOf(key)
 	if err != nil {
 		return nil, err

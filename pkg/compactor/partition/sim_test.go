@@ -215,28 +215,7 @@ func (s *sim) all() {
 }
 
 // latest are the latest run records by run id.
-func (s *sim) latest() map[string]*record.Run {
-	s.tb.Helper()
-	out := map[string]*record.Run{}
-	for _, m := range s.runs {
-		if string(m.Key) == record.ProgressKey {
-			continue
-		}
-		if header(m, record.HeaderKind) == string(record.KindErase) {
-			continue
-		}
-		if m.Value == nil {
-			parts, err := record.SplitKey(string(m.Key))
-			s.check(err)
-			delete(out, parts[2])
-			continue
-		}
-		r, err := record.DecodeRun(m.Value)
-		s.check(err)
-		out[r.RunID] = r
-	}
-	return out
-}
+func (s *sim) latest() map[string]*record.Run { return partitiontest.Latest(s.tb, s.runs) }
 
 func (s *sim) run(id string) *record.Run {
 	s.tb.Helper()
@@ -258,15 +237,7 @@ func (s *sim) run(id string) *record.Run {
 }
 
 // letters are the dead letters as "offset reason".
-func (s *sim) letters() []string {
-	out := []string{}
-	for _, m := range s.other {
-		if m.Topic == s.Topics.DeadLetters {
-			out = append(out, header(m, record.HeaderPosition)+" "+header(m, record.HeaderReason))
-		}
-	}
-	return out
-}
+func (s *sim) letters() []string { return partitiontest.Letters(s.Topics.DeadLetters, s.other) }
 
 // snapshots are the latest snapshots by key.
 func (s *sim) snapshots() map[string]*kgo.Record {

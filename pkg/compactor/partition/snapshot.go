@@ -3,10 +3,7 @@ package partition
 import (
 	"strconv"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -18,7 +15,7 @@ func (r *run) sinceSnapshot(rec *record.Run, at lineage.History) int64 {
 	if parent == nil || parent.Branch != r.meta.Branch || rec.Base != parent.ID {
 		return int64(at.Bytes())
 	}
-	return parent.SinceSnapshot + int64(conversationBytes(rec.Messages))
+	return parent.SinceSnapshot + int64(lineage.History{Messages: rec.Messages}.Bytes())
 }
 
 // wantsSnapshot reports whether the branch is written whole at this run's end: while it is small, else once half of it is new, so that the
@@ -61,19 +58,7 @@ func (l *ledger) snapshot(t *thread, h *threadRun, at lineage.History) error {
 			kind, counted = record.KindOversize, outputOversize
 			s.value = []byte(`{"bytes":` + strconv.Itoa(len(s.value)) + `}`)
 		}
-		l.write(Output{Kind: counted, Record: &kgo.Record{
-			Topic: l.topics.Snapshots, Partition: l.id, Key: []byte(key), Value: s.value,
-			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: h.ID, Seq: -1}),
-		}})
+		l.write(Output{Kind: counted, Record: l.record(l.topics.Snapshots, key, s.value, kind, h.ID)})
 	}
 	return nil
-}
-
-// conversationBytes is the size of the messages as JSON, without separators.
-func conversationBytes(messages []agui.Message) int {
-	n := 0
-	for _, m := range messages {
-		n += len(m.Raw)
-	}
-	return n
 }

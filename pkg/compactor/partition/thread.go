@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -28,9 +27,10 @@ type thread struct {
 	noExpiryBefore time.Time
 	// headers are those of the thread's last record.
 	headers record.Headers
-	// taken is the run that the last record belongs to.
-	taken *run
 }
+
+// runKey returns the key of a run's record.
+func (t *thread) runKey(id string) string { return t.key + "/" + record.EscapeKeyPart(id) }
 
 // newThread returns a thread with these runs.
 func (p *Processor) newThread(key, tenant, id string, runs []*threadRun) (*thread, error) {
@@ -74,36 +74,27 @@ func (t *thread) Load(id string, offset int64) error {
 
 // New implements fold.Directory.
 func (t *thread) New(id, clientRunID string, first *fold.Decoded) (*threadRun, *fold.Run, error) {
-	key, err := record.RunKey(t.tenant, t.id, id)
-	if err != nil {
-		return nil, nil, fmt.Errorf("starting run: %w", err)
-	}
 	h := &threadRun{Metadata: fold.NewMetadata(id, clientRunID, first.Offset)}
-	r := newRun(t, key, h, fold.NewRun(t.id, id, h.ClientRunID()), t.usedAt)
+	r := newRun(t, t.runKey(id), h, fold.NewRun(t.id, id, h.ClientRunID()), t.usedAt)
 	if ev := first.Payload(); ev != nil {
 		r.rec.RawLost = t.p.mayHaveBegunInGap(ev, t.usedAt)
 	}
-	t.taken = r
+	h.live = r
 	return h, r.Run, nil
 }
 
 // Resume implements fold.Directory.
-func (t *thread) Resume(h *threadRun) (_ *fold.Run, err error) {
-	if t.taken = h.live; t.taken == nil {
-		if t.taken, err = t.p.load(t, h, t.usedAt); err != nil {
-			return nil, err
-		}
+func (t *thread) Resume(h *threadRun) (*fold.Run, error) {
+	r, err := t.p.load(t, h, t.usedAt)
+	if err != nil {
+		return nil, err
 	}
-	return t.taken.Run, nil
+	return r.Run, nil
 }
 
 // Record implements fold.Directory: it returns the latest record of a run, committed or part of the next transaction.
 func (t *thread) Record(h *threadRun) (*record.Run, error) {
-	key, err := record.RunKey(t.tenant, t.id, h.ID)
-	if err != nil {
-		return nil, fmt.Errorf("reading record of run: %w", err)
-	}
-	rec, _, err := t.p.recordOf(key)
+	rec, _, err := t.p.recordOf(t.runKey(h.ID))
 	return rec, err
 }
 
@@ -215,7 +206,7 @@ func (t *thread) unload() error {
 	if err := t.loadEnded(); err != nil {
 		return err
 	}
-	t.noExpiryBefore, t.taken = time.Time{}, nil
+	t.noExpiryBefore = time.Time{}
 	for _, h := range open {
 		r := h.live
 		if r == nil || r.Fold == nil {

@@ -56,3 +56,37 @@ func Told(tb testing.TB, runs []*kgo.Record) []int64 {
 	}
 	return out
 }
+
+// Latest returns the latest run records among records of skein.runs, by run id.
+func Latest(tb testing.TB, runs []*kgo.Record) map[string]*record.Run {
+	tb.Helper()
+	out := map[string]*record.Run{}
+	for _, m := range runs {
+		parts, err := record.SplitKey(string(m.Key))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if len(parts) < 3 { // a progress record, a fence or an erasure
+			continue
+		}
+		if m.Value == nil {
+			delete(out, parts[2])
+			continue
+		}
+		if out[parts[2]], err = record.DecodeRun(m.Value); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return out
+}
+
+// Letters returns the records on a topic of dead letters, as "position reason".
+func Letters(topic string, records []*kgo.Record) []string {
+	out := []string{}
+	for _, m := range records {
+		if m.Topic == topic {
+			out = append(out, Header(m, record.HeaderPosition)+" "+Header(m, record.HeaderReason))
+		}
+	}
+	return out
+}
