@@ -84,8 +84,8 @@ func (s *topicSet) awaitDecided() {
 		}
 		for p, at := range last {
 			o, ok := offsets.Lookup(s.cfg.Topics().Events, p)
-			decided, _, err := record.DecodeProcessed(o.Metadata)
-			if !ok || err != nil || decided <= at {
+			committed, err := record.ParseMetadata(o.Metadata)
+			if !ok || err != nil || committed.Processed <= at {
 				return false
 			}
 		}

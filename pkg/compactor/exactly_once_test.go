@@ -571,7 +571,7 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 		"on its folder":                  {},
 		"on a new folder":                {newFolder: true},
 		"set back by a tool":             {newFolder: true, reset: true},
-		"set back to an older commit":    {reset: true, metadata: record.EncodeProcessed(1, 1)},
+		"set back to an older commit":    {reset: true, metadata: record.Progress{Processed: 1, Partitions: 1}.Metadata()},
 		"and it dies at its first fence": {newFolder: true, diesAtFence: true},
 		"and raw is gone":                {rawGone: true},
 	} {

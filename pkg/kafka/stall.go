@@ -162,8 +162,8 @@ func (w *StallWatch) offsets(ctx context.Context, partitions map[int32]bool) (ma
 		if o, ok := group.Lookup(w.topic, p); ok && o.Err == nil {
 			s.next = o.At
 			// The compactor commits the first offset that it needs after a restart, with its processed offset as metadata.
-			if processed, _, err := record.DecodeProcessed(o.Metadata); err == nil {
-				s.next = processed
+			if committed, err := record.ParseMetadata(o.Metadata); err == nil {
+				s.next = committed.Processed
 			}
 		}
 		stableAt, endAt := stable[w.topic][p], ends[w.topic][p]

@@ -61,10 +61,11 @@ func (g *migration) copyEvents(ctx context.Context) error {
 				ErrExpired, p, g.old.Events, next, span.Start)
 		}
 		if g.state.Done && span.End > next {
-			for m, err := range kafka.Scan(ctx, g.from, g.old.Events, map[int32]kafka.Span{p: {Start: next, End: span.End}}) {
-				if err != nil {
-					return err
-				}
+			m, err := g.firstEvent(ctx, p, next, span.End)
+			if err != nil {
+				return err
+			}
+			if m != nil {
 				return fmt.Errorf("%w: it is complete, and event %d:%d came to %s after that", ErrInUse, p, m.Offset, g.old.Events)
 			}
 		}

@@ -432,20 +432,19 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 		if o, ok := offsets.Lookup(g.old.Events, p); ok && o.At >= 0 {
 			g.committed[p], decided = o.At, o.At
 			if o.Metadata != "" {
-				var count int32
-				if decided, count, err = record.DecodeProcessed(o.Metadata); err != nil {
+				m, err := record.ParseMetadata(o.Metadata)
+				if err != nil {
 					return "", err
 				}
-				if count != g.counts[0] {
+				if decided = m.Processed; m.Partitions != g.counts[0] {
 					return "", fmt.Errorf("%w: the offsets of %s belong to %d partitions, %s has %d",
-						kafka.ErrPartitionCounts, g.Group, count, g.old.Events, g.counts[0])
+						kafka.ErrPartitionCounts, g.Group, m.Partitions, g.old.Events, g.counts[0])
 				}
 			}
 		}
-		for m, err := range kafka.Scan(ctx, g.from, g.old.Events, map[int32]kafka.Span{p: {Start: max(span.Start, decided), End: span.End}}) {
-			if err != nil {
-				return "", err
-			}
+		if m, err := g.firstEvent(ctx, p, max(span.Start, decided), span.End); err != nil {
+			return "", err
+		} else if m != nil {
 			return fmt.Sprintf("the compactors have not decided event %d:%d: let them come to the end, then stop them", p, m.Offset), nil
 		}
 	}
@@ -454,20 +453,24 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 	}
 	for p, span := range spans {
 		next := g.state.at(nextEvents, p)
-		came := span.Start > next // expired ones may have been events
-		for _, err := range kafka.Scan(ctx, g.from, g.old.Events, map[int32]kafka.Span{p: {Start: max(span.Start, next), End: span.End}}) {
-			if err != nil {
-				return "", err
-			}
-			came = true
-			break
+		m, err := g.firstEvent(ctx, p, max(span.Start, next), span.End)
+		if err != nil {
+			return "", err
 		}
-		if came {
+		if m != nil || span.Start > next { // expired ones may have been events
 			return fmt.Sprintf("events came to partition %d of %s while it copied: see that nobody writes to it, and run this again", p,
 				g.old.Events), nil
 		}
 	}
 	return "", nil
+}
+
+// firstEvent returns the first record of a partition of the old raw events in a range of offsets; nil if there is none.
+func (g *migration) firstEvent(ctx context.Context, partition int32, from, to int64) (*kgo.Record, error) {
+	for m, err := range kafka.Scan(ctx, g.from, g.old.Events, map[int32]kafka.Span{partition: {Start: from, End: to}}) {
+		return m, err
+	}
+	return nil, nil
 }
 
 // settle calls ask until no transaction is open, or returns the one that is still open after settleTimeout. A dry run calls it once.
@@ -538,13 +541,12 @@ func (g *migration) complete(ctx context.Context) error {
 		if !ok {
 			committed = ends[q].End
 		}
+		reached := record.Progress{Next: committed, Committed: committed, Processed: ends[q].End, Partitions: g.counts[1]}
 		offsets.Add(kadm.Offset{
-			Topic: g.new.Events, Partition: q, At: committed, LeaderEpoch: -1, Metadata: record.EncodeProcessed(ends[q].End, g.counts[1]),
+			Topic: g.new.Events, Partition: q, At: committed, LeaderEpoch: -1, Metadata: reached.Metadata(),
 		})
 		progress = append(progress, &kgo.Record{
-			Topic: g.new.Runs, Partition: q, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(record.Progress{
-				Next: committed, Committed: committed, Processed: ends[q].End, Partitions: g.counts[1],
-			}),
+			Topic: g.new.Runs, Partition: q, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(reached),
 			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindProgress, Seq: -1}),
 		})
 	}

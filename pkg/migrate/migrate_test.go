@@ -109,7 +109,7 @@ func (s *topicSet) decided() kadm.Offsets {
 	offsets := kadm.Offsets{}
 	for p, end := range s.ends(s.cfg) {
 		offsets.Add(kadm.Offset{Topic: s.cfg.Topics().Events, Partition: p, At: end, LeaderEpoch: -1,
-			Metadata: record.EncodeProcessed(end, s.partitions)})
+			Metadata: record.Progress{Processed: end, Partitions: s.partitions}.Metadata()})
 	}
 	return offsets
 }

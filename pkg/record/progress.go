@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Progress is the value of a progress record.
@@ -14,13 +15,51 @@ type Progress struct {
 	// empty if it is unknown. A topic that is deleted and created again has another id.
 	Events string `json:"events,omitzero"`
 	// Committed, Processed, Partitions, StreamTime and Gap are what the compactors' group committed in the transaction of
-	// this record: its offset, and the metadata (EncodeProcessed, AppendStreamTime, AppendGap). Partitions is 0 if there
-	// is no record.
+	// this record: its offset, and in the offset's metadata (Metadata) the first offset whose event is not decided, the
+	// partition count that both belong to (0 if there is no record), the latest time of any record below Committed, in
+	// milliseconds since 1970, by which idle runs expire, and the last gap.
 	Committed  int64 `json:"committed,omitzero"`
 	Processed  int64 `json:"processed,omitzero"`
 	Partitions int32 `json:"partitions,omitzero"`
 	StreamTime int64 `json:"streamTime,omitzero"`
 	Gap        Gap   `json:"gap,omitzero"`
+}
+
+// Gap is the last gap of a partition of skein.events: events that were deleted before they were folded.
+type Gap struct {
+	// End is the first offset after the gap; 0 if there is none.
+	End int64 `json:"end"`
+	// Until is the stream time, in milliseconds since 1970, up to which a run may have begun in the gap; 0 while no later
+	// record has advanced it.
+	Until int64 `json:"until,omitzero"`
+}
+
+// Metadata returns the metadata of the group's offset.
+func (r Progress) Metadata() string {
+	text := fmt.Sprintf("skein1 p=%d n=%d", r.Processed, r.Partitions)
+	if r.StreamTime != 0 {
+		text += fmt.Sprintf(" t=%d", r.StreamTime)
+	}
+	if r.Gap != (Gap{}) {
+		text += fmt.Sprintf(" g=%d,%d", r.Gap.End, r.Gap.Until)
+	}
+	return text
+}
+
+// ParseMetadata reads what Metadata returns, which is all but Next, Events and Committed. Any other form is an error:
+// guessing would decide events twice.
+func ParseMetadata(metadata string) (r Progress, err error) {
+	_, err = fmt.Sscanf(metadata, "skein1 p=%d n=%d", &r.Processed, &r.Partitions)
+	if _, text, ok := strings.Cut(metadata, " t="); ok && err == nil {
+		_, err = fmt.Sscanf(text, "%d", &r.StreamTime)
+	}
+	if _, text, ok := strings.Cut(metadata, " g="); ok && err == nil {
+		_, err = fmt.Sscanf(text, "%d,%d", &r.Gap.End, &r.Gap.Until)
+	}
+	if err != nil {
+		return Progress{}, fmt.Errorf("reading offset metadata %q: %w", metadata, err)
+	}
+	return r, nil
 }
 
 // EncodeProgress returns the value of a progress record. It follows all records of skein.runs that it covers.

@@ -30,6 +30,23 @@ func TestPositionRecord_RoundTrip(t *testing.T) {
 	}
 }
 
+func TestParseMetadata(t *testing.T) {
+	for _, want := range []record.Progress{
+		{Processed: 7, Partitions: 12}, {Processed: 7, Partitions: 12, StreamTime: 1788264000000},
+		{Processed: 7, Partitions: 12, Gap: record.Gap{End: 7}},
+		{Processed: math.MaxInt64, Partitions: 1, StreamTime: 8, Gap: record.Gap{End: math.MaxInt64, Until: 1788264000000}},
+	} {
+		if got, err := record.ParseMetadata(want.Metadata()); err != nil || got != want {
+			t.Errorf("%q is %+v, %v", want.Metadata(), got, err)
+		}
+	}
+	for _, bad := range []string{"", "7", "skein2 p=7 n=12", "skein1 p=7 n=12 t=x", "skein1 p=7 n=12 g=7"} {
+		if got, err := record.ParseMetadata(bad); err == nil {
+			t.Errorf("%q is %+v", bad, got)
+		}
+	}
+}
+
 func TestDecodeProgress_RefusesWhatIsNone(t *testing.T) {
 	for _, bad := range []string{``, `{}`, `[]`, `7`, `{"next":-1}`, `{"next":1.5}`, `{"next":"1"}`, `{"next":null}`, `{"next":9223372036854775808}`, `{"next":1,"committed":2,"processed":1}`, `{"next":1,"committed":-1}`} {
 		if got, err := record.DecodeProgress([]byte(bad)); err == nil {

@@ -29,7 +29,7 @@ func (p Progress) Metadata() string {
 	if p.noMetadata { // the next process that opens the partition has to reconcile, too
 		return ""
 	}
-	return record.AppendGap(record.AppendStreamTime(record.EncodeProcessed(p.Processed, p.Partitions), p.StreamTime), p.Gap)
+	return record.Progress{Processed: p.Processed, Partitions: p.Partitions, StreamTime: p.StreamTime, Gap: p.Gap}.Metadata()
 }
 
 // ParseProgress parses an offset and its metadata from the group. Without metadata (there is no offset, or a tool has set it) everything
@@ -42,11 +42,11 @@ func ParseProgress(offset int64, metadata string, partitions int32) (Progress, e
 		p.noMetadata = true
 		return p, nil
 	}
-	var err error
-	if p.Processed, p.Partitions, err = record.DecodeProcessed(metadata); err != nil {
+	m, err := record.ParseMetadata(metadata)
+	if err != nil {
 		return Progress{}, err
 	}
-	p.StreamTime, p.Gap = record.StreamTime(metadata), record.GapOf(metadata)
+	p.Processed, p.Partitions, p.StreamTime, p.Gap = m.Processed, m.Partitions, m.StreamTime, m.Gap
 	if p.Processed < p.Committed {
 		return Progress{}, fmt.Errorf("reading offset metadata %q: the processed offset is below the committed offset %d", metadata, offset)
 	}
