@@ -3,7 +3,6 @@ package kafkatest_test
 import (
 	"fmt"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -11,43 +10,6 @@ import (
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
-
-// Three nodes of which one is killed, one is paused and one restarted, with records written meanwhile.
-func TestReal_KeepsWhatItAcknowledgedWhileNodesComeAndGo(t *testing.T) {
-	c := kafkatest.Real(t, 3, kafkatest.Own())
-	c.MakeTopics(3)
-	topic := c.Config.Topics().Events
-	n := 0
-	write := func() {
-		t.Helper()
-		var records []*kgo.Record
-		for p := range int32(3) {
-			records = append(records, &kgo.Record{Topic: topic, Partition: p, Value: []byte(strconv.Itoa(n))})
-			n++
-		}
-		kafkatest.Produce(t, c.Config, records...)
-	}
-	write()
-	c.Kill(1)
-	write()
-	c.Up(1)
-	c.Pause(2)
-	c.Resume(2)
-	write()
-	c.Stop(3)
-	write()
-	c.Up(3)
-	seen := make(map[string]bool)
-	for _, r := range kafkatest.Consume(t, c.Config, topic) {
-		if seen[string(r.Value)] {
-			t.Errorf("record %s is there twice", r.Value)
-		}
-		seen[string(r.Value)] = true
-	}
-	if len(seen) != n {
-		t.Errorf("%d records of %d acknowledged are there", len(seen), n)
-	}
-}
 
 // Tests that share a cluster do not see one another's topics.
 func TestReal_GivesEachTestItsOwnTopics(t *testing.T) {
