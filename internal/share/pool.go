@@ -111,13 +111,7 @@ func (p *Pool) fits(tenant string, n int64) bool {
 // would have less than the waiter's tenant. Many small requests thus cannot keep a large one out. If several waiters
 // can be served, the tenant that was served longest ago is next.
 func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
-	p.mu.Lock()
-	if p.take(tenant, n) {
-		p.mu.Unlock()
-		return nil
-	}
-	w := p.enter(tenant, n)
-	p.mu.Unlock()
+	w := p.Queue(tenant, n)
 	select {
 	case <-w.ready:
 		return nil
@@ -131,17 +125,13 @@ func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 func (p *Pool) Queue(tenant string, n int64) *Place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	w := &Place{pool: p, tenant: tenant, n: n, ready: make(chan struct{})}
 	if p.take(tenant, n) {
-		w := &Place{pool: p, tenant: tenant, n: n, ready: make(chan struct{})}
 		close(w.ready)
 		return w
 	}
-	return p.enter(tenant, n)
-}
-
-func (p *Pool) enter(tenant string, n int64) *Place {
 	p.came++
-	w := &Place{pool: p, tenant: tenant, n: n, ready: make(chan struct{}), number: p.came}
+	w.number = p.came
 	queue := p.waiting[tenant]
 	if queue == nil {
 		queue = list.New()
