@@ -90,9 +90,9 @@ func AlterTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport
 }
 
 func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec TopicSpec) ([]TopicReport, error) {
-	details, err := adm.ListTopics(ctx, topics.All()...)
+	there, err := listTopics(ctx, adm, topics)
 	if err != nil {
-		return nil, fmt.Errorf("checking topics: %w", explain(err))
+		return nil, fmt.Errorf("checking topics: %w", err)
 	}
 	replication, err := chooseReplication(ctx, adm)
 	if err != nil {
@@ -101,15 +101,9 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	var existing []string
 	count := spec.Partitions
 	for _, t := range topics.All() {
-		d := details[t]
-		if d.Err != nil && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
-			return nil, fmt.Errorf("checking topic %s: %w", t, explain(d.Err))
-		}
-		if n := int32(len(d.Partitions)); n > 0 {
+		if d, ok := there[t]; ok {
 			existing = append(existing, t)
-			if count == 0 { // the others must have as many as the first one
-				count = n
-			}
+			count = cmp.Or(count, int32(len(d.Partitions))) // the others must have as many as the first one
 		}
 	}
 	settings := make(map[string]map[string]string)
@@ -120,7 +114,7 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	}
 	reports := make([]TopicReport, 0, len(topics.All()))
 	for _, t := range topics.All() {
-		reports = append(reports, checkTopic(t, details[t], settings[t], count, int(replication), topics, spec))
+		reports = append(reports, checkTopic(t, there[t], settings[t], count, int(replication), topics, spec))
 	}
 	return reports, nil
 }

@@ -62,9 +62,6 @@ type GroupOptions struct {
 // of 60 s, or the group removes the member. Records may be recycled (kgo.Record.Recycle). Close with CloseAllowingRebalance.
 // Ignore ErrUnpackLater among a poll's errors.
 func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
-	if o.Group == "" || len(o.Topics) == 0 {
-		return nil, fmt.Errorf("making group reader: group or topics are missing")
-	}
 	unpacking, err := limitUnpacking(groupReaderBytes, &fetchPool{})
 	if err != nil {
 		return nil, fmt.Errorf("making group reader: %w", err)
@@ -87,18 +84,12 @@ func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 		kgo.SessionTimeout(10*time.Second),
 		// A tenth of the session timeout, so that one lost heartbeat causes no rebalance.
 		kgo.HeartbeatInterval(time.Second),
+		kgo.OnPartitionsAssigned(o.OnAssigned),
+		kgo.OnPartitionsRevoked(o.OnRevoked),
+		kgo.OnPartitionsLost(o.OnLost),
 	)
 	if o.InstanceID != "" {
 		opts = append(opts, kgo.InstanceID(o.InstanceID))
-	}
-	if o.OnAssigned != nil {
-		opts = append(opts, kgo.OnPartitionsAssigned(o.OnAssigned))
-	}
-	if o.OnRevoked != nil {
-		opts = append(opts, kgo.OnPartitionsRevoked(o.OnRevoked))
-	}
-	if o.OnLost != nil {
-		opts = append(opts, kgo.OnPartitionsLost(o.OnLost))
 	}
 	return cfg.newClient("group-"+o.Group, true, opts...)
 }

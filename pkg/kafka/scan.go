@@ -98,11 +98,7 @@ const (
 // Scan reads spans of a topic, which must lie within those of Spans, read_committed and without a group: records of one partition
 // in order, partitions in any order. It ends after the spans, or with an error, such as record.ErrUnknownVersion for a record of
 // a newer Skein.
-func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
-	return scan(ctx, cfg, topic, spans)
-}
-
-func scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, extra ...kgo.Opt) iter.Seq2[*kgo.Record, error] {
+func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, extra ...kgo.Opt) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
 		from, open := map[int32]int64{}, map[int32]Span{} // the partitions that are not read to their end
 		for p, span := range spans {
@@ -168,7 +164,7 @@ func ScanByTime(ctx context.Context, cfg Config, topic string, spans map[int32]S
 		}
 		var heads []head
 		for _, p := range slices.Sorted(maps.Keys(spans)) { // at equal times the lower partition comes first
-			next, stop := iter.Pull2(scan(ctx, cfg, topic, map[int32]Span{p: spans[p]}, fetch))
+			next, stop := iter.Pull2(Scan(ctx, cfg, topic, map[int32]Span{p: spans[p]}, fetch))
 			defer stop()
 			m, err, ok := next()
 			if err != nil {

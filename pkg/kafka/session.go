@@ -32,13 +32,7 @@ type CompactorHooks struct {
 // NewCompactorSession joins the group and initialises the producer id. If End returns an error, close the session and make a new
 // one: kgo may still be inside a transaction.
 func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*kgo.GroupTransactSession, error) {
-	if o.Group == "" || o.InstanceID == "" {
-		return nil, fmt.Errorf("making compactor session: group or instance id is missing")
-	}
 	h := o.Hooks
-	if h.OnAssigned == nil || h.OnRevoked == nil || h.OnLost == nil || h.OnOffsetsFetched == nil || h.AdjustFetchOffsets == nil {
-		return nil, fmt.Errorf("making compactor session: a hook is missing")
-	}
 	id := o.Group + "-" + o.InstanceID
 	opts, check, err := cfg.base(o.Group, true)
 	if err != nil {

@@ -219,7 +219,7 @@ func (w *StallWatch) peek(ctx context.Context, p int32, span Span) (time.Time, e
 	if span.Start < 0 {
 		span.Start = StartOffset
 	}
-	for m, err := range scan(ctx, w.cfg, w.topic, map[int32]Span{p: span},
+	for m, err := range Scan(ctx, w.cfg, w.topic, map[int32]Span{p: span},
 		kgo.KeepRetryableFetchErrors(), kgo.FetchMaxPartitionBytes(peekBytes), kgo.FetchMaxBytes(peekBytes)) {
 		if err != nil {
 			return time.Time{}, err
