@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/skeinhq/skein/internal/share"
 )
 
@@ -15,42 +13,10 @@ import (
 // they use them.
 type Memory struct {
 	*share.Pool
-	// Gauge shows the acquired bytes; nil means no metric.
-	Gauge prometheus.Gauge
-	// Leave is how many bytes of its share a tenant's new claims must leave for its existing ones. Wait is how long an
+	// Leave is how many bytes of its share a tenant's new claims must leave for its existing ones. Patience is how long an
 	// existing claim waits for bytes.
-	Leave int64
-	Wait  time.Duration
-}
-
-func (m *Memory) gauge(n int64) {
-	if m.Gauge != nil {
-		m.Gauge.Add(float64(n))
-	}
-}
-
-// Try acquires n bytes and reports whether the tenant's share has them.
-func (m *Memory) Try(tenant string, n int64) bool {
-	ok := m.Pool.Take(tenant, n)
-	if ok {
-		m.gauge(n)
-	}
-	return ok
-}
-
-// Acquire acquires n bytes. It waits for them until ctx ends.
-func (m *Memory) Acquire(ctx context.Context, tenant string, n int64) error {
-	if err := m.Pool.Wait(ctx, tenant, n); err != nil {
-		return err
-	}
-	m.gauge(n)
-	return nil
-}
-
-// Release releases n bytes.
-func (m *Memory) Release(tenant string, n int64) {
-	m.Pool.Give(tenant, n)
-	m.gauge(-n)
+	Leave    int64
+	Patience time.Duration
 }
 
 // Refuse returns why a request that already has `held` bytes does not get n more.
@@ -84,19 +50,14 @@ type Claim struct {
 	used, taken int64
 }
 
-// Take acquires n more bytes; call it before using them. The error is a *Problem with ReasonMemory.
-func (c *Claim) Take(n int64) error { return c.take(n, false) }
-
-// Begin is Take for new work: it does not wait, and it leaves Memory.Leave bytes of the tenant's share for existing
-// claims.
-func (c *Claim) Begin(n int64) error { return c.take(n, true) }
-
-func (c *Claim) take(n int64, begins bool) error {
+// Take acquires n more bytes; call it before using them. The first call of an empty claim does not wait, and it leaves
+// Memory.Leave bytes of the tenant's share for other claims. The error is a *Problem with ReasonMemory.
+func (c *Claim) Take(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if more := c.used + n - c.taken; more > 0 {
 		more = max(more, c.step)
-		if c.used+n > c.memory.Alone() || !c.more(more, begins || c.taken == 0) {
+		if c.used+n > c.memory.Alone() || !c.more(more) {
 			return c.memory.Refuse(c.used, n)
 		}
 		c.taken += more
@@ -105,37 +66,27 @@ func (c *Claim) take(n int64, begins bool) error {
 	return nil
 }
 
-func (c *Claim) more(n int64, begins bool) bool {
+func (c *Claim) more(n int64) bool {
 	m := c.memory
-	switch {
-	case begins && m.TakeLeaving(c.tenant, n, m.Leave):
-		m.gauge(n)
-		return true
-	case begins:
-		return false
-	case m.Try(c.tenant, n):
-		return true
-	case m.Wait == 0:
-		return false
+	if c.taken == 0 {
+		return m.TakeLeaving(c.tenant, n, m.Leave)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), m.Wait)
+	if m.Take(c.tenant, n) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), m.Patience)
 	defer cancel()
-	return m.Acquire(ctx, c.tenant, n) == nil
+	return m.Wait(ctx, c.tenant, n) == nil
 }
 
-// Give releases n bytes.
+// Give releases n bytes. The claim keeps less than a step of them for later calls of Take.
 func (c *Claim) Give(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.used -= n
-	c.shrink()
-}
-
-// shrink releases unused bytes of at least one step.
-func (c *Claim) shrink() {
 	if over := c.taken - c.used; over > 0 && over >= c.step {
 		c.taken -= over
-		c.memory.Release(c.tenant, over)
+		c.memory.Give(c.tenant, over)
 	}
 }
 
@@ -143,6 +94,6 @@ func (c *Claim) shrink() {
 func (c *Claim) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.memory.Release(c.tenant, c.taken)
+	c.memory.Give(c.tenant, c.taken)
 	c.used, c.taken = 0, 0
 }

@@ -13,7 +13,7 @@ import (
 // What begins is refused at once if its tenant has no room, and leaves some for what goes on, which waits for a while.
 func TestClaim_LeavesRoomForWhatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := &Memory{Pool: share.NewPoolOf(800, 3), Leave: 100, Wait: 2 * time.Second}
+		memory := &Memory{Pool: share.NewPoolOf(800, 3), Leave: 100, Patience: 2 * time.Second}
 		begun := time.Now()
 		under := memory.Claim("loud", 0)
 		if err := under.Take(500); err != nil {

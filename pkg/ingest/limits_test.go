@@ -120,14 +120,14 @@ func TestEvents_RefuseAWindowThatIsTooLarge(t *testing.T) {
 func TestEvents_WhatATenantHoldsIsBounded(t *testing.T) {
 	d := newStage(t)
 	n := d.svc.memory.Alone() - 4<<10
-	if !d.svc.memory.Try("dev", n) {
+	if !d.svc.memory.Take("dev", n) {
 		t.Fatal("the tenant has no share")
 	}
 	a := d.post(typeNDJSON, strings.Repeat(ev1+"\n", 50))
 	if a.status != http.StatusTooManyRequests || a.Reason != front.ReasonMemory || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"limit":"memory"`) {
 		t.Errorf("answer is %d %v %s", a.status, a.header, a.body)
 	}
-	d.svc.memory.Release("dev", n)
+	d.svc.memory.Give("dev", n)
 	if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK {
 		t.Errorf("afterwards: answer is %d %s", a.status, a.body)
 	}

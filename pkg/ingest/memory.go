@@ -3,8 +3,6 @@ package ingest
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/share"
 )
@@ -30,8 +28,8 @@ const (
 // runShare limits a run's unacknowledged bytes to 1/runShare of the memory.
 const runShare = 8
 
-// newMemory returns the memory budget of the process. The gauge shows the bytes in use.
-func newMemory(total int, gauge prometheus.Gauge) *front.Memory {
+// newMemory returns the memory budget of the process.
+func newMemory(total int) *front.Memory {
 	limit := int64(total)
-	return &front.Memory{Pool: share.NewPoolOf(limit, tenantShare), Gauge: gauge, Leave: limit / beginShare, Wait: memoryWait}
+	return &front.Memory{Pool: share.NewPoolOf(limit, tenantShare), Leave: limit / beginShare, Patience: memoryWait}
 }

@@ -24,7 +24,7 @@ type metrics struct {
 	produce  prometheus.Histogram
 	inflight prometheus.Gauge
 	open     prometheus.Gauge
-	memory   prometheus.Gauge
+	memory   prometheus.Collector
 
 	// Metrics of the proxy.
 	held    prometheus.Gauge
@@ -55,7 +55,7 @@ const (
 	outcomeUnavailable = "unavailable"
 )
 
-func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, tenants int, memory *front.Memory) (*metrics, error) {
 	opts := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "skein", Subsystem: "ingest", Name: name, Help: help}
 	}
@@ -78,8 +78,9 @@ func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
 			Help: "1 if the partition counts are known and unchanged, else 0: every request is answered with 503."}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "proxied_runs",
 			Help: "Runs in the proxy: under way, or with events that are not acknowledged."}),
-		memory: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "memory_bytes",
-			Help: "Bytes of --memory in use by requests and proxied runs, including events that are not acknowledged."}),
+		memory: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "memory_bytes",
+			Help: "Bytes of --memory in use by requests and proxied runs, including events that are not acknowledged."},
+			func() float64 { return float64(memory.Held()) }),
 		runs:    prometheus.NewCounterVec(opts("proxied_runs_total", "Runs whose agent's stream is over, by how it ended: ended by the agent, cancelled, or the code of the RUN_ERROR that was written."), []string{"outcome"}),
 		leftOut: prometheus.NewCounterVec(opts("proxied_events_left_out_total", "Events of agents that were sent to the caller but not to Kafka, by reason."), []string{"reason"}),
 	}

@@ -278,8 +278,8 @@ func TestProxy_RefusesWhatIsNoRun(t *testing.T) {
 	if called || len(b.written()) > 0 {
 		t.Errorf("the agent was called, or %q was written", b.written())
 	}
-	if used := testutil.ToFloat64(b.svc.metrics.memory); used != 0 {
-		t.Errorf("%v bytes of memory are held", used)
+	if used := b.svc.memory.Held(); used != 0 {
+		t.Errorf("%d bytes of memory are held", used)
 	}
 }
 
@@ -590,11 +590,11 @@ func TestProxy_ARunThatHasEndedIsA409(t *testing.T) {
 // agent is not.
 func TestRuns_HasAShareForEachTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := newMetrics(nil, 0)
+		memory := newMemory(8 * runKeyBytes) // a tenant that is alone has room for six
+		m, err := newMetrics(nil, 0, memory)
 		if err != nil {
 			t.Fatal(err)
 		}
-		memory := newMemory(8*runKeyBytes, nil) // a tenant that is alone has room for six
 		runs := newRuns(memory)
 		of := func(tenant, id string, called bool) *proxied {
 			return &proxied{svc: &Service{metrics: m}, target: target{tenant: tenant, key: tenant + "/t1", run: id}, called: called}
@@ -793,8 +793,8 @@ func TestProxy_TheCallersStreamOutlivesKafka(t *testing.T) {
 	if seq != 22 || string(rs[len(rs)-1].Value) != finished {
 		t.Errorf("%d events are there", seq)
 	}
-	if used := testutil.ToFloat64(b.svc.metrics.memory); used != 0 {
-		t.Errorf("%v bytes of memory are held", used)
+	if used := b.svc.memory.Held(); used != 0 {
+		t.Errorf("%d bytes of memory are held", used)
 	}
 }
 
@@ -1058,10 +1058,10 @@ func TestProxy_CutsTheStreamWhereThereIsNoRoom(t *testing.T) {
 		if left := most - held; left > 0 {
 			tenant := fmt.Sprint("other ", i)
 			n := min(left, tenantShare*(b.svc.memory.Limit()-held)/(tenantShare+1))
-			if !b.svc.memory.Try(tenant, n) {
+			if !b.svc.memory.Take(tenant, n) {
 				t.Fatalf("there is no memory for %d of %d", n, left)
 			}
-			defer b.svc.memory.Release(tenant, n)
+			defer b.svc.memory.Give(tenant, n)
 		}
 	}
 	close(filled)

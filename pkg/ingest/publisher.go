@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
@@ -128,14 +129,14 @@ func (p *publisher) send(ev eventstream.Event) bool {
 		p.spare -= size
 	}
 	p.mu.Unlock()
-	if !spared && !p.acquire(size, more) {
+	if !spared && !p.acquireMemory(size, more) {
 		return false
 	}
 	large := int64(0)
 	if len(ev.Value) >= largeEvent {
 		large = min(int64(len(ev.Value)), p.svc.large.Limit()/largeEvents) // an upgraded input may be larger than the limit
-		if !p.waited(func(ctx context.Context) error { return p.svc.large.Wait(ctx, p.target.tenant, large) }) {
-			p.svc.memory.Release(p.target.tenant, int64(size))
+		if !p.acquire(p.svc.large, large) {
+			p.svc.memory.Give(p.target.tenant, int64(size))
 			return false
 		}
 	}
@@ -151,26 +152,25 @@ func (p *publisher) send(ev eventstream.Event) bool {
 	return true
 }
 
-// acquire acquires `need` bytes of the memory that all requests share. If there is room, it acquires `more` bytes for
+// acquireMemory acquires `need` bytes of the memory that all requests share. If there is room, it acquires `more` bytes for
 // the next events as well.
-func (p *publisher) acquire(need, more int) bool {
-	if more > 0 && p.svc.memory.Try(p.target.tenant, int64(need+more)) {
+func (p *publisher) acquireMemory(need, more int) bool {
+	if more > 0 && p.svc.memory.Take(p.target.tenant, int64(need+more)) {
 		p.mu.Lock()
 		p.spare += more
 		p.mu.Unlock()
 		return true
 	}
-	return p.svc.memory.Try(p.target.tenant, int64(need)) ||
-		p.waited(func(ctx context.Context) error { return p.svc.memory.Acquire(ctx, p.target.tenant, int64(need)) })
+	return p.svc.memory.Take(p.target.tenant, int64(need)) || p.acquire(p.svc.memory.Pool, int64(need))
 }
 
-// waited calls wait and reports whether it succeeded. It fails the request if AckTimeout passes, the caller disconnects
-// or the stage stops before that.
-func (p *publisher) waited(wait func(context.Context) error) bool {
+// acquire waits for n units of a pool and reports whether it acquired them. It fails the request if AckTimeout passes, the
+// caller disconnects or the stage stops before that.
+func (p *publisher) acquire(pool *share.Pool, n int64) bool {
 	ctx, cancel := context.WithTimeout(p.waiting, p.svc.cfg.AckTimeout)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	if wait(ctx) == nil {
+	if pool.Wait(ctx, p.target.tenant, n) == nil {
 		return true
 	}
 	if p.waiting.Err() != nil {
@@ -208,7 +208,7 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, err error)
 func (p *publisher) spared(size int) {
 	p.spare += size
 	if p.out == 0 || p.done || p.spare >= spareBytes {
-		p.svc.memory.Release(p.target.tenant, int64(p.spare))
+		p.svc.memory.Give(p.target.tenant, int64(p.spare))
 		p.spare = 0
 	}
 }

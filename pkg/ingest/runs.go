@@ -51,7 +51,7 @@ func (r *Runs) hold(p *proxied, run string) error {
 		return front.Refuse(http.StatusConflict, reasonHeld, "the run %.200q of this thread is in progress: use another runId, or read its events so far", run)
 	case first && r.used.has(key):
 		return front.Refuse(http.StatusConflict, reasonUsed, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", run)
-	case !r.memory.Try(p.target.tenant, runKeyBytes):
+	case !r.memory.Take(p.target.tenant, runKeyBytes):
 		return r.memory.Refuse(0, runKeyBytes)
 	}
 	p.keys = append(p.keys, key)
@@ -65,7 +65,7 @@ func (r *Runs) release(p *proxied) {
 	defer r.mu.Unlock()
 	for _, key := range p.keys {
 		delete(r.held, key)
-		r.memory.Release(p.target.tenant, runKeyBytes)
+		r.memory.Give(p.target.tenant, runKeyBytes)
 		if p.called {
 			r.used.add(p.target.tenant, key)
 		}

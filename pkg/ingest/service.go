@@ -77,7 +77,8 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	m, err := newMetrics(cfg.Kafka.Registerer, cfg.TenantMetrics)
+	memory := newMemory(cfg.Memory)
+	m, err := newMetrics(cfg.Kafka.Registerer, cfg.TenantMetrics, memory)
 	if err != nil {
 		return nil, fmt.Errorf("registering ingest metrics: %w", err)
 	}
@@ -102,7 +103,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		logger: logger, agents: callers, afterEnd: afterEnd,
 		cancelWait: cancelWait,
 		cfg:        cfg, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
-		memory: newMemory(cfg.Memory, m.memory), large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), pace: bodyPace,
+		memory: memory, large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Without this, the producer would refuse all records for these topics until the process restarts.
 			anew: func() {
@@ -111,7 +112,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 			},
 			err: fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
 	}
-	s.runs = newRuns(s.memory)
+	s.runs = newRuns(memory)
 	s.front = &front.Front{
 		Routes: s.routes(), Auth: auth, Quotas: cfg.Quotas,
 		Draining: func() error {

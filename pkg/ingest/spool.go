@@ -150,13 +150,13 @@ func (sp *spool) add(e *spooled, must bool) bool {
 // acquire acquires n bytes of the tenant's memory or returns errNoRoom. It does not wait, because the run would block
 // its caller.
 func (sp *spool) acquire(n int64) error {
-	if !sp.svc.memory.Try(sp.target.tenant, n) {
+	if !sp.svc.memory.Take(sp.target.tenant, n) {
 		return errNoRoom
 	}
 	return nil
 }
 
-func (sp *spool) release(n int64) { sp.svc.memory.Release(sp.target.tenant, n) }
+func (sp *spool) release(n int64) { sp.svc.memory.Give(sp.target.tenant, n) }
 
 // pump sends queued records to the producer, up to RequestWindow.
 func (sp *spool) pump() {
