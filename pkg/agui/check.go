@@ -21,26 +21,21 @@ func isNotNull(t Type, f Field, v []byte) error {
 	return nil
 }
 
-func isString(t Type, f Field, v []byte) error {
-	if kindOf(v) != kindString {
-		return want(t, f, v, "a string")
+// ofKind accepts the values of a JSON type.
+func ofKind(k kind, what string) check {
+	return func(t Type, f Field, v []byte) error {
+		if kindOf(v) != k {
+			return want(t, f, v, what)
+		}
+		return nil
 	}
-	return nil
 }
 
-func isObject(t Type, f Field, v []byte) error {
-	if kindOf(v) != kindObject {
-		return want(t, f, v, "an object")
-	}
-	return nil
-}
-
-func isBool(t Type, f Field, v []byte) error {
-	if kindOf(v) != kindBool {
-		return want(t, f, v, "true or false")
-	}
-	return nil
-}
+var (
+	isString = ofKind(kindString, "a string")
+	isObject = ofKind(kindObject, "an object")
+	isBool   = ofKind(kindBool, "true or false")
+)
 
 // maxSafe is the greatest integer that a JavaScript number holds exactly.
 const maxSafe = 1<<53 - 1
@@ -223,7 +218,7 @@ func isPatch(t Type, f Field, v []byte) error {
 		}
 		for _, m := range members {
 			p := Lookup(op, m)
-			if kindOf(p) != kindString || !isPointer(unquote(p)) {
+			if kindOf(p) != kindString || !IsPointer(unquote(p)) {
 				return malformed(t, "%s: %s of %q must be a JSON pointer such as /a/0, not %.60s", f, m, unquote(name), p)
 			}
 		}
@@ -234,16 +229,13 @@ func isPatch(t Type, f Field, v []byte) error {
 	return nil
 }
 
-// isPointer follows RFC 6901: ^(/([^/~]|~[01])*)*$.
-func isPointer(s string) bool {
-	if s == "" {
-		return true
-	}
-	if s[0] != '/' {
+// IsPointer reports whether s is a JSON Pointer by RFC 6901: ^(/([^/~]|~[01])*)*$.
+func IsPointer(s string) bool {
+	if s != "" && s[0] != '/' {
 		return false
 	}
-	for i := 0; i < len(s); i++ {
-		if s[i] == '~' && (i+1 >= len(s) || (s[i+1] != '0' && s[i+1] != '1')) {
+	for i := range len(s) {
+		if s[i] == '~' && (i+1 == len(s) || s[i+1] != '0' && s[i+1] != '1') {
 			return false
 		}
 	}

@@ -28,42 +28,22 @@ func (e *Event) checkCount() error {
 
 // checkInputCount is checkCount for an input.
 func checkInputCount(t Type, input json.RawMessage) error {
-	if kindOf(input) != kindObject {
-		return nil // the schema refuses it
-	}
-	for name, v := range Members(input) {
-		if name != "messages" {
-			continue
-		}
-		if err := checkCount(t, "messages of the input", v); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkCount(t, "messages of the input", Lookup(input, "messages"))
 }
 
 func checkCount(t Type, what string, list json.RawMessage) error {
-	if len(list) < 2*MaxMessages { // each takes a byte and a comma at least
+	if len(list) < 2*min(MaxMessages, MaxToolCalls) { // each takes a byte and a comma at least
 		return nil
 	}
-	n := 0
+	messages, calls := 0, 0
 	for range Elements(list) {
-		if n++; n > MaxMessages {
+		if messages++; messages > MaxMessages {
 			return &MalformedError{Rule: RuleTooMany, Type: t, Detail: what + tooMany}
 		}
 	}
-	return checkCallCount(t, what, list)
-}
-
-// checkCallCount checks messages against MaxToolCalls.
-func checkCallCount(t Type, what string, list json.RawMessage) error {
-	if len(list) < 2*MaxToolCalls { // each takes a byte and a comma at least
-		return nil
-	}
-	n := 0
 	for message := range Elements(list) {
 		for range Elements(Lookup(message, "toolCalls")) {
-			if n++; n > MaxToolCalls {
+			if calls++; calls > MaxToolCalls {
 				return &MalformedError{Rule: RuleTooMany, Type: t, Detail: "tool calls of " + what + tooMany}
 			}
 		}

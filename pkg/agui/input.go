@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 )
@@ -38,7 +39,7 @@ func DecodeInput(b []byte, run string) (*RunAgentInput, error) {
 	if beyond {
 		b = withinDoubles(b)
 	}
-	b = trim(b)
+	b = bytes.Trim(b, " \t\r\n")
 	if kindOf(b) != kindObject {
 		return nil, errNotObject
 	}
@@ -112,12 +113,4 @@ func decodeInput(raw json.RawMessage, run string, serialised bool) (*RunAgentInp
 		}
 	}
 	return in, nil
-}
-
-func trim(b []byte) []byte {
-	i, j := skipSpace(b, 0), len(b)
-	for j > i && (b[j-1] == ' ' || b[j-1] == '\t' || b[j-1] == '\n' || b[j-1] == '\r') {
-		j--
-	}
-	return b[i:j]
 }

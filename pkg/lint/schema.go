@@ -89,7 +89,7 @@ var (
 		return ok && n == math.Trunc(n) && n >= 0 && n <= maxSafe
 	})
 	pointer = wants("a JSON Pointer, such as /a/0", func(v json.RawMessage) bool {
-		return agui.IsString(v) && isPointer(agui.TextOf(v).String())
+		return agui.IsString(v) && agui.IsPointer(agui.TextOf(v).String())
 	})
 )
 
@@ -103,19 +103,6 @@ func number(v json.RawMessage) (float64, bool) {
 	}
 	n, _ := strconv.ParseFloat(string(v), 64) // out of range gives infinity, as in JavaScript
 	return n, true
-}
-
-// isPointer follows RFC 6901: ^(/([^/~]|~[01])*)*$.
-func isPointer(s string) bool {
-	if s != "" && s[0] != '/' {
-		return false
-	}
-	for i := 0; i < len(s); i++ {
-		if s[i] == '~' && (i+1 == len(s) || s[i+1] != '0' && s[i+1] != '1') {
-			return false
-		}
-	}
-	return true
 }
 
 // The schemas of @ag-ui/core 1.0.0.

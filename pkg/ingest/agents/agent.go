@@ -2,6 +2,7 @@ package agents
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,12 +10,12 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/skeinhq/skein/internal/reload"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -192,7 +193,7 @@ func (a Agent) checkLabels() error {
 		if !(record.Label{Key: key}).Valid() {
 			return fmt.Errorf("labels: %.300q is no key of a label: write 1 to %d bytes of UTF-8", key, record.MaxLabelBytes)
 		}
-		if !isPointer(pointer) {
+		if pointer == "" || !agui.IsPointer(pointer) {
 			return fmt.Errorf("labels: %s: %.100q is no JSON pointer: write one such as /forwardedProps/userId", key, pointer)
 		}
 	}
@@ -207,14 +208,7 @@ func (a Agent) credential() (string, error) {
 	if a.CredentialFile == "" {
 		return "", nil
 	}
-	info, err := os.Stat(a.CredentialFile)
-	if err != nil {
-		return "", fmt.Errorf("reading credential: %w", err)
-	}
-	if info.Size() > maxCredentialBytes {
-		return "", fmt.Errorf("reading credential: %s has more than %d bytes", a.CredentialFile, maxCredentialBytes)
-	}
-	text, err := os.ReadFile(a.CredentialFile)
+	text, err := reload.File(a.CredentialFile, maxCredentialBytes)(context.Background())
 	if err != nil {
 		return "", fmt.Errorf("reading credential: %w", err)
 	}

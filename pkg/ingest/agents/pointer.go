@@ -8,20 +8,6 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// isPointer reports whether s is a JSON Pointer (RFC 6901) to a value inside a document. The pointer "", the whole
-// document, is not accepted.
-func isPointer(s string) bool {
-	if !strings.HasPrefix(s, "/") {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] == '~' && (i+1 == len(s) || (s[i+1] != '0' && s[i+1] != '1')) {
-			return false
-		}
-	}
-	return true
-}
-
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
 // find returns the value at a pointer in a valid document, or nil if there is none.
