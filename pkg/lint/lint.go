@@ -263,37 +263,34 @@ func (l *Linter) anomalies(ev *agui.Event) {
 // explain returns the message of a rule for an event.
 func (l *Linter) explain(rule string, ev *agui.Event) string {
 	subject := l.subject(ev)
-	switch {
-	case strings.HasPrefix(rule, "open-at-end-"):
-		return subject + l.whatIsOpen(strings.TrimPrefix(rule, "open-at-end-"))
-	case strings.HasSuffix(rule, "-content-not-open"), strings.HasSuffix(rule, "-end-not-open"):
-		return subject + ", which is not open"
-	case strings.HasSuffix(rule, "-start-while-open"):
-		return subject + ", which is already open"
-	case strings.HasSuffix(rule, "-unknown"):
-		return subject + ", which the client does not know"
-	case strings.HasSuffix(rule, "-patch-failed"):
-		return subject + ": the patch does not apply, and the client drops all of it"
-	}
-	switch rule {
-	case ruleStartedTwice:
+	if rule == ruleStartedTwice {
 		return fmt.Sprintf("RUN_STARTED of run %s while run %s is active", strconv.Quote(ev.RunID), strconv.Quote(l.runID))
-	case "first-event-not-run-started":
-		return subject + " is the first event"
-	case "subagent-mismatch":
-		return subject + " has another subagentRunId than what it continues"
-	case "subagent-start-again":
-		return subject + ", which has ended in this run"
-	case "text-on-activity":
-		return subject + ", which is an activity"
-	case "activity-delta-on-message":
-		return subject + ", which is not an activity"
-	case "tool-call-renamed":
-		return subject + ", which has another name"
-	case "tool-parent-not-assistant":
-		return subject + ", whose parent is not an assistant message"
+	}
+	if kind, ok := strings.CutPrefix(rule, "open-at-end-"); ok {
+		return subject + l.whatIsOpen(kind)
+	}
+	for _, r := range remarks {
+		if strings.HasSuffix(rule, r.rule) {
+			return subject + r.text
+		}
 	}
 	return subject
+}
+
+// remarks complete messages that begin with the subject, by the end of the rule's name.
+var remarks = []struct{ rule, text string }{
+	{"-content-not-open", ", which is not open"},
+	{"-end-not-open", ", which is not open"},
+	{"-start-while-open", ", which is already open"},
+	{"-unknown", ", which the client does not know"},
+	{"-patch-failed", ": the patch does not apply, and the client drops all of it"},
+	{"first-event-not-run-started", " is the first event"},
+	{"subagent-mismatch", " has another subagentRunId than what it continues"},
+	{"subagent-start-again", ", which has ended in this run"},
+	{"text-on-activity", ", which is an activity"},
+	{"activity-delta-on-message", ", which is not an activity"},
+	{"tool-call-renamed", ", which has another name"},
+	{"tool-parent-not-assistant", ", whose parent is not an assistant message"},
 }
 
 // subject describes an event by its type and the id that it names.
