@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tail"
@@ -78,28 +76,19 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 
 // readReason reads the request's body, which may be empty, and returns the value of the cancel record.
 func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
-	if m := mediaType(c.R); m != "" && m != typeJSON {
-		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read a reason as %.100q: set Content-Type to %s", m,
-			typeJSON)
-	}
-	b, err := s.openBody(c, t, 1<<10)
+	b, err := s.openJSON(c, t, "a reason")
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	b.pending(func() bool { return true })
-	const limit = 8 * maxReasonBytes // allows for JSON escapes and other members
-	text, err := io.ReadAll(io.LimitReader(b, limit+1))
+	text, err := readJSON(b, 8*maxReasonBytes, b.claim.Take) // allows for JSON escapes and other members
 	if err != nil {
-		return nil, b.failed(err, 0)
+		return nil, err
 	}
 	var request struct {
 		Reason string `json:"reason,omitempty"`
 	}
-	if len(text) > limit {
-		return nil, tooLarge(limit)
-	}
-	if text = bytes.Trim(text, eventstream.Space); len(text) > 0 {
+	if len(text) > 0 {
 		if err := json.Unmarshal(text, &request); err != nil {
 			return nil, badLine(agui.RuleNotJSON, 0, `want {"reason": "…"}, or no body: %v`, err)
 		}

@@ -15,7 +15,7 @@ import (
 
 // putInput serves PUT /v1/threads/{thread}/runs/{run}/input.
 func (s *Service) putInput(c *front.Call, t target) error {
-	b, err := s.openInput(c, t)
+	b, err := s.openJSON(c, t, "an input")
 	if err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (s *Service) putInput(c *front.Call, t target) error {
 	if err != nil {
 		return err
 	}
-	value, err := readInput(b, s.maxInput(t), b.claim.Take)
+	value, err := readJSON(b, s.maxInput(t), b.claim.Take)
 	if err != nil {
 		return err
 	}
@@ -78,10 +78,10 @@ func (s *Service) maxInput(t target) int {
 	return quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxInputBytes)
 }
 
-// openInput opens a request's body that must be one JSON input.
-func (s *Service) openInput(c *front.Call, t target) (*body, error) {
+// openJSON opens a request's body that must be one JSON value; what says which, for a refusal.
+func (s *Service) openJSON(c *front.Call, t target, what string) (*body, error) {
 	if m := mediaType(c.R); m != "" && m != typeJSON {
-		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read an input as %.100q: set Content-Type to %s", m,
+		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read %s as %.100q: set Content-Type to %s", what, m,
 			typeJSON)
 	}
 	b, err := s.openBody(c, t, firstInput)
@@ -92,15 +92,15 @@ func (s *Service) openInput(c *front.Call, t target) (*body, error) {
 }
 
 const (
-	// firstInput is the memory that an input takes with its first byte.
+	// firstInput is the memory that an input takes with its first byte, in bytes.
 	firstInput = 4 << 10
 	// inputSlack is how many bytes of white space an input may have around it.
 	inputSlack = 4 << 10
 )
 
-// readInput reads an input without checking it and trims white space around it. It acquires memory as bytes arrive, so
-// a slow sender holds at most twice what it has sent.
-func readInput(b *body, limit int, take func(n int64) error) ([]byte, error) {
+// readJSON reads a body without checking it and trims white space around it. It acquires memory as bytes arrive, so a slow
+// sender holds at most twice what it has sent.
+func readJSON(b *body, limit int, take func(n int64) error) ([]byte, error) {
 	var value []byte
 	for {
 		if len(value) == cap(value) {

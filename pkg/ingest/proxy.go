@@ -2,10 +2,10 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -36,16 +36,18 @@ const (
 	codeRevoked     = "skein-unauthenticated" // the caller's credentials have expired or were revoked
 )
 
-// Reasons for which the proxy ends a run.
+// Reasons for which the proxy ends a run: as cancelled, or with the RUN_ERROR that the reason describes.
 var (
 	errCancelled = errors.New("the run was cancelled")
 	errLeft      = errors.New("the caller has left")
-	errStopping  = errors.New("the process ends")
-	errKafka     = errors.New("Kafka does not take the run's events") //nolint:staticcheck // a name
-	errSilent    = errors.New("the agent is silent")
-	errTooLong   = errors.New("the run takes too long")
 	errOver      = errors.New("the agent has ended the run")
-	errNoRoom    = fmt.Errorf("%w: the tenant's runs under way use as much memory of this process as they may", errKafka)
+	errStopping  = &agents.Error{Code: codeStopping, Text: "the process ends"}
+	errRevoked   = &agents.Error{Code: codeRevoked, Text: tenant.ErrRevoked.Error()}
+	errSilent    = &agents.Error{Code: agents.CodeTimeout, Text: "the agent took too long: the agent is silent"}
+	errTooLong   = &agents.Error{Code: agents.CodeTimeout, Text: "the agent took too long: the run takes too long"}
+	errKafka     = &agents.Error{Code: codeNotRecorded, Text: "Kafka does not take the run's events"}
+	errNoRoom    = &agents.Error{Code: codeNotRecorded,
+		Text: errKafka.Text + ": the tenant's runs under way use as much memory of this process as they may"}
 )
 
 // proxied is a run that this process forwards between a caller and an agent. If the agent begins further runs in the
@@ -91,13 +93,13 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	if err := held.Take(int64(runBase + front.HeadBytes(c.R))); err != nil {
 		return err
 	}
-	b, err := s.openInput(c, t)
+	b, err := s.openJSON(c, t, "an input")
 	if err != nil {
 		return err
 	}
 	input, err := func() ([]byte, error) {
 		defer b.close() // even if reading panics
-		return readInput(b, s.maxInput(t), inputHeld.Take)
+		return readJSON(b, s.maxInput(t), inputHeld.Take)
 	}()
 	if err != nil {
 		return err
@@ -138,7 +140,7 @@ func (p *proxied) run(r *http.Request, input []byte, held *front.Claim) {
 	p.wire.begin()
 	// A run ends when the credentials that it began with end. This applies with any on_disconnect of the agent, and also
 	// after the caller has disconnected.
-	defer tenant.OnRevoked(r.Context(), func() { p.end(tenant.ErrRevoked) })()
+	defer tenant.OnRevoked(r.Context(), func() { p.end(errRevoked) })()
 	defer context.AfterFunc(r.Context(), func() {
 		if !tenant.Revoked(r.Context()) {
 			p.callerLeft()
@@ -170,13 +172,11 @@ func (p *proxied) copy(body io.Reader) error {
 			continue
 		}
 		rest := reader.Rest()
-		switch {
-		case rest.Data != nil && p.isEvent(rest.Data):
+		if _, bad := agui.Envelope(rest.Data); bad == nil {
 			p.take(rest) // only its empty line is missing
 			p.open = true
-		case p.terminal || rest.Partial:
+		} else if p.terminal || rest.Partial { // else drop half an event, so that the proxy can write an end after it
 			p.wire.write(rest.Raw)
-		default: // drop half an event, so that the proxy can write an end after it
 		}
 		switch {
 		case p.terminal:
@@ -217,22 +217,21 @@ func (p *proxied) take(piece eventstream.Piece) {
 		}
 		seq = p.spool.skip(piece.Err != nil)
 		p.unfinished.begun = true
-		if isEnd(t) {
+		if t.Terminal() {
 			p.terminal, p.endLost = true, true
 		}
 	case piece.Data != nil:
-		switch t, err := agui.Envelope(piece.Data); {
-		case err != nil:
+		t, err := agui.Envelope(piece.Data)
+		if err != nil {
 			p.svc.metrics.leftOut.WithLabelValues(leftOutMalformed).Inc()
-		default:
-			if p.terminal && t == agui.RunStarted {
-				p.next(piece.Data)
-			}
-			end := isEnd(t)
-			seq = p.spool.addEvent(piece.Data, false, end)
-			p.unfinished.see(t, piece.Data)
-			p.terminal = p.terminal || end
+			break
 		}
+		if p.terminal && t == agui.RunStarted {
+			p.next(piece.Data)
+		}
+		seq = p.spool.addEvent(piece.Data, false, t.Terminal())
+		p.unfinished.see(t, piece.Data)
+		p.terminal = p.terminal || t.Terminal()
 	}
 	p.wire.event(piece.Raw, seq)
 	if p.terminal {
@@ -256,8 +255,6 @@ func (p *proxied) keepOpen() {
 		p.closing = nil
 	}
 }
-
-func isEnd(t agui.Type) bool { return t == agui.RunFinished || t == agui.RunError }
 
 // typeOf returns the type of an event of which only the first bytes are known; "" if they do not include it.
 func typeOf(head []byte) agui.Type {
@@ -300,11 +297,6 @@ func (p *proxied) next(started []byte) {
 	p.target.run = run
 	p.mu.Unlock()
 	p.spool.beginRun(run)
-}
-
-func (p *proxied) isEvent(data []byte) bool {
-	_, err := agui.Envelope(data)
-	return err == nil
 }
 
 // patient returns a reader of the agent's stream. Before each read it flushes the wire. A read that takes longer than
@@ -366,11 +358,10 @@ func (p *proxied) kafkaFailed(err error) {
 	if p.agent.OnKafkaFailure != agents.Cut {
 		return
 	}
-	if errors.Is(err, errNoRoom) {
-		p.end(errNoRoom)
-	} else {
-		p.end(errKafka) // without the brokers' error, which is not for the caller
+	if !errors.Is(err, errNoRoom) {
+		err = errKafka // without the brokers' error, which is not for the caller
 	}
+	p.end(err)
 }
 
 // finish writes the end of a run if its agent has not ended it.
@@ -380,27 +371,9 @@ func (p *proxied) finish(err error) {
 		p.endedByAgent()
 		return
 	}
-	code := codeOf(reason)
-	var text string
-	var agentErr *agents.Error
-	switch {
-	case reason != nil:
-		text = reason.Error()
-		if errors.Is(reason, errSilent) || errors.Is(reason, errTooLong) {
-			text = "the agent took too long: " + text
-		}
-	case errors.As(err, &agentErr):
-		code, text = agentErr.Code, agentErr.Text
-	default: // impossible: copy and Call return *agents.Error
-		code, text = agents.CodeCut, "the agent's stream broke off"
-	}
-	outcome := code
-	var event []byte
-	if code == "" {
-		outcome = runCancelled
-		event = cancelledEvent(p.target)
-	} else {
-		event = errorEvent(code, text)
+	outcome, event := runCancelled, cancelledEvent(p.target)
+	if failed := new(agents.Error); errors.As(cmp.Or(reason, err), &failed) {
+		outcome, event = failed.Code, errorEvent(failed.Code, failed.Text)
 	}
 	p.svc.metrics.runs.WithLabelValues(outcome).Inc()
 	p.svc.logger.Warn("a run was ended in its agent's place", "agent", p.agent.Name, "thread_id", p.target.thread, "run_id", p.target.run,
@@ -433,21 +406,6 @@ func (p *proxied) endedByAgent() {
 		p.endLost = false
 		p.spool.addEvent(errorEvent(codeNotRecorded, "the last events of the run were not recorded, its end with them"), true, true)
 	}
-}
-
-// codeOf returns the RUN_ERROR code of a reason; "" for a run that ends as cancelled.
-func codeOf(reason error) string {
-	switch {
-	case errors.Is(reason, errSilent), errors.Is(reason, errTooLong):
-		return agents.CodeTimeout
-	case errors.Is(reason, errStopping):
-		return codeStopping
-	case errors.Is(reason, errKafka):
-		return codeNotRecorded
-	case errors.Is(reason, tenant.ErrRevoked):
-		return codeRevoked
-	}
-	return ""
 }
 
 // synthetic is an event that the proxy writes in place of the agent.
