@@ -62,7 +62,7 @@ func (e *Event) upgrade() {
 		e.rename(fieldEncryptedContent, FieldEncryptedValue)
 	case MessagesSnapshot:
 		if v := e.JSON(FieldMessages); kindOf(v) == kindArray {
-			if up, changed := mapElements(v, UpgradeMessage); changed {
+			if up, changed := MapElements(v, UpgradeMessage); changed {
 				e.set(FieldMessages, up)
 			}
 		}
@@ -92,14 +92,14 @@ func upgradeInput(in json.RawMessage) (json.RawMessage, bool) {
 		case "resume":
 			if kindOf(v) == kindObject {
 				v = fmt.Appendf(nil, `[%s]`, v)
-				up, _ := mapElements(v, dropsNull("payload"))
+				up, _ := MapElements(v, dropsNull("payload"))
 				return up, true
 			}
-			return mapElements(v, dropsNull("payload"))
+			return MapElements(v, dropsNull("payload"))
 		case "tools":
-			return mapElements(v, dropsNull("parameters"))
+			return MapElements(v, dropsNull("parameters"))
 		case "messages":
-			return mapElements(v, UpgradeMessage)
+			return MapElements(v, UpgradeMessage)
 		}
 		return v, false
 	})
@@ -109,7 +109,7 @@ func upgradeInput(in json.RawMessage) (json.RawMessage, bool) {
 // message. An id is made of the run's id and the message's position from 1, so that messages of different runs never share one.
 func nameMessages(list json.RawMessage, run string) (json.RawMessage, bool) {
 	place := 0
-	return mapElements(list, func(m json.RawMessage) (json.RawMessage, bool) {
+	return MapElements(list, func(m json.RawMessage) (json.RawMessage, bool) {
 		place++
 		switch kindOf(m) {
 		case kindString:
@@ -118,10 +118,10 @@ func nameMessages(list json.RawMessage, run string) (json.RawMessage, bool) {
 			changed := false
 			content := kindOf(Lookup(m, "content"))
 			if Lookup(m, "role") == nil && (content == kindString || content == kindArray) {
-				m, changed = withFirst(m, "role", json.RawMessage(`"user"`)), true
+				m, changed = WithFirst(m, "role", json.RawMessage(`"user"`)), true
 			}
 			if Lookup(m, "id") == nil {
-				m, changed = withFirst(m, "id", madeID(run, place)), true
+				m, changed = WithFirst(m, "id", madeID(run, place)), true
 			}
 			return m, changed
 		}
@@ -149,7 +149,7 @@ func UpgradeMessage(m json.RawMessage) (up json.RawMessage, changed bool) {
 // clients. It keeps equal media parts, and binary parts without a media part.
 func upgradeParts(parts json.RawMessage) (json.RawMessage, bool) {
 	var media map[attachment]bool // of the media parts; made for the first binary part
-	return mapElements(parts, func(part json.RawMessage) (json.RawMessage, bool) {
+	return MapElements(parts, func(part json.RawMessage) (json.RawMessage, bool) {
 		switch stringOrNone(Lookup(part, "type")) {
 		case "image", "audio", "video", "document":
 			return dropsNull("metadata")(part)
@@ -292,8 +292,8 @@ func mapMembers(v json.RawMessage, change func(string, json.RawMessage) (json.Ra
 	return append(out, '}'), true
 }
 
-// mapElements replaces the elements of an array; nil drops the element. It returns v itself if nothing changes.
-func mapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
+// MapElements replaces the elements of an array; nil drops the element. It returns v itself if nothing changes.
+func MapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
 	out, changed := []byte{'['}, false
 	for m := range Elements(v) {
 		up, ch := change(m)
@@ -312,8 +312,8 @@ func mapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessag
 	return append(out, ']'), true
 }
 
-// withFirst returns the object with another member at the front.
-func withFirst(obj json.RawMessage, name string, v json.RawMessage) json.RawMessage {
+// WithFirst returns the object with another member at the front.
+func WithFirst(obj json.RawMessage, name string, v json.RawMessage) json.RawMessage {
 	out := append(append(AppendString([]byte{'{'}, name), ':'), v...)
 	for n, m := range Members(obj) {
 		out = append(append(AppendString(append(out, ','), n), ':'), m...)

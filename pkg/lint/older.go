@@ -95,25 +95,17 @@ func upgradeMessage(m json.RawMessage, found *[]older) json.RawMessage {
 
 // mapMember applies change to the elements of a list in an object.
 func mapMember(v json.RawMessage, name string, change func(json.RawMessage) json.RawMessage) json.RawMessage {
-	list := agui.Lookup(v, name)
-	out, changed := []byte{'['}, false
-	for e := range agui.Elements(list) {
+	up, changed := agui.MapElements(agui.Lookup(v, name), func(e json.RawMessage) (json.RawMessage, bool) {
 		up := change(e)
-		changed = changed || !same(up, e)
-		out = appendElement(out, up)
-	}
+		return up, !same(up, e)
+	})
 	if !changed {
 		return v
 	}
-	return with(v, name, append(out, ']'))
+	return with(v, name, up)
 }
 
 // with returns the object with a member set to value, at the front.
 func with(v json.RawMessage, name string, value json.RawMessage) json.RawMessage {
-	rest := agui.Without(v, name)
-	out := append(append(agui.AppendString([]byte{'{'}, name), ':'), value...)
-	for n, m := range agui.Members(rest) {
-		out = append(append(agui.AppendString(append(out, ','), n), ':'), m...)
-	}
-	return append(out, '}')
+	return agui.WithFirst(agui.Without(v, name), name, value)
 }
