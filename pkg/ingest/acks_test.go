@@ -216,9 +216,7 @@ func TestAcks_WhatCannotBeReadOnEndsTheStream(t *testing.T) {
 		k.say(ev1 + "\n")
 		k.wants("acknowledged to line 1, 1 events")
 		_ = k.body.CloseWithError(io.ErrUnexpectedEOF)
-		await(t, func() bool { // nothing hangs, and what was acknowledged stays
-			return len(d.written()) == 1
-		})
+		d.eventually("nothing hangs, and what was acknowledged stays", func() bool { return len(d.written()) == 1 })
 	})
 }
 

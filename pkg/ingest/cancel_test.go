@@ -267,17 +267,12 @@ func TestCancel_StopsAtARecordOfANewerVersion(t *testing.T) {
 	b.begins("r1")
 	b.begins("r2")
 	partition := record.Partition([]byte("dev/t1"), 3)
-	await := func(what string, is func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(kafkatest.Timeout); !is(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("waited long enough until " + what)
-			}
-			kafkatest.Produce(t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Partition: partition, Key: []byte("dev/t1"), Value: []byte("{}"),
-				Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindCancel, RunID: "r1", Seq: -1})})
-		}
-	}
-	await("it stops", func() bool { return b.svc.CheckVersions() != nil })
+	b.eventually("it stops", func() bool {
+		kafkatest.Produce(t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Partition: partition, Key: []byte("dev/t1"), Value: []byte("{}"),
+			Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindCancel, RunID: "r1", Seq: -1})})
+		time.Sleep(10 * time.Millisecond)
+		return b.svc.CheckVersions() != nil
+	})
 	if err := b.svc.CheckVersions(); !errors.Is(err, record.ErrUnknownVersion) ||
 		!strings.Contains(err.Error(), "unknown record version 2, this program knows up to 1") {
 		t.Errorf("it stops because %v", err)
@@ -333,15 +328,6 @@ func TestCancel_RefusesWhatIsNoRequest(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCancel_KafkaAwayIsA503(t *testing.T) {
-	t.Parallel()
-	c := kafkatest.StartCluster(t, 1)
-	d := impatient(t, c)
-	c.Stop()
-	a, _ := d.cancel("r1", "")
-	wantUnavailable(t, a, 0)
 }
 
 // From the call to the run's end it takes less than a second, where one process is asked and another one holds the run. The median is held

@@ -13,7 +13,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -240,21 +239,6 @@ func TestEvents_KeepTheirOrder(t *testing.T) {
 		if r.Partition != a.Partition || !strings.HasPrefix(string(r.Value), fmt.Sprintf(`{"type":"X","n":%d,`, i)) {
 			t.Fatalf("record %d is %d:%d %s", i, r.Partition, r.Offset, r.Value)
 		}
-	}
-}
-
-func TestEvents_AnEventOfTheLimitPasses(t *testing.T) {
-	cfg := DefaultConfig(kafkatest.Start(t, 1))
-	d := open(t, cfg)
-	ev := `{"type":"X","v":"` + strings.Repeat("v", kafka.MaxValueBytes-len(`{"type":"X","v":""}`)) + `"}`
-	if a := d.post(typeNDJSON, ev); a.status != http.StatusOK || a.Accepted != 1 {
-		t.Fatalf("answer is %d %s", a.status, a.body)
-	}
-	if a := d.post(typeNDJSON, ev+" "); a.status != http.StatusOK {
-		t.Fatalf("with white space: answer is %d %s", a.status, a.body)
-	}
-	if a := d.post(typeNDJSON, strings.Replace(ev, `"v":"`, `"v":"v`, 1)); a.status != http.StatusRequestEntityTooLarge {
-		t.Fatalf("one byte larger: answer is %d %s", a.status, a.body)
 	}
 }
 

@@ -155,22 +155,14 @@ func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {
 			}
 		})
 	}
-	await := func(what string, is func() bool) {
-		t.Helper()
-		for until := time.Now().Add(kafkatest.Timeout); !is(); time.Sleep(time.Millisecond) {
-			if time.Now().After(until) {
-				t.Fatal("waited long enough until " + what)
-			}
-		}
-	}
-	await("all four are there", func() bool { return d.svc.memory.Held() > int64(4*len(event)) })
-	await("two are with Kafka", func() bool { return d.svc.producer.BufferedProduceRecords() == 2 })
+	d.eventually("all four are there", func() bool { return d.svc.memory.Held() > int64(4*len(event)) })
+	d.eventually("two are with Kafka", func() bool { return d.svc.producer.BufferedProduceRecords() == 2 })
 	if n := d.svc.large.Held(); n != int64(2*len(event)) {
 		t.Errorf("%d bytes of large events are under way", n)
 	}
 	close(answers)
 	posted.Wait()
-	await("nothing is held", func() bool { return d.svc.large.Held() == 0 && d.svc.memory.Held() == 0 })
+	d.eventually("nothing is held", func() bool { return d.svc.large.Held() == 0 && d.svc.memory.Held() == 0 })
 }
 
 func TestQuotas_AreAnsweredWithTheirNames(t *testing.T) {

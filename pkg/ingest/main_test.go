@@ -49,14 +49,17 @@ func (d *stage) path(call string) string {
 func open(t testing.TB, cfg Config) *stage {
 	t.Helper()
 	d := start(t, cfg)
-	deadline := time.Now().Add(kafkatest.Timeout)
-	for d.svc.Ready() != nil {
-		if time.Now().After(deadline) {
-			t.Fatalf("the stage is not ready: %v", d.svc.Ready())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	d.eventually("the stage is ready", func() bool { return d.svc.Ready() == nil })
 	return d
+}
+
+func (d *stage) eventually(what string, is func() bool) {
+	d.t.Helper()
+	for deadline := time.Now().Add(kafkatest.Timeout); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			d.t.Fatalf("it never comes: %s", what)
+		}
+	}
 }
 
 // start is open without waiting for ingest.

@@ -1,70 +1,37 @@
 package ingest
 
 import (
-	"bytes"
+	"bufio"
+	"errors"
 	"io"
 	"net/http"
 	"regexp"
-	"strings"
 	"testing"
 )
 
-// withoutIDs is the agent's stream out of the proxy's: without the lines that number its events.
+// withoutIDs is the agent's stream out of the proxy's: without the lines that number its events, which end with a line feed.
 type withoutIDs struct {
-	io.ReadCloser
-	inLine bool
-	held   []byte // the beginning of a line that may be one of those
-	rest   []byte // read, and to be given
-	err    error
+	io.Closer
+	from   *bufio.Reader
+	inLine bool   // the last part did not end its line
+	part   []byte // read, and to be given
 }
 
-var idLine = regexp.MustCompile(`^id: seq:[0-9]+(\r\n|\n|\r.)$`)
+var idLine = regexp.MustCompile(`^id: seq:[0-9]+\r?\n$`)
 
 func (w *withoutIDs) Read(to []byte) (int, error) {
-	buf := make([]byte, 32<<10)
-	for len(w.rest) == 0 && w.err == nil {
-		var n int
-		n, w.err = w.ReadCloser.Read(buf)
-		w.take(buf[:n])
-		if w.err != nil {
-			w.rest = append(w.rest, w.held...)
+	for len(w.part) == 0 {
+		part, err := w.from.ReadSlice('\n')
+		if w.inLine || !idLine.Match(part) {
+			w.part = part
+		}
+		if w.inLine = errors.Is(err, bufio.ErrBufferFull); err != nil && len(part) == 0 {
+			return 0, err
 		}
 	}
-	n := copy(to, w.rest)
-	w.rest = w.rest[n:]
-	if n > 0 {
-		return n, nil
-	}
-	return 0, w.err
-}
-
-func (w *withoutIDs) take(b []byte) {
-	for len(b) > 0 {
-		if w.inLine {
-			n := bytes.IndexAny(b, "\r\n") + 1
-			if w.inLine = n == 0; w.inLine {
-				n = len(b)
-			}
-			w.rest, b = append(w.rest, b[:n]...), b[n:]
-			continue
-		}
-		w.held, b = append(w.held, b[0]), b[1:]
-		switch prefix := "id: seq:"; {
-		case idLine.Match(w.held):
-			if last := w.held[len(w.held)-1]; last != '\n' { // it ended with a CR, and this is of the next line
-				b = append([]byte{last}, b...)
-			}
-			w.held = nil
-		case len(w.held) <= len(prefix) && strings.HasPrefix(prefix, string(w.held)),
-			len(w.held) > len(prefix) && bytes.HasPrefix(w.held, []byte(prefix)) && len(bytes.Trim(w.held[len(prefix):], "0123456789\r")) == 0:
-		default:
-			b, w.held = append(w.held, b...), nil
-			w.inLine = b[0] != '\n' && b[0] != '\r'
-			if !w.inLine {
-				w.rest, b = append(w.rest, b[0]), b[1:]
-			}
-		}
-	}
+	n := copy(to, w.part)
+	w.part = w.part[n:]
+	return n, nil
 }
 
 // Each event that is recorded has its number as id, which the run's live stream takes: the last of its lines, so that it counts where

@@ -81,7 +81,7 @@ func inputOf(run string) string {
 func (b *behind) call(ctx context.Context, body string, header ...string) *http.Response {
 	b.t.Helper()
 	resp := b.callRaw(ctx, body, header...)
-	resp.Body = &withoutIDs{ReadCloser: resp.Body}
+	resp.Body = &withoutIDs{Closer: resp.Body, from: bufio.NewReader(resp.Body)}
 	return resp
 }
 
@@ -123,17 +123,6 @@ func (b *behind) published(n int) []*kgo.Record {
 	kafkatest.ConsumeUntil(b.t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) >= n })
 	b.eventually("no run is held", func() bool { return len(b.svc.Runs().all()) == 0 })
 	return b.records()
-}
-
-func (b *behind) eventually(what string, is func() bool) {
-	b.t.Helper()
-	deadline := time.Now().Add(kafkatest.Timeout)
-	for !is() {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("it never comes: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // answers has an agent answer with SSE.
@@ -411,29 +400,6 @@ func incompleteOf(r *kgo.Record) string {
 	return ""
 }
 
-// 100 MB in one event pass through a bounded buffer.
-func TestProxy_AnEventOf100MBPassesThrough(t *testing.T) {
-	const size = 100 << 20
-	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, `data: {"type":"CUSTOM","name":"x","value":"`)
-		part := bytes.Repeat([]byte("x"), 1<<20)
-		for range size / len(part) {
-			_, _ = w.Write(part)
-		}
-		_, _ = io.WriteString(w, "\"}\n\ndata: "+finished+"\n\n")
-	})
-	resp := b.call(t.Context(), inputOf("r1"))
-	defer resp.Body.Close()
-	n, err := io.Copy(io.Discard, resp.Body)
-	if want := int64(size + len(`data: {"type":"CUSTOM","name":"x","value":"`+"\"}\n\ndata: "+finished+"\n\n")); n != want || err != nil {
-		t.Errorf("%d bytes came, want %d, %v", n, want, err)
-	}
-	if rs := b.published(2); len(rs) != 2 || incompleteOf(rs[1]) != "1" {
-		t.Errorf("%d records", len(rs))
-	}
-}
-
 func TestProxy_GoesOnWhereTheCallerHasLeft(t *testing.T) {
 	goOn, stopped := make(chan struct{}), make(chan struct{})
 	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
@@ -620,13 +586,13 @@ func TestRuns_HasAShareForEachTenant(t *testing.T) {
 		try("loud", "flood99", true, reasonUsed)
 		try("loud", "r0", true, "") // its own flood has had it forgotten
 		try("quiet", "r0", true, reasonUsed)
-		if n := len(runs.used.ended); n != maxUsed+1 {
-			t.Errorf("%d are remembered", n)
+		if loud, quiet := len(runs.used.of["loud"]), len(runs.used.of["quiet"]); loud != maxUsed || quiet != 1 {
+			t.Errorf("%d and %d are remembered", loud, quiet)
 		}
 		time.Sleep(usedFor)
 		try("quiet", "r0", true, "")
-		if n := len(runs.used.ended); n != 1 || len(runs.used.of) != 1 {
-			t.Errorf("%d are remembered for too long", n)
+		if len(runs.used.of) != 1 || len(runs.used.of["quiet"]) != 1 {
+			t.Errorf("%v are remembered for too long", runs.used.of)
 		}
 
 		var held []*proxied
@@ -762,20 +728,12 @@ func TestProxy_TheCallersStreamOutlivesKafka(t *testing.T) {
 	}
 	say(begin)
 	kafkatest.ConsumeUntil(t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) == 2 })
-	_, port, err := net.SplitHostPort(c.Config.Brokers[0])
-	if err != nil {
-		t.Fatal(err)
-	}
 	c.Stop()
 	for i := range 20 {
 		say(`{"type":"CUSTOM","name":"` + strconv.Itoa(i) + `"}`)
 		time.Sleep(50 * time.Millisecond) // over more than one attempt of the client
 	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kafkatest.StartCluster(t, 1, kafkatest.WithDataDir(dir), kafkatest.WithPort(n))
+	restart(t, c, dir)
 	say(finished)
 	close(next)
 	rs := b.published(23)

@@ -3,7 +3,9 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,7 +35,7 @@ const runKeyBytes = 4 << 10
 
 func newRuns(memory *front.Memory) *Runs {
 	return &Runs{held: map[runKey]*proxied{}, empty: make(chan struct{}), memory: memory,
-		used: used{ended: map[runKey]time.Time{}, of: map[string][]runKey{}}}
+		used: used{of: map[string][]endedRun{}}}
 }
 
 var errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
@@ -49,7 +51,7 @@ func (r *Runs) hold(p *proxied, run string) error {
 		return errDraining
 	case ok:
 		return front.Refuse(http.StatusConflict, reasonHeld, "the run %.200q of this thread is in progress: use another runId, or read its events so far", run)
-	case first && r.used.has(key):
+	case first && r.used.has(p.target.tenant, key):
 		return front.Refuse(http.StatusConflict, reasonUsed, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", run)
 	case !r.memory.Take(p.target.tenant, runKeyBytes):
 		return r.memory.Refuse(0, runKeyBytes)
@@ -160,38 +162,29 @@ const maxUsed = 4_096
 
 // used remembers the ids of ended runs for usedFor. If a tenant has more than maxUsed, its oldest id is forgotten.
 type used struct {
-	ended map[runKey]time.Time
-	of    map[string][]runKey // each tenant's ids in the order of their ends; no list is empty
-	swept time.Time           // when the expired ids of all tenants were last forgotten
+	of    map[string][]endedRun // of each tenant, in the order of their ends; no list is empty
+	swept time.Time             // when the tenants of whom all ids have expired were last forgotten
 }
 
-func (u *used) has(key runKey) bool {
-	ended, ok := u.ended[key]
-	return ok && time.Since(ended) < usedFor
+type endedRun struct {
+	key runKey
+	at  time.Time
+}
+
+func (e endedRun) expired() bool { return time.Since(e.at) >= usedFor }
+
+func (u *used) has(tenant string, key runKey) bool {
+	return slices.ContainsFunc(u.of[tenant], func(e endedRun) bool { return e.key == key && !e.expired() })
 }
 
 func (u *used) add(tenant string, key runKey) {
-	u.forget(tenant, maxUsed-1)
+	if u.has(tenant, key) { // a stream may begin the same run again
+		return
+	}
 	if time.Since(u.swept) >= usedFor {
-		for other := range u.of {
-			u.forget(other, maxUsed)
-		}
+		maps.DeleteFunc(u.of, func(_ string, runs []endedRun) bool { return runs[len(runs)-1].expired() })
 		u.swept = time.Now()
 	}
-	if _, ok := u.ended[key]; !ok { // a stream may begin the same run again
-		u.ended[key] = time.Now()
-		u.of[tenant] = append(u.of[tenant], key)
-	}
-}
-
-// forget removes a tenant's expired ids, and its oldest ones until at most `most` are left.
-func (u *used) forget(tenant string, most int) {
-	own := u.of[tenant]
-	for len(own) > 0 && (len(own) > most || !u.has(own[0])) {
-		delete(u.ended, own[0])
-		own = own[1:]
-	}
-	if u.of[tenant] = own; len(own) == 0 {
-		delete(u.of, tenant)
-	}
+	runs := append(u.of[tenant], endedRun{key, time.Now()})
+	u.of[tenant] = runs[max(0, len(runs)-maxUsed):]
 }
