@@ -116,7 +116,7 @@ func TestKeyFile_ABrokenFileOpensNoDoorAndClosesNone(t *testing.T) {
 		one, two := tenant.NewKey(), tenant.NewKey()
 		good := "keys:\n" + entry("one", "acme", one)
 		k := watched(t, good)
-		stale := func() float64 { return gauge(t, k.reg, "skein_auth_key_file_stale") }
+		stale := func() float64 { return metric(t, k.reg, "skein_auth_key_file_stale") }
 		for name, broken := range map[string]string{
 			"cut":            "keys:\n" + entry("one", "acme", one) + entry("two", "acme", two)[:60],
 			"unknown scope":  "keys:\n" + strings.Replace(entry("two", "acme", two), "[read]", "[everything]", 1),
@@ -220,23 +220,22 @@ skein_auth_requests_total{outcome="unknown"} 6
 	})
 }
 
-func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
+func TestKeyFile_RefusesAKeyThatHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key, end := tenant.NewKey(), time.Now().Add(time.Minute)
+		k := watched(t, "keys:\n"+strings.Replace(entry("short", "acme", key), "}", ", expires: "+end.Format(time.RFC3339)+"}", 1))
+		if id, err := k.as("Bearer " + key); err != nil || !id.Expires.Equal(end) || id.Name != "short" {
+			t.Fatalf("%+v, %v", id, err)
 		}
-	}
-	t.Fatalf("there is no %s", name)
-	return 0
+		time.Sleep(time.Minute)
+		if _, err := k.as("Bearer " + key); !errors.Is(err, tenant.ErrExpired) || !errors.Is(err, tenant.ErrUnauthenticated) {
+			t.Errorf("the expired key is %v", err)
+		}
+	})
 }
 
-// counter sums a counter over its labels.
-func counter(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
+// metric sums a gauge or a counter over its labels.
+func metric(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
@@ -245,7 +244,7 @@ func counter(t *testing.T, reg *prometheus.Registry, name string) (sum float64) 
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name {
-				sum += m.GetCounter().GetValue()
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
 	}

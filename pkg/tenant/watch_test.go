@@ -88,35 +88,6 @@ func TestWatch_EndsAtTheExpiryWhateverTheAnswer(t *testing.T) {
 	})
 }
 
-func TestWatch_EndsWhenTheCredentialsExpire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		key := tenant.NewKey()
-		e := tenant.Entry("short", "acme", []tenant.Scope{tenant.ScopeRead}, key)
-		end := time.Now().Add(time.Minute)
-		k := watched(t, "keys:\n- {name: short, tenant: acme, scopes: [read], sha256: '"+e.SHA256+"', expires: "+end.Format(time.RFC3339)+"}\n")
-		r := presents(key).WithContext(t.Context())
-		id, err := k.Authenticate(r)
-		if err != nil || !id.Expires.Equal(end) || id.Name != "short" {
-			t.Fatalf("%+v, %v", id, err)
-		}
-		ctx, stop := tenant.Watch(r, k, id, tenant.ScopeRead)
-		defer stop()
-		time.Sleep(time.Minute - time.Millisecond)
-		synctest.Wait()
-		if ctx.Err() != nil {
-			t.Fatal("it ended before the key did")
-		}
-		time.Sleep(time.Millisecond)
-		synctest.Wait()
-		if !tenant.Revoked(ctx) {
-			t.Error("it goes on with an expired key")
-		}
-		if _, err := k.Authenticate(r); !errors.Is(err, tenant.ErrExpired) || !errors.Is(err, tenant.ErrUnauthenticated) {
-			t.Errorf("the expired key is %v", err)
-		}
-	})
-}
-
 // The bound that the documents give: a key that is taken out of the file ends what it began within 5 s.
 func TestWatch_EndsWithin5sOfAKeyThatIsTakenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +108,7 @@ func TestWatch_EndsWithin5sOfAKeyThatIsTakenOut(t *testing.T) {
 		if !tenant.Revoked(ctx) {
 			t.Error("it goes on")
 		}
-		if n := counter(t, k.reg, "skein_auth_requests_total"); n != 1 {
+		if n := metric(t, k.reg, "skein_auth_requests_total"); n != 1 {
 			t.Errorf("%v requests are counted, with one request and several checks", n)
 		}
 	})
