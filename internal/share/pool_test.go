@@ -251,21 +251,3 @@ func TestPool_ServesManyWaiters(t *testing.T) {
 		t.Errorf("%d tenants wait at the end, %d of them first", len(p.waiting), len(p.heads))
 	}
 }
-
-func BenchmarkPool(b *testing.B) {
-	for _, waiters := range []int{100, 10_000} {
-		b.Run(fmt.Sprint("waiters=", waiters), func(b *testing.B) {
-			p := NewPool(2)
-			p.Take("loud", 1)
-			places := make([]*Place, waiters)
-			for i := range places {
-				places[i] = p.Queue("loud", 1)
-			}
-			for n := 0; b.Loop(); n++ {
-				i := n % waiters
-				places[i].Leave()
-				places[i] = p.Queue("loud", 1)
-			}
-		})
-	}
-}
