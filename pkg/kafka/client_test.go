@@ -41,14 +41,6 @@ func TestRecordPartition_AgreesWithTheClient(t *testing.T) {
 	}
 }
 
-func TestHeaders_SurviveTheClientsType(t *testing.T) {
-	h := record.Headers{Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 3, Agent: "s"}
-	got, err := kafka.ParseHeaders(kafka.Headers(h))
-	if err != nil || !got.Equal(h) {
-		t.Errorf("headers are %+v, %v; want %+v", got, err, h)
-	}
-}
-
 // A value of the limit must pass every size on its way, compressible or not.
 func TestProducer_TakesAValueOfTheLimit(t *testing.T) {
 	cfg := kafkatest.Start(t, 1)
