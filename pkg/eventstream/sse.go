@@ -110,9 +110,6 @@ func (s *SSE) Rest() Piece {
 	return p
 }
 
-// Pending reports whether an event has begun that Next has not returned.
-func (s *SSE) Pending() bool { return s.over || len(s.rest()) > 0 }
-
 // firstLine returns the value of Line for the current piece.
 func (s *SSE) firstLine() int64 {
 	if s.lines > 0 {
