@@ -218,17 +218,6 @@ func live(r Run, history string) func(*testing.T, *Thread) {
 	}
 }
 
-func TestThread_FirstRunHasNoParent(t *testing.T) {
-	th, err := NewThread()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := Placement{Run: Run{ID: "r", ParentBy: ParentNone, Branch: "r", Root: "r", End: -1, Status: StatusRunning}}
-	if got := placed(th, Start{RunID: "r"}); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
 func TestThread_RefusesToMoveARun(t *testing.T) {
 	th := conversationThread(t)
 	r, _ := th.Run("t2")
