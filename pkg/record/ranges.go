@@ -45,14 +45,6 @@ func (r *Ranges) Add(offset int64) {
 	}
 }
 
-// AddRange adds a range that does not begin below any earlier one, as Add adds its first offset. It closes no gap on
-// its own account.
-func (r *Ranges) AddRange(part [2]int64) {
-	r.Add(part[0])
-	last := &r.list[len(r.list)-1]
-	last[1] = max(last[1], part[1])
-}
-
 // gap returns the size of the gap before the i-th range, from 1.
 func (r *Ranges) gap(i int) int64 { return r.list[i][0] - r.list[i-1][1] }
 
