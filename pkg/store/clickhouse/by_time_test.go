@@ -98,7 +98,7 @@ func TestSearch_SkipsMessagesWithoutTheWord(t *testing.T) {
 		}
 		sel, args := selectionOf("t", q.Filter)
 		var query strings.Builder
-		if err := lookup(selectedText, `EXPLAIN indexes = 1 SELECT thread_id FROM messages FINAL WHERE tenant = {tenant:String}{{template "words" .}}`).Execute(&query, sel); err != nil {
+		if err := lookup(statement("selected"), `EXPLAIN indexes = 1 SELECT thread_id FROM messages FINAL WHERE tenant = {tenant:String}{{template "words" .}}`).Execute(&query, sel); err != nil {
 			t.Fatal(err)
 		}
 		var plan []string

@@ -2,20 +2,12 @@ package clickhouse
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
-)
-
-var (
-	//go:embed sql/expired.sql
-	selectExpired string
-	//go:embed sql/delete_threads.sql
-	deleteThreads string
 )
 
 // maxExpired is how many threads one Expire deletes at most, with one statement for each table.

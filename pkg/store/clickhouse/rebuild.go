@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"regexp"
@@ -17,13 +16,6 @@ import (
 
 // rebuildSuffix is the end of the name of the database that a rebuild fills.
 const rebuildSuffix = "_rebuild"
-
-var (
-	//go:embed sql/tables.sql
-	selectTables string
-	//go:embed sql/erased.sql
-	selectErased string
-)
 
 // ownTables are the tables whose rows are not made from skein.runs. A rebuild does not change them.
 var ownTables = []string{"prices"}

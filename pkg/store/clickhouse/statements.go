@@ -1,51 +1,48 @@
 package clickhouse
 
 import (
-	_ "embed"
+	"embed"
 	"slices"
 )
 
+//go:embed sql
+var files embed.FS
+
+// statement returns the text of a file of the folder sql.
+func statement(name string) string {
+	text, err := files.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // the files are embedded
+	}
+	return string(text)
+}
+
 // The statements. Values are the server's parameters, {name:Type}, and never become SQL.
 var (
-	//go:embed sql/thread.sql
-	selectThread string
-	//go:embed sql/lineage.sql
-	selectLineage string
-	//go:embed sql/run.sql
-	selectRun string
-	//go:embed sql/states.sql
-	selectStates string
-	//go:embed sql/messages.sql
-	selectMessages string
-	//go:embed sql/holding.sql
-	selectHolding string
-	//go:embed sql/threads.sql
-	selectThreads string
-	//go:embed sql/interrupted.sql
-	selectInterrupted string
-	//go:embed sql/erasure.sql
-	selectErasure string
-	//go:embed sql/positions.sql
-	selectPositions string
-	//go:embed sql/sources.sql
-	selectSources string
-	//go:embed sql/columns.sql
-	selectColumns string
-	//go:embed sql/delete_older.sql
-	deleteOlder string
-
-	//go:embed sql/selected.sql
-	selectedText string
-	//go:embed sql/search.sql
-	searchText string
-	//go:embed sql/statistics.sql
-	statisticsText string
+	selectThread      = statement("thread")
+	selectLineage     = statement("lineage")
+	selectRun         = statement("run")
+	selectStates      = statement("states")
+	selectMessages    = statement("messages")
+	selectHolding     = statement("holding")
+	selectThreads     = statement("threads")
+	selectInterrupted = statement("interrupted")
+	selectErasure     = statement("erasure")
+	selectPositions   = statement("positions")
+	selectSources     = statement("sources")
+	selectColumns     = statement("columns")
+	selectTables      = statement("tables")
+	selectErased      = statement("erased")
+	selectExpired     = statement("expired")
+	selectMasked      = statement("masked")
+	deleteOlder       = statement("delete_older")
+	deleteThreads     = statement("delete_threads")
 )
 
 // The statements that depend on a filter's conditions. Templates insert names of parameters, never values.
 var (
-	selectSearch     = lookup(selectedText, searchText)
-	selectStatistics = lookup(selectedText, statisticsText)
+	selectSearch     = lookup(statement("selected"), statement("search"))
+	selectStatistics = lookup(statement("selected"), statement("statistics"))
 )
 
 // idBytes bounds the ids in one statement. Over HTTP they are part of the URL, in which a byte may take three, and servers and

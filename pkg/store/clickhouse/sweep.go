@@ -2,16 +2,12 @@ package clickhouse
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 )
-
-//go:embed sql/masked.sql
-var selectMasked string
 
 // DefaultSweepEvery is the default interval in which erased rows are removed from parts.
 const DefaultSweepEvery = 24 * time.Hour
