@@ -1,19 +1,15 @@
 package compactor
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/compactor/runstore/runstoretest"
@@ -98,38 +94,4 @@ func waitEnded(t *testing.T, p *process) {
 		p.kill()
 		t.Fatal("the process has not ended")
 	}
-}
-
-// A store that contradicts itself is no reason to begin another session on it, again and again.
-func TestService_MakesAStoreAnewThatContradictsItself(t *testing.T) {
-	k := kafkatest.Start(t, 1)
-	cfg := testConfig(t.TempDir(), "a")
-	s := newSim(t, nil)
-	s.Turn("r1", "m1")
-	produce(t, k, 1, s.Events...)
-	_, stop := runService(t, k, cfg)
-	waitDecided(t, k, 1)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	db, err := pebble.Open(filepath.Join(cfg.Dir, "0"), &pebble.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Delete([]byte("r/acme/t/r1"), pebble.Sync), db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	before := len(s.Events)
-	s.Turn("r2", "m2") // which goes on from it
-	produce(t, k, 1, s.Events[before:]...)
-	p := startProcess(t, k, cfg.Dir, cfg.InstanceID)
-	waitEnded(t, p)
-	if log := p.log.String(); !strings.Contains(log, "it is damaged; the next start rebuilds it") ||
-		!strings.Contains(log, "reading \\\"acme/t/r1\\\": "+runstore.ErrMissing.Error()) {
-		t.Errorf("its log is %s", log)
-	}
-	service, _ := runService(t, k, cfg)
-	waitDecided(t, k, 1)
-	isTheFold(t, k)
-	equal(t, "stores made anew", testutil.ToFloat64(service.metrics.rebuilds.WithLabelValues(runstore.RebuildDamage)), 1)
 }

@@ -784,17 +784,6 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	}
 }
 
-// What waits for an assignment that is past is nobody's.
-func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
-	sim := newSim(t, nil)
-	s, own := polling(sim)
-	sim.letter(1)
-	s.backlog.stretches[0].add(sim.Events)
-	own.parts[0] = view{assignment: newAssignment(0, sim.Now), phase: phaseOpen}
-	sim.check(s.process(own))
-	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.next()}, []any{0, int64(0)})
-}
-
 // tick has each look at the clock of a session's backlog take so long.
 func (s *session) tick(took time.Duration) {
 	var looks atomic.Int64

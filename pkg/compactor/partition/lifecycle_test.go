@@ -76,80 +76,13 @@ func TestPartition_CutsNoRunThatHoldsLittle(t *testing.T) {
 	}
 }
 
-// However events are split into batches and wherever the process dies, outgrown runs are cut alike.
-func TestPartition_AnyBatchingAndAnyCrashCutOutgrownRunsAlike(t *testing.T) {
-	const limit = 8 << 10
-	seed := newSeed(t)
-	cut, alone := 0, 0
-	shown := func() bool { return cut > 0 && alone > 0 }
-	for i := range untilShown(shown) {
-		rng := rand.New(rand.NewPCG(seed+uint64(i), 2))
-		want := newSim(t, func(c *Config) { c.RecordLimit = limit })
-		runs := map[string]int{}
-		for n := range 60 + rng.IntN(300) {
-			want.Now = want.Now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
-			thread := []string{"t1", "t2"}[rng.IntN(2)]
-			id := fmt.Sprintf("%s-%d-%d", thread, runs[thread], rng.IntN(3))
-			if rng.IntN(40) == 0 {
-				runs[thread]++
-			}
-			say := func(value string) { want.Send(thread, []string{id, id, id, ""}[rng.IntN(4)], value) }
-			switch rng.IntN(12) {
-			case 0: // beside others, of which it may name one, with what they may have said
-				said := userMessage("u", strings.Repeat("u", rng.IntN(5000)))
-				for k := range rng.IntN(3) {
-					said = assistantMessage(fmt.Sprint("m", k, "-", rng.IntN(7)), "s") + "," + said
-				}
-				parent := []string{"", fmt.Sprintf(`,"parentRunId":"%s-%d-%d"`, thread, runs[thread], rng.IntN(3))}[rng.IntN(2)]
-				input := fmt.Sprintf(`{"threadId":%q,"runId":%q%s,"messages":[%s],"state":{},"tools":[],"context":[]}`, thread, id, parent, said)
-				if rng.IntN(2) == 0 { // its first event may come much later
-					want.Input(thread, id, input)
-				} else {
-					say(fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q%s,"input":%s}`, thread, id, parent, input))
-				}
-			case 1:
-				say(fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, id))
-			case 2:
-				say(fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[ { "id":"m%d", "role":"assistant", "content":"s" } ]}`, rng.IntN(8)))
-			case 3:
-				say(fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{ "s" : %q }}`, strings.Repeat("s", rng.IntN(6000))))
-			case 4:
-				say(fmt.Sprintf(`{"type":"CUSTOM", "name":"x", "value": %q }`, strings.Repeat("x", rng.IntN(6000))))
-			default:
-				say(text(fmt.Sprint("m", rng.IntN(20), "-", n%7), strings.Repeat("x", rng.IntN(6000))))
-			}
-		}
-		// One that stays open and is over the limit has the record of when it was not.
-		for _, thread := range []string{"t1", "t2"} {
-			for n := range 3 * (runs[thread] + 1) {
-				id := fmt.Sprintf("%s-%d-%d", thread, n/3, n%3)
-				want.Send(thread, id, finished(id))
-			}
-		}
-		sameHowever(t, rng, want, func(c *Config) { c.RecordLimit = limit })
-		for _, r := range want.latest() {
-			if r.Cut != nil {
-				cut++
-			}
-			alone += int(r.Stats.Anomalies[lineage.AnomalyPlacedAlone])
-		}
-		if t.Failed() {
-			t.Fatalf("seed %d", seed+uint64(i))
-		}
-	}
-	t.Logf("%d runs were cut, %d placed alone", cut, alone)
-	if !shown() {
-		t.Error("no run has grown too large, or was too large beside another one")
-	}
-}
-
-// However events are split into batches and wherever the process dies, large runs are placed alike: beside others, of which some are
-// silent, with inputs that come before them, twice, or with their first events; and threads are erased.
-func TestPartition_AnyBatchingAndAnyCrashPlaceLargeRunsAlike(t *testing.T) {
+// However events are split into batches and wherever the process dies, large runs are placed and cut alike: beside others, of which
+// some are silent, with inputs that come before them, twice, or with their first events; and threads are erased.
+func TestPartition_AnyBatchingAndAnyCrashPlaceAndCutLargeRunsAlike(t *testing.T) {
 	const limit = 6 << 10
 	seed := newSeed(t)
-	alone, places := 0, 0
-	shown := func() bool { return alone > 0 && places > 0 }
+	alone, places, cut := 0, 0, 0
+	shown := func() bool { return alone > 0 && places > 0 && cut > 0 }
 	for i := range untilShown(shown) {
 		rng := rand.New(rand.NewPCG(seed+uint64(i), 7))
 		snapshotBelow, kept := []int{0, 32 << 10}[rng.IntN(2)], agui.Families(rng.IntN(64))
@@ -162,6 +95,9 @@ func TestPartition_AnyBatchingAndAnyCrashPlaceLargeRunsAlike(t *testing.T) {
 		})
 		for _, r := range want.latest() {
 			alone += int(r.Stats.Anomalies[lineage.AnomalyPlacedAlone])
+			if r.Cut != nil {
+				cut++
+			}
 		}
 		for _, m := range got.runs {
 			if r, err := record.DecodeRun(m.Value); err == nil && r.Open != nil && r.Open.Placed {
@@ -172,9 +108,9 @@ func TestPartition_AnyBatchingAndAnyCrashPlaceLargeRunsAlike(t *testing.T) {
 			t.Fatalf("seed %d", seed+uint64(i))
 		}
 	}
-	t.Logf("%d runs were placed alone, %d records said a place alone", alone, places)
+	t.Logf("%d runs were placed alone, %d records said a place alone, %d runs were cut", alone, places, cut)
 	if !shown() {
-		t.Error("no run was too large")
+		t.Error("no run was too large, or has grown too large")
 	}
 }
 
@@ -212,7 +148,9 @@ func largeRuns(s *sim, rng *rand.Rand) {
 	threads := []*thread{{name: "t1"}, {name: "t1"}, {name: "t2"}}
 	threads[1] = threads[0]
 	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
-	fill := func() string { return strings.Repeat("x", rng.IntN(4000)*rng.IntN(2)) }
+	most := []int{4000, 4000, 16000}[rng.IntN(3)] // above four limits a run is cut
+	upTo := func(most int) string { return strings.Repeat("x", rng.IntN(most)*rng.IntN(2)) }
+	fill := func() string { return upTo(most) }
 	for range 60 + rng.IntN(250) {
 		s.Now = s.Now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
 		if rng.IntN(60) == 0 {
@@ -255,9 +193,9 @@ func largeRuns(s *sim, rng *rand.Rand) {
 		for range rng.IntN(3) {
 			said = append(said, assistantMessage(fmt.Sprint("m", rng.IntN(6)), "s"))
 		}
-		said = append(said, userMessage(fmt.Sprint("u", rng.IntN(5)), fill()))
+		said = append(said, userMessage(fmt.Sprint("u", rng.IntN(5)), upTo(4000)))
 		input := fmt.Sprintf(`{"threadId":%q,"runId":%q%s,"messages":[%s],"state":{ "n":%d},"tools":[],"context":[],"forwardedProps":%q}`,
-			th.name, r.id, parent, strings.Join(said, ", "), rng.IntN(3), pick("", "", fill()))
+			th.name, r.id, parent, strings.Join(said, ", "), rng.IntN(3), pick("", "", upTo(4000)))
 		switch rng.IntN(20) {
 		case 0, 1:
 			for range 1 + rng.IntN(6)/5 {

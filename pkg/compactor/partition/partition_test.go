@@ -181,7 +181,9 @@ func TestPartition_MakesRoomForTheNumberOfAnIDUsedAgain(t *testing.T) {
 }
 
 func TestPartition_DropsRepeatedSeqs(t *testing.T) {
+	const input = `{"threadId":"t","runId":"r","messages":[],"state":{"a":1},"tools":[],"context":[]}`
 	s := newSim(t, nil)
+	s.Input("t", "r", input)
 	s.Send("t", "r", started("r"), seq(0))
 	s.Send("t", "r", text("m", "a"), seq(1))
 	s.Send("t", "r", started("r"), seq(0))
@@ -189,7 +191,8 @@ func TestPartition_DropsRepeatedSeqs(t *testing.T) {
 	s.Send("t", "r", text("m", "b"), seq(2))
 	s.Send("t", "r", text("m", "d"), seq(4))
 	s.Send("t", "r", finished("r"), seq(5))
-	s.Send("t", "r", started("r"), seq(0)) // the whole request once more, after the end
+	s.Input("t", "r", input) // the whole request once more, after the end
+	s.Send("t", "r", started("r"), seq(0))
 	s.Send("t", "r", finished("r"), seq(5))
 	s.all()
 	r := s.run("r")
@@ -556,23 +559,6 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 		equal(t, "events", r.Raw.Events, int64(2))
 		s.checkHeads()
 	}
-}
-
-// A producer that numbers its events sends a whole run again where the acknowledgement was lost.
-func TestPartition_TakesARepeatedRunForWhatItIs(t *testing.T) {
-	const input = `{"threadId":"t","runId":"r","messages":[],"state":{"a":1},"tools":[],"context":[]}`
-	s := newSim(t, nil)
-	for range 2 {
-		s.Input("t", "r", input)
-		s.Send("t", "r", started("r"), seq(0))
-		s.Send("t", "r", text("m", "x"), seq(1))
-		s.Send("t", "r", finished("r"), seq(2))
-	}
-	s.all()
-	equal(t, "runs", len(s.latest()), 1)
-	equal(t, "folded events", s.run("r").Raw.Events, int64(3))
-	equal(t, "anomalies", len(s.run("r").Stats.Anomalies), 0)
-	equal(t, "dead letters", len(s.letters()), 0)
 }
 
 // An id that is used again opens a run of its own, numbered events or not: only the same RUN_STARTED

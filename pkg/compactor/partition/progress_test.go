@@ -142,13 +142,3 @@ func TestPartition_TellsNothingBeyondARunWithoutARecord(t *testing.T) {
 	equal(t, "its record shows that at once", partitiontest.Told(t, s.runs), []int64{4, 7, 9, 10, 13})
 	s.checkTold()
 }
-
-func TestOffline_PassesOverPositions(t *testing.T) {
-	h := record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}
-	runs, refused, err := Offline(DefaultConfig(), "acme", "t", []Source{
-		{Headers: h, Value: []byte(started("r"))}, {Headers: h, Value: []byte(finished("r"))}, {Headers: h, Value: []byte(custom("late"))},
-	})
-	if err != nil || len(runs) != 1 || len(refused) != 1 {
-		t.Errorf("%d runs, %d refused, %v", len(runs), len(refused), err)
-	}
-}

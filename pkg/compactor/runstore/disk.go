@@ -29,9 +29,7 @@ type disk struct {
 	purgeAfter time.Duration
 	purging    chan struct{}
 
-	mu       sync.Mutex
-	loggedAt time.Time // of the last error that Pebble reported
-	leftOut  int
+	reported sync.Once // by Pebble
 }
 
 func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
@@ -154,17 +152,9 @@ func (f diskFile) Close() error {
 // Infof implements pebble.Logger. Pebble's messages name files and sizes, never data.
 func (d *disk) Infof(string, ...any) {}
 
-// Errorf implements pebble.Logger: one line, then one in logAgain at most, since Pebble reports the same at each try.
+// Errorf implements pebble.Logger. It logs the first error: Pebble reports it again at each try, until the process has ended.
 func (d *disk) Errorf(format string, args ...any) {
-	const logAgain = 10 * time.Second
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if now := time.Now(); now.Sub(d.loggedAt) >= logAgain {
-		d.logger.Error("local store reported an error", "error", fmt.Sprintf(format, args...), "left_out", d.leftOut)
-		d.loggedAt, d.leftOut = now, 0
-		return
-	}
-	d.leftOut++
+	d.reported.Do(func() { d.logger.Error("local store reported an error", "error", fmt.Sprintf(format, args...)) })
 }
 
 // Fatalf implements pebble.Logger. It must not return: Pebble calls it when its files can no longer be trusted.
