@@ -29,15 +29,15 @@ func ParseHeadersLike(hs []kgo.RecordHeader, like record.Headers) (record.Header
 	return record.ParseHeadersLike(hs, like)
 }
 
-// Event parses a record of skein.events; see record.ParseHeadersLike for like. A *record.VersionError must stop the reader;
+// Event parses a record of skein.events; see record.ParseHeadersLike for like. record.ErrUnknownVersion must stop the reader;
 // record.ErrInvalidHeader and record.ErrUnknownKind are errors of this record only. The event shares the record's bytes.
 func Event(m *kgo.Record, like record.Headers) (record.Event, error) {
 	headers, err := ParseHeadersLike(m.Headers, like)
 	return record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: headers, Value: m.Value}, err
 }
 
-// RunEvent is Event for readers that fold runs again: ok is false for records that the compactor does not fold into a run. The error is a
-// *record.VersionError.
+// RunEvent is Event for readers that fold runs again: ok is false for records that the compactor does not fold into a run. The error is
+// record.ErrUnknownVersion.
 func RunEvent(m *kgo.Record, like record.Headers) (e record.Event, ok bool, err error) {
 	e, err = Event(m, like)
 	if errors.Is(err, record.ErrUnknownVersion) {

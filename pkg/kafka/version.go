@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// CheckVersion returns an error with a *record.VersionError and the record's position if a newer Skein wrote the record. No stage may
+// CheckVersion returns record.ErrUnknownVersion with the record's position if a newer Skein wrote the record. No stage may
 // read beyond such a record.
 func CheckVersion(m *kgo.Record) error {
 	if err := record.CheckVersion(m.Headers); err != nil {

@@ -13,21 +13,8 @@ import (
 const Version = 1
 
 // ErrUnknownVersion is returned for a record of a newer Skein. Its contents are never guessed: the process must stop
-// there until it is upgraded. The full error is a *VersionError.
+// there until it is upgraded. The text around it has both versions.
 var ErrUnknownVersion = errors.New("unknown record version")
-
-// VersionError is ErrUnknownVersion with both versions.
-type VersionError struct {
-	// Met is the record's version, Known the latest one that this program reads.
-	Met, Known int
-}
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("%v %d, this program knows up to %d", ErrUnknownVersion, e.Met, e.Known)
-}
-
-// Is reports whether target is ErrUnknownVersion.
-func (e *VersionError) Is(target error) bool { return target == ErrUnknownVersion }
 
 // ErrInvalidHeader is returned for a header whose value its name does not allow.
 var ErrInvalidHeader = errors.New("invalid header")
@@ -203,8 +190,8 @@ func (h Headers) Encode() []Header {
 // label or mark (ValidAgent, Label.Valid): a run's description costs no event. A record without skein-version and
 // skein-kind is an event of version 1, as an agent writes it that does not know Skein.
 //
-// The error is a *VersionError (ErrUnknownVersion), which is about this process, or ErrUnknownKind or ErrInvalidHeader,
-// which are about the record. The headers that could be read are returned with it.
+// The error is ErrUnknownVersion, which is about this process, or ErrUnknownKind or ErrInvalidHeader, which are about
+// the record. The headers that could be read are returned with it.
 func ParseHeaders[H AnyHeader](hs []H) (Headers, error) { return ParseHeadersLike(hs, Headers{}) }
 
 // ParseHeadersLike is ParseHeaders for a record that probably has the same headers as another, such as the next one of
@@ -283,7 +270,7 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 	return h, err
 }
 
-// CheckVersion returns a *VersionError if the headers are those of a newer Skein. It reads no other header;
+// CheckVersion returns ErrUnknownVersion if the headers are those of a newer Skein. It reads no other header;
 // ParseHeaders reports an invalid version.
 func CheckVersion[H AnyHeader](hs []H) error {
 	for _, h := range hs {
@@ -308,7 +295,7 @@ func parseVersion(value []byte) (int, error) {
 		v = 0
 	}
 	if v > Version {
-		return int(v), fmt.Errorf("reading header %s: %w", HeaderVersion, &VersionError{Met: int(v), Known: Version})
+		return int(v), fmt.Errorf("reading header %s: %w %d, this program knows up to %d", HeaderVersion, ErrUnknownVersion, v, Version)
 	}
 	return int(v), nil
 }
