@@ -32,9 +32,8 @@ type assignment struct {
 
 	// Guarded by membership.mu.
 	phase phase
-	// refetched: this session fetches the committed offset itself, as the client fetches it only at an assignment.
-	refetched bool
-	// seen: the client has listed the partition as its own; see membership.owned.
+	// seen: the client has listed the partition as its own, which it does once it has fetched the committed offset. Before
+	// that, SetOffsets has no effect on the partition. See membership.owned.
 	seen     bool
 	progress partition.Progress
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 )
@@ -22,6 +21,8 @@ type membership struct {
 	logger     *slog.Logger
 	metrics    *metrics
 	now        func() time.Time
+	// fetch fetches the committed offsets of assignments in the background (offsetFetched).
+	fetch func([]*assignment)
 
 	mu       sync.Mutex
 	assigned map[int32]*assignment
@@ -73,11 +74,14 @@ func (m *membership) onAssigned(_ context.Context, cl *kgo.Client, assigned map[
 		m.metrics.lag.Only(ids...) // partitions of an earlier session may be another member's now
 	}
 	m.inGroup = true
-	for _, id := range ids {
-		m.put(newAssignment(id, m.now()))
+	added := make([]*assignment, len(ids))
+	for i, id := range ids {
+		added[i] = newAssignment(id, m.now())
+		m.put(added[i])
 	}
 	m.metrics.lag.Opening(ids...)
 	if len(ids) > 0 {
+		m.fetch(added)
 		m.logger.Info("partitions assigned", "partitions", ids)
 	}
 }
@@ -130,29 +134,6 @@ func (m *membership) lost(ids []int32, revoked bool) {
 	if len(ids) > 0 {
 		m.logger.Info("partitions taken", "partitions", ids, "lost", !revoked)
 	}
-}
-
-// onOffsetsFetched reads committed offsets and metadata from the answer that the client requested at an assignment.
-func (m *membership) onOffsetsFetched(_ context.Context, _ *kgo.Client, r *kmsg.OffsetFetchResponse) error {
-	for _, g := range r.Groups {
-		for _, t := range g.Topics {
-			for _, p := range t.Partitions {
-				m.mu.Lock()
-				a := m.assigned[p.Partition]
-				waits := a != nil && a.phase == phaseFetchingOffsets && !a.refetched
-				m.mu.Unlock()
-				if !waits || p.ErrorCode != 0 {
-					continue
-				}
-				metadata := ""
-				if p.Metadata != nil {
-					metadata = *p.Metadata
-				}
-				m.offsetFetched(a, p.Offset, metadata)
-			}
-		}
-	}
-	return nil
 }
 
 // offsetFetched sets the group's committed offset of a partition.
@@ -256,21 +237,19 @@ func (m *membership) takeRevocation() (revoked bool, failure error) {
 	return revoked, nil
 }
 
-// reopen replaces all assignments, as the committed offsets are unknown, and returns those whose offset has to be
-// fetched. If the client's own answer to an assignment is still to come, that serves.
-func (m *membership) reopen() (refetch []*assignment) {
+// reopen replaces all assignments, as the committed offsets are unknown, and returns the partitions.
+func (m *membership) reopen() (ids []int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var again []*assignment
 	for id, old := range m.assigned {
-		if old.phase == phaseFetchingOffsets && !old.refetched {
-			continue
-		}
 		a := newAssignment(id, m.now())
-		a.refetched, a.seen = true, old.seen
+		a.seen = old.seen
 		m.put(a)
-		refetch = append(refetch, a)
+		again, ids = append(again, a), append(ids, id)
 	}
-	return refetch
+	m.fetch(again)
+	return ids
 }
 
 // ready returns nil while all assigned partitions are open, else an error with what is missing.
@@ -300,6 +279,7 @@ func (m *membership) ready() error {
 func (m *membership) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.fetch = func([]*assignment) {} // a callback may yet come
 	for id, a := range m.assigned {
 		a.cancel()
 		delete(m.assigned, id)

@@ -60,8 +60,8 @@ func (o *opener) fence(id int32) *kgo.Record {
 	}
 }
 
-// refetch fetches the committed offsets of the assignments in the background until each is known.
-func (o *opener) refetch(waiting []*assignment) {
+// fetch fetches the committed offsets of the assignments in the background until each is known.
+func (o *opener) fetch(waiting []*assignment) {
 	o.work.Go(func() {
 		const shortest, longest = 100 * time.Millisecond, time.Second
 		for pause := shortest; ; pause = min(2*pause, longest) {

@@ -77,6 +77,7 @@ func (s *Service) newSession(admin *kadm.Client, stores *runstore.Set) *session 
 		cfg: s.cfg, kafka: s.kafka, topics: topics, logger: s.logger, metrics: s.metrics, now: s.now, admin: admin, members: &one.members,
 		stores: stores, catchUps: newCatchUps(s.logger, s.metrics), opened: make(chan opened),
 	}
+	one.members.fetch = one.opener.fetch
 	return one
 }
 
@@ -88,8 +89,7 @@ func (s *session) start(ctx context.Context) error {
 	group, err := kafka.NewCompactorSession(ctx, s.kafka, kafka.CompactorOptions{
 		Group: s.cfg.Group, InstanceID: s.cfg.InstanceID,
 		Hooks: kafka.CompactorHooks{
-			OnAssigned: s.members.onAssigned, OnRevoked: s.members.onRevoked, OnLost: s.members.onLost,
-			OnOffsetsFetched: s.members.onOffsetsFetched, AdjustFetchOffsets: adjustOffsets,
+			OnAssigned: s.members.onAssigned, OnRevoked: s.members.onRevoked, OnLost: s.members.onLost, AdjustFetchOffsets: adjustOffsets,
 		},
 	})
 	if err != nil {

@@ -39,7 +39,9 @@ func (s *session) collect(ctx context.Context, own owned) (shares []share, err e
 		switch v.phase {
 		case phaseFetchingOffsets:
 		case phaseFencing:
-			shares = append(shares, share{view: v, fenceRecord: s.opener.fence(v.id)})
+			if v.seen {
+				shares = append(shares, share{view: v, fenceRecord: s.opener.fence(v.id)})
+			}
 		case phaseCatchingUp:
 			shares = append(shares, share{view: v})
 		case phaseOpen:
@@ -280,14 +282,9 @@ func (s *session) limitMemory(own owned) {
 // reopen returns every partition to what is committed, as the outcome is unknown. After a held commit the client's own
 // offsets are those it has polled, not those the broker holds.
 func (s *session) reopen() {
-	assignments := s.members.reopen()
-	ids := make([]int32, 0, len(assignments))
-	for _, a := range assignments {
-		ids = append(ids, a.id)
-	}
+	ids := s.members.reopen()
 	slices.Sort(ids)
 	s.client.PauseFetchPartitions(map[string][]int32{s.topics.Events: ids})
-	s.opener.refetch(assignments)
 	s.logger.Warn("transaction did not commit, or its outcome is unknown: opening partitions again", "partitions", ids)
 }
 

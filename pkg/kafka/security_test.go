@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -78,7 +77,6 @@ func transact(t *testing.T, cfg kafka.Config, value string) {
 	s, err := kafka.NewCompactorSession(ctx, cfg,
 		kafka.CompactorOptions{Group: cfg.TopicPrefix + "g", InstanceID: "one", Hooks: kafka.CompactorHooks{
 			OnAssigned: nothing, OnRevoked: nothing, OnLost: nothing,
-			OnOffsetsFetched: func(context.Context, *kgo.Client, *kmsg.OffsetFetchResponse) error { return nil },
 			AdjustFetchOffsets: func(_ context.Context, m map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 				for _, partitions := range m {
 					for p := range partitions {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // CompactorOptions are the options of NewCompactorSession.
@@ -21,11 +20,10 @@ type CompactorOptions struct {
 }
 
 // CompactorHooks are called by the client's goroutines: OnAssigned before offsets are fetched, so a partition that it pauses
-// returns no record; then OnOffsetsFetched, with committed offsets and metadata; then AdjustFetchOffsets. All may run before
-// NewCompactorSession returns. The session does not call OnRevoked if partitions were already revoked since the last End.
+// returns no record; then AdjustFetchOffsets, with committed offsets. All may run before NewCompactorSession returns. The
+// session does not call OnRevoked if partitions were already revoked since the last End.
 type CompactorHooks struct {
 	OnAssigned, OnRevoked, OnLost func(context.Context, *kgo.Client, map[string][]int32)
-	OnOffsetsFetched              func(context.Context, *kgo.Client, *kmsg.OffsetFetchResponse) error
 	AdjustFetchOffsets            func(context.Context, map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error)
 }
 
@@ -85,7 +83,6 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 		kgo.OnPartitionsAssigned(h.OnAssigned),
 		kgo.OnPartitionsRevoked(h.OnRevoked),
 		kgo.OnPartitionsLost(h.OnLost),
-		kgo.OnOffsetsFetched(h.OnOffsetsFetched),
 		kgo.AdjustFetchOffsetsFn(h.AdjustFetchOffsets),
 	)
 	s, err := kgo.NewGroupTransactSession(append(opts, cfg.more()...)...)
