@@ -57,7 +57,7 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 				return err
 			}
 			collectLess(cfg)
-			cfg.Group = p.Kafka().CompactorGroup()
+			cfg.Group = p.Kafka.CompactorGroup()
 			quotas, err := quota.Open(quota.Config{
 				Path: quotaFile, Replicas: 1, Stage: quota.Limits{OpenRuns: partition.DefaultOpenRuns}, Logger: p.Logger, Registerer: p.Registry,
 				Remark: func(l quota.Limits) string { return quotaOf(l).Remark(p.Partitions()) },
@@ -68,11 +68,11 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			p.Group.Go(ctx, "quotas", quotas.Run)
 			cfg.Quota = func(tenant string) partition.Quota { return quotaOf(quotas.Limits(tenant)) }
 			cfg.Registerer = p.Registry
-			s, err := compactor.New(cfg, p.Kafka(), p.Logger)
+			s, err := compactor.New(cfg, p.Kafka, p.Logger)
 			if err != nil {
 				return err
 			}
-			if err := p.WatchStalls(ctx, "compactor", p.Kafka().Topics().Events, cfg.Group, s.Lag()); err != nil {
+			if err := p.WatchStalls(ctx, "compactor", p.Kafka.Topics().Events, cfg.Group, s.Lag()); err != nil {
 				return err
 			}
 			p.Admin.AddCheck("session", func(context.Context) error { return s.Ready() })

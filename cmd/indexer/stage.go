@@ -25,14 +25,12 @@ which one indexer writes and query processes on the same machine read. It waits 
 create) and the store's schema (skein migrate) exist. With ClickHouse, start several to share the partitions,
 each with an --instance-id of its own.`,
 		Example: `  indexer --brokers kafka-0:9092 --clickhouse http://clickhouse-0:8123 --clickhouse-user skein`,
-		Flags: func(f *pflag.FlagSet) {
-			settings.add(f)
-		},
+		Flags:   settings.add,
 		Check: func(p *app.Process) error {
 			if err := app.NameInstance(&settings.instance); err != nil {
 				return err
 			}
-			cfg := settings.config(p.Kafka())
+			cfg := settings.config(p.Kafka)
 			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}
@@ -42,7 +40,8 @@ each with an --instance-id of its own.`,
 			if settings.purge < time.Minute {
 				return app.Usagef("--purge-within must be at least 1m, not %v", settings.purge)
 			}
-			if _, err := indexer.ParseRetention(settings.retain); err != nil {
+			var err error
+			if settings.retention, err = indexer.ParseRetention(settings.retain); err != nil {
 				return app.Usagef("%w", err)
 			}
 			return settings.store.Check()
@@ -62,13 +61,13 @@ each with an --instance-id of its own.`,
 			}
 			// Two blocks, what was fetched and what goes to the store take about half of it, and Go would let garbage grow to as much again.
 			app.LimitMemory(400 << 20)
-			cfg := settings.config(p.Kafka())
+			cfg := settings.config(p.Kafka)
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
 			s, err := indexer.New(cfg, st)
 			if err != nil {
 				return err
 			}
-			if err := p.WatchStalls(ctx, "indexer", p.Kafka().Topics().Runs, cfg.Group, s.Lag()); err != nil {
+			if err := p.WatchStalls(ctx, "indexer", p.Kafka.Topics().Runs, cfg.Group, s.Lag()); err != nil {
 				return err
 			}
 			p.Admin.AddCheck("index", func(context.Context) error { return s.Ready() })
@@ -77,11 +76,7 @@ each with an --instance-id of its own.`,
 			if ch, is := st.(*clickhouse.Store); is {
 				p.Group.Go(ctx, "purge", func(ctx context.Context) error { return ch.KeepSweeping(ctx, settings.purge, p.Logger) })
 			}
-			retention, err := indexer.ParseRetention(settings.retain)
-			if err != nil {
-				return err
-			}
-			p.Group.Go(ctx, "retention", func(ctx context.Context) error { return s.Retain(ctx, st, retention) })
+			p.Group.Go(ctx, "retention", func(ctx context.Context) error { return s.Retain(ctx, st, settings.retention) })
 			p.Group.Go(ctx, "indexer", s.Run)
 			return nil
 		},
@@ -96,12 +91,13 @@ const clickhouseDelay = time.Second
 
 // settings are the values of the flags.
 type settings struct {
-	store    stores.Choice
-	maxDelay time.Duration
-	instance string
-	purge    time.Duration
-	retain   []string
-	flags    *pflag.FlagSet
+	store     stores.Choice
+	maxDelay  time.Duration
+	instance  string
+	purge     time.Duration
+	retain    []string
+	retention indexer.Retention // of retain
+	flags     *pflag.FlagSet
 }
 
 func (s *settings) add(f *pflag.FlagSet) {

@@ -14,14 +14,15 @@ import (
 func TestStage_Help(t *testing.T) { apptest.Help(t, stage()) }
 
 func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
-	for _, delay := range []string{"0s", "31s"} {
-		apptest.Refuses(t, stage(), "indexer: a block's delay of "+delay, "--brokers", "127.0.0.1:1", "--sqlite", "x", "--max-delay", delay,
-			"--admin-listen", "127.0.0.1:0")
+	for want, args := range map[string]string{
+		"indexer: a block's delay of 0s":  "--sqlite x --max-delay 0s",
+		"indexer: a block's delay of 31s": "--sqlite x --max-delay 31s",
+		"--max-delay must be at least 1s with ClickHouse, which merges the parts of each block, not 999ms": "--clickhouse http://a --max-delay 999ms",
+		`reading retention "acme": want TENANT=DAYS`:                                                       "--sqlite x --retain acme",
+		"pass --clickhouse URL": "",
+	} {
+		apptest.Refuses(t, stage(), want, "--brokers 127.0.0.1:1 "+args)
 	}
-	apptest.Refuses(t, stage(), "--max-delay must be at least 1s with ClickHouse, which merges the parts of each block, not 999ms",
-		"--brokers", "127.0.0.1:1", "--clickhouse", "http://127.0.0.1:1", "--max-delay", "999ms", "--admin-listen", "127.0.0.1:0")
-	apptest.Refuses(t, stage(), `reading retention "acme": want TENANT=DAYS`, "--brokers", "127.0.0.1:1", "--sqlite", "x", "--retain", "acme", "--admin-listen", "127.0.0.1:0")
-	apptest.Refuses(t, stage(), "pass --clickhouse URL", "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0")
 }
 
 func TestStage_GathersRecordsForASecondUnlessTheStoreIsSQLite(t *testing.T) {

@@ -40,7 +40,7 @@ Every request needs an API key with the scope publish; the key names the tenant.
 			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long to wait for an acknowledgement from Kafka before answering 503; at most "+ingest.MaxAckTimeout.String())
 		},
 		Check: func(p *app.Process) error {
-			cfg.Kafka = p.Kafka()
+			cfg.Kafka = p.Kafka
 			if agentsFile != "" {
 				var err error
 				if cfg.Agents, err = agents.Read(agentsFile); err != nil {

@@ -42,7 +42,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			app.PageLinkFlag(f, &links)
 		},
 		Check: func(p *app.Process) error {
-			follow.Kafka, follow.RingBytes = p.Kafka(), cfg.RingBytes()
+			follow.Kafka, follow.RingBytes = p.Kafka, cfg.RingBytes()
 			var err error
 			if cfg.Links, err = web.ParseLinks(links); err != nil {
 				return app.Usagef("%w", err)
@@ -74,12 +74,12 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 				return err
 			}
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
-			follow.Kafka, follow.Logger, follow.Registerer = p.Kafka(), p.Logger, p.Registry
+			follow.Kafka, follow.Logger, follow.Registerer = p.Kafka, p.Logger, p.Registry
 			events, err := tail.New(follow)
 			if err != nil {
 				return err
 			}
-			records, raw := query.NewKafkaRecords(p.Kafka()), query.NewRawLog(p.Kafka())
+			records, raw := query.NewKafkaRecords(p.Kafka), query.NewRawLog(p.Kafka)
 			p.Group.Closing(ctx, "Kafka readers", func() error {
 				events.Close()
 				records.Close()

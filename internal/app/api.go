@@ -30,7 +30,7 @@ type API struct {
 	CORS CORS
 	// Connections is the maximum number of open connections. More wait to be accepted.
 	Connections int
-	// Drain is how the API stops; by default as ServeHTTP does.
+	// Drain is how the API stops.
 	Drain Drain
 }
 
@@ -151,24 +151,6 @@ func (a *API) Quotas(ctx context.Context, p *Process, stage quota.Limits) (*quot
 	return q, nil
 }
 
-// recorded wraps a handler with the audit log and the access log, if they are turned on.
-func (a *API) recorded(ctx context.Context, p *Process, handler http.Handler) (http.Handler, error) {
-	var log *front.AuditLog
-	var access *slog.Logger
-	if a.accessLog {
-		access = p.Logger
-	}
-	if a.auditLog != "" {
-		var err error
-		if log, err = front.OpenAuditLog(a.auditLog, p.name, p.stdout, p.Logger, p.Registry); err != nil {
-			return nil, err
-		}
-		p.Admin.AddRemark("audit-log", func(context.Context) error { return log.Ready() })
-		p.Group.Closing(ctx, "audit log", log.Close) // after the HTTP listener, which is added later
-	}
-	return front.Audited(handler, p.name, log, access), nil
-}
-
 // Serve adds the stage's HTTP API to the process. Without credentials it refuses requests of web pages.
 func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error {
 	l, err := Listen(ctx, a.listen, "listen")
@@ -179,16 +161,21 @@ func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error
 	if err != nil {
 		return err
 	}
-	handler = a.CORS.Handler(handler)
-	handler, err = a.recorded(ctx, p, handler)
-	if err != nil {
-		return err
+	var log *front.AuditLog
+	var access *slog.Logger
+	if a.accessLog {
+		access = p.Logger
 	}
+	if a.auditLog != "" {
+		if log, err = front.OpenAuditLog(a.auditLog, p.name, p.stdout, p.Logger, p.Registry); err != nil {
+			return err
+		}
+		p.Admin.AddRemark("audit-log", func(context.Context) error { return log.Ready() })
+		p.Group.Closing(ctx, "audit log", log.Close) // after the HTTP listener, which is added later
+	}
+	handler = front.Audited(a.CORS.Handler(handler), p.name, log, access)
 	if !a.authenticates() {
 		handler = LocalOnly(handler, a.CORS.Origins...)
-	}
-	if a.Drain.Begin == nil {
-		a.Drain.Timeout = DrainTimeout
 	}
 	p.Logger.Info("listening", "address", l.Addr().String())
 	p.Group.Go(ctx, "HTTP listener", func(ctx context.Context) error { return ServeDraining(ctx, l, handler, p.Logger, a.Drain) })

@@ -46,9 +46,6 @@ func (k *KafkaFlags) Config(clientID string) (kafka.Config, error) {
 	return cfg, nil
 }
 
-// Kafka returns the configuration of the process's Kafka clients.
-func (p *Process) Kafka() kafka.Config { return p.kafka }
-
 // MentionKafka adds optional checks of the brokers and topics to readiness, for a stage that answers most requests without Kafka.
 func (p *Process) MentionKafka(ctx context.Context) error {
 	if err := p.openProbe(ctx); err != nil {
@@ -60,7 +57,7 @@ func (p *Process) MentionKafka(ctx context.Context) error {
 }
 
 func (p *Process) openProbe(ctx context.Context) error {
-	probe, err := kafka.NewProbe(p.Kafka())
+	probe, err := kafka.NewProbe(p.Kafka)
 	if err != nil {
 		return err
 	}
@@ -74,10 +71,14 @@ func (p *Process) openProbe(ctx context.Context) error {
 func (p *Process) checkTopics(ctx context.Context) error {
 	set, err := p.probe.TopicSet(ctx)
 	switch {
-	case errors.Is(err, kafka.ErrNoTopic):
-		return fmt.Errorf("%w: create them with: %s", err, p.topicsCommand())
+	case errors.Is(err, kafka.ErrNoTopic): // the command is without the flags of the connection
+		err = fmt.Errorf("%w: create them with: skein topics create --brokers %s", err, strings.Join(p.Kafka.Brokers, ","))
+		if p.Kafka.TopicPrefix != "" {
+			err = fmt.Errorf("%w --topic-prefix %s", err, p.Kafka.TopicPrefix)
+		}
+		return err
 	case err != nil:
-		return fmt.Errorf("asking %s: %w", strings.Join(p.kafka.Brokers, ","), err)
+		return fmt.Errorf("asking %s: %w", strings.Join(p.Kafka.Brokers, ","), err)
 	case p.topics.CompareAndSwap(nil, &set):
 		return nil
 	}
@@ -111,7 +112,7 @@ func (p *Process) AwaitKafka(ctx context.Context) error {
 // WatchStalls runs a kafka.StallWatch and adds its finding to readiness as a remark: the stage stays ready, because a restart
 // does not help against an open transaction or failing fetches.
 func (p *Process) WatchStalls(ctx context.Context, stage, topic, group string, lag *kafka.Lag) error {
-	w, err := kafka.NewStallWatch(p.Kafka(), stage, topic, group, lag)
+	w, err := kafka.NewStallWatch(p.Kafka, stage, topic, group, lag)
 	if err != nil {
 		return err
 	}
@@ -121,15 +122,6 @@ func (p *Process) WatchStalls(ctx context.Context, stage, topic, group string, l
 		return nil
 	})
 	return nil
-}
-
-// topicsCommand returns the command that makes this process's topics, without the flags of the connection.
-func (p *Process) topicsCommand() string {
-	command := "skein topics create --brokers " + strings.Join(p.kafka.Brokers, ",")
-	if p.kafka.TopicPrefix != "" {
-		command += " --topic-prefix " + p.kafka.TopicPrefix
-	}
-	return command
 }
 
 // Await calls check until it returns nil, so that a stage waits at its start for things that are missing and needs no restart. It

@@ -41,11 +41,12 @@ type Process struct {
 	Registry *prometheus.Registry
 	Admin    *admin.Admin
 	Group    *Group
-	name     string
-	stdout   io.Writer
-	kafka    kafka.Config
-	probe    *kafka.Probe
-	topics   atomic.Pointer[kafka.TopicSet] // of the first successful check
+	// Kafka is the configuration of the process's Kafka clients.
+	Kafka  kafka.Config
+	name   string
+	stdout io.Writer
+	probe  *kafka.Probe
+	topics atomic.Pointer[kafka.TopicSet] // of the first successful check
 }
 
 // defaultAdminListen is the default address of metrics and health.
@@ -85,7 +86,7 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 			}
 			var err error
 			p.name, p.stdout = s.Name, cmd.OutOrStdout()
-			if p.kafka, err = brokers.Config("skein"); err != nil {
+			if p.Kafka, err = brokers.Config("skein"); err != nil {
 				return err
 			}
 			if p.Logger, err = NewLogger(stderr, logFormat, logLevel); err != nil {
@@ -179,7 +180,7 @@ func (p *Process) secure(l net.Listener, name string, t *ListenerTLS) (net.Liste
 func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error {
 	OwnFilesOnly() // for local stores
 	p.Registry = NewRegistry()
-	p.kafka.Logger, p.kafka.Registerer = ClientLogger(p.Logger), p.Registry
+	p.Kafka.Logger, p.Kafka.Registerer = ClientLogger(p.Logger), p.Registry
 	p.Admin = admin.New(p.Registry)
 	if front.profiles {
 		p.Admin.ServeProfiles()

@@ -117,9 +117,6 @@ func (f *listenerFiles) take(all []byte) error {
 			return fmt.Errorf("reading the CAs of clients: %w", errors.New(f.clientsOwn+" holds no PEM certificate"))
 		}
 	}
-	if pair.Leaf == nil {
-		return fmt.Errorf("reading a listener's certificate %s: it has no leaf", f.cert)
-	}
 	if f.now.Swap(config) != nil {
 		f.logger.Info("a certificate is in force", "file", f.cert, "until", pair.Leaf.NotAfter)
 	}

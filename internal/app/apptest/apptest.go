@@ -57,10 +57,10 @@ func Golden(t *testing.T, help string) {
 }
 
 // Refuses checks that a command line ends with a usage error of one line that holds want.
-func Refuses(t *testing.T, s app.Stage, want string, args ...string) {
+func Refuses(t *testing.T, s app.Stage, want, args string) {
 	t.Helper()
-	stdout, stderr, code := Run(t, s, args...)
+	stdout, stderr, code := Run(t, s, strings.Fields(args)...)
 	if code != app.ExitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
-		t.Errorf("%v: exit %d, stdout %q, stderr %q; want exit %d and one line with %q", args, code, stdout, stderr, app.ExitUsage, want)
+		t.Errorf("%s: exit %d, stdout %q, stderr %q; want exit %d and one line with %q", args, code, stdout, stderr, app.ExitUsage, want)
 	}
 }

@@ -83,15 +83,14 @@ func (c Config) Validate() error {
 	if !exposed && slices.Contains(c.CORS.Origins, "*") {
 		return fmt.Errorf("checking cors-origin: requests need no key here, so * would let every web page in: name the origins")
 	}
-	for _, a := range []struct{ name, addr string }{
-		{"kafka-listen", c.KafkaListen}, {"admin-listen", c.AdminListen},
-	} {
-		if a.name == "admin-listen" && a.addr == "" {
-			continue
-		}
-		if err := app.CheckLoopback(a.addr); err != nil {
-			return fmt.Errorf("checking %s: %w", a.name, err)
-		}
+	if err := app.CheckLoopback(c.KafkaListen); err != nil {
+		return fmt.Errorf("checking kafka-listen: %w", err)
+	}
+	if c.AdminListen == "" {
+		return nil
+	}
+	if err := app.CheckLoopback(c.AdminListen); err != nil {
+		return fmt.Errorf("checking admin-listen: %w", err)
 	}
 	return nil
 }

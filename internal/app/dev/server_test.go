@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -107,55 +108,25 @@ func histories(t *testing.T, c *client.Client, thread recordings.Thread) map[str
 	return out
 }
 
-func find(t *testing.T, framework, name string) recordings.Thread {
-	t.Helper()
-	thread, ok := recordings.Find(framework, name)
-	if !ok {
-		t.Fatalf("recording %s/%s is gone", framework, name)
-	}
-	return thread
-}
-
-func TestServer_KeepsEverythingOverARestart(t *testing.T) {
-	cfg, thread := config(t.TempDir()), find(t, "pydantic-ai", "multiturn")
-	var before, after map[string]string
-	serve(t, cfg, func(_ *Server, c *client.Client) {
-		play(t, c, thread)
-		before = histories(t, c, thread)
-	})
-	if _, err := os.Stat(filepath.Join(cfg.Data, markerName)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a clean stop leaves the marker: %v", err)
-	}
-	serve(t, cfg, func(_ *Server, c *client.Client) { after = histories(t, c, thread) })
-	same(t, before, after)
-}
-
-func same(t *testing.T, before, after map[string]string) {
-	t.Helper()
-	if len(before) == 0 || len(before) != len(after) {
-		t.Errorf("%d runs before, %d after", len(before), len(after))
-	}
-	for run, was := range before {
-		if after[run] != was {
-			t.Errorf("history of %s was\n%s\nand is\n%s", run, was, after[run])
-		}
-	}
-}
-
-// Whatever is lost of derived data, by a deleted folder or by a process that did not end cleanly,
+// A restart keeps everything. Whatever is lost of derived data, by a deleted folder or by a process that did not end cleanly,
 // is made again from the broker's topics, and the log says so once.
 func TestServer_DerivedDataIsMadeAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm    func(t *testing.T, data string)
 		unclean bool
 	}{
+		"nothing lost":            {func(*testing.T, string) {}, false},
 		"index deleted":           {func(t *testing.T, data string) { remove(t, data, indexName) }, false},
 		"local stores deleted":    {func(t *testing.T, data string) { remove(t, data, compactorName) }, false},
 		"not ended cleanly":       {mark, true},
 		"index of another folder": {func(t *testing.T, data string) { mark(t, data); scribble(t, data) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, thread := config(t.TempDir()), find(t, "ag-ui-langgraph", "text-multiturn")
+			cfg := config(t.TempDir())
+			thread, ok := recordings.Find("ag-ui-langgraph", "text-multiturn")
+			if !ok {
+				t.Fatal("the recording is gone")
+			}
 			var log bytes.Buffer
 			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			var before, after map[string]string
@@ -166,7 +137,9 @@ func TestServer_DerivedDataIsMadeAgain(t *testing.T) {
 			log.Reset()
 			c.harm(t, cfg.Data)
 			serve(t, cfg, func(_ *Server, c *client.Client) { after = histories(t, c, thread) })
-			same(t, before, after)
+			if len(before) == 0 || !maps.Equal(before, after) {
+				t.Errorf("the histories were\n%v\nand are\n%v", before, after)
+			}
 			if said := strings.Contains(log.String(), "derived data is made again"); said != c.unclean {
 				t.Errorf("the log: %s", log.String())
 			}

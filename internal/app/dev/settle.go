@@ -2,10 +2,9 @@ package dev
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 const (
@@ -19,16 +18,16 @@ const (
 // streams that the proxy still publishes. After that, a run that is not in the index does not exist.
 func (s *Server) Settle(ctx context.Context) error {
 	deadline := time.After(settleFor)
-	var ends map[int32]int64
+	var events map[int32]kafka.Span
 	for {
 		settled := false
 		var err error
 		switch {
 		case s.ingest.Runs().Publishing() > 0:
-		case ends == nil:
-			ends, err = s.ends(ctx)
+		case events == nil:
+			events, err = kafka.Spans(ctx, s.adm, s.kafka.Topics().Events)
 		default:
-			settled, err = s.indexed(ctx, ends)
+			settled, err = s.indexed(ctx, events)
 		}
 		if err != nil || settled {
 			return err
@@ -44,27 +43,12 @@ func (s *Server) Settle(ctx context.Context) error {
 }
 
 // indexed reports whether the index has reached the ends of skein.events.
-func (s *Server) indexed(ctx context.Context, ends map[int32]int64) (bool, error) {
+func (s *Server) indexed(ctx context.Context, events map[int32]kafka.Span) (bool, error) {
 	to, err := s.store.IndexedTo(ctx, Tenant)
-	for partition, end := range ends {
-		if to[partition] < end {
+	for partition, span := range events {
+		if to[partition] < span.End {
 			return false, err
 		}
 	}
 	return true, err
-}
-
-// ends returns the end of each partition of skein.events.
-func (s *Server) ends(ctx context.Context) (map[int32]int64, error) {
-	topic := s.kafka.Topics().Events
-	list, err := s.adm.ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = list.Error()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading end of %s: %w", topic, err)
-	}
-	ends := make(map[int32]int64)
-	list.Each(func(o kadm.ListedOffset) { ends[o.Partition] = o.Offset })
-	return ends, nil
 }
