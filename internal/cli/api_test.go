@@ -199,19 +199,11 @@ func TestCommands_OverHTTP(t *testing.T) {
 // comesBack checks that whatever was checked out goes on where it says: as a child of the run, or as its sibling.
 func comesBack(t *testing.T, thread recordings.Thread, ok0 func(...string) string) {
 	first, second := thread.Runs[0].RunID, thread.Runs[1].RunID
-	dir := t.TempDir()
 	for run, args := range map[string][]string{"mine": {first}, "again": {second, "--start"}} {
 		args = append([]string{"checkout", thread.ThreadID, "--run-id", run}, args...)
-		input := filepath.Join(dir, run+".input.json")
-		if err := os.WriteFile(input, []byte(ok0(args...)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		events := filepath.Join(dir, run+".jsonl")
+		input := writeFile(t, "input.json", ok0(args...))
 		text := `{"type":"RUN_STARTED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}` + "\n" + `{"type":"RUN_FINISHED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}`
-		if err := os.WriteFile(events, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		ok0("publish", events, "--input", input)
+		ok0("publish", writeFile(t, "run.jsonl", text), "--input", input)
 		var all struct {
 			Runs []struct{ RunID, ParentRunID, ParentBy string }
 		}

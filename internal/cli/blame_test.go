@@ -3,8 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,12 +25,8 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 `,
 		} {
 			run := fmt.Sprint("r", i)
-			file := filepath.Join(t.TempDir(), "run.jsonl")
 			text := fmt.Sprintf("{\"type\":\"RUN_STARTED\",\"threadId\":\"blamed\",\"runId\":%q}\n%s{\"type\":\"RUN_FINISHED\",\"threadId\":\"blamed\",\"runId\":%q}\n", run, events, run)
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			ok0("publish", file)
+			ok0("publish", writeFile(t, "run.jsonl", text))
 		}
 		// Positions and times are the server's.
 		shown := func(text string) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,10 +35,7 @@ func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 }
 
 func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
-	config := filepath.Join(t.TempDir(), "skein.yaml")
-	if err := os.WriteFile(config, []byte("lissten: x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := writeFile(t, "skein.yaml", "lissten: x\n")
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -65,6 +61,17 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"verify nothing":      {[]string{"verify"}, app.ExitUsage, "THREAD, or pass --all"},
 		"letters of anybody":  {[]string{"dead-letters", "list", "--brokers", "127.0.0.1:1"}, app.ExitUsage, "--any-tenant"},
 		"picture":             {[]string{"lineage", "t", "-o", "png"}, app.ExitUsage, "jsonl or mermaid"},
+		"topics of nobody":    {[]string{"topics", "check"}, app.ExitUsage, "no Kafka brokers: pass --brokers"},
+		"partitions below 0":  {[]string{"topics", "create", "--brokers", "a:1", "--partitions", "-1"}, app.ExitUsage, "neither can be negative"},
+		"bad prefix":          {[]string{"topics", "alter", "--brokers", "a:1", "--topic-prefix", "a/b"}, app.ExitUsage, "checking topic prefix"},
+		"refold nothing":      {[]string{"refold"}, app.ExitUsage, "select runs: THREAD"},
+		"refold twice":        {[]string{"refold", "t", "--all"}, app.ExitUsage, "select runs: THREAD"},
+		"refold of whom":      {[]string{"refold", "t"}, app.ExitUsage, "the thread's tenant is missing: pass --tenant ID"},
+		"refold to":           {[]string{"refold", "-o", ":1:2"}, app.ExitUsage, "want a position, and another one"},
+		"refold by time":      {[]string{"refold", "-o", "@2026-09-17T12:00:00Z"}, app.ExitUsage, "-o @2026-09-17T12:00:00Z:: want a pos"},
+		"no range":            {[]string{"refold", "-o", "1"}, app.ExitUsage, "want FROM:TO"},
+		"two partitions":      {[]string{"refold", "-o", "1:2:2:3"}, app.ExitUsage, "are of different partitions"},
+		"empty range":         {[]string{"refold", "-o", "1:2:1:2"}, app.ExitUsage, "its end is not behind its start"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, code := skein(t, "", c.args...)

@@ -18,10 +18,10 @@ const (
 	completeMost = 200
 )
 
-// completeRuns completes THREAD, then RUNs of it, from the server. It offers nothing if the server does not answer.
-func completeRuns(at *server) cobra.CompletionFunc {
+// completeIDs completes THREAD, then, if runs is true, RUNs of it, from the server. It offers nothing if the server does not answer.
+func completeIDs(at *server, runs bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) (ids []cobra.Completion, _ cobra.ShellCompDirective) {
-		if app.Configure(cmd, at.out.environ) != nil { // the command itself reports it
+		if len(args) > 0 && !runs || app.Configure(cmd, at.out.environ) != nil { // the command itself reports the error
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
@@ -42,15 +42,5 @@ func completeRuns(at *server) cobra.CompletionFunc {
 			return err
 		})
 		return ids, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// completeThread completes THREAD, and no further argument.
-func completeThread(at *server) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return completeRuns(at)(cmd, nil, typed)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/deadletter"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -100,32 +99,27 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 			}}
 			add := func(x deadletter.Record) error { return l.add(deadLetterRow(out, x)) }
 			if direct {
-				cfg, err := d.kafka.Config("skein-dead-letters")
-				if err != nil {
+				err = deadLettersOfKafka(cmd.Context(), &d.kafka, q, limit, add)
+			} else {
+				err = at.connect(func(c *client.Client) error {
+					q := url.Values{}
+					set(q, "reason", d.reason)
+					set(q, "thread", d.thread)
+					set(q, "since", d.since)
+					_, err := each(cmd.Context(), c, "/v1/dead-letters", "deadLetters", q, limit, func(raw json.RawMessage) error {
+						var x deadletter.Record
+						if err := decode(raw, "dead letter", &x); err != nil {
+							return err
+						}
+						return add(x)
+					})
 					return err
-				}
-				if err := deadLettersOfKafka(cmd.Context(), cfg, q, limit, add); err != nil {
-					return err
-				}
-				return l.end()
-			}
-			return at.connect(func(c *client.Client) error {
-				q := url.Values{}
-				set(q, "reason", d.reason)
-				set(q, "thread", d.thread)
-				set(q, "since", d.since)
-				_, err := each(cmd.Context(), c, "/v1/dead-letters", "deadLetters", q, limit, func(raw json.RawMessage) error {
-					var x deadletter.Record
-					if err := decode(raw, "dead letter", &x); err != nil {
-						return err
-					}
-					return add(x)
 				})
-				if err != nil {
-					return err
-				}
-				return l.end()
-			})
+			}
+			if err != nil {
+				return err
+			}
+			return l.end()
 		},
 	}
 	at = serverFlags(cmd, out)
@@ -155,7 +149,11 @@ func deadLetterRow(out *output, x deadletter.Record) listed {
 func orDash(s string) string { return cmp.Or(s, "-") }
 
 // deadLettersOfKafka calls f with the dead letters of a query, at most limit of them if limit is not 0.
-func deadLettersOfKafka(ctx context.Context, cfg kafka.Config, q deadletter.Query, limit int, f func(deadletter.Record) error) error {
+func deadLettersOfKafka(ctx context.Context, at *app.KafkaFlags, q deadletter.Query, limit int, f func(deadletter.Record) error) error {
+	cfg, err := at.Config("skein-dead-letters")
+	if err != nil {
+		return err
+	}
 	n := 0
 	for after := (*record.Position)(nil); ; {
 		page, err := deadletter.ReadPage(ctx, cfg, q, after, pageSize)

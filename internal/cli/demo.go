@@ -57,11 +57,8 @@ Conversations that exist already are not played again; an interrupted demo is co
 			interrupted := cmd.Context().Err() != nil
 			stop()
 			serverErr := <-stopped
-			if interrupted && errors.Is(err, context.Canceled) {
-				err = nil // Ctrl-C is the usual end
-			}
-			if serverErr != nil && errors.Is(err, context.Canceled) {
-				err = nil // the server's error ended the demo
+			if errors.Is(err, context.Canceled) && (interrupted || serverErr != nil) {
+				err = nil // Ctrl-C is the usual end, or the server's error ended the demo
 			}
 			return errors.Join(err, serverErr)
 		},

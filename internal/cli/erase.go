@@ -189,10 +189,8 @@ func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.R
 			noted = now
 			out.note("the erasure is %s since %v", e.State, now.Sub(begin).Round(time.Second))
 		}
-		select {
-		case <-time.After(indexedAgain):
-		case <-ctx.Done():
-			return nil, erasure{}, errInterrupted
+		if err := pause(ctx, indexedAgain); err != nil {
+			return nil, erasure{}, err
 		}
 	}
 }

@@ -133,10 +133,8 @@ func retried(ctx context.Context, out *output, f func() error) error {
 		if !noted {
 			out.note("the server refuses for now, and is asked again: %v", err)
 		}
-		select {
-		case <-time.After(laterAgain):
-		case <-ctx.Done():
-			return errInterrupted
+		if err := pause(ctx, laterAgain); err != nil {
+			return err
 		}
 	}
 }

@@ -52,16 +52,12 @@ func canonical(t *testing.T, v any) string {
 }
 
 func TestFold_SaysWhatItLeavesOut(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "bad.jsonl")
-	events := `{"type":"RUN_STARTED","threadId":"t","runId":"r"}
+	path := writeFile(t, "bad.jsonl", `{"type":"RUN_STARTED","threadId":"t","runId":"r"}
 {"type":"TEXT_MESSAGE_START"}
 nonsense
 {"type":"RUN_FINISHED","threadId":"t","runId":"r"}
 {"type":"CUSTOM","name":"late","value":1}
-`
-	if err := os.WriteFile(path, []byte(events), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`)
 	stdout, stderr, code := skein(t, "", "fold", path)
 	if code != 0 || stdout != `{"messages":[],"state":{}}`+"\n" {
 		t.Errorf("exit %d, %s", code, stdout)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // defaultAdminURL is the default admin address of a stage.
@@ -39,9 +39,6 @@ Exit code 0: ready. 1: not ready, or no answer; the output says why. Made for he
 			if len(args) == 1 {
 				bases = args
 			}
-			if base := bases[0]; !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
-				return app.Usagef("reading url %q: want http://HOST:PORT", base)
-			}
 			path := "/readyz"
 			if live {
 				path = "/healthz"
@@ -61,38 +58,38 @@ Exit code 0: ready. 1: not ready, or no answer; the output says why. Made for he
 func firstHealth(ctx context.Context, out *output, bases []string, path string) error {
 	var tried []string
 	for _, base := range bases {
-		url := strings.TrimRight(base, "/") + path
-		err := health(ctx, out, url)
+		base = strings.TrimRight(base, "/")
+		err := health(ctx, out, base, path)
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
 		}
-		tried = append(tried, url)
+		tried = append(tried, base+path)
 	}
 	return fmt.Errorf("no answer from %s: nothing listens there", strings.Join(tried, " or "))
 }
 
-func health(ctx context.Context, out *output, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func health(ctx context.Context, out *output, base, path string) error {
+	c, err := client.New(base)
 	if err != nil {
-		return app.Usagef("reading url: %w", err)
+		return app.Usagef("%w", err)
 	}
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		return fmt.Errorf("no answer from %s: %w", url, err)
-	}
-	defer func() { _ = resp.Body.Close() }() // only read
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if err != nil {
-		return fmt.Errorf("reading answer: %w", err)
+	defer c.Close()
+	body, err := c.Get(ctx, path, nil)
+	refused := &client.Error{Status: http.StatusOK}
+	switch {
+	case errors.As(err, &refused):
+		body = refused.Body
+	case err != nil:
+		return fmt.Errorf("no answer from %s: %w", base+path, err)
 	}
 	var answer struct {
 		Status string            `json:"status"`
 		Checks map[string]string `json:"checks"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Status == "" {
-		return fmt.Errorf("reading answer: %s is not the admin address of a Skein stage (HTTP %d)", url, resp.StatusCode)
+		return fmt.Errorf("reading answer: %s is not the admin address of a Skein stage (HTTP %d)", base+path, refused.Status)
 	}
-	if err := out.result(body, answer.Status+"\n"); err != nil || resp.StatusCode == http.StatusOK {
+	if err := out.result(body, answer.Status+"\n"); err != nil || refused.Status == http.StatusOK {
 		return err
 	}
 	reasons := []string{answer.Status}

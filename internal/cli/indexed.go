@@ -53,10 +53,7 @@ func awaitIndexed(ctx context.Context, out *output, c *client.Client, p publishe
 			out.note("run %s is open: until it ends, history shows published events with a delay", run)
 			return
 		}
-		select {
-		case <-time.After(indexedAgain):
-		case <-waiting.Done():
-		}
+		_ = pause(waiting, indexedAgain) // the next request returns the error
 	}
 }
 

@@ -123,15 +123,11 @@ hand: it refuses whatever a stage would refuse.`,
 			}
 			var rows [][]string
 			for _, k := range keys {
-				scopes := make([]string, len(k.Scopes))
-				for i, s := range k.Scopes {
-					scopes[i] = string(s)
-				}
 				end := "never"
 				if k.Expires != nil {
 					end = k.Expires.UTC().Format(time.RFC3339)
 				}
-				rows = append(rows, []string{oneLine(k.Name, 80), oneLine(k.Tenant, 80), strings.Join(scopes, ","), end})
+				rows = append(rows, []string{oneLine(k.Name, 80), oneLine(k.Tenant, 80), strings.Join(texts(k.Scopes), ","), end})
 			}
 			return out.text(table([]column{{name: "NAME"}, {name: "TENANT"}, {name: "SCOPES"}, {name: "EXPIRES"}}, rows, defaultWidth, true))
 		},

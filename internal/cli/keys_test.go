@@ -76,10 +76,7 @@ func TestCommands_PresentAnAPIKey(t *testing.T) {
 		_, _ = w.Write([]byte(`{"threads":[]}`))
 	}))
 	defer s.Close()
-	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := writeFile(t, "key", key+"\n")
 	command := func(environ []string, more ...string) (string, int) {
 		t.Helper()
 		var out, errs strings.Builder

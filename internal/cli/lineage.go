@@ -81,7 +81,7 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 	cmd.Flags().StringVar(&descendants, "descendants", "", "only the descendants of `RUN`")
 	cmd.Flags().StringVar(&siblings, "siblings", "", "only the other children of the parent of `RUN`")
 	for _, flag := range []string{"ancestors", "descendants", "siblings"} {
-		complete(cmd, flag, completeRuns(at))
+		complete(cmd, flag, completeIDs(at, true))
 	}
 	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw the text with ASCII characters only")
 	return cmd

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,10 +30,7 @@ func TestLint_SaysWhereAndWhat(t *testing.T) {
 		"laid out": {"[\n  {\n    \"type\": \"RUN_STARTED\",\n    \"threadId\": \"t\", \"runId\": \"r\"\n  },\n  {\"type\": \"TEXT_MESSAGE_CONTENT\",\n    \"messageId\": \"m1\", \"delta\": \"x\"\n  },\n" + lintFinished + "]", ":6"},
 		"objects":  {lintStarted + lintContent + lintFinished, ":1"},
 	} {
-		path := filepath.Join(t.TempDir(), "run.jsonl")
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := writeFile(t, "run.jsonl", c.text)
 		want := path + c.where + `: error: text-content-not-open: TEXT_MESSAGE_CONTENT for message "m1", which is not open` + "\n" + path + ": 1 error in 3 events; the client ends the run at "
 		stdout, stderr, code := skein(t, "", "lint", path)
 		if code != app.ExitDiffers || !strings.HasPrefix(stdout, want) ||
@@ -63,11 +58,7 @@ func TestLint_PrintsJSONAndSARIF(t *testing.T) {
 	if err := log.Validate(); err != nil || code != app.ExitDiffers || len(log.Runs[0].Results) != 1 {
 		t.Errorf("exit %d, %v: %s", code, err, stdout)
 	}
-	path := filepath.Join(t.TempDir(), "a run#1.jsonl")
-	if err := os.WriteFile(path, []byte(events), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if stdout, _, _ := skein(t, "", "lint", "--sarif", path); !strings.Contains(stdout, `/a%20run%231.jsonl"`) {
+	if stdout, _, _ := skein(t, "", "lint", "--sarif", writeFile(t, "a run#1.jsonl", events)); !strings.Contains(stdout, `/a%20run%231.jsonl"`) {
 		t.Errorf("a file's name is no reference: %s", stdout)
 	}
 	// A clean stream is a log without results, which closes what code scanning has open.
@@ -115,11 +106,8 @@ func TestLint_AsksAnAgentOnce(t *testing.T) {
 		input.Messages[0].Role != "user" {
 		t.Errorf("asked with %s: %v", body, err)
 	}
-	path := filepath.Join(t.TempDir(), "input.json")
-	if err := os.WriteFile(path, []byte(`{"threadId":"mine","runId":"r","messages":[]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, code := skein(t, "", "lint", address, "--input", path); code != 0 || string(body) != `{"threadId":"mine","runId":"r","messages":[]}` {
+	const mine = `{"threadId":"mine","runId":"r","messages":[]}`
+	if _, _, code := skein(t, "", "lint", address, "--input", writeFile(t, "input.json", mine)); code != 0 || string(body) != mine {
 		t.Errorf("exit %d, asked with %s", code, body)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,11 +81,7 @@ func newRebuildBed(t *testing.T) *rebuildBed {
 	b.flags = []string{"--brokers", strings.Join(b.cfg.Brokers, ","), "--topic-prefix", b.cfg.TopicPrefix, "--clickhouse-database",
 		b.server.Database, "--clickhouse-user", b.server.Username}
 	if b.server.Password != "" {
-		password := filepath.Join(t.TempDir(), "password")
-		if err := os.WriteFile(password, []byte(b.server.Password), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		b.flags = append(b.flags, "--clickhouse-password-file", password)
+		b.flags = append(b.flags, "--clickhouse-password-file", writeFile(t, "password", b.server.Password))
 	}
 	var err error
 	b.store, err = clickhouse.New(clickhouse.Options{Addrs: []string{b.server.Addr}, Database: b.server.Database, Username: b.server.Username,

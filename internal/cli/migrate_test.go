@@ -34,34 +34,9 @@ func TestMigrate_BringsUpTheSchema(t *testing.T) {
 		s := clickhousetest.Start(t)
 		store := []string{"--clickhouse", s.Addr, "--clickhouse-database", s.Database, "--clickhouse-user", s.Username}
 		if s.Password != "" { // an empty file is refused
-			password := filepath.Join(t.TempDir(), "password")
-			if err := os.WriteFile(password, []byte(s.Password+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			store = append(store, "--clickhouse-password-file", password)
+			store = append(store, "--clickhouse-password-file", writeFile(t, "password", s.Password+"\n"))
 		}
 		migrated(t, store...)
-		var tables []string
-		rows, err := s.Open(t).Query(t.Context(), "SELECT name FROM system.tables WHERE database = currentDatabase() AND name IN ('messages', 'runs', 'states') ORDER BY name")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name); err != nil {
-				t.Fatal(err)
-			}
-			tables = append(tables, name)
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := rows.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(tables, " "); got != "messages runs states" {
-			t.Errorf("the tables are %q", got)
-		}
 	})
 	t.Run("nobody answers", func(t *testing.T) {
 		stdout, stderr, code := skein(t, "", "migrate", "--clickhouse", "http://127.0.0.1:1")

@@ -22,7 +22,6 @@ type output struct {
 	dumb bool
 	// screen is the terminal that shows what is written to stdout if stdout itself is a buffer.
 	screen interface{ Fd() uintptr }
-	now    func() time.Time
 	// self is the command as it was typed, such as bin/skein, and at the server that it calls; both are for hints.
 	self string
 	at   *server
@@ -36,9 +35,9 @@ type output struct {
 const defaultWidth = 100
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
-	o := &output{stdout: stdout, stderr: stderr, self: "skein", now: time.Now, environ: environ}
+	o := &output{stdout: stdout, stderr: stderr, self: "skein", environ: environ}
 	if f, ok := stdout.(*os.File); ok && isTerminal(f) {
-		o.stdout = &tty{File: f}
+		o.stdout = &tty{file: f}
 	}
 	for _, v := range environ {
 		if name, value, _ := strings.Cut(v, "="); (name == "NO_COLOR" && value != "") || (name == "TERM" && value == "dumb") {
@@ -125,7 +124,7 @@ func (o *output) drawingWidth() int {
 // when formats a time: how long ago it was on a terminal, else RFC 3339 in UTC.
 func (o *output) when(t time.Time) string {
 	if o.display() != nil {
-		return ago(o.now(), t)
+		return ago(time.Now(), t)
 	}
 	return t.UTC().Format(time.RFC3339)
 }

@@ -1,12 +1,23 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
+
+// pause waits for some time. It returns errInterrupted if ctx ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return errInterrupted
+	}
+}
 
 // progressEvery is the time between two lines of progress if stderr is no terminal.
 const progressEvery = 10 * time.Second
@@ -17,7 +28,6 @@ type progress struct {
 	out  *output
 	what string
 	bar  bool
-	now  func() time.Time
 
 	mu             sync.Mutex
 	drawn          bool
@@ -27,7 +37,7 @@ type progress struct {
 
 func newProgress(out *output, what string) *progress {
 	now := time.Now()
-	return &progress{out: out, what: what, bar: isTerminal(out.stderr), now: time.Now, shown: now, started: now}
+	return &progress{out: out, what: what, bar: isTerminal(out.stderr), shown: now, started: now}
 }
 
 // step reports that done of total parts are ready; a total of 0 is unknown.
@@ -42,8 +52,8 @@ func (p *progress) step(done, total int) {
 		p.draw()
 		return
 	}
-	if now := p.now(); now.Sub(p.shown) >= progressEvery {
-		p.shown = now
+	if time.Since(p.shown) >= progressEvery {
+		p.shown = time.Now()
 		p.out.note("%s: %s%s", p.what, p.count(" of "), p.left())
 	}
 }
@@ -61,7 +71,7 @@ const leftAfter = 3 * time.Second
 
 // left estimates the remaining time from the average speed so far.
 func (p *progress) left() string {
-	took := p.now().Sub(p.started)
+	took := time.Since(p.started)
 	if p.done <= 0 || p.done >= p.total || took < leftAfter {
 		return ""
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -31,32 +32,29 @@ func TestProgress_DrawsABarOnATerminal(t *testing.T) {
 
 // Elsewhere it is a line now and then; with --quiet nothing.
 func TestProgress_WritesALineNowAndThenWhereThereIsNoTerminal(t *testing.T) {
-	var text strings.Builder
-	p := newProgress(&output{stderr: &text}, "verify")
-	now := p.shown
-	p.now = func() time.Time { return now }
-	p.step(1, 4)
-	now = now.Add(progressEvery)
-	p.step(2, 4)
-	p.step(3, 4)
-	now = now.Add(progressEvery)
-	p.step(4, 4)
-	now = now.Add(progressEvery)
-	p.step(5, 0)
-	now = now.Add(70 * time.Second)
-	p.step(1, 50)
-	p.end()
-	if got, want := text.String(), "verify: 2 of 4, about 10s left\nverify: 4 of 4\nverify: 5\nverify: 1 of 50, about 1h22m left\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	for _, bar := range []bool{true, false} {
-		text.Reset()
-		quiet := newProgress(&output{stderr: &text, quiet: true}, "verify")
-		quiet.bar, quiet.now = bar, func() time.Time { return now.Add(time.Hour) }
-		quiet.step(1, 4)
-		quiet.end()
-		if got := text.String(); got != "" {
-			t.Errorf("with --quiet: %q", got)
+	synctest.Test(t, func(t *testing.T) {
+		var text, none strings.Builder
+		p, quiet := newProgress(&output{stderr: &text}, "verify"), newProgress(&output{stderr: &none, quiet: true}, "verify")
+		p.step(1, 4)
+		time.Sleep(progressEvery)
+		p.step(2, 4)
+		p.step(3, 4)
+		time.Sleep(progressEvery)
+		p.step(4, 4)
+		time.Sleep(progressEvery)
+		p.step(5, 0)
+		time.Sleep(70 * time.Second)
+		p.step(1, 50)
+		p.end()
+		if got, want := text.String(), "verify: 2 of 4, about 10s left\nverify: 4 of 4\nverify: 5\nverify: 1 of 50, about 1h22m left\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
-	}
+		for _, quiet.bar = range []bool{true, false} {
+			quiet.step(1, 4)
+			quiet.end()
+		}
+		if none.Len() > 0 {
+			t.Errorf("with --quiet: %q", none.String())
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -15,8 +16,28 @@ import (
 func printRecords(out *output, runs []chainRun, kept agui.Families) error {
 	cfg := partition.DefaultConfig()
 	cfg.KeepEvents = kept
-	thread, sources, where := recordsOf(runs)
-	records, refused, err := partition.Offline(cfg, dev.Tenant, thread, sources)
+	var sources []partition.Source // the records that the runs would have on skein.events
+	var where []string             // the file and line of each
+	thread := ""
+	for i, run := range runs {
+		ofThread, _, _ := run.ids()
+		thread = cmp.Or(thread, ofThread)
+		id := run.id(i)
+		add := func(kind record.Kind, value []byte, at string) {
+			sources = append(sources, partition.Source{
+				Headers: record.Headers{Version: record.Version, Kind: kind, RunID: id, Seq: -1},
+				Value:   value, At: time.UnixMilli(0).UTC(),
+			})
+			where = append(where, at)
+		}
+		if run.input != nil {
+			add(record.KindInput, run.input, "input of run "+id)
+		}
+		for _, e := range run.events {
+			add(record.KindEvent, e.text, e.where)
+		}
+	}
+	records, refused, err := partition.Offline(cfg, dev.Tenant, cmp.Or(thread, "thread"), sources)
 	if err != nil {
 		return err
 	}
@@ -33,32 +54,4 @@ func printRecords(out *output, runs []chainRun, kept agui.Families) error {
 		}
 	}
 	return nil
-}
-
-// recordsOf returns the records that the runs would have on skein.events, and the file and line of each.
-func recordsOf(runs []chainRun) (thread string, sources []partition.Source, where []string) {
-	for i, run := range runs {
-		ofThread, _, _ := run.ids()
-		if thread == "" {
-			thread = ofThread
-		}
-		id := run.id(i)
-		add := func(kind record.Kind, value []byte, at string) {
-			sources = append(sources, partition.Source{
-				Headers: record.Headers{Version: record.Version, Kind: kind, RunID: id, Seq: -1},
-				Value:   value, At: time.UnixMilli(0).UTC(),
-			})
-			where = append(where, at)
-		}
-		if run.input != nil {
-			add(record.KindInput, run.input, "input of run "+id)
-		}
-		for _, e := range run.events {
-			add(record.KindEvent, e.text, e.where)
-		}
-	}
-	if thread == "" {
-		thread = "thread"
-	}
-	return thread, sources, where
 }

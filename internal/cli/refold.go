@@ -87,55 +87,42 @@ func eventsBetween(q *scan.Query, r record.Range) error {
 	return nil
 }
 
-// reportChanges folds the selected runs again and prints the result.
+// reportChanges folds the selected runs again. It prints runs as they come, in text only those that change, and at the end the
+// number of all.
 func reportChanges(ctx context.Context, out *output, cfg kafka.Config, q scan.Query) error {
 	bar := newProgress(out, "refold")
 	defer bar.end()
 	q.Progress = bar.step
-	r := &refolding{out: out, bar: bar, counts: map[verify.Outcome]int{}}
-	if err := scan.Changes(ctx, cfg, q, r.add); err != nil {
-		return err
-	}
-	bar.end()
-	return r.end()
-}
-
-// refolding prints runs as they come; in text only those that change, and the number of the others.
-type refolding struct {
-	out    *output
-	bar    *progress
-	counts map[verify.Outcome]int
-}
-
-func (r *refolding) add(run verify.Result) error {
-	r.counts[run.Outcome]++
+	runs, counts := 0, map[verify.Outcome]int{}
+	err := scan.Changes(ctx, cfg, q, func(run verify.Result) error {
+		runs++
+		counts[run.Outcome]++
+		switch {
+		case out.asJSON:
+			return out.json(run)
+		case run.Outcome != verify.Changes:
+			return nil
+		}
+		bar.end()
+		names := make([]string, len(run.Differences))
+		for i, d := range run.Differences {
+			names[i] = oneLine(d.Member+string(d.At), 80)
+		}
+		return out.text(fmt.Sprintf("tenant %s, thread %s, run %s, folded by version %d: changes in %s\n", oneLine(run.Tenant, 40),
+			oneLine(run.ThreadID, 80), oneLine(run.RunID, 80), run.FoldVersion, strings.Join(names, ", ")))
+	})
 	switch {
-	case r.out.asJSON:
-		return r.out.json(run)
-	case run.Outcome != verify.Changes:
-		return nil
-	}
-	r.bar.end()
-	names := make([]string, len(run.Differences))
-	for i, d := range run.Differences {
-		names[i] = oneLine(d.Member+string(d.At), 80)
-	}
-	return r.out.text(fmt.Sprintf("tenant %s, thread %s, run %s, folded by version %d: changes in %s\n", oneLine(run.Tenant, 40),
-		oneLine(run.ThreadID, 80), oneLine(run.RunID, 80), run.FoldVersion, strings.Join(names, ", ")))
-}
-
-func (r *refolding) end() error {
-	changes, runs := r.counts[verify.Changes], 0
-	for _, n := range r.counts {
-		runs += n
-	}
-	if runs == 0 {
+	case err != nil:
+		return err
+	case runs == 0:
 		return app.NotFoundf("there are no such runs")
 	}
-	if !r.out.asJSON {
+	bar.end()
+	changes := counts[verify.Changes]
+	if !out.asJSON {
 		const format = "%d runs by version %d of the rules: %d as they are, %d would change; left: %d whose raw events are gone, %d open\n"
-		text := fmt.Sprintf(format, runs, compact.Version, r.counts[verify.Same], changes, r.counts[verify.Gone], r.counts[verify.Open])
-		if err := r.out.text(text); err != nil {
+		text := fmt.Sprintf(format, runs, compact.Version, counts[verify.Same], changes, counts[verify.Gone], counts[verify.Open])
+		if err := out.text(text); err != nil {
 			return err
 		}
 	}

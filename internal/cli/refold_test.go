@@ -101,22 +101,3 @@ func asOlderRulesHadIt(t *testing.T, s *dev.Server) (next record.Position) {
 	}
 	return next
 }
-
-func TestRefold_OneClearLineForWhatCannotWork(t *testing.T) {
-	for want, args := range map[string][]string{
-		"select runs":         {},
-		"select runs: THREAD": {"t", "--all"},
-		"the thread's tenant is missing: pass --tenant ID": {"t"},
-		"want a position, and another one":                 {"-o", ":1:2"},
-		"-o @2026-09-17T12:00:00Z:: want a pos":            {"-o", "@2026-09-17T12:00:00Z"},
-		"want FROM:TO":                                     {"-o", "1"},
-		"are of different partitions":                      {"-o", "1:2:2:3"},
-		"its end is not behind its start":                  {"-o", "1:2:1:2"},
-		"no Kafka brokers: pass --brokers HOST:":           {"--all"},
-	} {
-		stdout, stderr, code := skein(t, "", append([]string{"refold"}, args...)...)
-		if code != app.ExitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
-			t.Errorf("%v: exit %d, stdout %q, stderr %q; want %q", args, code, stdout, stderr, want)
-		}
-	}
-}

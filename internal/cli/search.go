@@ -207,17 +207,9 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 		formTable, formJSON, formJSONL)
 	cmd.Flags().StringVar(&by, search.ParamBy, "",
 		"group by up to 3 `DIMENSIONS`, separated by commas: agent, model, status, tool, hour, day, week, label:KEY")
-	cmd.Flags().StringVar(&measure, search.ParamMeasure, string(search.Runs), "`MEASURES`, separated by commas: "+measureNames())
+	cmd.Flags().StringVar(&measure, search.ParamMeasure, string(search.Runs), "`MEASURES`, separated by commas: "+strings.Join(texts(search.Measures), ", "))
 	cmd.Flags().IntVar(&limit, search.ParamLimit, 1000, "at most `N` groups: those with the greatest first measure")
 	return cmd
-}
-
-func measureNames() string {
-	names := make([]string, len(search.Measures))
-	for i, m := range search.Measures {
-		names[i] = string(m)
-	}
-	return strings.Join(names, ", ")
 }
 
 // printStatistics prints a table for a terminal of a width, or 0 for none. On a terminal a single measure also has bars.

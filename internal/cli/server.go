@@ -57,9 +57,9 @@ func serverFlags(cmd *cobra.Command, out *output) *server {
 	s := &server{out: out, flags: cmd.Flags()}
 	switch words := strings.Fields(cmd.Use); {
 	case len(words) == 2 && words[1] == "THREAD", words[0] == "blame", words[0] == "erase":
-		cmd.ValidArgsFunction = completeThread(s)
+		cmd.ValidArgsFunction = completeIDs(s, false)
 	case len(words) > 1 && words[1] == "THREAD":
-		cmd.ValidArgsFunction = completeRuns(s)
+		cmd.ValidArgsFunction = completeIDs(s, true)
 	}
 	cmd.Flags().StringVar(&s.context, "context", "", "`NAME` of a context (see skein context); by default the current one")
 	cmd.Flags().StringVar(&s.url, "url", defaultURL, "`URL` of the HTTP API")

@@ -47,6 +47,15 @@ func count[N int | int64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// texts returns names as strings.
+func texts[S ~string](names []S) []string {
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = string(name)
+	}
+	return list
+}
+
 // indent wraps text to width, each line after a margin.
 func indent(text, margin string, width int) string {
 	room := max(width-ansi.StringWidth(margin), 20)

@@ -54,7 +54,7 @@ Except with --sort id, the command reads the whole list before it prints anythin
 		if len(args) == 1 {
 			o.part = args[0]
 		}
-		q, err := o.query(out.now())
+		q, err := o.query(time.Now())
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,8 @@ Except with --sort id, the command reads the whole list before it prints anythin
 	listFlags(cmd, out)
 	watchFlag(cmd, &o.watch)
 	cmd.Flags().StringVar(&o.prefix, "prefix", "", "only threads whose id starts with `TEXT`")
-	choiceFlag(cmd, &o.status, "status", "", "", "only threads whose last run is `STATUS`: "+orList(runStatuses), runStatuses...)
+	choiceFlag(cmd, &o.status, "status", "", "", "only threads whose last run is `STATUS`: "+orList(texts(search.Statuses)),
+		texts(search.Statuses)...)
 	cmd.Flags().StringVar(&o.agent, "agent", "", "only threads with a run of the agent `NAME`")
 	cmd.Flags().StringVar(&o.since, "since", "",
 		"only threads that changed since `TIME`: 2026-09-17T12:00:00Z, or how long ago, such as 90m or 24h")
@@ -75,11 +76,6 @@ Except with --sort id, the command reads the whole list before it prints anythin
 		sortUpdated, sortStarted, sortID)
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "at most `N` threads; 0 is all")
 	return cmd
-}
-
-var runStatuses = []string{
-	string(record.StatusRunning), string(record.StatusFinished), string(record.StatusError),
-	string(record.StatusInterrupted), string(record.StatusCancelled), string(record.StatusAbandoned),
 }
 
 // query checks the options and returns the parameters of the request.

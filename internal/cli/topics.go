@@ -106,18 +106,11 @@ func createTopics(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) (
 	if _, err := kafka.EnsureTopics(ctx, cfg, made); err != nil {
 		return nil, err
 	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		reports, err := kafka.CheckTopics(ctx, cfg, spec)
 		missing := slices.ContainsFunc(reports, func(r kafka.TopicReport) bool { return r.Partitions == 0 })
-		if err != nil || !missing {
+		if err != nil || !missing || pause(ctx, 100*time.Millisecond) != nil {
 			return reports, err
-		}
-		select {
-		case <-ctx.Done():
-			return reports, nil
-		case <-tick.C:
 		}
 	}
 }

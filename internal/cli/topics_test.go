@@ -58,17 +58,3 @@ skein.dead-letters 5 1 ≥ 1 30d ok
 		t.Errorf("a count cannot be altered, and it says %q", out)
 	}
 }
-
-func TestTopics_OneClearLineForWhatCannotWork(t *testing.T) {
-	for want, args := range map[string][]string{
-		"no Kafka brokers: pass --brokers": {"check"},
-		"neither can be negative":          {"create", "--brokers", "127.0.0.1:1", "--partitions", "-1"},
-		"checking topic prefix":            {"alter", "--brokers", "127.0.0.1:1", "--topic-prefix", "a/b"},
-		"unknown command \"mend\"":         {"mend"},
-	} {
-		stdout, stderr, code := skein(t, "", append([]string{"topics"}, args...)...)
-		if code != app.ExitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
-			t.Errorf("%v: exit %d, stdout %q, stderr %q; want %q", args, code, stdout, stderr, want)
-		}
-	}
-}

@@ -11,7 +11,7 @@ import (
 // text. tty writes DEL, C1 controls and bidirectional marks as escapes such as \u009b, which mean the same in JSON. It leaves C0
 // controls: valid JSON has none, and colours need them.
 type tty struct {
-	*os.File
+	file *os.File
 	// partial is the beginning of a character whose end has not been written yet.
 	partial []byte
 }
@@ -35,24 +35,19 @@ func (s *tty) Write(b []byte) (int, error) {
 		}
 		text = text[size:]
 	}
-	if _, err := s.File.Write(out); err != nil {
+	if _, err := s.file.Write(out); err != nil {
 		return 0, err
 	}
 	return len(b), nil
 }
 
-// WriteString implements io.StringWriter. The embedded file's method would bypass Write.
-func (s *tty) WriteString(text string) (int, error) { return s.Write([]byte(text)) }
-
-// ReadFrom implements io.ReaderFrom, for the same reason.
-func (s *tty) ReadFrom(r io.Reader) (int64, error) {
-	return io.Copy(struct{ io.Writer }{s}, r)
-}
+// Fd returns the terminal's file descriptor.
+func (s *tty) Fd() uintptr { return s.file.Fd() }
 
 // terminal returns stdout without the filter of tty, for a program that draws with control sequences and filters its texts itself.
 func (o *output) terminal() io.Writer {
 	if s, ok := o.stdout.(*tty); ok {
-		return s.File
+		return s.file
 	}
 	return o.stdout
 }

@@ -32,16 +32,15 @@ proved.`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),
 	}
 	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
-		v := verification{out, c}
 		switch {
 		case all == (len(args) > 0):
 			return app.Usagef("name THREAD, or pass --all for every thread")
 		case all:
-			return v.many(ctx, "/v1/verify", 0)
+			return verifyMany(ctx, out, c, "/v1/verify", 0)
 		case len(args) == 1:
-			return v.thread(ctx, args[0])
+			return verifyThread(ctx, out, c, args[0])
 		}
-		return v.one(ctx, args[0], args[1])
+		return verifyRun(ctx, out, c, args[0], args[1])
 	})
 	jsonLinesFlags(cmd, out)
 	cmd.Flags().BoolVar(&all, "all", false, "every run of every thread")
@@ -68,18 +67,12 @@ const (
 	verdictDiffers = "differs"
 )
 
-// verification verifies runs and prints the results.
-type verification struct {
-	out    *output
-	client *client.Client
-}
-
-// one verifies a run that was named.
-func (v *verification) one(ctx context.Context, thread, run string) error {
+// verifyRun verifies a run that was named.
+func verifyRun(ctx context.Context, out *output, c *client.Client, thread, run string) error {
 	var p proof
-	body, err := fetch(ctx, v.client, client.RunPath(thread, run)+"/verify", nil, "proof", &p)
+	body, err := fetch(ctx, c, client.RunPath(thread, run)+"/verify", nil, "proof", &p)
 	if err == nil {
-		err = v.out.result(body, p.text())
+		err = out.result(body, p.text())
 	}
 	switch {
 	case err != nil:
@@ -92,13 +85,13 @@ func (v *verification) one(ctx context.Context, thread, run string) error {
 	return nil
 }
 
-// thread verifies all runs of a thread.
-func (v *verification) thread(ctx context.Context, thread string) error {
+// verifyThread verifies all runs of a thread.
+func verifyThread(ctx context.Context, out *output, c *client.Client, thread string) error {
 	var t struct{ Runs int }
-	if _, err := fetch(ctx, v.client, client.ThreadPath(thread), nil, "thread", &t); err != nil {
+	if _, err := fetch(ctx, c, client.ThreadPath(thread), nil, "thread", &t); err != nil {
 		return err
 	}
-	return v.many(ctx, client.ThreadPath(thread)+"/verify", t.Runs)
+	return verifyMany(ctx, out, c, client.ThreadPath(thread)+"/verify", t.Runs)
 }
 
 // line is a line of an answer about many runs: a proof, or the server's progress.
@@ -107,10 +100,10 @@ type line struct {
 	Progress *struct{ Done, Total int }
 }
 
-// many verifies the runs of an API path. total is their number, or 0 if the server reports progress. The text form only counts
+// verifyMany verifies the runs of an API path. total is their number, or 0 if the server reports progress. The text form only counts
 // the runs that are proved.
-func (v *verification) many(ctx context.Context, path string, total int) error {
-	bar := newProgress(v.out, "verify")
+func verifyMany(ctx context.Context, out *output, c *client.Client, path string, total int) error {
+	bar := newProgress(out, "verify")
 	defer bar.end()
 	counts := map[string]int{}
 	runs := 0
@@ -128,21 +121,21 @@ func (v *verification) many(ctx context.Context, path string, total int) error {
 			bar.step(runs, max(runs, total)) // there may be new ones
 		}
 		switch {
-		case v.out.asJSON:
-			return v.out.document(text)
+		case out.asJSON:
+			return out.document(text)
 		case p.Verdict != verdictProved:
 			bar.end()
-			return v.out.text(p.text())
+			return out.text(p.text())
 		}
 		return nil
 	}
-	if err := v.client.Copy(ctx, path, nil, client.TypeNDJSON, &byLine{each: each}); err != nil {
+	if err := c.Copy(ctx, path, nil, client.TypeNDJSON, &byLine{each: each}); err != nil {
 		return err
 	}
 	bar.end()
 	differ := counts[verdictDiffers]
-	if !v.out.asJSON {
-		if err := v.out.text(fmt.Sprintf("%s: %d proved, %d differ, %d not proved\n",
+	if !out.asJSON {
+		if err := out.text(fmt.Sprintf("%s: %d proved, %d differ, %d not proved\n",
 			count(runs, "run"), counts[verdictProved], differ, runs-counts[verdictProved]-differ)); err != nil {
 			return err
 		}

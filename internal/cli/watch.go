@@ -56,10 +56,8 @@ func (o *output) watch(ctx context.Context, show func(ctx context.Context, out *
 		default:
 			noted = ""
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(watchEvery):
+		if pause(ctx, watchEvery) != nil {
+			return nil //nolint:nilerr // Ctrl-C is its usual end
 		}
 	}
 }
