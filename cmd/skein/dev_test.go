@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/client"
+	commands "github.com/skeinhq/skein/test/process"
 )
 
 // A start is held to the processor time that it takes, which is the same on a busy machine; what goes by on the
@@ -39,7 +39,11 @@ func TestDev_StartsQuicklyAndStaysSmall(t *testing.T) {
 		if _, err := p.client.Get(t.Context(), "/v1/threads", nil); err != nil {
 			t.Fatal(err)
 		}
-		first, used := time.Since(p.began), p.processorTime(t)
+		first := time.Since(p.began)
+		used, err := p.ProcessorTime()
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Logf("%s: start to first answered request %v (ready line after %v), %v of processor time",
 			when, first.Round(time.Millisecond), p.ready.Round(time.Millisecond), used)
 		if used > maxStart {
@@ -48,18 +52,15 @@ func TestDev_StartsQuicklyAndStaysSmall(t *testing.T) {
 		thread, _ := recordings.Find("ag-ui-langgraph", "long-text-raw")
 		publish(t, p.client, "t-"+strings.ReplaceAll(when, " ", "-"), thread.Runs[0], 0, len(thread.Runs[0].Lines()))
 		// What the work has taken is given back while nothing happens.
-		resident := 0
-		eventually(t, 30*time.Second, func(context.Context) string {
-			if resident = p.residentMB(t); resident > maxResident {
-				return fmt.Sprintf("%s: %d MB resident", when, resident)
-			}
-			return ""
+		resident := commands.EventuallyWithin(t, 30*time.Second, when+", it is small", func() (int64, bool) {
+			resident, err := p.Memory()
+			return resident >> 20, err == nil && resident>>20 <= maxResident
 		})
 		ownOnly(t, data)
 		t.Logf("%s: %d MB resident after %d events", when, resident, len(thread.Runs[0].Lines()))
 		stopping := time.Now()
-		if code := p.stop(t); code != 0 {
-			t.Errorf("%s: Ctrl-C ends with exit code %d\n%s", when, code, p.stderr)
+		if code := p.stop(); code != 0 {
+			t.Errorf("%s: Ctrl-C ends with exit code %d", when, code)
 		}
 		t.Logf("%s: stopped %v after Ctrl-C", when, time.Since(stopping).Round(time.Millisecond))
 	}
@@ -94,20 +95,12 @@ func ownOnly(t *testing.T, dir string) {
 // sealedHistory waits until a run is sealed and returns {messages, state}.
 func sealedHistory(t *testing.T, c *client.Client, thread, run string) map[string]any {
 	t.Helper()
-	var h map[string]any
-	eventually(t, 30*time.Second, func(ctx context.Context) string {
-		body, err := c.Get(ctx, client.RunPath(thread, run)+"/history", nil)
-		if err != nil {
-			return err.Error()
+	h := commands.Eventually(t, "the run is sealed", func() (h map[string]any, _ bool) {
+		body, err := c.Get(t.Context(), client.RunPath(thread, run)+"/history", nil)
+		if err == nil {
+			err = json.Unmarshal(body, &h)
 		}
-		h = nil
-		if err := json.Unmarshal(body, &h); err != nil {
-			return err.Error()
-		}
-		if h["status"] == "running" {
-			return "the run is still running"
-		}
-		return ""
+		return h, err == nil && h["status"] != "running"
 	})
 	return map[string]any{"messages": h["messages"], "state": h["state"]}
 }
@@ -158,14 +151,12 @@ func TestDev_KillNineInTheMiddleOfRuns(t *testing.T) {
 			publish(t, p.client, thread.ThreadID, r, 0, cut)
 			if rnd.IntN(2) == 0 {
 				// Kill once the open run can be seen, so that it goes on from its record.
-				eventually(t, 30*time.Second, func(ctx context.Context) string {
-					if _, err := p.client.Get(ctx, client.RunPath(thread.ThreadID, r.RunID), nil); err != nil {
-						return err.Error()
-					}
-					return ""
+				commands.Eventually(t, "the open run can be seen", func() (string, bool) {
+					_, err := p.client.Get(t.Context(), client.RunPath(thread.ThreadID, r.RunID), nil)
+					return fmt.Sprint(err), err == nil
 				})
 			}
-			p.kill(t)
+			p.End(os.Kill)
 			kills++
 			p = start(t, data)
 			// The sender does not know how much arrived and sends a part again.
@@ -197,15 +188,11 @@ func TestDev_KillNineInTheMiddleOfRuns(t *testing.T) {
 		}
 	}
 	t.Logf("%d kills", kills)
-	if code := p.stop(t); code != 0 {
-		t.Errorf("Ctrl-C ends with exit code %d\n%s", code, p.stderr)
+	if code := p.stop(); code != 0 {
+		t.Errorf("Ctrl-C ends with exit code %d", code)
 	}
-	if left, err := os.ReadDir(data); err == nil {
-		for _, f := range left {
-			if f.Name() == "running" {
-				t.Error("a clean stop left the marker of an unclean one")
-			}
-		}
+	if _, err := os.Stat(filepath.Join(data, "running")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a clean stop left the marker of an unclean one: %v", err)
 	}
 }
 

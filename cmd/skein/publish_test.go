@@ -1,15 +1,16 @@
 package main_test
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/client"
+	commands "github.com/skeinhq/skein/test/process"
 )
 
 // startPublishing runs "skein publish" as a process whose stdin stays open and quiet.
@@ -36,41 +37,24 @@ func startPublishing(t *testing.T, p *process) {
 	if _, err := io.WriteString(stdin, `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`+"\n"); err != nil {
 		t.Fatal(err)
 	}
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; <-poll.C { // the request is under way once its event can be read
-		if _, err := p.client.Get(t.Context(), client.RunPath("t", "r"), nil); err == nil {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	commands.Eventually(t, "the request is under way: its event can be read", func() (string, bool) {
+		_, err := p.client.Get(t.Context(), client.RunPath("t", "r"), nil)
+		return fmt.Sprint(err), err == nil
+	})
 }
 
 // An agent that is still talking holds the server for a while, which says so; a second Ctrl-C does not wait.
 func TestDev_SaysWhatItWaitsForAndASecondCtrlCQuits(t *testing.T) {
 	p := start(t, t.TempDir())
 	startPublishing(t, p)
-	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+	if err := p.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.stderr.String(),
-		"waiting for 1 request; Ctrl-C again quits now\n"); <-poll.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not say what it waits for: %s", p.stderr)
-		}
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-p.ended:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the second Ctrl-C does not quit")
-	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 130 {
+	commands.Eventually(t, "it says what it waits for", func() (string, bool) {
+		return p.Tail(), strings.Contains(p.Tail(), "waiting for 1 request; Ctrl-C again quits now\n")
+	})
+	p.End(syscall.SIGINT)
+	if code := p.ExitCode(); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
 }

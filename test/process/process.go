@@ -129,6 +129,25 @@ func (p *Process) memory(of string) (int64, error) {
 	return 0, fmt.Errorf("reading the memory of %s: it has none: has it ended?", p.Name)
 }
 
+// ProcessorTime is what the process has used of the processors so far, as Linux counts it. The process must be running.
+func (p *Process) ProcessorTime() (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the processor time of %s: %w", p.Name, err)
+	}
+	// After the name, which may hold anything: utime and stime are fields 14 and 15, in hundredths of a second.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var used time.Duration
+	for _, ticks := range fields[11:13] {
+		n, err := strconv.Atoi(ticks)
+		if err != nil {
+			return 0, fmt.Errorf("reading the processor time of %s: %w", p.Name, err)
+		}
+		used += time.Duration(n) * 10 * time.Millisecond
+	}
+	return used, nil
+}
+
 // Tail is the end of the process's log.
 func (p *Process) Tail() string {
 	log, err := os.ReadFile(p.log)
