@@ -11,7 +11,6 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/quota"
 )
 
 // ErrUnavailable means that the stage is not ready: Kafka does not answer, or the partition counts are unknown or have
@@ -90,17 +89,6 @@ func after(err error, got ack) *front.Problem {
 
 // errPartly is the outcome of a stream that was served to its end although some of its events were refused.
 var errPartly = &front.Problem{Status: http.StatusOK}
-
-// overQuota returns the refusal of an event that exceeds the tenant's quota.
-func overQuota(err error, line int64) *front.Problem {
-	var exceeded *quota.ExceededError
-	if !errors.As(err, &exceeded) { // the process stops
-		err = errDraining
-	}
-	p := problemOf(err)
-	p.Line = line
-	return p
-}
 
 // badLine returns a refusal (400) that names a line of the body.
 func badLine(reason string, line int64, format string, args ...any) *front.Problem {

@@ -10,6 +10,7 @@ import (
 	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 // postEvents serves POST /v1/threads/{thread}/runs/{run}/events.
@@ -72,8 +73,8 @@ func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publish
 	some := events.Form() == eventstream.Array // the empty array is valid
 	for {
 		ev, err := events.Next()
-		if ended := revoked(r); ended != nil { // the buffers may still contain many events after the revocation
-			return ended
+		if tenant.Revoked(r.Context()) { // the buffers may still contain many events after the revocation
+			return tenant.ErrRevoked
 		}
 		if errors.Is(err, io.EOF) {
 			if !some {

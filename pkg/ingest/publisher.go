@@ -102,13 +102,19 @@ func admit(ctx context.Context, q *quota.Tenant, size int, line int64) error {
 	if err == nil {
 		err = q.Wait(ctx, quota.Bytes, int64(size), quotaWait)
 	}
-	if err != nil && tenant.Revoked(ctx) {
+	if err == nil {
+		return nil
+	}
+	var exceeded *quota.ExceededError
+	switch {
+	case tenant.Revoked(ctx):
 		return tenant.ErrRevoked
+	case !errors.As(err, &exceeded): // the process stops
+		err = errDraining
 	}
-	if err != nil {
-		return overQuota(err, line)
-	}
-	return nil
+	p := problemOf(err)
+	p.Line = line
+	return p
 }
 
 // send gives a copy of an event to the producer. It blocks while too many bytes are unacknowledged, which slows the

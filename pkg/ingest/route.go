@@ -81,14 +81,6 @@ func (t target) of(thread, run string) (target, error) {
 	return t, err
 }
 
-// revoked returns the refusal of a request whose credentials have expired or were revoked, else nil.
-func revoked(r *http.Request) error {
-	if tenant.Revoked(r.Context()) {
-		return tenant.ErrRevoked
-	}
-	return nil
-}
-
 // accept sends a successful response with a JSON body.
 func accept(c *front.Call, status int, answer any) error {
 	body, err := json.Marshal(answer)
