@@ -322,20 +322,18 @@ type either struct {
 	tokens *Tokens
 }
 
-// Authenticate implements Authenticator.
-func (e either) Authenticate(r *http.Request) (Identity, error) {
+// of returns the authenticator for a request's credentials.
+func (e either) of(r *http.Request) rechecker {
 	if text, err := bearer(r); err != nil || strings.HasPrefix(text, keyPrefix) {
-		return e.keys.Authenticate(r)
+		return e.keys
 	}
-	return e.tokens.Authenticate(r)
+	return e.tokens
 }
 
-func (e either) recheck(r *http.Request) (Identity, error) {
-	if text, err := bearer(r); err != nil || strings.HasPrefix(text, keyPrefix) {
-		return e.keys.recheck(r)
-	}
-	return e.tokens.recheck(r)
-}
+// Authenticate implements Authenticator.
+func (e either) Authenticate(r *http.Request) (Identity, error) { return e.of(r).Authenticate(r) }
+
+func (e either) recheck(r *http.Request) (Identity, error) { return e.of(r).recheck(r) }
 
 // tokenMetrics are the metrics of Tokens.
 type tokenMetrics struct {

@@ -22,6 +22,7 @@ func (revoked) Unwrap() error { return ErrUnauthenticated }
 
 // rechecker is an Authenticator that can check credentials again without counting a request.
 type rechecker interface {
+	Authenticator
 	recheck(*http.Request) (Identity, error)
 }
 
