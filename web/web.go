@@ -26,8 +26,8 @@ const (
 	AssetPrefix = "/assets/"
 )
 
-// Handler serves the page with these links to other tools. It answers GET and HEAD of Index, LinksPath and below AssetPrefix. The
-// names of assets identify their contents, so caches may keep them for ever.
+// Handler serves the page with these links to other tools. It answers GET and HEAD of Index, LinksPath and below AssetPrefix;
+// the caller refuses other methods. The names of assets identify their contents, so caches may keep them for ever.
 func Handler(links []Link) http.Handler {
 	body, err := json.Marshal(append([]Link{}, links...))
 	if err != nil {
@@ -70,11 +70,6 @@ type handler map[string]Static
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		header.Set("Allow", "GET, HEAD")
-		http.Error(w, "the page is read with GET", http.StatusMethodNotAllowed)
-		return
-	}
 	f, ok := h[r.URL.Path]
 	header.Set("X-Content-Type-Options", "nosniff")
 	if !ok {

@@ -61,11 +61,6 @@ func TestHandler_ServesThePageAndWhatItLoads(t *testing.T) {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
-	w := httptest.NewRecorder()
-	web.Handler(nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, web.Index, nil))
-	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
-		t.Errorf("POST: %d", w.Code)
-	}
 }
 
 // The whole page is under 400 KB as it goes over the wire.
