@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,28 +22,19 @@ func (c *Client) Copy(ctx context.Context, path string, query url.Values, mediaT
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
-	to := &sink{w: w}
-	if _, err := io.Copy(to, resp.Body); err != nil {
-		switch {
-		case to.err != nil:
-			return to.err
-		case ctx.Err() != nil:
-			return ctx.Err()
-		default:
-			return fmt.Errorf("reading answer: it was broken off: %w", err)
-		}
+	if _, err = io.Copy(w, answerBody{resp.Body}); err != nil && ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return nil
+	return err
 }
 
-// sink distinguishes an error of writing from one of reading.
-type sink struct {
-	w   io.Writer
-	err error
-}
+// answerBody is the body of an answer. Its errors differ from those of the writer that it is copied to.
+type answerBody struct{ io.Reader }
 
-func (s *sink) Write(b []byte) (int, error) {
-	n, err := s.w.Write(b)
-	s.err = err
+func (b answerBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("reading answer: it was broken off: %w", err)
+	}
 	return n, err
 }
