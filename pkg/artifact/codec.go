@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -143,7 +144,7 @@ type object struct {
 
 func readObject(where string, raw json.RawMessage, required, optional []string) (object, error) {
 	o := object{where: where, values: map[string]json.RawMessage{}}
-	if !agui.IsObject(trim(raw)) {
+	if !agui.IsObject(bytes.TrimSpace(raw)) {
 		if where == "" {
 			return o, refuse(RuleJSON, "", "it must be a JSON object")
 		}
@@ -173,13 +174,6 @@ func readObject(where string, raw json.RawMessage, required, optional []string) 
 		}
 	}
 	return o, nil
-}
-
-func trim(raw json.RawMessage) json.RawMessage {
-	for len(raw) > 0 && (raw[0] == ' ' || raw[0] == '\t' || raw[0] == '\n' || raw[0] == '\r') {
-		raw = raw[1:]
-	}
-	return raw
 }
 
 func (o object) path(name string) string {
