@@ -99,25 +99,25 @@ func NewPlan(ctx context.Context, cfg kafka.Config, o Options) (*Plan, error) {
 	}
 	p := &Plan{Topic: o.To, cfg: cfg, options: o, selection: s, Ranges: []Range{}, Types: map[string]int{}, Headers: map[string]int{},
 		LeftOut: map[string]int{}}
-	events, runs, err := p.ask(ctx)
+	runs, err := p.ask(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.records(ctx, cfg, runs, func(done, total int) { o.Progress("looking for erasures", done, total) }); err != nil {
 		return nil, err
 	}
-	if err := s.erasures(ctx, cfg, events); err != nil {
+	if err := p.lookForErasures(ctx); err != nil {
 		return nil, err
 	}
 	return p, p.count(ctx)
 }
 
-// ask requests the topics and their offsets from the brokers. It returns the spans of skein.events and skein.runs that
-// the selection may need.
-func (p *Plan) ask(ctx context.Context) (events, runs map[int32]kafka.Span, err error) {
+// ask requests the topics and their offsets from the brokers. It returns the spans of skein.runs that the selection may
+// need.
+func (p *Plan) ask(ctx context.Context) (runs map[int32]kafka.Span, err error) {
 	adm, err := kafka.NewAdmin(p.cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer adm.Close()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -125,64 +125,54 @@ func (p *Plan) ask(ctx context.Context) (events, runs map[int32]kafka.Span, err 
 	topics := p.cfg.Topics()
 	// A thread's partition depends on the count, so one that is under change must not be used.
 	if _, err := kafka.PartitionCount(ctx, adm, topics); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	details, err := adm.ListTopicsWithInternal(ctx, p.Topic)
 	if err != nil {
-		return nil, nil, fmt.Errorf("asking for %s: %w", p.Topic, err)
+		return nil, fmt.Errorf("asking for %s: %w", p.Topic, err)
 	}
 	to := details[p.Topic]
 	switch {
 	case errors.Is(to.Err, kerr.UnknownTopicOrPartition) || to.Err == nil && len(to.Partitions) == 0:
-		return nil, nil, fmt.Errorf("replaying to %s: %w: make it first", p.Topic, kafka.ErrNoTopic)
+		return nil, fmt.Errorf("replaying to %s: %w: make it first", p.Topic, kafka.ErrNoTopic)
 	case to.Err != nil:
-		return nil, nil, fmt.Errorf("asking for %s: %w", p.Topic, to.Err)
+		return nil, fmt.Errorf("asking for %s: %w", p.Topic, to.Err)
 	case to.IsInternal || strings.HasPrefix(p.Topic, "__"):
-		return nil, nil, fmt.Errorf("%w: %s is Kafka's own topic", ErrQuery, p.Topic)
+		return nil, fmt.Errorf("%w: %s is Kafka's own topic", ErrQuery, p.Topic)
 	}
 	p.Partitions = int32(len(to.Partitions))
 	if p.most, err = batchLimit(ctx, adm, p.Topic); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if p.spans, err = p.selection.spans(ctx, adm, topics.Events); err != nil {
-		return nil, nil, err
-	}
-	if events, err = kafka.Spans(ctx, adm, topics.Events); err != nil {
-		return nil, nil, err
-	}
-	if runs, err = kafka.Spans(ctx, adm, topics.Runs); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p.ends = map[int32]int64{}
-	for _, spans := range []map[int32]kafka.Span{events, runs} {
-		maps.DeleteFunc(spans, func(partition int32, _ kafka.Span) bool { _, ok := p.spans[partition]; return !ok })
-	}
 	for partition, span := range p.spans {
 		p.ends[partition] = span.End
 	}
-	return events, runs, nil
+	return p.selected(ctx, adm, topics.Runs)
+}
+
+// selected returns the current spans of a topic's partitions that the selection is on.
+func (p *Plan) selected(ctx context.Context, adm *kadm.Client, topic string) (map[int32]kafka.Span, error) {
+	spans, err := kafka.Spans(ctx, adm, topic)
+	maps.DeleteFunc(spans, func(partition int32, _ kafka.Span) bool { _, ok := p.spans[partition]; return !ok })
+	return spans, err
 }
 
 // batchLimit returns the largest batch that a topic accepts.
 func batchLimit(ctx context.Context, adm *kadm.Client, topic string) (int32, error) {
 	const setting = "max.message.bytes"
-	configs, err := adm.DescribeTopicConfigs(ctx, topic)
+	settings, err := kafka.TopicSettings(ctx, adm, topic)
 	if err != nil {
-		return 0, fmt.Errorf("asking for the settings of %s: %w", topic, err)
+		return 0, err
 	}
-	c, err := configs.On(topic, nil)
-	if err == nil {
-		err = c.Err
+	n, err := strconv.ParseInt(settings[topic][setting], 10, 32)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("reading settings of topic %s: it has no %s", topic, setting)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("asking for the settings of %s: %w", topic, err)
-	}
-	for _, x := range c.Configs {
-		if n, err := strconv.ParseInt(x.MaybeValue(), 10, 32); x.Key == setting && err == nil && n > 0 {
-			return int32(min(n, kafka.MaxBatchBytes)), nil
-		}
-	}
-	return 0, fmt.Errorf("asking for the settings of %s: it has no %s", topic, setting)
+	return int32(min(n, kafka.MaxBatchBytes)), nil
 }
 
 // count reads the selected records.

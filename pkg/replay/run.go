@@ -63,30 +63,20 @@ func (p *Plan) Run(ctx context.Context) (Done, error) {
 	return s.end(errors.Join(err, cl.Flush(ending)))
 }
 
-// lookForErasures reads the erasures since the plan or the last call.
+// lookForErasures reads the erasures since skein.runs was read, or since the last call.
 func (p *Plan) lookForErasures(ctx context.Context) error {
-	ends, err := p.endsNow(ctx)
+	adm, err := kafka.NewAdmin(p.cfg)
 	if err != nil {
 		return err
 	}
-	return p.selection.erasures(ctx, p.cfg, ends)
-}
-
-// endsNow returns the current ends of the selected partitions of skein.events.
-func (p *Plan) endsNow(ctx context.Context) (map[int32]kafka.Span, error) {
-	adm, err := kafka.NewAdmin(p.cfg)
-	if err != nil {
-		return nil, err
-	}
 	defer adm.Close()
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	spans, err := kafka.Spans(ctx, adm, p.cfg.Topics().Events)
+	events, err := p.selected(asking, adm, p.cfg.Topics().Events)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	maps.DeleteFunc(spans, func(partition int32, _ kafka.Span) bool { _, ok := p.spans[partition]; return !ok })
-	return spans, nil
+	return p.selection.erasures(ctx, p.cfg, events)
 }
 
 // sender publishes records and records which ones are acknowledged.
