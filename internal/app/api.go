@@ -116,15 +116,13 @@ func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticat
 	}
 	var keys *tenant.KeyFile
 	var tokens *tenant.Tokens
-	var err error
 	if a.keys != "" {
-		if keys, err = tenant.OpenKeyFile(a.keys, p.Logger, p.Registry); err != nil {
-			return nil, err
-		}
+		keys = tenant.OpenKeyFile(a.keys, p.Logger, p.Registry)
 		p.Admin.AddCheck("api-keys", func(context.Context) error { return keys.Ready() })
 		p.Group.Go(ctx, "API keys", keys.Run)
 	}
 	if a.tokens.JWKS != "" {
+		var err error
 		if tokens, err = tenant.OpenTokens(ctx, a.tokens, p.Logger, p.Registry); err != nil {
 			return nil, err
 		}

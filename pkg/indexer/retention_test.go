@@ -76,10 +76,7 @@ func TestDecode_TellsWhenARunWasRecorded(t *testing.T) {
 // retaining returns a service that has partitions, or none.
 func retaining(t *testing.T, partitions ...int32) *Service {
 	t.Helper()
-	m, err := newMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newMetrics(prometheus.NewRegistry())
 	owned := newAssignment(m.partitions, m.lag, m.stops)
 	owned.assigned(t.Context(), nil, map[string][]int32{"runs": partitions})
 	return &Service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}, metrics: m, owned: owned}

@@ -37,10 +37,7 @@ func New(cfg Config, w store.Writer) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(cfg.Registerer)
-	if err != nil {
-		return nil, fmt.Errorf("registering indexer metrics: %w", err)
-	}
+	m := newMetrics(cfg.Registerer)
 	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag, m.stops), size: newBlockSize(cfg)}, nil
 }
 

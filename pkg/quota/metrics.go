@@ -1,9 +1,8 @@
 package quota
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/skeinhq/skein/internal/reload"
 )
@@ -14,17 +13,18 @@ type metrics struct {
 	stale   prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer) *metrics {
+	auto := promauto.With(reg)
 	m := &metrics{
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		refused: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_quota_refused_total",
 			Help: "Requests and events that were refused because a tenant's quota was used up, by limit.",
 		}, []string{"limit"}),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reloads: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_quota_reloads_total",
 			Help: "Changes of the quota file, by outcome; a refused change has no effect.",
 		}, []string{"outcome"}),
-		stale: prometheus.NewGauge(prometheus.GaugeOpts{
+		stale: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_quota_file_stale",
 			Help: "1 while the quota file is missing or invalid; the previous quotas stay in force.",
 		}),
@@ -35,12 +35,5 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, o := range reload.Outcomes() {
 		m.reloads.WithLabelValues(o)
 	}
-	if reg == nil {
-		return m, nil
-	}
-	var errs []error
-	for _, c := range []prometheus.Collector{m.refused, m.reloads, m.stale} {
-		errs = append(errs, reg.Register(c))
-	}
-	return m, errors.Join(errs...)
+	return m
 }

@@ -56,11 +56,7 @@ func Open(cfg Config) (*Quotas, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	q := &Quotas{cfg: cfg}
-	var err error
-	if q.metrics, err = newMetrics(cfg.Registerer); err != nil {
-		return nil, fmt.Errorf("registering metrics of quotas: %w", err)
-	}
+	q := &Quotas{cfg: cfg, metrics: newMetrics(cfg.Registerer)}
 	q.file.Store(&file{fallback: cfg.Stage})
 	if cfg.Path == "" {
 		return q, nil

@@ -30,13 +30,9 @@ type KeyFile struct {
 	source  reload.Source
 }
 
-// OpenKeyFile reads the file for the first time. It returns errors of registering metrics only; those of the file are logged, and
-// Ready returns them.
-func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) (*KeyFile, error) {
-	m, err := newMetrics(reg)
-	if err != nil {
-		return nil, fmt.Errorf("registering metrics of API keys: %w", err)
-	}
+// OpenKeyFile reads the file for the first time. Errors of the file are logged, and Ready returns them.
+func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) *KeyFile {
+	m := newMetrics(reg)
 	f := &KeyFile{logger: logger, metrics: m}
 	f.source = reload.Source{
 		What: "API keys of " + path, Read: reload.File(path, maxKeyFileBytes), Take: f.take, Stale: m.stale, Reloads: m.reloads,
@@ -45,7 +41,7 @@ func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) (*
 		},
 	}
 	_ = f.source.Load(context.Background(), time.Now()) // logged, and Ready returns it
-	return f, nil
+	return f
 }
 
 // Run reads the file again whenever it changes, until ctx ends.

@@ -35,10 +35,7 @@ func watched(t *testing.T, text string) *keyFile {
 	if text != "" {
 		k.write(text)
 	}
-	var err error
-	if k.KeyFile, err = tenant.OpenKeyFile(k.path, slog.New(slog.NewTextHandler(k.log, nil)), k.reg); err != nil {
-		t.Fatal(err)
-	}
+	k.KeyFile = tenant.OpenKeyFile(k.path, slog.New(slog.NewTextHandler(k.log, nil)), k.reg)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
@@ -258,10 +255,7 @@ func TestKeyFile_TakesSkeinAuthorizationFirst(t *testing.T) {
 	if err := tenant.AppendKey(path, tenant.Entry("a", "acme", tenant.Scopes(), key)); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := tenant.OpenKeyFile(path, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := tenant.OpenKeyFile(path, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	for name, c := range map[string]struct {
 		header http.Header
 		known  bool

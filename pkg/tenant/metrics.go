@@ -1,9 +1,8 @@
 package tenant
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/skeinhq/skein/internal/reload"
 )
@@ -24,20 +23,21 @@ const (
 	requestExpired = "expired"
 )
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer) *metrics {
+	auto := promauto.With(reg)
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_auth_requests_total",
 			Help: "Requests by their API key: known, expired, unknown, or none.",
 		}, []string{"outcome"}),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reloads: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_auth_reloads_total",
 			Help: "Changes of the key file, by outcome; a refused change has no effect.",
 		}, []string{"outcome"}),
-		keys: prometheus.NewGauge(prometheus.GaugeOpts{
+		keys: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_auth_keys", Help: "API keys in force.",
 		}),
-		stale: prometheus.NewGauge(prometheus.GaugeOpts{
+		stale: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_auth_key_file_stale",
 			Help: "1 while the key file is missing or invalid; the previous keys stay in force.",
 		}),
@@ -48,9 +48,5 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, o := range reload.Outcomes() {
 		m.reloads.WithLabelValues(o)
 	}
-	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.reloads, m.keys, m.stale} {
-		errs = append(errs, reg.Register(c))
-	}
-	return m, errors.Join(errs...)
+	return m
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/MicahParks/keyfunc/v3"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/skeinhq/skein/internal/reload"
 	"github.com/skeinhq/skein/pkg/record"
@@ -125,18 +126,14 @@ type Tokens struct {
 	source  *reload.Source
 }
 
-// OpenTokens reads the key set for the first time. It returns errors of the configuration and of registering metrics only; those
-// of the key set are logged, and Ready returns them.
+// OpenTokens reads the key set for the first time. It returns errors of the configuration only; those of the key set are
+// logged, and Ready returns them.
 func OpenTokens(ctx context.Context, cfg TokenConfig, logger *slog.Logger, reg prometheus.Registerer) (*Tokens, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := newTokenMetrics(reg)
-	if err != nil {
-		return nil, fmt.Errorf("registering metrics of tokens: %w", err)
-	}
 	t := &Tokens{
-		cfg: cfg, logger: logger, metrics: m,
+		cfg: cfg, logger: logger, metrics: newTokenMetrics(reg),
 		client: &http.Client{Timeout: jwksTimeout, CheckRedirect: checkRedirect},
 		parser: jwt.NewParser(jwt.WithValidMethods(signatures), jwt.WithIssuer(cfg.Issuer), jwt.WithAudience(cfg.Audience),
 			jwt.WithExpirationRequired(), jwt.WithLeeway(cfg.Skew)),
@@ -349,21 +346,22 @@ const (
 	tokenRefused = "refused"
 )
 
-func newTokenMetrics(reg prometheus.Registerer) (*tokenMetrics, error) {
+func newTokenMetrics(reg prometheus.Registerer) *tokenMetrics {
+	auto := promauto.With(reg)
 	m := &tokenMetrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_auth_tokens_total", Help: "Requests whose credentials were checked as a JSON Web Token, by outcome: " +
 				"valid, expired, or refused.",
 		}, []string{"outcome"}),
-		keys: prometheus.NewGauge(prometheus.GaugeOpts{
+		keys: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_auth_jwks_keys", Help: "Public keys in force for tokens.",
 		}),
-		stale: prometheus.NewGauge(prometheus.GaugeOpts{
+		stale: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_auth_jwks_stale", Help: "1 while the key set for tokens cannot be read; the previous one stays in force.",
 		}),
 	}
 	for _, o := range []string{tokenValid, tokenExpired, tokenRefused} {
 		m.requests.WithLabelValues(o)
 	}
-	return m, errors.Join(reg.Register(m.requests), reg.Register(m.keys), reg.Register(m.stale))
+	return m
 }

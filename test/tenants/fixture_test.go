@@ -71,10 +71,7 @@ func startSite(t *testing.T, k kafka.Config, st site.Store) *tenants {
 		}
 		s.key("acme without "+string(without), "acme", rest...)
 	}
-	auth, err := tenant.OpenKeyFile(s.keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	auth := tenant.OpenKeyFile(s.keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	site.Run(t, auth.Run)
 	stage := site.Start(t, k, st, site.Options{Auth: auth, Agents: s.agent(), Checkpoint: 50 * time.Millisecond})
 	s.proxied = stage.Runs()

@@ -36,10 +36,7 @@ func (s *Server) authenticator() (tenant.Authenticator, error) {
 	if err := tenant.AppendKey(hashes, tenant.Entry("dev", Tenant, tenant.Scopes(), key)); err != nil {
 		return nil, err
 	}
-	auth, err := tenant.OpenKeyFile(hashes, s.cfg.Logger, s.registry)
-	if err != nil {
-		return nil, err
-	}
+	auth := tenant.OpenKeyFile(hashes, s.cfg.Logger, s.registry)
 	s.keyFile = s.folder.in(keyName)
 	return auth, auth.Ready()
 }
