@@ -10,6 +10,9 @@ import (
 // ErrNoTopic means that topics of the set do not exist. EnsureTopics makes them.
 var ErrNoTopic = errors.New("there is no topic of that name")
 
+// ErrNoPartition means that a topic has no such partition.
+var ErrNoPartition = errors.New("there is no such partition")
+
 // ErrPartitionCounts means that the topics of a set have different partition counts. Positions, and the partitions of threads,
 // depend on the count: to change it, copy into a new set.
 var ErrPartitionCounts = errors.New("partition counts differ")

@@ -68,6 +68,25 @@ func OffsetsAt(ctx context.Context, adm *kadm.Client, topic string, t time.Time)
 	})
 }
 
+// Offset returns the offset that list returns for one partition of a topic. The error is ErrNoPartition, or that of this
+// partition: others may be away.
+func Offset(ctx context.Context, topic string, partition int32,
+	list func(context.Context, ...string) (kadm.ListedOffsets, error)) (int64, error) {
+	offsets, err := list(ctx, topic)
+	o, ok := offsets.Lookup(topic, partition)
+	switch {
+	case err != nil:
+	case !ok:
+		err = ErrNoPartition
+	default:
+		err = o.Err
+	}
+	if err != nil {
+		return 0, fmt.Errorf("asking for an offset of %s/%d: %w", topic, partition, explain(err))
+	}
+	return o.Offset, nil
+}
+
 func listed(ctx context.Context, topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (map[int32]int64, error) {
 	offsets, err := list(ctx, topic)
 	if err == nil {

@@ -7,8 +7,6 @@ var (
 	ErrSlow = errors.New("the reader does not keep up")
 	// ErrGone: the log has deleted the offset, or has not reached it.
 	ErrGone = errors.New("the log does not have this offset")
-	// ErrNoPartition: skein.events has no such partition.
-	ErrNoPartition = errors.New("there is no such partition")
 	// ErrClosed: the tail was closed.
 	ErrClosed = errors.New("the tail is closed")
 )

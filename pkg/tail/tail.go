@@ -78,10 +78,9 @@ type partition struct {
 
 // New returns a tail. It does not connect before its first reader. Close it.
 func New(cfg Config) (*Tail, error) {
-	t := &Tail{cfg: cfg, topic: cfg.Kafka.Topics().Events, ended: make(chan struct{}), partitions: map[int32]*partition{}}
-	var err error
-	if t.metrics, err = newMetrics(cfg.Registerer); err != nil {
-		return nil, fmt.Errorf("registering tail metrics: %w", err)
+	t := &Tail{
+		cfg: cfg, topic: cfg.Kafka.Topics().Events, metrics: newMetrics(cfg.Registerer),
+		ended: make(chan struct{}), partitions: map[int32]*partition{},
 	}
 	// With control records: the end of what a transactional producer has written is a marker.
 	limits, err := kafka.LimitUnpacking() // 4 MiB of an answer may hold gigabytes of one letter
@@ -270,18 +269,7 @@ func (t *Tail) start(p *partition) {
 func (t *Tail) ask(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error), partition int32) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	listed, err := list(ctx, t.topic)
-	if err != nil {
-		return 0, fmt.Errorf("reading offsets of %s: %w", t.topic, err)
-	}
-	o, ok := listed.Lookup(t.topic, partition)
-	if !ok {
-		return 0, fmt.Errorf("reading offsets of %s/%d: %w", t.topic, partition, ErrNoPartition)
-	}
-	if o.Err != nil {
-		return 0, fmt.Errorf("reading offsets of %s/%d: %w", t.topic, partition, o.Err)
-	}
-	return o.Offset, nil
+	return kafka.Offset(ctx, t.topic, partition, list)
 }
 
 // run is the fetch loop.

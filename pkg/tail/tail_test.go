@@ -175,7 +175,7 @@ func TestTail_RefusesOffsetsThatTheLogDoesNotHave(t *testing.T) {
 	if _, err := s.Follow(t.Context(), "acme/a", 0, 101); !errors.Is(err, ErrGone) {
 		t.Errorf("from the future: %v, want ErrGone", err)
 	}
-	if _, err := s.Follow(t.Context(), "acme/a", 7, 0); !errors.Is(err, ErrNoPartition) {
+	if _, err := s.Follow(t.Context(), "acme/a", 7, 0); !errors.Is(err, kafka.ErrNoPartition) {
 		t.Errorf("partition 7: %v, want ErrNoPartition", err)
 	}
 	expect(t, read(t, s.follow("acme/a", 100-3), 3), []int64{97, 98, 99})
