@@ -28,7 +28,6 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
-	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -192,16 +191,10 @@ func newQuery(args []string) (http.Handler, error) {
 	if err := st.Migrate(ctx); err != nil {
 		return nil, err
 	}
-	t := tail.DefaultConfig(k)
-	t.Logger, t.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	follow, err := tail.New(t)
-	if err != nil {
-		return nil, err
-	}
 	q := query.DefaultConfig()
-	q.Logger, q.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	q.Tail.Kafka, q.Logger, q.Registerer = k, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	q.Memory = 64 << 30 // one tenant has all readers
-	service, err := query.New(q, st, query.NewKafkaRecords(k), query.NewRawLog(k), follow, tenant.Fixed("acme"))
+	service, err := query.New(q, st, tenant.Fixed("acme"))
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/store/clickhouse"
-	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -120,23 +119,13 @@ func (asTenant) Authenticate(r *http.Request) (tenant.Identity, error) {
 func queryOver(b *testing.B, s *clickhouse.Store) string {
 	b.Helper()
 	k := kafkatest.Start(b, 1)
-	t := tail.DefaultConfig(k)
-	t.Logger, t.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	follow, err := tail.New(t)
-	if err != nil {
-		b.Fatal(err)
-	}
 	q := query.DefaultConfig()
-	q.Logger, q.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	records, raw := query.NewKafkaRecords(k), query.NewRawLog(k)
-	b.Cleanup(func() {
-		records.Close()
-		raw.Close()
-	})
-	service, err := query.New(q, s, records, raw, follow, asTenant{})
+	q.Tail.Kafka, q.Logger, q.Registerer = k, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	service, err := query.New(q, s, asTenant{})
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Cleanup(service.Close)
 	return serve(b, service.Handler())
 }
 

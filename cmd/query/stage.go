@@ -8,10 +8,8 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/stores"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/quota"
-	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/web"
 )
 
@@ -23,7 +21,7 @@ func stage() app.Stage {
 	var api app.API
 	var links []string
 	api.Drain.Timeout = app.DrainTimeout
-	cfg, follow := query.DefaultConfig(), tail.DefaultConfig(kafka.Config{})
+	cfg := query.DefaultConfig()
 	return app.Stage{
 		Name:  "query",
 		Short: "Answer questions about threads and runs over HTTP",
@@ -42,12 +40,12 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			app.PageLinkFlag(f, &links)
 		},
 		Check: func(p *app.Process) error {
-			follow.Kafka, follow.RingBytes = p.Kafka, cfg.RingBytes()
+			cfg.Tail.Kafka = p.Kafka
 			var err error
 			if cfg.Links, err = web.ParseLinks(links); err != nil {
 				return app.Usagef("%w", err)
 			}
-			if err := errors.Join(cfg.Validate(), follow.Kafka.Validate()); err != nil {
+			if err := errors.Join(cfg.Validate(), cfg.Tail.Kafka.Validate()); err != nil {
 				return app.Usagef("%w", err)
 			}
 			if err := api.Check(); err != nil {
@@ -74,22 +72,14 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 				return err
 			}
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
-			follow.Kafka, follow.Logger, follow.Registerer = p.Kafka, p.Logger, p.Registry
-			events, err := tail.New(follow)
+			s, err := query.New(cfg, st, auth)
 			if err != nil {
 				return err
 			}
-			records, raw := query.NewKafkaRecords(p.Kafka), query.NewRawLog(p.Kafka)
 			p.Group.Closing(ctx, "Kafka readers", func() error {
-				events.Close()
-				records.Close()
-				raw.Close()
+				s.Close()
 				return nil
 			})
-			s, err := query.New(cfg, st, records, raw, events, auth)
-			if err != nil {
-				return err
-			}
 			api.Connections = maxConnections
 			api.Drain.Begin, api.Drain.End = s.Drain, func() {}
 			return api.Serve(ctx, p, s.Handler())

@@ -101,7 +101,7 @@ func (c *call) changes() (*answer, error) {
 	first := 0
 	if run != "" {
 		if first = slices.IndexFunc(b.chain, func(r store.Run) bool { return r.RunID == run }); first < 0 {
-			return nil, badRequest(fmt.Sprintf("from names run %q, which is not on the chain of run %q; use next of the previous page", run, tip))
+			return nil, badRequest("from names run %q, which is not on the chain of run %q; use next of the previous page", run, tip)
 		}
 	}
 	b.a = changesAnswer{ThreadID: c.threadID, RunID: tip, Changes: []placeChange{}, Unread: []unreadRun{}, IndexedTo: v.indexedTo}
@@ -128,7 +128,7 @@ func (c *call) place() (timeline.Place, error) {
 	}
 	place, err := timeline.StatePlace(path)
 	if err != nil {
-		return place, badRequest("path: " + err.Error())
+		return place, badRequest("path: %v", err)
 	}
 	return place, nil
 }
@@ -223,7 +223,7 @@ func (b *blame) run(s stepping, n int, until int64) error {
 		end--
 	}
 	if n >= end {
-		return badRequest(fmt.Sprintf("from names step %d of run %q, whose steps end at %d; use next of the previous page", n, s.row.RunID, end-1))
+		return badRequest("from names step %d of run %q, whose steps end at %d; use next of the previous page", n, s.row.RunID, end-1)
 	}
 	var at *timeline.Cursor // not the cached one, which requests for steps use
 	var counted int64

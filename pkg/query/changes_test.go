@@ -10,10 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/fold"
-	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/timeline"
@@ -46,36 +43,19 @@ func (c *chain) run(parent, id, input string, events ...string) *record.Run {
 // index folds a run over what lies at these offsets.
 func (c *chain) index(parent, id string, at ...int64) *record.Run {
 	c.t.Helper()
-	kafkatest.Produce(c.t, c.cluster.Config, c.log[c.sent:]...)
-	c.sent = len(c.log)
 	rec := &record.Run{
 		Tenant: "acme", ThreadID: "chat", RunID: id, Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: id, RootRunID: id},
-		FoldVersion: compact.Version, Raw: record.Raw{Partition: 3, First: at[0], Next: at[len(at)-1] + 1},
 	}
-	run := &alone{run: fold.NewRun("chat", id, id), rec: rec}
+	var from fold.Origin
 	if p := c.recs[parent]; p != nil {
 		rec.Lineage = record.Lineage{ParentRunID: parent, ParentBy: record.ParentExplicit, BranchID: p.BranchID, RootRunID: p.RootRunID,
 			Depth: p.Depth + 1}
-		run.from.Parent = c.ends[parent]
+		from.Parent = c.ends[parent]
 		if p.Status.Sealed() {
-			rec.Base, run.from.Base = parent, c.ends[parent]
+			rec.Base, from.Base = parent, c.ends[parent]
 		}
 	}
-	loop := fold.NewLoop(run)
-	for _, o := range at {
-		e, err := kafka.Event(c.log[o], record.Headers{})
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if _, _, err := loop.Next(e); err != nil {
-			c.t.Fatal(err)
-		}
-		rec.Raw.Ranges = append(rec.Raw.Ranges, [2]int64{o, o + 1})
-	}
-	rec, end := run.run.Record(rec, run.from, rec.Raw.First, rec.Raw.Next)
-	if rec.Status == record.StatusRunning {
-		rec.Open = &record.Open{Fold: json.RawMessage(`{}`)}
-	}
+	rec, end := c.folded(rec, from, at...)
 	c.ends[id], c.recs[id] = end, rec
 	c.put(rec)
 	return rec

@@ -55,14 +55,8 @@ func (c *call) checkout() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.weigh(in.messages, in.state, in.from); err != nil {
-		return nil, err
-	}
-	body, err := in.encode()
-	if err != nil {
-		return nil, err
-	}
-	return &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: document(body)}, nil
+	return &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: in.encode,
+		bytes: answerBytes(in.messages, in.state, in.from)}, nil
 }
 
 // used reports whether a run of the thread has the id, as its own or from its agent.
@@ -167,8 +161,9 @@ func (c *call) startOver(in *newInput, runs []store.Run, h restored) error {
 	return nil
 }
 
-// encode returns the input as JSON. Messages, state and fields of the stored input keep their bytes.
-func (in *newInput) encode() (json.RawMessage, error) {
+// encode returns the input as a line of JSON. Messages, state and fields of the stored input keep their bytes, without
+// white space between tokens.
+func (in *newInput) encode() ([]byte, error) {
 	own, err := marshal(struct {
 		ThreadID string            `json:"threadId"`
 		RunID    string            `json:"runId"`
@@ -182,7 +177,7 @@ func (in *newInput) encode() (json.RawMessage, error) {
 	}
 	members := []byte(own)[:len(own)-1]
 	put := func(name string, v json.RawMessage) {
-		members = append(append(agui.AppendString(append(members, ','), name), ':'), v...)
+		members = append(append(agui.AppendString(append(members, ','), name), ':'), record.Compacted(v)...)
 	}
 	missing := []string{"tools", "context", "forwardedProps"}
 	for name, v := range agui.Members(in.from) {
@@ -200,5 +195,5 @@ func (in *newInput) encode() (json.RawMessage, error) {
 		}
 		put(name, empty)
 	}
-	return append(members, '}'), nil
+	return append(members, "}\n"...), nil
 }

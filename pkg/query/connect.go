@@ -33,14 +33,14 @@ func (c *call) connect() error {
 	runID := ""
 	if named := agui.Lookup(agui.Lookup(agui.Lookup(in.Raw, "forwardedProps"), "skein"), "runId"); named != nil {
 		if err := json.Unmarshal(named, &runID); err != nil {
-			return badRequest("forwardedProps.skein.runId: " + err.Error())
+			return badRequest("forwardedProps.skein.runId: %v", err)
 		}
 		if err := record.ValidateID(runID); err != nil {
-			return badRequest("forwardedProps.skein.runId: " + err.Error())
+			return badRequest("forwardedProps.skein.runId: %v", err)
 		}
 	}
 	if err := record.ValidateID(in.ThreadID); err != nil {
-		return badRequest("the input's threadId: " + err.Error())
+		return badRequest("the input's threadId: %v", err)
 	}
 	c.threadID, c.runID = in.ThreadID, cmp.Or(in.RunID, in.ThreadID)
 	c.Audit.Thread, c.Audit.Run = c.threadID, c.runID
@@ -73,10 +73,10 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 			Detail: fmt.Sprintf("the input is larger than %d bytes", large.Limit)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, badRequest(fmt.Sprintf("reading the input: it was not there within %v", c.front.Stall))
+		return nil, badRequest("reading the input: it was not there within %v", c.front.Stall)
 	}
 	if err != nil {
-		return nil, badRequest("reading the input: " + err.Error())
+		return nil, badRequest("reading the input: %v", err)
 	}
 	if err := rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, fmt.Errorf("ending the bound of a body: %w", err)
@@ -89,7 +89,7 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 	}
 	in, err := agui.DecodeInput(body, "")
 	if err != nil {
-		return nil, badRequest(err.Error())
+		return nil, badRequest("%v", err)
 	}
 	return in, nil
 }

@@ -77,7 +77,7 @@ func (c *call) cursor() (cursor, error) {
 	}
 	from, err := parseCursor(text)
 	if err != nil {
-		return from, badRequest(name + ": " + err.Error())
+		return from, badRequest("%s: %v", name, err)
 	}
 	return from, nil
 }

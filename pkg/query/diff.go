@@ -42,7 +42,7 @@ func (c *call) diff() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.readThread()
+	v, err := c.read(c.store.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (c *call) runParam(name string) (string, error) {
 		return "", nil
 	}
 	if err := record.ValidateID(id); err != nil {
-		return "", badRequest(name + ": " + err.Error())
+		return "", badRequest("%s: %v", name, err)
 	}
 	return id, nil
 }

@@ -57,7 +57,7 @@ const everyTenant = ""
 func (c *call) erasure() (*answer, error) {
 	at, err := record.ParsePosition(c.R.PathValue("position"))
 	if err != nil {
-		return nil, badRequest("the position in the path: " + err.Error())
+		return nil, badRequest("the position in the path: %v", err)
 	}
 	wait, err := c.flag("wait")
 	if err != nil {
@@ -78,11 +78,11 @@ func (c *call) erasure() (*answer, error) {
 	// The position is read first, so that the erasure is at least as new. If an older compactor found nothing, no erasure
 	// is stored, but the partition's position shows that the compactor has processed the request. The tenant's own
 	// position does not count: rows of another thread may be indexed before the erased rows are gone.
-	to, err := c.store.IndexedTo(c.R.Context(), everyTenant)
-	if err != nil {
-		return nil, err
-	}
 	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
+		to, err := c.store.IndexedTo(c.R.Context(), everyTenant)
+		if err != nil {
+			return nil, err
+		}
 		e, err := c.store.Erasure(c.R.Context(), c.Tenant, asked.thread)
 		known := err == nil
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -104,8 +104,7 @@ func (c *call) erasure() (*answer, error) {
 		if a.State == erasureDone || !time.Now().Before(deadline) {
 			return &answer{body: document(a)}, nil
 		}
-		never := func(map[int32]int64) bool { return false }
-		if to, err = c.await(everyTenant, to, never, min(look, time.Until(deadline))); err != nil {
+		if err := c.sleep(c.R.Context(), min(look, time.Until(deadline))); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +122,7 @@ type askedErasure struct {
 func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 	ctx := c.R.Context()
 	r, err := c.openRaw(at.Partition)
-	if errors.Is(err, errNoPartition) {
+	if errors.Is(err, kafka.ErrNoPartition) {
 		return askedErasure{}, store.ErrNotFound
 	}
 	if err != nil {

@@ -98,7 +98,7 @@ func TestErasure_IsDoneOnceTheIndexKnowsIt(t *testing.T) {
 func TestErasure_WaitsForTheIndex(t *testing.T) {
 	raw := erasures(t)
 	calls := make(chan struct{}, 1)
-	f := startFixtureOver(t, time.Minute, raw.raw, func(r store.Reader) store.Reader { return asked{r, calls} })
+	f := startFixtureOver(t, time.Minute, raw.raw.cfg, func(r store.Reader) store.Reader { return asked{r, calls} })
 	done := make(chan reply)
 	go func() { done <- f.get("acme", "/v1/erasures/3:1?wait=true") }()
 	<-calls // nothing is there yet

@@ -7,22 +7,18 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
 // badRequest returns a 400 problem for an invalid request.
-func badRequest(detail string) error {
-	return &front.Problem{Status: http.StatusBadRequest, Detail: detail}
+func badRequest(format string, args ...any) error {
+	return front.Refuse(http.StatusBadRequest, "", format, args...)
 }
 
 // later returns a 503 problem for data that will be available soon: the index or another component lags.
 func later(detail string) error {
 	return &front.Problem{Status: http.StatusServiceUnavailable, Detail: detail, Retry: time.Second}
-}
-
-// tooEarly returns a 425 problem. It is for calls that cannot be answered until the index reaches atLeast.
-func tooEarly() error {
-	return &front.Problem{Status: http.StatusTooEarly, Retry: time.Second, Detail: "the index has not got to atLeast yet; try again"}
 }
 
 // isNoRoom reports whether an error is a refusal for lack of memory.
@@ -39,11 +35,20 @@ var errBroken = errors.New("broken data")
 func (s *Service) explain(c *front.Call, err error) *front.Problem {
 	p := &front.Problem{Status: http.StatusServiceUnavailable, Retry: 2 * time.Second,
 		Detail: "the lineage store does not answer, or Kafka; try again"}
+	var bad *search.ParameterError
 	switch {
 	case c.R.Context().Err() != nil && !errors.Is(err, errBroken):
 		return nil
 	case errors.Is(err, store.ErrNotFound):
 		return &front.Problem{Status: http.StatusNotFound, Detail: "there is no such thread or run"}
+	case errors.As(err, &bad):
+		return front.Refuse(http.StatusBadRequest, "", "%v", bad)
+	case errors.Is(err, search.ErrTooMuch):
+		p = front.Refuse(http.StatusUnprocessableEntity, "",
+			"the search reads more than %d rows or takes more than %v: narrow it by prefix, or by since, until, agent or status where it has words or rewrote",
+			s.cfg.Search.Rows, s.cfg.Search.Time)
+		p.Limit = "search"
+		return p
 	case errors.Is(err, record.ErrUnknownVersion):
 		p.Retry, p.Detail = time.Minute, "a newer version of Skein wrote what the answer needs: query has to be updated"
 	case errors.Is(err, errBroken):

@@ -64,18 +64,15 @@ func (c *call) export() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.weigh(h.Messages, h.State); err != nil {
-		return nil, err
+	encode := func() ([]byte, error) {
+		body, err := a.Encode()
+		if withReport && err == nil {
+			body, err = marshal(exportAnswer{body, report})
+		}
+		return append(body, '\n'), err
 	}
-	body, err := a.Encode()
-	if err != nil {
-		return nil, err
-	}
-	out := &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: document(json.RawMessage(body))}
-	if withReport {
-		out.body = document(exportAnswer{body, report})
-	}
-	return out, nil
+	return &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: encode,
+		bytes: answerBytes(h.Messages, h.State)}, nil
 }
 
 // givenID returns the id that the agent's platform uses for a run. It differs from the run's id if the agent used that

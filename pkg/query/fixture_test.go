@@ -19,11 +19,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -58,16 +60,18 @@ type fakeRecords struct {
 	once  sync.Once
 }
 
-func (f *fakeRecords) Record(_ context.Context, partition int32, offset int64) ([]byte, error) {
+func (f *fakeRecords) Read(_ context.Context, partition int32, offset int64) (*kgo.Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.once.Do(func() { close(f.asked) })
 	v, ok := f.values[record.Position{Partition: partition, Offset: offset}]
 	if !ok {
-		return nil, ErrRecordGone
+		return nil, kafka.ErrNoRecord
 	}
-	return v, nil
+	return &kgo.Record{Partition: partition, Offset: offset, Value: v}, nil
 }
+
+func (*fakeRecords) Close() {}
 
 // emptyStore returns the file of a migrated store. To migrate one for each test would take most of the tests' time.
 var emptyStore = sync.OnceValues(func() ([]byte, error) {
@@ -92,7 +96,7 @@ type fixture struct {
 	t       testing.TB
 	store   *sqlite.Store
 	records *fakeRecords
-	raw     *RawLog // of the tests that read raw events
+	raw     *rawLog
 	reg     *prometheus.Registry
 	log     *strings.Builder
 	server  *httptest.Server
@@ -118,11 +122,11 @@ func newPatientFixture(t *testing.T, wrap ...func(store.Reader) store.Reader) *f
 
 func startFixture(t testing.TB, wait time.Duration, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
-	return startFixtureOver(t, wait, nil, wrap...)
+	return startFixtureOver(t, wait, kafka.Config{Brokers: []string{"127.0.0.1:1"}}, wrap...)
 }
 
 // startFixtureOver starts the stage over raw events.
-func startFixtureOver(t testing.TB, wait time.Duration, raw *RawLog, wrap ...func(store.Reader) store.Reader) *fixture {
+func startFixtureOver(t testing.TB, wait time.Duration, k kafka.Config, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
 	empty, err := emptyStore()
@@ -137,31 +141,32 @@ func startFixtureOver(t testing.TB, wait time.Duration, raw *RawLog, wrap ...fun
 		t.Fatal(err)
 	}
 	f := &fixture{
-		t: t, store: st, raw: raw, reg: prometheus.NewRegistry(), log: &strings.Builder{},
+		t: t, store: st, reg: prometheus.NewRegistry(), log: &strings.Builder{},
 		records: &fakeRecords{values: map[record.Position][]byte{}, asked: make(chan struct{})},
 	}
 	cfg := DefaultConfig()
 	cfg.Wait, cfg.Poll, cfg.TenantMetrics = wait, 2*time.Millisecond, 1
-	cfg.Registerer, cfg.Logger = f.reg, slog.New(slog.NewTextHandler(f.log, nil))
+	cfg.Tail.Kafka, cfg.Registerer, cfg.Logger = k, f.reg, slog.New(slog.NewTextHandler(f.log, nil))
 	reader := store.Reader(st)
 	for _, w := range wrap {
 		reader = w(reader)
 	}
-	s, err := New(cfg, reader, f.records, f.raw, nil, byHeader{})
+	s, err := New(cfg, reader, byHeader{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.service, f.server = s, httptest.NewUnstartedServer(s.Handler())
+	s.records.Close()
+	s.records = f.records
+	f.service, f.raw, f.server = s, s.raw, httptest.NewUnstartedServer(s.Handler())
 	f.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		_ = c.(*net.TCPConn).SetWriteBuffer(64 << 10) // so that little fills it; without it tests only take longer
 		return ctx
 	}
 	f.server.Start()
 	t.Cleanup(func() {
+		s.Drain()
 		f.server.Close()
-		if raw != nil {
-			raw.Close()
-		}
+		s.Close()
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}
@@ -289,9 +294,23 @@ func (f *fixture) get(tenant, path string, more ...string) reply {
 
 func (f *fixture) call(method, tenant, path string, more ...string) reply {
 	f.t.Helper()
-	req, err := http.NewRequestWithContext(f.t.Context(), method, f.server.URL+path, nil)
+	resp, err := f.open(f.t.Context(), method, tenant, path, more...)
 	if err != nil {
 		f.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(body)}
+}
+
+// open calls the stage and returns the answer once it begins.
+func (f *fixture) open(ctx context.Context, method, tenant, path string, more ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, f.server.URL+path, nil)
+	if err != nil {
+		return nil, err
 	}
 	if tenant != "" {
 		req.Header.Set("Tenant", tenant)
@@ -303,16 +322,7 @@ func (f *fixture) call(method, tenant, path string, more ...string) reply {
 		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return reply{resp.StatusCode, resp.Header, string(body)}
+	return client.Do(req)
 }
 
 // json decodes an answer that must be a success.

@@ -88,8 +88,8 @@ func (c *call) history() (*answer, error) {
 		}
 	}
 	if events {
-		out.contentType, out.body = typeSSE, func() ([]byte, error) { return eventStream(h) }
-		out.weigh = func() error { return c.weigh(h.Messages, h.State) }
+		out.contentType, out.body = typeSSE, func() ([]byte, error) { return eventStream(h), nil }
+		out.bytes = answerBytes(h.Messages, h.State)
 		return out, nil
 	}
 	a := historyAnswer{
@@ -101,7 +101,7 @@ func (c *call) history() (*answer, error) {
 	}
 	a.From, a.Messages = page.of(h.Messages)
 	out.body = document(a)
-	out.weigh = func() error { return c.weigh(a.Messages, a.State) }
+	out.bytes = answerBytes(a.Messages, a.State)
 	return out, nil
 }
 
@@ -157,18 +157,16 @@ func wantsEvents(r *http.Request) bool {
 }
 
 // eventStream returns the AG-UI events that rebuild the history in a stock client. For an open run it stops after the
-// snapshots, as no terminal event would be true.
-func eventStream(h restored) ([]byte, error) {
-	var b bytes.Buffer
-	list := h.events(false)
-	for i, ev := range list {
-		if i == len(list)-1 {
-			// The id lets a reader continue after this event.
-			fmt.Fprintf(&b, "id: %s\n", record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1})
-		}
-		fmt.Fprintf(&b, "data: %s\n\n", oneLine(ev))
+// snapshots, as no terminal event would be true. The id of the last event lets a reader continue after it.
+func eventStream(h restored) []byte {
+	var out sse
+	events := h.events(false)
+	last := len(events) - 1
+	for _, ev := range events[:last] {
+		out.event(ev, nil)
 	}
-	return b.Bytes(), nil
+	out.event(events[last], &cursor{at: record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1}, seq: -1})
+	return out.b.Bytes()
 }
 
 // events returns the AG-UI events of the history. replace makes the snapshots remove what a client had before.

@@ -3,7 +3,6 @@ package query
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -100,10 +99,11 @@ func (c *call) lineage() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := oneOf(c, "words", "true", "false"); err != nil {
+	withWords, err := c.flag("words")
+	if err != nil {
 		return nil, err
 	}
-	v, err := c.readLineage()
+	v, err := c.read(c.store.Lineage)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (c *call) lineage() (*answer, error) {
 		Tips: list(graph.Tips()), TipRunID: tip, Picture: picture, IndexedTo: v.indexedTo,
 	}
 	said := map[string]words{}
-	if c.Query.Get("words") == "true" {
+	if withWords {
 		if said, err = c.wordsOf(v.runs); err != nil {
 			return nil, err
 		}
@@ -202,7 +202,7 @@ func bundled(g *lineage.Graph, rows []store.Run, o draw.Options, run string) ([]
 		return nil, store.ErrNotFound
 	}
 	if picture.Rows[row].Branches == 0 {
-		return nil, badRequest(fmt.Sprintf("bundle: with %d lanes run %q has a row of its own", o.MaxLanes, run))
+		return nil, badRequest("bundle: with %d lanes run %q has a row of its own", o.MaxLanes, run)
 	}
 	return only(rows, picture.RunsOf(row)), nil
 }

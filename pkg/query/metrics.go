@@ -1,11 +1,11 @@
 package query
 
 import (
-	"errors"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/usage"
@@ -42,41 +42,42 @@ const (
 	readFromLog   = "log"
 )
 
-func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) *metrics {
+	auto := promauto.With(reg)
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_requests_total",
 			Help: "Answered requests by route and status class.",
 		}, []string{"route", "status"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "skein_query_request_duration_seconds",
 			Help:    "Time from a request to the end of its response, including waits for the index.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
-		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
+		waits: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_index_waits_total",
 			Help: "Calls with atLeast by outcome: reached in time, or late.",
 		}, []string{"outcome"}),
-		restored: prometheus.NewHistogram(prometheus.HistogramOpts{
+		restored: auto.NewHistogram(prometheus.HistogramOpts{
 			Name:    "skein_query_restored_chain_runs",
 			Help:    "Number of runs whose records one history was restored from.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
-		timelineReads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		timelineReads: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_timeline_reads_total",
 			Help: "Runs that were stepped through, by source of their events: memory, or raw events that were read.",
 		}, []string{"source"}),
-		timelineBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+		timelineBytes: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_query_timeline_bytes",
 			Help: "Memory of the runs that were stepped through last.",
 		}),
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+		streams: auto.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
+		ended: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_streams_ended_total",
 			Help: "Live streams that ended, by reason: their run ended, nine minutes, a slow reader, a reader that left, an erased thread, " +
 				"a stopping process, no memory left for its tenant, ended credentials, a refusal, a failure.",
 		}, []string{"reason"}),
-		streamed: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_query_stream_events_total", Help: "Events sent by live streams."}),
+		streamed: auto.NewCounter(prometheus.CounterOpts{Name: "skein_query_stream_events_total", Help: "Events sent by live streams."}),
 	}
 	m.tenants = usage.New(tenants, time.Now,
 		usage.Measure{Name: "skein_query_tenant_requests_total", Help: "Requests with valid credentials, of the largest tenants and of all others."},
@@ -96,15 +97,10 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) (*
 	m.waits.WithLabelValues(waitLate)
 	m.timelineReads.WithLabelValues(readFromCache)
 	m.timelineReads.WithLabelValues(readFromLog)
-	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.waits, m.restored, m.timelineReads, m.timelineBytes, m.streams, m.ended,
-		m.streamed} {
-		errs = append(errs, reg.Register(c))
-	}
 	if m.tenants != nil {
-		errs = append(errs, reg.Register(m.tenants))
+		reg.MustRegister(m.tenants)
 	}
-	return m, errors.Join(errs...)
+	return m
 }
 
 // done counts a call of the API. It does not observe the duration of a stream, which the reader determines.

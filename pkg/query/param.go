@@ -1,32 +1,23 @@
 package query
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 )
 
 // An empty parameter counts as absent. Every refusal has the same form and lists the allowed values.
 
 func (c *call) badParam(name, allowed string) error {
-	return badRequest(fmt.Sprintf("%s must be %s, not %.80q", name, allowed, c.Query.Get(name)))
+	return &search.ParameterError{Param: name, Takes: allowed, Value: c.Query.Get(name)}
 }
 
 // number reads a whole number from low to high, or returns fallback if the parameter is absent.
 func (c *call) number(name string, fallback, low, high int) (int, error) {
-	text := c.Query.Get(name)
-	if text == "" {
-		return fallback, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < low || n > high {
-		return 0, c.badParam(name, fmt.Sprintf("a whole number from %d to %d", low, high))
-	}
-	return n, nil
+	return search.ParseNumber(c.Query, name, fallback, low, high)
 }
 
 // limit reads the number of entries of a page.

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 const (
@@ -31,35 +32,27 @@ const (
 	rawQuiet = 10 * time.Second
 )
 
-// errNoPartition means that skein.events has no such partition.
-var errNoPartition = errors.New("there is no such partition")
-
 // errRawGone means that skein.events does not have the offset, or no longer.
 var errRawGone = errors.New("the raw events are gone")
 
-// RawLog reads skein.events, and the dead letters among them, read_committed and without a consumer group. Reads share
-// a few clients.
-type RawLog struct {
+// rawLog reads skein.events read_committed and without a consumer group. Reads share a few clients.
+type rawLog struct {
 	cfg     kafka.Config
 	readers *kafka.Readers
 	quiet   time.Duration
 }
 
-// NewRawLog returns a reader for a topic set. It connects at the first read. Close it.
-func NewRawLog(cfg kafka.Config) *RawLog {
-	return &RawLog{
+func newRawLog(cfg kafka.Config) *rawLog {
+	return &rawLog{
 		cfg: cfg, quiet: rawQuiet,
 		// Some producers end with a transaction marker, so control records show that the end was read.
 		readers: kafka.NewReaders(cfg, cfg.Topics().Events, rawKept, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(rawFetch)),
 	}
 }
 
-// Close closes idle connections at once, and each other one when its read ends.
-func (l *RawLog) Close() { l.readers.Close() }
-
 // rawRead reads one partition, once or several times in succession.
 type rawRead struct {
-	log       *RawLog
+	log       *rawLog
 	load      *load // holds no slot during a wait for the brokers
 	cl        *kgo.Client
 	topic     string
@@ -104,7 +97,7 @@ func (c *call) openRaw(partition int32) (*rawRead, error) {
 }
 
 // open starts a read of a partition. Close it.
-func (l *RawLog) open(ctx context.Context, of *load, partition int32) (*rawRead, error) {
+func (l *rawLog) open(ctx context.Context, of *load, partition int32) (*rawRead, error) {
 	cl, err := l.readers.Lend()
 	if err != nil {
 		return nil, fmt.Errorf("reading raw events: %w", err)
@@ -133,24 +126,14 @@ func (r *rawRead) close() {
 
 // ask requests one offset of the partition.
 func (r *rawRead) ask(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (int64, error) {
-	var listed kadm.ListedOffsets
+	var offset int64
 	err := r.load.pause(ctx, func() (err error) {
 		ctx, cancel := context.WithTimeout(ctx, recordWait)
 		defer cancel()
-		listed, err = list(ctx, r.topic)
+		offset, err = kafka.Offset(ctx, r.topic, r.partition, list)
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("asking for an offset of %s: %w", r.topic, err)
-	}
-	o, ok := listed.Lookup(r.topic, r.partition)
-	if !ok {
-		return 0, fmt.Errorf("asking for an offset of partition %d of %s: %w", r.partition, r.topic, errNoPartition)
-	}
-	if o.Err != nil {
-		return 0, fmt.Errorf("asking for an offset of partition %d of %s: %w", r.partition, r.topic, o.Err)
-	}
-	return o.Offset, nil
+	return offset, err
 }
 
 // at returns the first offset whose record is not older than t.
@@ -162,12 +145,7 @@ func (r *rawRead) at(ctx context.Context, t time.Time) (int64, error) {
 
 // earliest returns the first offset of the ranges that still exists; -1 if there is none.
 func (r *rawRead) earliest(ranges [][2]int64) int64 {
-	for _, part := range ranges {
-		if at := max(part[0], r.start); at < min(part[1], r.end) {
-			return at
-		}
-	}
-	return -1
+	return verify.Earliest(ranges, [2]int64{r.start, r.end})
 }
 
 // each calls f with every record in the ranges, which are half-open, rising, disjoint and within start and end. f may

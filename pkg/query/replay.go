@@ -10,12 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/replay"
 	"github.com/skeinhq/skein/pkg/store"
@@ -39,7 +36,6 @@ const (
 
 // rawReplay selects raw events of a thread: those from which its runs were folded or, with all, every one.
 type rawReplay struct {
-	key      string // of the thread
 	recorded *fold.Table[*fold.Metadata]
 	wanted   map[string]*replayRun // by run id
 	from, to int64
@@ -61,13 +57,9 @@ type replayRun struct {
 
 // replayed is one record of a replay.
 type replayed struct {
-	position record.Position
-	runID    string
-	at       time.Time
-	kind     record.Kind
-	seq      int64
-	outcome  fold.Outcome
-	value    []byte
+	record.Event
+	runID   string
+	outcome fold.Outcome
 }
 
 // replayEvents answers with the raw events of a run, a branch or a thread.
@@ -84,22 +76,15 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.readThread()
+	v, err := c.readInTime()
 	if err != nil {
 		return err
-	}
-	if v.status == http.StatusTooEarly {
-		return tooEarly()
-	}
-	key, err := record.ThreadKey(c.Tenant, c.threadID)
-	if err != nil {
-		return badRequest(err.Error())
 	}
 	runs, err := c.replayRuns(v.runs)
 	if err != nil {
 		return err
 	}
-	rp := &rawReplay{key: key, types: types, recorded: fold.TableOf(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all,
+	rp := &rawReplay{types: types, recorded: fold.TableOf(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all,
 		whole: len(runs) == len(v.runs)}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
@@ -153,18 +138,18 @@ func (c *call) replayEvents() error {
 	defer c.load.releaseSlot()
 	c.load.lateAfter, c.load.late = replayAlive, out.alive
 	raw.waits = func() { _ = out.flush() } // the next write fails, too
-	return c.stream(raw.each(c.R.Context(), ranges, func(m *kgo.Record) error {
+	return c.stream(c.eachOfThread(raw, ranges, func(e record.Event) error {
 		if err := c.load.acquire(c.R.Context()); err != nil {
 			return err
 		}
-		e, ok, err := rp.take(m)
+		taken, ok, err := rp.take(e)
 		if !ok || err != nil {
 			return err
 		}
-		if err := pace.wait(c.R.Context(), e.at, out); err != nil {
+		if err := pace.wait(c.R.Context(), e.Time, out); err != nil {
 			return err
 		}
-		return out.write(e)
+		return out.write(taken)
 	}), out)
 }
 
@@ -232,7 +217,7 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 	p, err := record.ParsePoint(text)
 	switch {
 	case err != nil:
-		return 0, badRequest(fmt.Sprintf("%s must be a position such as 3:1024, a time such as @2026-09-17T12:00:00Z, start or end, not %q", name, text))
+		return 0, badRequest("%s must be a position such as 3:1024, a time such as @2026-09-17T12:00:00Z, start or end, not %q", name, text)
 	case p.Start:
 		return 0, nil
 	case p.End:
@@ -240,8 +225,7 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 	case p.Position == nil:
 		return raw.at(c.R.Context(), p.At)
 	case p.Position.Partition != raw.partition:
-		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", name, p.Position.Partition,
-			raw.partition))
+		return 0, badRequest("%s names partition %d, but this thread lies on partition %d", name, p.Position.Partition, raw.partition)
 	}
 	return p.Position.Offset, nil
 }
@@ -263,26 +247,15 @@ func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
 	return r
 }
 
-// take processes the next record of the partition; ok is false if it is not to be returned.
-func (rp *rawReplay) take(m *kgo.Record) (e replayed, ok bool, err error) {
-	// The partition also has records of other threads and tenants.
-	if string(m.Key) != rp.key {
-		return replayed{}, false, nil
-	}
-	raw, ok, err := kafka.RunEvent(m, rp.decoded.Headers)
-	if !ok {
-		return replayed{}, false, err
-	}
-	rp.decoded.Reset(raw)
+// take processes the thread's next record; ok is false if it is not to be returned.
+func (rp *rawReplay) take(e record.Event) (_ replayed, ok bool, err error) {
+	rp.decoded.Reset(e)
 	runID, outcome, err := rp.outcome(&rp.decoded)
 	if err != nil || outcome == outcomeOther {
 		return replayed{}, false, err
 	}
-	e = replayed{
-		position: raw.Position(), runID: runID, at: m.Timestamp, kind: raw.Headers.Kind, seq: raw.Headers.Seq, outcome: outcome, value: m.Value,
-	}
-	in := m.Offset >= rp.from && m.Offset < rp.to
-	return e, in && (rp.all || outcome == fold.Folded) && rp.ofType(), nil
+	in := e.Offset >= rp.from && e.Offset < rp.to
+	return replayed{e, runID, outcome}, in && (rp.all || outcome == fold.Folded) && rp.ofType(), nil
 }
 
 // ofType reports whether the last record has one of the requested types.

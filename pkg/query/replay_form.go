@@ -49,6 +49,8 @@ type replayWriter struct {
 	c    *call
 	form string
 	b    *bufio.Writer
+	// started: the header was sent, so the request can no longer be refused.
+	started bool
 }
 
 func newReplayWriter(c *call) *replayWriter {
@@ -83,8 +85,12 @@ func newProofWriter(c *call) *replayWriter {
 	return newLineWriter(c)
 }
 
-// start sends the header.
+// start sends the header, once.
 func (w *replayWriter) start() {
+	if w.started {
+		return
+	}
+	w.started = true
 	h := w.c.W.Header()
 	h.Set("Content-Type", w.form)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -97,7 +103,7 @@ func (w *replayWriter) write(e replayed) error {
 	var err error
 	switch w.form {
 	case typeNDJSON: // byte for byte, as the hash in a run's record covers these bytes
-		if _, err = w.b.Write(e.value); err == nil {
+		if _, err = w.b.Write(e.Value); err == nil {
 			err = w.b.WriteByte('\n')
 		}
 	case typeSSE:
@@ -106,7 +112,7 @@ func (w *replayWriter) write(e replayed) error {
 		if e.outcome != fold.Folded {
 			name = "event: " + string(e.outcome) + "\n"
 		}
-		_, err = fmt.Fprintf(w.b, "id: %s\n%sdata: %s\n\n", e.position, name, oneLine(e.value))
+		_, err = fmt.Fprintf(w.b, "id: %s\n%sdata: %s\n\n", e.Position(), name, oneLine(e.Value))
 	default:
 		err = w.marked(e)
 	}
@@ -114,14 +120,14 @@ func (w *replayWriter) write(e replayed) error {
 }
 
 func (w *replayWriter) marked(e replayed) error {
-	line := replayLine{Position: e.position, RunID: e.runID, At: e.at.UTC(), Kind: e.kind, Outcome: e.outcome}
-	if e.seq >= 0 {
-		line.Seq = &e.seq
+	line := replayLine{Position: e.Position(), RunID: e.runID, At: e.Time.UTC(), Kind: e.Headers.Kind, Outcome: e.outcome}
+	if e.Headers.Seq >= 0 {
+		line.Seq = &e.Headers.Seq
 	}
-	if agui.CheckDepth(e.value, agui.MaxEventDepth) == nil {
-		line.Event = e.value
+	if agui.CheckDepth(e.Value, agui.MaxEventDepth) == nil {
+		line.Event = e.Value
 	} else {
-		line.Bytes = e.value
+		line.Bytes = e.Value
 	}
 	return w.line(line)
 }

@@ -155,8 +155,8 @@ type answer struct {
 	contentType string           // "": JSON
 	// body returns the bytes.
 	body func() ([]byte, error)
-	// weigh counts the memory that writing a large body takes; nil if it is small or was counted before. A 304 takes none.
-	weigh func() error
+	// bytes is the memory that writing a large body takes; 0 if it is small or was taken before. A 304 takes none.
+	bytes int64
 }
 
 // write sends an answer. The caller may be slow, so write releases the slot first.
@@ -179,11 +179,9 @@ func (c *call) write(a *answer) error {
 			return nil
 		}
 	}
-	if a.weigh != nil {
-		if err := a.weigh(); err != nil {
-			h.Del("ETag")
-			return err
-		}
+	if err := c.load.take(a.bytes); err != nil {
+		h.Del("ETag")
+		return err
 	}
 	body, err := a.body()
 	if err != nil {

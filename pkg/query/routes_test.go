@@ -422,7 +422,7 @@ func (away) IndexedTo(context.Context, string) (map[int32]int64, error) {
 }
 
 func TestHandler_AsksToComeBackWhileTheStoreIsAway(t *testing.T) {
-	f := startFixtureOver(t, shortWait, newFilledFixture(t, 1).raw, func(r store.Reader) store.Reader { return away{r} })
+	f := startFixtureOver(t, shortWait, newFilledFixture(t, 1).raw.cfg, func(r store.Reader) store.Reader { return away{r} })
 	asked := 0
 	for _, rt := range readRoutes() {
 		if rt.Pattern == "/v1/dead-letters" {

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -70,7 +71,10 @@ func badgesOf(r store.Run) badges {
 }
 
 func (c *call) run() (*answer, error) {
-	v, err := c.readRun()
+	v, err := c.read(func(ctx context.Context, tenant, thread string) ([]store.Run, error) {
+		r, err := c.store.Run(ctx, tenant, thread, c.runID)
+		return []store.Run{r}, err
+	})
 	if err != nil {
 		return nil, err
 	}

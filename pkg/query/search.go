@@ -1,12 +1,8 @@
 package query
 
 import (
-	"errors"
-	"fmt"
-	"net/http"
 	"time"
 
-	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
@@ -59,27 +55,11 @@ func searchedOf(f search.Filter) searched {
 	return s
 }
 
-// refuseSearch maps an error of a search to a problem that tells the caller how to narrow it.
-func (c *call) refuseSearch(err error) error {
-	var bad *search.ParameterError
-	switch {
-	case errors.As(err, &bad):
-		return badRequest(bad.Error())
-	case errors.Is(err, search.ErrTooMuch):
-		return &front.Problem{
-			Status: http.StatusUnprocessableEntity, Limit: "search",
-			Detail: fmt.Sprintf("the search reads more than %d rows or takes more than %v: narrow it by prefix, or by since, until, agent or status where it has words or rewrote",
-				c.cfg.Search.Rows, c.cfg.Search.Time),
-		}
-	}
-	return err
-}
-
 // searchRuns answers with a page of the tenant's runs.
 func (c *call) searchRuns() (*answer, error) {
 	q, err := search.ParseQuery(c.Query, c.Tenant, time.Now())
 	if err != nil {
-		return nil, c.refuseSearch(err)
+		return nil, err
 	}
 	q.Bounds = c.cfg.Search
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
@@ -88,7 +68,7 @@ func (c *call) searchRuns() (*answer, error) {
 	}
 	page, err := c.store.Search(c.R.Context(), c.Tenant, q)
 	if err != nil {
-		return nil, c.refuseSearch(err)
+		return nil, err
 	}
 	a := runsAnswer{Runs: page.Runs, Searched: searchedOf(q.Filter), Complete: page.Next == nil, IndexedTo: positions(to)}
 	if page.Next != nil {
@@ -103,7 +83,7 @@ func (c *call) searchRuns() (*answer, error) {
 func (c *call) statistics() (*answer, error) {
 	q, err := search.ParseStatistics(c.Query, time.Now())
 	if err != nil {
-		return nil, c.refuseSearch(err)
+		return nil, err
 	}
 	q.Bounds = c.cfg.Search
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
@@ -112,7 +92,7 @@ func (c *call) statistics() (*answer, error) {
 	}
 	table, err := c.store.Statistics(c.R.Context(), c.Tenant, q)
 	if err != nil {
-		return nil, c.refuseSearch(err)
+		return nil, err
 	}
 	a := statisticsAnswer{
 		By: q.By, Measures: q.Measures, Groups: make([]statisticsGroup, len(table.Groups)), Searched: searchedOf(q.Filter),

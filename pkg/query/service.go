@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,8 +10,10 @@ import (
 
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
@@ -29,7 +30,7 @@ type Config struct {
 	// Poll is the pause between two reads of the index while a call waits.
 	Poll time.Duration
 	// Memory bounds, in bytes, what requests, the cached timelines of stepped runs and the latest events for live streams
-	// (RingBytes) hold together. Slots bounds concurrent work: each read takes one. Tenants share both (share.Pool).
+	// hold together. Slots bounds concurrent work: each read takes one. Tenants share both (share.Pool).
 	Memory, Slots int
 	// StreamHeartbeat is the pause after which an idle live stream sends a heartbeat, since proxies close connections that
 	// are silent for a minute. StreamRetry is the delay after which a reader reconnects once its stream has ended.
@@ -37,6 +38,9 @@ type Config struct {
 	StreamHeartbeat, StreamRetry, StreamLife time.Duration
 	// Search bounds the cost of one search or statistic in the store.
 	Search search.Bounds
+	// Tail has the settings by which live streams read skein.events. Every read of Kafka uses its Kafka. New sets its
+	// RingBytes, Logger and Registerer.
+	Tail tail.Config
 	// Links lead from the page to other tools.
 	Links []web.Link
 	// Quotas are the limits of each tenant that the operator set.
@@ -51,10 +55,9 @@ type Config struct {
 // These are parts of Config.Memory, in ninths. Requests have the rest.
 const timelineNinths, ringNinths = 2, 1
 
-// RingBytes returns the part of Memory for the latest events, in bytes; see tail.Config.
-func (c Config) RingBytes() int       { return c.Memory / 9 * ringNinths }
+func (c Config) ringBytes() int       { return c.Memory / 9 * ringNinths }
 func (c Config) timelineBytes() int64 { return int64(c.Memory / 9 * timelineNinths) }
-func (c Config) readBytes() int64     { return int64(c.Memory) - c.timelineBytes() - int64(c.RingBytes()) }
+func (c Config) readBytes() int64     { return int64(c.Memory) - c.timelineBytes() - int64(c.ringBytes()) }
 
 // DefaultConfig returns the defaults: a wait of 5 s with a read of the index every 50 ms; 576 MiB, of which requests
 // have 384 and timelines of stepped runs 128; eight slots a processor, at least 16.
@@ -62,7 +65,7 @@ func DefaultConfig() Config {
 	return Config{
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, Memory: 576 << 20, Slots: max(16, 8*runtime.GOMAXPROCS(0)),
 		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute,
-		Quotas: quota.Unlimited(),
+		Tail: tail.DefaultConfig(kafka.Config{}), Quotas: quota.Unlimited(),
 		Search: search.Bounds{Rows: 50_000_000, Time: 10 * time.Second},
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
@@ -79,24 +82,21 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// ErrRecordGone means that a record of skein.runs no longer exists: compaction has removed it in favour of a newer one
-// of the same run.
-var ErrRecordGone = errors.New("the record is gone")
-
-// RecordReader reads single records of skein.runs: for open runs, whose messages are not in the store, and for the
+// recordReader reads single records of skein.runs: for open runs, whose messages are not in the store, and for the
 // verifier, which checks the records themselves.
-type RecordReader interface {
-	// Record returns the value of the record of skein.runs at this partition and offset, or ErrRecordGone.
-	Record(ctx context.Context, partition int32, offset int64) ([]byte, error)
+type recordReader interface {
+	// Read returns the record at this partition and offset, or kafka.ErrNoRecord.
+	Read(ctx context.Context, partition int32, offset int64) (*kgo.Record, error)
+	Close()
 }
 
 // Service answers HTTP calls. It holds no state that outlives a request, except a cache of the timelines of stepped
-// runs. Call Drain before shutdown, so that live streams end.
+// runs. Call Drain before shutdown, so that live streams end, and Close after the last request.
 type Service struct {
 	cfg     Config
 	store   store.Reader
-	records RecordReader
-	raw     *RawLog
+	records recordReader
+	raw     *rawLog
 	tail    *tail.Tail
 	auth    tenant.Authenticator
 	metrics *metrics
@@ -110,29 +110,43 @@ type Service struct {
 	drain    context.CancelCauseFunc
 }
 
-// New returns the stage. It reads the lineage store from r, records of runs from rr, raw events from raw and new events
-// from follow; auth identifies callers.
-func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.Tail, auth tenant.Authenticator) (*Service, error) {
+// New returns the stage. It reads the lineage store from r, and connects to Kafka when a call needs it; auth identifies
+// callers.
+func New(cfg Config, r store.Reader, auth tenant.Authenticator) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(cfg.Registerer, cfg.TenantMetrics, new(Service).routes())
-	if err != nil {
-		return nil, fmt.Errorf("registering query metrics: %w", err)
-	}
-	room := newRoom(cfg)
+	m := newMetrics(cfg.Registerer, cfg.TenantMetrics, new(Service).routes())
 	// Compression does not help answers smaller than one packet. zstd is first because it is faster and smaller than gzip.
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.EnableZstd(true), gzhttp.PreferZstd(true))
 	if err != nil {
 		return nil, fmt.Errorf("setting up compression: %w", err)
 	}
+	k := cfg.Tail.Kafka
+	records, err := kafka.NewRecordReader(k, k.Topics().Runs)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Tail.RingBytes, cfg.Tail.Logger, cfg.Tail.Registerer = cfg.ringBytes(), cfg.Logger, cfg.Registerer
+	follow, err := tail.New(cfg.Tail)
+	if err != nil {
+		records.Close()
+		return nil, err
+	}
 	s := &Service{
-		cfg: cfg, store: r, records: rr, raw: raw, tail: follow, auth: auth, metrics: m,
-		room: room, watch: &watch{store: r, poll: cfg.Poll}, timelines: newTimelines(cfg.timelineBytes(), m),
+		cfg: cfg, store: r, records: records, raw: newRawLog(k), tail: follow, auth: auth, metrics: m,
+		room: newRoom(cfg), watch: &watch{store: r, poll: cfg.Poll}, timelines: newTimelines(cfg.timelineBytes(), m),
 	}
 	s.front = s.newFront(compress)
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	return s, nil
+}
+
+// Close closes the connections to Kafka.
+func (s *Service) Close() {
+	s.tail.Close()
+	s.records.Close()
+	s.raw.readers.Close()
 }
 
 // Handler returns the HTTP API: /v1/… and /openapi.json, compressed if the caller accepts it.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sort"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/skeinhq/skein/internal/front"
@@ -162,15 +161,15 @@ func (c *call) state() (*answer, error) {
 	if page && c.Query.Get("at") != "" {
 		return nil, badRequest("at requests one step, from and limit a page of them: use one or the other")
 	}
-	name := "at"
 	limit, err := c.limit()
 	if err != nil {
 		return nil, err
 	}
+	name, fallback := "at", "end"
 	if page {
-		name = "from"
+		name, fallback = "from", "start"
 	}
-	ref, err := c.stepRef(name)
+	ref, err := c.stepRef(name, fallback)
 	if err != nil {
 		return nil, err
 	}
@@ -258,63 +257,47 @@ func (a *stateAnswer) stand(at *timeline.Cursor) {
 
 // stepRef names a step of a run.
 type stepRef struct {
-	c    *call
 	name string // of the parameter
-	text string
-	// One of these is set: n is -1 if it is not, position nil, time zero. last is the run's last step.
-	n        int
-	position *record.Position
-	time     time.Time
-	last     bool
+	n    int    // -1 if Point names the step
+	record.Point
 }
 
-// stepRef parses a step parameter: a number, a position, @ and a time, start or end. The default of at is the last
-// step, the default of from the first.
-func (c *call) stepRef(name string) (stepRef, error) {
-	ref := stepRef{c: c, name: name, text: c.Query.Get(name), n: -1}
-	switch {
-	case ref.text == "" && name == "at", ref.text == "end":
-		ref.last = true
-		return ref, nil
-	case ref.text == "", ref.text == "start":
-		ref.n = 0
-		return ref, nil
-	}
-	if n, err := strconv.Atoi(ref.text); err == nil && n >= 0 {
+// stepRef parses a step parameter: a number, a position, @ and a time, start or end. fallback is its default.
+func (c *call) stepRef(name, fallback string) (stepRef, error) {
+	text, ref := cmp.Or(c.Query.Get(name), fallback), stepRef{name: name, n: -1}
+	n, err := strconv.Atoi(text)
+	if err == nil && n >= 0 {
 		ref.n = n
 		return ref, nil
 	}
-	if t, err := time.Parse(time.RFC3339, strings.TrimPrefix(ref.text, "@")); err == nil {
-		ref.time = t
-		return ref, nil
-	}
-	p, err := record.ParsePosition(ref.text)
-	if err != nil {
+	if ref.Point, err = record.ParsePoint(text); err != nil {
 		return ref, c.badParam(name, "the number of a step, a position such as 3:1024, a time such as @2026-09-17T12:00:00Z, start or end")
 	}
-	ref.position = &p
+	if ref.Start {
+		ref.n = 0
+	}
 	return ref, nil
 }
 
 // within reports whether the step is certainly among those read so far.
 func (ref stepRef) within(r *timeline.Reader) bool {
 	switch {
-	case ref.last:
+	case ref.End:
 		return false
-	case ref.position != nil:
-		return r.Next() > ref.position.Offset
+	case ref.Position != nil:
+		return r.Next() > ref.Position.Offset
 	case ref.n >= 0:
 		return r.Len() >= ref.n
 	}
-	return r.Len() > 0 && r.Step(r.Len()).Time.After(ref.time)
+	return r.Len() > 0 && r.Step(r.Len()).Time.After(ref.At)
 }
 
 // find returns the number of the step, or a refusal that names the existing steps.
 func (ref stepRef) find(s stepping) (int, error) {
 	switch {
-	case ref.last:
+	case ref.End:
 		return s.Len(), nil
-	case ref.position != nil:
+	case ref.Position != nil:
 		return ref.findPosition(s)
 	case ref.n >= 0:
 		if ref.n > s.Len() {
@@ -326,10 +309,9 @@ func (ref stepRef) find(s stepping) (int, error) {
 }
 
 func (ref stepRef) findPosition(s stepping) (int, error) {
-	p := *ref.position
+	p := *ref.Position
 	if p.Partition != s.row.Raw.Partition {
-		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", ref.name, p.Partition,
-			s.row.Raw.Partition))
+		return 0, badRequest("%s names partition %d, but this thread lies on partition %d", ref.name, p.Partition, s.row.Raw.Partition)
 	}
 	if p.Offset == s.Step(0).Offset {
 		return 0, nil
@@ -358,15 +340,15 @@ func (ref stepRef) findTime(s stepping) (int, error) {
 		first = s.Step(1).Time
 	}
 	switch {
-	case ref.time.Before(first) && ref.name == "at":
+	case ref.At.Before(first) && ref.name == "at":
 		return 0, ref.none(s, fmt.Sprintf("run %q began at %s", s.row.RunID, first.Format(time.RFC3339Nano)))
-	case ref.time.After(last) && (s.Done() || ref.name != "at"):
+	case ref.At.After(last) && (s.Done() || ref.name != "at"):
 		return 0, ref.none(s, fmt.Sprintf("the last event of run %q came at %s", s.row.RunID, last.Format(time.RFC3339Nano)))
-	case ref.time.After(last) && ref.time.After(time.Now()):
-		return 0, ref.none(s, fmt.Sprintf("%[2]s is in the future, and run %[1]q is still open", s.row.RunID, ref.time.Format(time.RFC3339Nano)))
+	case ref.At.After(last) && ref.At.After(time.Now()):
+		return 0, ref.none(s, fmt.Sprintf("%[2]s is in the future, and run %[1]q is still open", s.row.RunID, ref.At.Format(time.RFC3339Nano)))
 	}
 	n := 1
-	for n <= s.Len() && (s.Step(n).Time.Before(ref.time) || ref.name == "at" && s.Step(n).Time.Equal(ref.time)) {
+	for n <= s.Len() && (s.Step(n).Time.Before(ref.At) || ref.name == "at" && s.Step(n).Time.Equal(ref.At)) {
 		n++
 	}
 	if ref.name == "at" {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/compact"
@@ -314,26 +315,6 @@ func TestState_OfARunWithItsInputAlone(t *testing.T) {
 	}
 }
 
-// counted counts the reads of the log that are begun.
-func (f *rawFixture) timelineReads(source string) float64 {
-	f.t.Helper()
-	families, err := f.reg.Gather()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "skein_query_timeline_reads_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if m.GetLabel()[0].GetValue() == source {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
-}
-
 func TestState_ReadsARunOnce(t *testing.T) {
 	f := newRawFixture(t)
 	f.talk()
@@ -348,7 +329,10 @@ func TestState_ReadsARunOnce(t *testing.T) {
 		}()
 	}
 	wait.Wait()
-	if read, had := f.timelineReads(readFromLog), f.timelineReads(readFromCache); read != 1 || had != 6 {
+	reads := func(source string) float64 {
+		return testutil.ToFloat64(f.service.metrics.timelineReads.WithLabelValues(source))
+	}
+	if read, had := reads(readFromLog), reads(readFromCache); read != 1 || had != 6 {
 		t.Errorf("read %v times from the log and %v times from what is at hand", read, had)
 	}
 	// Others have runs of the same ids.
@@ -403,11 +387,7 @@ func TestState_KeepsACursorAndCountsIt(t *testing.T) {
 
 func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := newMetrics(prometheus.NewRegistry(), 0, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache := newTimelines(1000, m)
+		cache := newTimelines(1000, newMetrics(prometheus.NewRegistry(), 0, nil))
 		use := func(run string) {
 			t.Helper()
 			c, err := cache.acquire(t.Context(), timelineKey{"acme", "t", run}, "")
@@ -462,11 +442,7 @@ func TestState_OfAChildStartsFromItsParent(t *testing.T) {
 }
 
 func TestTimelines_AreFairToTenants(t *testing.T) {
-	m, err := newMetrics(prometheus.NewRegistry(), 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache := newTimelines(1000, m)
+	cache := newTimelines(1000, newMetrics(prometheus.NewRegistry(), 0, nil))
 	put := func(tenant, run string, bytes int64) {
 		t.Helper()
 		c, err := cache.acquire(t.Context(), timelineKey{tenant, "t", run}, "")

@@ -71,12 +71,9 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 
 // readStepped reads the thread for stepping. It drops the cached timelines of a thread that no longer exists.
 func (c *call) readStepped() (view, error) {
-	v, err := c.readThread()
+	v, err := c.readInTime()
 	if errors.Is(err, store.ErrNotFound) {
 		c.timelines.forget(c.Tenant, c.threadID)
-	}
-	if err == nil && v.status == http.StatusTooEarly {
-		err = tooEarly()
 	}
 	return v, err
 }
@@ -108,7 +105,7 @@ func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timelin
 		}
 	}
 	held := r.Bytes()
-	err = c.eachOfThread(raw, r.Ranges(raw.end), r.Headers, func(e record.Event) error {
+	err = c.eachOfThread(raw, r.Ranges(raw.end), func(e record.Event) error {
 		if err := r.Take(e); err != nil {
 			return err
 		}
@@ -127,19 +124,21 @@ func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timelin
 }
 
 // eachOfThread calls f with the thread's events and inputs in the ranges.
-func (c *call) eachOfThread(raw *rawRead, ranges [][2]int64, like func() record.Headers, f func(record.Event) error) error {
+func (c *call) eachOfThread(raw *rawRead, ranges [][2]int64, f func(record.Event) error) error {
 	key, err := record.ThreadKey(c.Tenant, c.threadID)
 	if err != nil {
 		return err
 	}
+	var like record.Headers // those of the last record, which the next one probably repeats
 	return raw.each(c.R.Context(), ranges, func(m *kgo.Record) error {
 		if string(m.Key) != key {
 			return nil
 		}
-		e, ok, err := kafka.RunEvent(m, like())
+		e, ok, err := kafka.RunEvent(m, like)
 		if !ok {
 			return err
 		}
+		like = e.Headers
 		return f(e)
 	})
 }
@@ -229,9 +228,7 @@ func (s stepping) values(offsets [2]int64) (read map[int64][]byte, counted int64
 		return nil, 0, s.c.goneFrom(raw, s.row, "the raw events are older than skein.events keeps them; the history is kept: ask for the history")
 	}
 	read = map[int64][]byte{} // at most a page's steps, or those between two marks
-	var like record.Headers
-	err = s.c.eachOfThread(raw, [][2]int64{offsets}, func() record.Headers { return like }, func(e record.Event) error {
-		like = e.Headers
+	err = s.c.eachOfThread(raw, [][2]int64{offsets}, func(e record.Event) error {
 		read[e.Offset] = bytes.Clone(e.Value)
 		counted += int64(len(e.Value))
 		return s.c.load.take(int64(len(e.Value)))

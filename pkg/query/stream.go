@@ -22,7 +22,7 @@ import (
 type stream struct {
 	*call
 	ctx  context.Context // ends with errLife at the latest
-	out  *sse
+	out  sse
 	key  string
 	from cursor
 
@@ -63,13 +63,10 @@ type stream struct {
 // newStream returns a stream of a run, or of a thread's runs.
 func (c *call) newStream(ctx context.Context, runID string, from cursor) (*stream, error) {
 	key, err := record.ThreadKey(c.Tenant, c.threadID)
-	if err != nil {
-		return nil, badRequest(err.Error())
-	}
 	return &stream{
-		call: c, ctx: ctx, out: newSSE(c.W, c.cfg.StreamRetry), key: key, from: from, last: from, wrote: time.Now(), runID: runID,
+		call: c, ctx: ctx, out: sse{w: c.W, retry: c.cfg.StreamRetry}, key: key, from: from, last: from, wrote: time.Now(), runID: runID,
 		begun: -1, after: from.at.Offset, seq: from.seq,
-	}, nil
+	}, err
 }
 
 // serve sends events until the stream ends.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/live"
 	"github.com/skeinhq/skein/pkg/record"
@@ -310,27 +311,19 @@ func (s *recordsOfThread) patiently(f func() error) error {
 	return s.stream.patiently(f, errBehind, store.ErrNotFound)
 }
 
-func (s *recordsOfThread) row(run string) (store.Run, error) {
-	i := slices.IndexFunc(s.rows, func(r store.Run) bool { return r.RunID == run })
-	if i < 0 {
-		return store.Run{}, fmt.Errorf("%w: run %q has no row", errBehind, run)
-	}
-	return s.rows[i], nil
-}
-
 // Record implements live.Source.
 func (s *recordsOfThread) Record(run string) (rec *record.Run, _ error) {
-	row, err := s.row(run)
-	if err != nil {
-		return nil, err
+	i := slices.IndexFunc(s.rows, func(r store.Run) bool { return r.RunID == run })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: run %q has no row", errBehind, run)
 	}
-	err = s.patiently(func() error {
+	err := s.patiently(func() error {
 		return s.load.withSlot(s.ctx, func() (err error) {
-			rec, err = s.recordOf(s.ctx, row)
+			rec, err = s.recordOf(s.ctx, s.rows[i])
 			return err
 		})
 	})
-	if errors.Is(err, ErrRecordGone) {
+	if errors.Is(err, kafka.ErrNoRecord) {
 		return nil, fmt.Errorf("%w: run %q has a newer record: %w", errBehind, run, err)
 	}
 	return rec, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,30 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/tail"
 )
-
-// newLiveFixture is newRawFixture with live streams.
-func newLiveFixture(t *testing.T) *rawFixture {
-	t.Helper()
-	f := newRawFixture(t)
-	cfg := tail.DefaultConfig(f.cluster.Config)
-	cfg.Logger, cfg.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	var err error
-	if f.service.tail, err = tail.New(cfg); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(f.service.tail.Close)
-	t.Cleanup(f.service.Drain)
-	return f
-}
 
 // thread returns a thread whose records lie on partition 3, as those of the fixture do.
 func (f *rawFixture) thread() string {
@@ -62,13 +44,7 @@ func (f *rawFixture) stream(path, lastID string) (lines *bufio.Scanner) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), kafkatest.Timeout)
 	f.t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.server.URL+path, nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	req.Header.Set("Tenant", "acme")
-	req.Header.Set("Last-Event-ID", lastID)
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	resp, err := f.open(ctx, http.MethodGet, "acme", path, "Last-Event-ID", lastID)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -95,7 +71,7 @@ func find(t *testing.T, lines *bufio.Scanner, text string) (lastID string) {
 
 // A deadline of HTTP/2 ends a stream even if nobody writes: none is left between two events.
 func TestStream_MayBeSilentOverHTTP2(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newRawFixture(t)
 	f.service.front.Stall = 100 * time.Millisecond
 	thread := f.thread()
 	event := func(value string) {
@@ -129,7 +105,7 @@ func TestStream_MayBeSilentOverHTTP2(t *testing.T) {
 
 // What a stream holds counts as its tenant's memory, also as its run grows. Where there is no room it ends with an id to resume from.
 func TestStream_EndsWhereThereIsNoRoom(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newRawFixture(t)
 	memory, thread := f.service.room.memory, f.thread()
 	event := func(value string) {
 		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, value)
@@ -182,7 +158,7 @@ const foldedAtLeast = 20
 
 // The proxy's caller had an event that Skein could not fold: the stream goes on behind it, also with events that have no number.
 func TestStream_ResumesBehindAnEventThatWasNotFolded(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newRawFixture(t)
 	thread := f.thread()
 	event := func(seq int64, value string) {
 		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: seq}, value)
@@ -209,7 +185,7 @@ func TestStream_ResumesBehindAnEventThatWasNotFolded(t *testing.T) {
 
 // A reader that takes nothing is ended, and holds nothing any more. What came to it has an id behind which it goes on.
 func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newRawFixture(t)
 	f.service.front.Stall = 100 * time.Millisecond
 	const events = 40 // of 50 KB: more than what lies in the buffers of a connection
 	offsets := []int64{f.event("r", fmt.Sprintf(started, "r"))}
@@ -265,7 +241,7 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 }
 
 func TestConnect_WaitsForItsBodyForAWhile(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newRawFixture(t)
 	f.service.front.Stall = 100 * time.Millisecond
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", f.server.Listener.Addr().String())
 	if err != nil {
@@ -291,7 +267,7 @@ func TestConnect_WaitsForItsBodyForAWhile(t *testing.T) {
 
 // What connect reads counts as its tenant's memory, from before the first byte to the last.
 func TestConnect_CountsItsBody(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newRawFixture(t)
 	memory := f.service.room.memory
 	post := func(body io.Reader, length int64) chan string {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.server.URL+"/v1/connect", body)
@@ -350,7 +326,7 @@ func TestConnect_CountsItsBody(t *testing.T) {
 
 // A stream that has to look for its place in the log while Kafka is away says so, and goes on.
 func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newRawFixture(t)
 	thread := f.thread()
 	for range 3 {
 		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(started, "r"))
@@ -379,7 +355,7 @@ func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 
 // A stream that is far behind folds for long without waiting for anything: many of a tenant's would have all processors.
 func TestStream_CatchesUpOnTheTenantsSlots(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newRawFixture(t)
 	f.service.cfg.StreamHeartbeat = 20 * time.Millisecond
 	thread := f.thread()
 	f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(started, "r"))
@@ -422,7 +398,7 @@ func TestStream_CatchesUpOnTheTenantsSlots(t *testing.T) {
 
 // What a batch of records begins may rest on a large history. To read that takes a turn of its own, as everywhere.
 func TestStream_ReadsALargeHistoryWhileItCatchesUp(t *testing.T) {
-	f := newLiveFixture(t)
+	f := newRawFixture(t)
 	thread := f.thread()
 	event := func(run, value string) int64 {
 		return f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, value)

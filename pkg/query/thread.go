@@ -9,9 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -29,8 +32,9 @@ type view struct {
 // maxLook is the longest pause between two reads of an open run's row while a call waits for it.
 const maxLook = 400 * time.Millisecond
 
-// read reads rows. With ?atLeast= it repeats that until they include the event at that position, for cfg.Wait at most.
-func (c *call) read(rows func(context.Context) ([]store.Run, error)) (view, error) {
+// read reads rows of the thread. With ?atLeast= it repeats that until they include the event at that position, for
+// cfg.Wait at most.
+func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]store.Run, error)) (view, error) {
 	want, err := c.position("atLeast")
 	if err != nil {
 		return view{}, err
@@ -43,7 +47,7 @@ func (c *call) read(rows func(context.Context) ([]store.Run, error)) (view, erro
 		return view{}, err
 	}
 	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
-		runs, err := rows(ctx)
+		runs, err := rows(ctx, c.Tenant, c.threadID)
 		if errors.Is(err, store.ErrNotFound) {
 			runs, err = nil, nil
 		}
@@ -57,8 +61,7 @@ func (c *call) read(rows func(context.Context) ([]store.Run, error)) (view, erro
 		case want == nil:
 			return v, nil
 		case len(runs) > 0 && runs[0].Raw.Partition != want.Partition:
-			return view{}, badRequest(fmt.Sprintf("atLeast names partition %d, but this thread lies on partition %d",
-				want.Partition, runs[0].Raw.Partition))
+			return view{}, badRequest("atLeast names partition %d, but this thread lies on partition %d", want.Partition, runs[0].Raw.Partition)
 		case reached(runs, c.runID, to, *want):
 			c.metrics.waits.WithLabelValues(waitReached).Inc()
 			return v, nil
@@ -71,12 +74,12 @@ func (c *call) read(rows func(context.Context) ([]store.Run, error)) (view, erro
 			return v, nil
 		}
 		release()
-		indexed := func(to map[int32]int64) bool { return to[want.Partition] > want.Offset }
-		atMost := time.Until(deadline)
-		if indexed(to) { // an open run's record is older than want; nothing signals a newer one, so poll
-			indexed, atMost = func(map[int32]int64) bool { return false }, min(look, atMost)
+		if to[want.Partition] > want.Offset { // an open run's record is older than want; nothing signals a newer one, so poll
+			err = c.sleep(c.R.Context(), min(look, time.Until(deadline)))
+		} else {
+			to, err = c.await(to, *want, time.Until(deadline))
 		}
-		if to, err = c.await(c.Tenant, to, indexed, atMost); err != nil {
+		if err != nil {
 			return view{}, err
 		}
 	}
@@ -85,20 +88,20 @@ func (c *call) read(rows func(context.Context) ([]store.Run, error)) (view, erro
 // errWaited ends a wait for the index.
 var errWaited = errors.New("the wait is over")
 
-// await waits for at most atMost, without a slot, until enough accepts the index's progress for a tenant. It returns the
-// last progress that it read, or the given one if it read none.
-func (c *call) await(tenant string, to map[int32]int64, enough func(map[int32]int64) bool, atMost time.Duration) (map[int32]int64, error) {
+// await waits for at most atMost, without a slot, until the tenant is indexed beyond a position. It returns the last
+// progress that it read, or the given one if it read none.
+func (c *call) await(to map[int32]int64, want record.Position, atMost time.Duration) (map[int32]int64, error) {
 	ctx, cancel := context.WithTimeoutCause(c.R.Context(), atMost, errWaited)
 	defer cancel()
 	err := c.load.pause(c.R.Context(), func() error {
 		for {
-			next, err := c.watch.next(ctx, tenant)
+			next, err := c.watch.next(ctx, c.Tenant)
 			if errors.Is(err, errWaited) {
 				return nil
 			} else if err != nil {
 				return err
 			}
-			if to = next; enough(to) {
+			if to = next; to[want.Partition] > want.Offset {
 				return nil
 			}
 		}
@@ -153,6 +156,11 @@ func (c *call) absent(to map[int32]int64, want record.Position) error {
 	return &front.Problem{Status: http.StatusTooEarly, Retry: time.Second, Detail: fmt.Sprintf("the index has not got to %s yet, and there is no such thread or run so far", want)}
 }
 
+// sleep waits without a slot.
+func (c *call) sleep(ctx context.Context, d time.Duration) error {
+	return c.load.pause(ctx, func() error { return sleep(ctx, d) })
+}
+
 // sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
@@ -165,26 +173,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// readThread reads all runs of the thread.
-func (c *call) readThread() (view, error) {
-	return c.read(func(ctx context.Context) ([]store.Run, error) {
-		return c.store.Thread(ctx, c.Tenant, c.threadID)
-	})
-}
-
-// readLineage reads the rows of the thread's runs without their contents. Lineage needs no more.
-func (c *call) readLineage() (view, error) {
-	return c.read(func(ctx context.Context) ([]store.Run, error) {
-		return c.store.Lineage(ctx, c.Tenant, c.threadID)
-	})
-}
-
-// readRun reads the run in the path.
-func (c *call) readRun() (view, error) {
-	return c.read(func(ctx context.Context) ([]store.Run, error) {
-		r, err := c.store.Run(ctx, c.Tenant, c.threadID, c.runID)
-		return []store.Run{r}, err
-	})
+// readInTime reads all runs of the thread. It refuses a call if the index did not reach atLeast in time.
+func (c *call) readInTime() (view, error) {
+	v, err := c.read(c.store.Thread)
+	if err == nil && v.status == http.StatusTooEarly {
+		err = &front.Problem{Status: v.status, Retry: time.Second, Detail: "the index has not got to atLeast yet; try again"}
+	}
+	return v, err
 }
 
 // restored is the history of one run.
@@ -207,7 +202,7 @@ var errBehind = errors.New("the index is behind")
 // restoreOrTip reads the thread and restores the run in the path. Without a run in the path, it restores the thread's
 // tip.
 func (c *call) restoreOrTip() (view, *lineage.Graph, restored, error) {
-	v, err := c.readThread()
+	v, err := c.read(c.store.Thread)
 	if err != nil {
 		return view{}, nil, restored{}, err
 	}
@@ -231,7 +226,7 @@ func (c *call) restore(ctx context.Context, runs []store.Run, id string) (restor
 			return restored{}, later(fmt.Sprintf("run %q is indexed in part; try again", id))
 		}
 		release()
-		if err := c.load.pause(ctx, func() error { return sleep(ctx, look) }); err != nil {
+		if err := c.sleep(ctx, look); err != nil {
 			return restored{}, err
 		}
 		if runs, err = c.store.Thread(ctx, c.Tenant, c.threadID); err != nil {
@@ -295,7 +290,7 @@ func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (re
 // openContents reads the contents of an open run from its record, as the store has only its row.
 func (c *call) openContents(ctx context.Context, row store.Run) (store.Content, error) {
 	r, err := c.recordOf(ctx, row)
-	if errors.Is(err, ErrRecordGone) {
+	if errors.Is(err, kafka.ErrNoRecord) {
 		return store.Content{}, fmt.Errorf("%w: the record of open run %q: %w", errBehind, row.RunID, err)
 	}
 	if err != nil {
@@ -304,9 +299,14 @@ func (c *call) openContents(ctx context.Context, row store.Run) (store.Content, 
 	return store.Content{Messages: r.Messages, InputMessages: r.InputMessages, State: r.State}, nil
 }
 
-// recordOf reads the record that a row was made from. It waits for the brokers without a slot.
+// recordWait bounds the reading of one record. Without a bound a client would retry unavailable brokers for as long as
+// the caller stays.
+const recordWait = 5 * time.Second
+
+// recordOf reads the record that a row was made from; kafka.ErrNoRecord means that compaction has removed it in favour
+// of a newer one of the run. It waits for the brokers without a slot.
 func (c *call) recordOf(ctx context.Context, row store.Run) (*record.Run, error) {
-	var value []byte
+	var m *kgo.Record
 	err := c.load.pause(ctx, func() (err error) {
 		wait, cancel := context.WithTimeout(ctx, recordWait)
 		defer cancel()
@@ -314,15 +314,18 @@ func (c *call) recordOf(ctx context.Context, row store.Run) (*record.Run, error)
 			return err
 		}
 		defer c.room.records.Give(c.Tenant, 1)
-		if value, err = c.records.Record(ctx, row.Raw.Partition, row.Version); err != nil {
+		if m, err = c.records.Read(wait, row.Raw.Partition, row.Version); err != nil {
 			return err
 		}
 		return c.load.acquire(ctx) // before the next read, so that few values wait for a slot
 	})
-	if err != nil {
-		return nil, fmt.Errorf("reading record of run: %w", err)
+	if err == nil {
+		err = kafka.CheckVersion(m)
 	}
-	r, err := record.DecodeRun(value)
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of run %q at %d:%d: %w", row.RunID, row.Raw.Partition, row.Version, err)
+	}
+	r, err := record.DecodeRun(m.Value)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}

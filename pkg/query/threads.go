@@ -75,7 +75,7 @@ func positions(to map[int32]int64) []record.Position {
 }
 
 func (c *call) thread() (*answer, error) {
-	v, err := c.readLineage()
+	v, err := c.read(c.store.Lineage)
 	if err != nil {
 		return nil, err
 	}

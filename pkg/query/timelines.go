@@ -103,7 +103,6 @@ func (t *timelines) release(c *cachedRun, bytes int64) {
 	for t.bytes.Over() > 0 {
 		t.drop(t.leastUsed(t.bytes.Heaviest()))
 	}
-	t.metrics.timelineBytes.Set(float64(t.bytes.Held()))
 	t.mu.Unlock()
 	<-c.turn
 }
@@ -111,6 +110,7 @@ func (t *timelines) release(c *cachedRun, bytes int64) {
 func (t *timelines) count(c *cachedRun, bytes int64) {
 	c.bytes += bytes
 	t.bytes.Add(c.key.tenant, bytes)
+	t.metrics.timelineBytes.Set(float64(t.bytes.Held()))
 }
 
 // leastUsed returns the least recently used run of these tenants, which must hold something.
@@ -139,7 +139,6 @@ func (t *timelines) forgetIdle() {
 			t.drop(c)
 		}
 	}
-	t.metrics.timelineBytes.Set(float64(t.bytes.Held()))
 	if t.sweep = nil; len(t.byRun) > 0 {
 		t.sweep = time.AfterFunc(timelineIdle/2, t.forgetIdle)
 	}
@@ -154,5 +153,4 @@ func (t *timelines) forget(tenant, thread string) {
 			t.drop(c)
 		}
 	}
-	t.metrics.timelineBytes.Set(float64(t.bytes.Held()))
 }

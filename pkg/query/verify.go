@@ -8,6 +8,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -48,7 +49,7 @@ type claim struct {
 
 // verify folds a run's raw events again and compares the result with the run's record.
 func (c *call) verify() (*answer, error) {
-	v, err := c.readThread()
+	v, err := c.read(c.store.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +86,9 @@ const (
 // verifyThread verifies all runs of a thread and answers with one line a run, by start. If a run cannot be verified for
 // now, its line says why.
 func (c *call) verifyThread() error {
-	v, err := c.readThread()
+	v, err := c.readInTime()
 	if err != nil {
 		return err
-	}
-	if v.status == http.StatusTooEarly {
-		return tooEarly()
 	}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
@@ -161,7 +159,7 @@ func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	var expired error
-	err = c.eachOfThread(raw, v.Ranges(), v.Headers, v.Take)
+	err = c.eachOfThread(raw, v.Ranges(), v.Take)
 	if errors.Is(err, errRawGone) { // they expired after the start of the log was read
 		expired, err = from.lacks("raw events have expired while they were read; try again"), nil
 	}
@@ -228,7 +226,7 @@ func (s *indexed) lacks(detail string) error {
 // Record implements verify.Source.
 func (s *indexed) Record(run string) (*record.Run, error) {
 	rec, err := s.recordOf(s.R.Context(), s.runs[s.row(run)])
-	if errors.Is(err, ErrRecordGone) {
+	if errors.Is(err, kafka.ErrNoRecord) {
 		return nil, s.lacks(fmt.Sprintf("run %q goes on and has a newer record by now; try again", run))
 	}
 	return rec, err

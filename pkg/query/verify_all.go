@@ -55,7 +55,7 @@ func (c *call) verifyAll() error {
 		return nil
 	}
 	q := scan.Query{Tenant: c.Tenant, Progress: a.progress, Excluded: a.excluded}
-	if err = scan.Verify(c.R.Context(), c.raw.cfg, q, a.runs); !a.started && err != nil {
+	if err = scan.Verify(c.R.Context(), c.raw.cfg, q, a.runs); !a.out.started && err != nil {
 		return err
 	}
 	return c.stream(err, a.out)
@@ -66,24 +66,15 @@ type allAnswer struct {
 	*call
 	out      *replayWriter
 	to       map[int32]int64 // the index's progress
-	started  bool
-	reported time.Time // the time of the last progress line
-	broken   error     // of the caller's connection, or of waiting for a slot
-}
-
-// begin sends the header before the first line. An earlier failure still gets a status of its own.
-func (a *allAnswer) begin() {
-	if !a.started {
-		a.started = true
-		a.out.start()
-	}
+	reported time.Time       // the time of the last progress line
+	broken   error           // of the caller's connection, or of waiting for a slot
 }
 
 // progress writes a progress line at most every verifyEvery, and one at the end.
 func (a *allAnswer) progress(done, total int) {
 	if now := time.Now(); done == total || now.Sub(a.reported) >= verifyEvery {
 		a.reported = now
-		a.begin()
+		a.out.start()
 		p := verifyProgress{progressAnswer{done * thousandths / max(total, 1), thousandths}}
 		if done == total {
 			p.Progress.Done = thousandths
@@ -101,7 +92,7 @@ func (a *allAnswer) runs(runs []scan.Verified) error {
 	if err != nil {
 		return err
 	}
-	a.begin()
+	a.out.start()
 	for _, one := range answers {
 		if err := a.out.line(one); err != nil {
 			return err
@@ -127,7 +118,7 @@ func (a *allAnswer) excluded(_, thread string) error {
 		return err
 	}
 	defer raw.close()
-	a.begin()
+	a.out.start()
 	if err := c.proveAll(raw, &indexed{call: &c, runs: rows}, v, a.out); err != nil {
 		return err
 	}

@@ -365,8 +365,8 @@ func TestRawLog_ReadsLittleForLittle(t *testing.T) {
 		}
 		kafkatest.Produce(t, cluster.Config, &kgo.Record{Topic: cluster.Config.Topics().Events, Key: []byte("acme/t"), Value: value})
 	}
-	log := NewRawLog(cluster.Config)
-	defer log.Close()
+	log := newRawLog(cluster.Config)
+	defer log.readers.Close()
 	raw, err := log.open(t.Context(), testRoom().load("acme"), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -396,8 +396,8 @@ func TestRawLog_SharesItsClients(t *testing.T) {
 		kafkatest.Produce(t, cluster.Config, records...)
 	}
 	wire := cluster.Wire()
-	log := NewRawLog(wire.Config)
-	defer log.Close()
+	log := newRawLog(wire.Config)
+	defer log.readers.Close()
 	read := func(seed uint64) {
 		random := mathrand.New(mathrand.NewPCG(seed, 0))
 		raw, err := log.open(t.Context(), testRoom().load("acme"), random.Int32N(2))

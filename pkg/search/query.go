@@ -3,7 +3,6 @@ package search
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -142,7 +141,7 @@ func ParseQuery(q url.Values, tenant string, now time.Time) (Query, error) {
 	default:
 		return s, &ParameterError{ParamOrder, "desc or asc", text}
 	}
-	if s.Limit, err = parseLimit(q, defaultLimit, maxLimit); err != nil {
+	if s.Limit, err = ParseNumber(q, ParamLimit, defaultLimit, 1, maxLimit); err != nil {
 		return s, err
 	}
 	if text := q.Get(ParamAfter); text != "" {
@@ -153,20 +152,21 @@ func ParseQuery(q url.Values, tenant string, now time.Time) (Query, error) {
 	return s, nil
 }
 
-func parseLimit(q url.Values, fallback, highest int) (int, error) {
-	text := q.Get(ParamLimit)
+// ParseNumber parses a whole number from low to high. It returns fallback if the parameter is absent or empty.
+func ParseNumber(q url.Values, name string, fallback, low, high int) (int, error) {
+	text := q.Get(name)
 	if text == "" {
 		return fallback, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > highest {
-		return 0, &ParameterError{ParamLimit, fmt.Sprintf("a whole number from 1 to %d", highest), text}
+	if err != nil || n < low || n > high {
+		return 0, &ParameterError{name, fmt.Sprintf("a whole number from %d to %d", low, high), text}
 	}
 	return n, nil
 }
 
 // cursorVersion is the version of cursors and of the meaning of filters. Cursors of other versions are refused.
-const cursorVersion = 1
+const cursorVersion = 2
 
 // cursor is the decoded ParamAfter. It has the bounds of relative times as of the first page, so that all pages have the same
 // range. It needs no signature: a forged one is only another position in the runs of the caller's own tenant.
@@ -182,24 +182,14 @@ type cursor struct {
 
 // binding hashes the tenant and the parameters that all pages of a search have in common, as they were written.
 func binding(q url.Values, tenant string) []byte {
-	h := sha256.New()
-	part := func(text string) {
-		var size [8]byte
-		binary.BigEndian.PutUint64(size[:], uint64(len(text)))
-		_, _ = h.Write(size[:]) // a hash takes everything
-		_, _ = h.Write([]byte(text))
-	}
-	part(tenant)
+	of := url.Values{"tenant": {tenant}}
 	for _, name := range QueryParams {
-		if name == ParamAfter || name == ParamLimit {
-			continue
-		}
-		values := slices.DeleteFunc(slices.Sorted(slices.Values(q[name])), func(v string) bool { return v == "" })
-		for _, v := range values {
-			part(name + "=" + v)
+		if name != ParamAfter && name != ParamLimit {
+			of[name] = slices.DeleteFunc(slices.Sorted(slices.Values(q[name])), func(v string) bool { return v == "" })
 		}
 	}
-	return h.Sum(nil)[:12]
+	sum := sha256.Sum256([]byte(of.Encode()))
+	return sum[:12]
 }
 
 // Cursor returns ParamAfter for the page after a position, for the same parameters and tenant.

@@ -145,7 +145,7 @@ func ParseStatistics(q url.Values, now time.Time) (Statistics, error) {
 			s.Measures = append(s.Measures, m)
 		}
 	}
-	s.Limit, err = parseLimit(q, defaultGroups, maxGroups)
+	s.Limit, err = ParseNumber(q, ParamLimit, defaultGroups, 1, maxGroups)
 	return s, err
 }
 

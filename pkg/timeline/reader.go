@@ -170,9 +170,6 @@ func (r *Reader) FoldBytes() int64 {
 	return foldBytes(r.target.Fold) + 2*r.text
 }
 
-// Headers returns those of the last record; the next record probably repeats them (record.ParseHeadersLike).
-func (r *Reader) Headers() record.Headers { return r.loop.Decoded().Headers }
-
 // Takes implements fold.RefoldOwner.
 func (r *Reader) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RefoldedRun, error) {
 	if r.strange(d, m) || m == nil {

@@ -218,14 +218,14 @@ func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 	}
 	if n := len(rec.Raw.Ranges); n > 0 && (rec.Raw.Ranges[0][0] < held[0] || rec.Raw.Ranges[n-1][1] > held[1]) {
 		p.Failed, p.Gone = "the raw events are gone: they are older than skein.events keeps them", true
-		p.earliest = earliest(rec.Raw.Ranges, held)
+		p.earliest = Earliest(rec.Raw.Ranges, held)
 	}
 	t.runs[rec.RunID] = p
 	return p
 }
 
-// earliest returns the first offset of ranges that still exists; -1 if there is none.
-func earliest(ranges [][2]int64, held [2]int64) int64 {
+// Earliest returns the first offset of ranges that still exists, as held does; -1 if there is none.
+func Earliest(ranges [][2]int64, held [2]int64) int64 {
 	for _, r := range ranges {
 		if at := max(r[0], held[0]); at < min(r[1], held[1]) {
 			return at

@@ -25,7 +25,6 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/quota"
-	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -151,17 +150,12 @@ func stages(t *testing.T) map[string]*metric {
 		})
 	}
 	q := query.DefaultConfig()
-	q.Logger, q.Registerer, q.TenantMetrics = logger, l, 1
-	tc := tail.DefaultConfig(k)
-	tc.Logger, tc.Registerer = logger, l
-	follow, err := tail.New(tc)
+	q.Tail.Kafka, q.Logger, q.Registerer, q.TenantMetrics = k, logger, l, 1
+	answers, err := query.New(q, nil, tenant.Fixed("t"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(follow.Close)
-	if _, err := query.New(q, nil, nil, nil, follow, tenant.Fixed("t")); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(answers.Close)
 	tenant.OpenKeyFile(filepath.Join(t.TempDir(), "none"), logger, l)
 	if _, err := quota.Open(quota.Config{Replicas: 1, Registerer: l}); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,6 @@ import (
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
-	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/test/site"
 )
 
@@ -328,7 +327,7 @@ func TestAttach_EndsAtItsLongestLifeAndSaysSo(t *testing.T) {
 func TestAttach_GoesOnOnceKafkaIsBack(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 1)
 	wire := cluster.Wire()
-	s := start(t, cluster.Config, options{follow: &wire.Config, tail: func(c *tail.Config) { c.Away = 1500 * time.Millisecond }})
+	s := start(t, cluster.Config, options{follow: &wire.Config, query: func(c *query.Config) { c.Tail.Away = 1500 * time.Millisecond }})
 	events := said("chat", "r", 5)
 	s.publish("chat", "r", events[:4]...)
 	r := s.attach(0, runPath("chat", "r")+"/stream", "")

@@ -20,7 +20,6 @@ import (
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
-	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/site"
@@ -49,7 +48,6 @@ type options struct {
 	// auth tells callers apart; all are acme's where it is not there.
 	auth  tenant.Authenticator
 	query func(*query.Config)
-	tail  func(*tail.Config)
 	// reader stands between query and the store.
 	reader func(store.Reader) store.Reader
 	// follow is the Kafka of query, where it is another way to the same brokers.
@@ -77,12 +75,9 @@ func start(t *testing.T, k kafka.Config, o options) *live {
 		k = *o.follow
 	}
 	for range max(o.queries, 1) {
-		service := site.Query(t, k, reader, o.auth, func(q *query.Config, f *tail.Config) {
+		service := site.Query(t, k, reader, o.auth, func(q *query.Config) {
 			if o.query != nil {
 				o.query(q)
-			}
-			if o.tail != nil {
-				o.tail(f)
 			}
 		})
 		s.queries = append(s.queries, s.serve(service.Handler()))

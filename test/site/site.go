@@ -18,7 +18,6 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/store"
-	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -93,27 +92,17 @@ func Start(t *testing.T, k kafka.Config, st Store, o Options) *ingest.Service {
 	return door
 }
 
-// Query makes a query stage that reads until the test ends; the functions change its settings and those of its tail.
-func Query(t *testing.T, k kafka.Config, st store.Reader, auth tenant.Authenticator,
-	change func(*query.Config, *tail.Config)) *query.Service {
+// Query makes a query stage that reads until the test ends; change changes its settings.
+func Query(t *testing.T, k kafka.Config, st store.Reader, auth tenant.Authenticator, change func(*query.Config)) *query.Service {
 	t.Helper()
-	logger := slog.New(slog.DiscardHandler)
-	q, f := query.DefaultConfig(), tail.DefaultConfig(k)
-	q.Logger, q.Registerer = logger, prometheus.NewRegistry()
-	f.Logger, f.Registerer = logger, prometheus.NewRegistry()
-	change(&q, &f)
-	follow, err := tail.New(f)
+	q := query.DefaultConfig()
+	q.Tail.Kafka, q.Logger, q.Registerer = k, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	change(&q)
+	service, err := query.New(q, st, auth)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(follow.Close)
-	records, raw := query.NewKafkaRecords(k), query.NewRawLog(k)
-	t.Cleanup(records.Close)
-	t.Cleanup(raw.Close)
-	service, err := query.New(q, st, records, raw, follow, auth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(service.Close)
 	return service
 }
 

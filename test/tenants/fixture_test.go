@@ -22,7 +22,6 @@ import (
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
-	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/site"
@@ -76,7 +75,7 @@ func startSite(t *testing.T, k kafka.Config, st site.Store) *tenants {
 	stage := site.Start(t, k, st, site.Options{Auth: auth, Agents: s.agent(), Checkpoint: 50 * time.Millisecond})
 	s.proxied = stage.Runs()
 	s.serve("ingest", stage.Handler(), ingest.Routes())
-	s.serve("query", site.Query(t, k, st, auth, func(*query.Config, *tail.Config) {}).Handler(), query.Routes())
+	s.serve("query", site.Query(t, k, st, auth, func(*query.Config) {}).Handler(), query.Routes())
 	return s
 }
 

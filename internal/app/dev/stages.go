@@ -12,7 +12,6 @@ import (
 	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/query"
-	"github.com/skeinhq/skein/pkg/tail"
 )
 
 const (
@@ -52,26 +51,16 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	})
 
 	queryCfg := query.DefaultConfig()
-	queryCfg.Logger, queryCfg.Registerer = s.cfg.Logger, s.registry
+	queryCfg.Tail.Kafka, queryCfg.Logger, queryCfg.Registerer = s.client("query"), s.cfg.Logger, s.registry
 	queryCfg.StreamLife, queryCfg.Links = s.cfg.StreamLife, s.cfg.Links
-	followCfg := tail.DefaultConfig(s.client("query"))
-	followCfg.RingBytes = queryCfg.RingBytes()
-	followCfg.Logger, followCfg.Registerer = s.cfg.Logger, s.registry
-	events, err := tail.New(followCfg)
+	answers, err := query.New(queryCfg, s.store, auth)
 	if err != nil {
 		return nil, err
 	}
-	records, raw := query.NewKafkaRecords(s.client("query")), query.NewRawLog(s.client("query"))
 	s.group.Closing(ctx, "query", func() error {
-		events.Close()
-		records.Close()
-		raw.Close()
+		answers.Close()
 		return nil
 	})
-	answers, err := query.New(queryCfg, s.store, records, raw, events, auth)
-	if err != nil {
-		return nil, err
-	}
 	s.query = answers
 	s.admin.AddCheck("index", s.store.Ping)
 	if err := s.awaitReady(ctx, compactorReady, indexerReady, func() bool { return front.Ready() == nil }); err != nil {

@@ -1,4 +1,4 @@
-package query
+package kafka_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-func TestKafkaRecords_ReadsOneRecord(t *testing.T) {
+func TestRecordReader_ReadsOneRecord(t *testing.T) {
 	k := kafkatest.Start(t, 2)
 	newRecord := func(i int) *kgo.Record {
 		return &kgo.Record{
@@ -29,9 +29,7 @@ func TestKafkaRecords_ReadsOneRecord(t *testing.T) {
 	for i := range 5 {
 		records = append(records, newRecord(i))
 	}
-	newer := newRecord(5)
-	newer.Headers[0].Value = []byte("99")
-	kafkatest.Produce(t, k, append(records, newer)...)
+	kafkatest.Produce(t, k, records...)
 
 	// Two transactions: an aborted one, and after it the marker of a committed one is the last.
 	tx, err := kafka.NewProducer(k, kgo.TransactionalID("test"))
@@ -56,31 +54,26 @@ func TestKafkaRecords_ReadsOneRecord(t *testing.T) {
 		}
 	}
 
-	reader := NewKafkaRecords(k)
-	defer reader.Close()
+	reader := newRecordReader(t, k)
 	for i := range 5 {
-		got, err := reader.Record(t.Context(), 1, int64(i))
-		if err != nil || string(got) != fmt.Sprint("value ", i) {
-			t.Errorf("offset %d: %q, %v", i, got, err)
+		if got, err := reader.Read(t.Context(), 1, int64(i)); err != nil || string(got.Value) != fmt.Sprint("value ", i) {
+			t.Errorf("offset %d: %v, %v", i, got, err)
 		}
 	}
-	if got, err := reader.Record(t.Context(), 1, last.Offset); err != nil || string(got) != "value 9" {
-		t.Errorf("the last one: %q, %v", got, err)
-	}
-	if _, err := reader.Record(t.Context(), 1, 5); !errors.Is(err, record.ErrUnknownVersion) {
-		t.Errorf("a newer version: %v", err)
+	if got, err := reader.Read(t.Context(), 1, last.Offset); err != nil || string(got.Value) != "value 9" {
+		t.Errorf("the last one: %v, %v", got, err)
 	}
 	for name, offset := range map[string]int64{
 		"aborted": aborted.Offset, "a marker": last.Offset + 1, "beyond the end": last.Offset + 100,
 	} {
-		if got, err := reader.Record(t.Context(), 1, offset); !errors.Is(err, ErrRecordGone) {
-			t.Errorf("%s: %q, %v; want ErrRecordGone", name, got, err)
+		if got, err := reader.Read(t.Context(), 1, offset); !errors.Is(err, kafka.ErrNoRecord) {
+			t.Errorf("%s: %v, %v; want ErrNoRecord", name, got, err)
 		}
 	}
 }
 
 // One record is read with its batch, and not with all that lies behind it.
-func TestKafkaRecords_ReadsOneBatch(t *testing.T) {
+func TestRecordReader_ReadsOneBatch(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 1)
 	var values []string
 	for i := range 3 { // a batch each
@@ -97,11 +90,10 @@ func TestKafkaRecords_ReadsOneBatch(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	reader := NewKafkaRecords(cluster.Config)
-	defer reader.Close()
+	reader := newRecordReader(t, cluster.Config)
 	for i, want := range values {
-		if got, err := reader.Record(t.Context(), 0, int64(i)); err != nil || string(got) != want {
-			t.Errorf("offset %d: %d bytes, %v", i, len(got), err)
+		if got, err := reader.Read(t.Context(), 0, int64(i)); err != nil || string(got.Value) != want {
+			t.Errorf("offset %d: %v, %v", i, got, err)
 		}
 	}
 	if n := most.Load(); n != 1 {
@@ -110,14 +102,13 @@ func TestKafkaRecords_ReadsOneBatch(t *testing.T) {
 }
 
 // Each connection begins with ApiVersions: reads that follow each other make no new ones.
-func TestKafkaRecords_ShareOneClient(t *testing.T) {
+func TestRecordReader_ShareOneClient(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 1)
 	kafkatest.Produce(t, cluster.Config, &kgo.Record{Topic: cluster.Config.Topics().Runs, Value: []byte("x")})
-	reader := NewKafkaRecords(cluster.Config)
-	defer reader.Close()
+	reader := newRecordReader(t, cluster.Config)
 	read := func() {
 		t.Helper()
-		if _, err := reader.Record(t.Context(), 0, 0); err != nil {
+		if _, err := reader.Read(t.Context(), 0, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,17 +127,21 @@ func TestKafkaRecords_ShareOneClient(t *testing.T) {
 	}
 }
 
-func TestKafkaRecords_GiveUp(t *testing.T) {
-	k := NewKafkaRecords(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
-	defer k.Close()
-	for name, wait := range map[string][2]time.Duration{
-		"with their caller": {50 * time.Millisecond, time.Minute}, "on Kafka that does not answer": {time.Minute, 50 * time.Millisecond},
-	} {
-		k.wait = wait[1]
-		ctx, cancel := context.WithTimeout(t.Context(), wait[0])
-		if _, err := k.Record(ctx, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v", name, err)
-		}
-		cancel()
+func TestRecordReader_GivesUpWithItsCaller(t *testing.T) {
+	reader := newRecordReader(t, kafka.Config{Brokers: []string{"127.0.0.1:1"}})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := reader.Read(ctx, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
+}
+
+func newRecordReader(t *testing.T, k kafka.Config) *kafka.RecordReader {
+	t.Helper()
+	reader, err := kafka.NewRecordReader(k, k.Topics().Runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(reader.Close)
+	return reader
 }
