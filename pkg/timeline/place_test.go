@@ -75,17 +75,7 @@ func TestWatch_SaysWhatALookBehindEveryStepDoes(t *testing.T) {
 			t.Parallel()
 			made := newThread(t)
 			made.blind = true
-			for i, run := range th.Runs {
-				parent := ""
-				if i > 0 {
-					parent = th.Runs[i-1].RunID
-				}
-				made.run(run.RunID, parent)
-				made.add(run.RunID, "input", string(run.Input))
-				for _, line := range run.Lines() {
-					made.event(run.RunID, string(line))
-				}
-			}
+			made.record(th)
 			for _, run := range th.Runs {
 				r := made.read(run.RunID, 64<<20)
 				end, err := r.From(nil, r.Len(), nil)

@@ -115,6 +115,20 @@ func (th *thread) records() []*record.Run {
 
 func (th *thread) event(id, value string) { th.t.Helper(); th.add(id, record.KindEvent, value) }
 
+// record adds the runs of a recording, each of which goes on from the one before.
+func (th *thread) record(of recordings.Thread) {
+	th.t.Helper()
+	parent := ""
+	for _, run := range of.Runs {
+		th.run(run.RunID, parent)
+		th.add(run.RunID, record.KindInput, string(run.Input))
+		for _, line := range run.Lines() {
+			th.event(run.RunID, string(line))
+		}
+		parent = run.RunID
+	}
+}
+
 // history is that at the end of a run.
 func (th *thread) history(run string) (lineage.History, error) {
 	return fold.At(th.folds[run].Fold, lineage.History{}), nil
@@ -213,17 +227,7 @@ func TestTimeline_AtEveryEventOfARecordingIsAFoldOfWhatCameBefore(t *testing.T) 
 			t.Parallel()
 			made := newThread(t)
 			made.every = 1
-			for i, run := range th.Runs {
-				parent := ""
-				if i > 0 {
-					parent = th.Runs[i-1].RunID
-				}
-				made.run(run.RunID, parent)
-				made.add(run.RunID, record.KindInput, string(run.Input))
-				for _, line := range run.Lines() {
-					made.event(run.RunID, string(line))
-				}
-			}
+			made.record(th)
 			for i, run := range th.Runs {
 				made.check(made.read(run.RunID, 64<<20), run.RunID, func(n int) bool { return *everyEvent || n < 3 || n%37 == i })
 			}
