@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -98,21 +97,6 @@ func (w *world) write(tenant, thread string, headers []kgo.RecordHeader, value s
 	w.awaitMarker(m)
 	w.events = append(w.events, m)
 	return m
-}
-
-// deleteBelow deletes all before a record, as retention does.
-func (w *world) deleteBelow(m *kgo.Record) {
-	w.Helper()
-	adm, err := kafka.NewAdmin(w.cfg)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer adm.Close()
-	before := kadm.Offsets{}
-	before.Add(kadm.Offset{Topic: m.Topic, Partition: m.Partition, At: m.Offset})
-	if _, err := adm.DeleteRecords(w.Context(), before); err != nil {
-		w.Fatal(err)
-	}
 }
 
 func (w *world) plan(o replay.Options) *replay.Plan {
@@ -386,12 +370,15 @@ func TestNewPlan_RefusesTopicsThatAreNotForThis(t *testing.T) {
 }
 
 func TestNewPlan_SaysWhereItBeginsIfTheFirstAreGone(t *testing.T) {
-	w := newWorld(t, kafkatest.Start(t, 3), nil)
+	c := kafkatest.StartCluster(t, 3)
+	w := newWorld(t, c.Config, nil)
 	var last *kgo.Record
 	for range 5 {
 		last = w.event("acme", "t", "", text)
 	}
-	w.deleteBelow(last)
+	if err := c.Fake.DeleteRecords(last.Topic, last.Partition, last.Offset); err != nil {
+		t.Fatal(err)
+	}
 	first := record.Position{Partition: last.Partition, Offset: 1}
 	_, err := replay.NewPlan(t.Context(), w.cfg,
 		replay.Options{Query: replay.Query{Tenant: "acme", Range: record.Range{From: record.Point{Position: &first}}}, To: w.target})
