@@ -23,8 +23,8 @@ func later(detail string) error {
 
 // isNoRoom reports whether an error is a refusal for lack of memory.
 func isNoRoom(err error) bool {
-	var p *front.Problem
-	return errors.As(err, &p) && p.Reason == front.ReasonMemory
+	p, ok := errors.AsType[*front.Problem](err)
+	return ok && p.Reason == front.ReasonMemory
 }
 
 // errBroken marks stored data that is inconsistent. A retry does not help.

@@ -127,9 +127,11 @@ func (c *call) lineage() (*answer, error) {
 		}
 		graph, o = lineage.NewPart(headsOf(v.runs), tips, tip), draw.Options{MaxLanes: maxLanes, MaxSides: -1}
 	case relation != "":
-		if v.runs, err = relatives(graph, v.runs, relation, c.Query.Get(relation)); err != nil {
-			return nil, err
+		run := c.Query.Get(relation)
+		if _, ok := graph.Run(run); !ok {
+			return nil, store.ErrNotFound
 		}
+		v.runs = only(v.runs, relations[relation](graph, run))
 		graph = lineage.NewPart(headsOf(v.runs), tips, tip)
 	}
 	picture := draw.New(graph, o)
@@ -184,14 +186,6 @@ func (c *call) relation() (string, error) {
 		asked = name
 	}
 	return asked, nil
-}
-
-// relatives returns the rows that a relation selects, by start.
-func relatives(g *lineage.Graph, rows []store.Run, relation, run string) ([]store.Run, error) {
-	if _, ok := g.Run(run); !ok {
-		return nil, store.ErrNotFound
-	}
-	return only(rows, relations[relation](g, run)), nil
 }
 
 // bundled returns the rows of the runs in the fan or bundle that contains this run.

@@ -10,9 +10,9 @@ import (
 
 // searched is the range of start times that was searched. A bound that the request did not set is absent.
 type searched struct {
-	From *time.Time `json:"from,omitempty"`
+	From time.Time `json:"from,omitzero"`
 	// To is excluded from the range.
-	To *time.Time `json:"to,omitempty"`
+	To time.Time `json:"to,omitzero"`
 }
 
 // runsAnswer is a page of the runs that a filter selects.
@@ -44,17 +44,6 @@ type statisticsGroup struct {
 	Values map[search.Measure]*int64        `json:"values"`
 }
 
-func searchedOf(f search.Filter) searched {
-	var s searched
-	if !f.Since.IsZero() {
-		s.From = &f.Since
-	}
-	if !f.Until.IsZero() {
-		s.To = &f.Until
-	}
-	return s
-}
-
 // searchRuns answers with a page of the tenant's runs.
 func (c *call) searchRuns() (*answer, error) {
 	q, err := search.ParseQuery(c.Query, c.Tenant, time.Now())
@@ -70,7 +59,7 @@ func (c *call) searchRuns() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := runsAnswer{Runs: page.Runs, Searched: searchedOf(q.Filter), Complete: page.Next == nil, IndexedTo: positions(to)}
+	a := runsAnswer{Runs: page.Runs, Searched: searched{q.Since, q.Until}, Complete: page.Next == nil, IndexedTo: positions(to)}
 	if page.Next != nil {
 		if a.Next, err = q.Cursor(c.Query, c.Tenant, *page.Next); err != nil {
 			return nil, err
@@ -95,11 +84,8 @@ func (c *call) statistics() (*answer, error) {
 		return nil, err
 	}
 	a := statisticsAnswer{
-		By: q.By, Measures: q.Measures, Groups: make([]statisticsGroup, len(table.Groups)), Searched: searchedOf(q.Filter),
+		By: list(q.By), Measures: q.Measures, Groups: make([]statisticsGroup, len(table.Groups)), Searched: searched{q.Since, q.Until},
 		Complete: !table.More, IndexedTo: positions(to),
-	}
-	if a.By == nil {
-		a.By = []search.Dimension{}
 	}
 	for i, g := range table.Groups {
 		out := statisticsGroup{By: map[search.Dimension]agui.String{}, Values: map[search.Measure]*int64{}}
