@@ -9,7 +9,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
-	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
 func TestIndexer_WaitsForTheSchema(t *testing.T) {
@@ -17,13 +16,13 @@ func TestIndexer_WaitsForTheSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lineage.sqlite")
 	r := apptest.Start(t, stage(), "--brokers", cfg.Brokers[0], "--sqlite", path)
 	r.NotReady(`"status":"starting"`, `"kafka":"ok"`, `"topics":"ok"`, `"store":"asking store: the schema is not there yet; run skein migrate`)
-	migrated(t, path)
+	apptest.Migrated(t, path)
 	r.Ready()
 }
 
 func TestIndexer_EndsWhereTheSchemaIsNewer(t *testing.T) {
 	cfg := kafkatest.Start(t, 1)
-	path := migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite"))
+	path := apptest.Migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite"))
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
@@ -37,22 +36,6 @@ func TestIndexer_EndsWhereTheSchemaIsNewer(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "it is newer (number 99") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
-}
-
-// migrated makes the schema of a store's file, as "skein migrate" does, and returns its path.
-func migrated(t *testing.T, path string) string {
-	t.Helper()
-	st, err := sqlite.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func TestIndexer_GoesOnOnceItsStoresPasswordIsMended(t *testing.T) {

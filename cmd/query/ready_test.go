@@ -1,17 +1,14 @@
 package main
 
 import (
-	"errors"
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
-	"github.com/skeinhq/skein/pkg/store/clickhouse"
-	"github.com/skeinhq/skein/pkg/store/sqlite"
+	"github.com/skeinhq/skein/test/site"
 )
 
 // Query needs the store. Of Kafka's it needs open runs and raw events only, and answers the rest without:
@@ -20,31 +17,8 @@ func TestQuery_ReadinessFollowsTheStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lineage.sqlite")
 	r := apptest.Start(t, stage(), "--brokers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--tenant", "t", "--sqlite", path)
 	r.NotReady(`"store":"asking store: the schema is not there yet`)
-	st, err := sqlite.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	apptest.Migrated(t, path)
 	r.Ready(`"status":"degraded"`, `"store":"ok"`, `"kafka":"asking brokers from 127.0.0.1:1`, `"topics":"asking 127.0.0.1:1`)
-}
-
-// migrated makes an empty store and returns its file.
-func migrated(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "lineage.sqlite")
-	st, err := sqlite.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(st.Migrate(t.Context()), st.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // Orchestrators wait seconds for readiness, and the Kafka client, for the first answer of a broker, longer.
@@ -54,12 +28,13 @@ func TestQuery_IsReadyWhileABrokerNeverAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() }) // only listened
-	r := apptest.Start(t, stage(), "--brokers", l.Addr().String(), "--listen", "127.0.0.1:0", "--tenant", "t", "--sqlite", migrated(t))
+	path := apptest.Migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite"))
+	r := apptest.Start(t, stage(), "--brokers", l.Addr().String(), "--listen", "127.0.0.1:0", "--tenant", "t", "--sqlite", path)
 	r.Ready(`"status":"degraded"`, `"store":"ok"`, `"kafka":"no answer within 900ms"`, `"topics":"no answer within 900ms"`)
 }
 
 func TestQuery_SaysWhatIsWrongWithKafka(t *testing.T) {
-	path := migrated(t)
+	path := apptest.Migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite"))
 	c := kafkatest.StartCluster(t, 2)
 	r := apptest.Start(t, stage(), "--brokers", c.Config.Brokers[0], "--listen", "127.0.0.1:0", "--tenant", "t", "--sqlite", path)
 	r.Ready(`"status":"ok"`, `"kafka":"ok"`, `"topics":"ok"`)
@@ -82,21 +57,9 @@ func TestQuery_IsNotReadyWhileTheStoreDoesNotAnswer(t *testing.T) {
 
 func TestQuery_IsReadyOnceClickHouseHasItsSchema(t *testing.T) {
 	server := clickhousetest.StartGuarded(t)
-	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte(server.Password), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := apptest.Start(t, stage(), "--brokers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--tenant", "t",
-		"--clickhouse", server.Addr, "--clickhouse-database", server.Database, "--clickhouse-user", server.Username, "--clickhouse-password-file",
-		password)
+	args := []string{"--brokers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--tenant", "t"}
+	r := apptest.Start(t, stage(), append(args, server.Flags(t)...)...)
 	r.NotReady("the ClickHouse schema does not fit this binary: where it is older, run `skein migrate`")
-	st, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username,
-		Password: server.Password})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(st.Migrate(t.Context()), st.Close()); err != nil {
-		t.Fatal(err)
-	}
+	site.ClickHouse(t, server.Server)
 	r.Ready()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +55,20 @@ func (s Server) Open(tb testing.TB) driver.Conn {
 		}
 	})
 	return c
+}
+
+// Flags are those of a command that name the database. A password is in a file of the test's.
+func (s Server) Flags(tb testing.TB) []string {
+	tb.Helper()
+	flags := []string{"--clickhouse", s.Addr, "--clickhouse-database", s.Database, "--clickhouse-user", s.Username}
+	if s.Password == "" { // an empty file is refused
+		return flags
+	}
+	file := filepath.Join(tb.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(s.Password+"\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return append(flags, "--clickhouse-password-file", file)
 }
 
 func (s Server) open() (driver.Conn, error) {

@@ -224,16 +224,7 @@ func TestIndexer_RunsOfManyToolCalls(t *testing.T) {
 	if !*Long {
 		t.Skip("it needs a ClickHouse and takes a minute: only with -abuse.long; pkg/indexer and pkg/store/clickhouse test the bounds")
 	}
-	server := clickhousetest.Start(t)
-	flags := []string{"--clickhouse", server.Addr, "--clickhouse-database", server.Database, "--clickhouse-user", server.Username}
-	if server.Password != "" { // an empty file is refused
-		file := filepath.Join(t.TempDir(), "password")
-		if err := os.WriteFile(file, []byte(server.Password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		flags = append(flags, "--clickhouse-password-file", file)
-	}
-	p := startPipeline(t, flags...)
+	p := startPipeline(t, clickhousetest.Start(t).Flags(t)...)
 	const calls = 10_000 // as many as a snapshot may have
 	list := make([]string, calls)
 	for i := range list {

@@ -7,21 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/pkg/client"
-	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/test/parts"
 	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
@@ -53,12 +51,8 @@ func TestAgents_StockClientsSeeTheSameAndRunsAreKept(t *testing.T) {
 		urls[name] = startAgent(t, python, name)
 		pairs = append(pairs, name+"="+urls[name])
 	}
-	server := startSkein(t, pairs)
-	c, err := client.New(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	server := devtest.Start(t, devtest.Agents(t, pairs...))
+	c := devtest.Client(t, server.URL())
 	for _, name := range frameworks {
 		proxied := server.URL() + "/v1/agents/" + name
 		t.Run(name, func(t *testing.T) {
@@ -241,47 +235,18 @@ func needed(t *testing.T) string {
 // startAgent starts an example and returns its URL.
 func startAgent(t *testing.T, python, name string) string {
 	t.Helper()
-	port := freePort(t)
-	p, err := process.Start(t, t.TempDir(), python, filepath.Join(examples, name+"_agent.py"), strconv.Itoa(port))
+	address := process.FreeAddress(t)
+	p, err := process.Start(t, t.TempDir(), python, filepath.Join(examples, name+"_agent.py"), portOf(address))
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	for deadline := time.Now().Add(process.Patience); ; time.Sleep(50 * time.Millisecond) {
-		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = conn.Close()
-			return "http://" + addr + "/"
-		}
-		select {
-		case <-p.Ended:
-			t.Fatalf("the agent has ended:\n%s", p.Tail())
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the agent does not answer:\n%s", p.Tail())
-		}
-	}
+	p.AwaitListening(address)
+	return "http://" + address + "/"
 }
 
-func startSkein(t *testing.T, pairs []string) *dev.Server {
-	t.Helper()
-	cfg := dev.DefaultConfig()
-	cfg.Data, cfg.Listen, cfg.KafkaListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
-	var err error
-	if cfg.Agents, err = agents.ParsePairs(pairs); err != nil {
-		t.Fatal(err)
-	}
-	server, err := dev.Start(context.WithoutCancel(t.Context()), cfg) // Close stops in order
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Errorf("stopping skein: %v", err)
-		}
-	})
-	return server
+func portOf(address string) string {
+	_, port, _ := strings.Cut(address, ":")
+	return port
 }
 
 // converse runs the stock client.
@@ -334,40 +299,18 @@ func TestCopilotKit_RunsThroughTheProxy(t *testing.T) {
 		t.Skip("make copilotkit runs it")
 	}
 	python := needed(t)
-	server := startSkein(t, []string{"helper=" + startAgent(t, python, "pydantic_ai")})
-	port := freePort(t)
-	if _, err := process.Start(t, t.TempDir(), "node", "copilotkit/runtime.mjs", strconv.Itoa(port),
-		server.URL()+"/v1/agents/helper"); err != nil {
-		t.Fatal(err)
-	}
-	url := fmt.Sprintf("http://127.0.0.1:%d/api/copilotkit", port)
-	ask := `{"method":"agent/run","params":{"agentId":"assistant"},"body":{"threadId":"copilot","runId":"copilot-1","state":{},` +
-		`"messages":[{"id":"u1","role":"user","content":"Hello"}],"tools":[],"context":[],"forwardedProps":{}}}`
-	var said []byte
-	for deadline := time.Now().Add(process.Patience); len(said) == 0; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the runtime does not answer")
-		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(ask))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			continue // it is not up yet
-		}
-		said, err = io.ReadAll(resp.Body)
-		if err := errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s %v: %s", resp.Status, err, said)
-		}
-	}
-	settle(t, server)
-	c, err := client.New(server.URL())
+	server := devtest.Start(t, devtest.Agents(t, "helper="+startAgent(t, python, "pydantic_ai")))
+	address := process.FreeAddress(t)
+	runtime, err := process.Start(t, t.TempDir(), "node", "copilotkit/runtime.mjs", portOf(address), server.URL()+"/v1/agents/helper")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	runtime.AwaitListening(address)
+	ask := `{"method":"agent/run","params":{"agentId":"assistant"},"body":{"threadId":"copilot","runId":"copilot-1","state":{},` +
+		`"messages":[{"id":"u1","role":"user","content":"Hello"}],"tools":[],"context":[],"forwardedProps":{}}}`
+	said := callAgent(t, "http://"+address+"/api/copilotkit", ask)
+	settle(t, server)
+	c := devtest.Client(t, server.URL())
 	// What came through, less the input that the runtime puts on RUN_STARTED, is what was kept.
 	var seen, kept []map[string]any
 	for line := range bytes.Lines(said) {
@@ -391,17 +334,4 @@ func TestCopilotKit_RunsThroughTheProxy(t *testing.T) {
 	if n := len(history.Messages); n != 2 {
 		t.Errorf("the history is %v", history.Messages)
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := free.Addr().(*net.TCPAddr).Port
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return port
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/pkg/client"
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/test/parts"
 	"github.com/skeinhq/skein/test/parts/partstest"
@@ -83,23 +83,9 @@ func TestAPI_IsWhatItsDescriptionSays(t *testing.T) {
 // start starts Skein with a recorded thread.
 func start(t *testing.T) *dev.Server {
 	t.Helper()
-	cfg := dev.DefaultConfig()
-	cfg.Data, cfg.Listen, cfg.KafkaListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
-	cfg.StreamLife = 200 * time.Millisecond                           // a stream is an answer here, which has to end
-	server, err := dev.Start(context.WithoutCancel(t.Context()), cfg) // Close stops in order
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Errorf("stopping skein: %v", err)
-		}
-	})
-	c, err := client.New(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	// A stream is an answer here, which has to end.
+	server := devtest.Start(t, func(cfg *dev.Config) { cfg.StreamLife = 200 * time.Millisecond })
+	c := devtest.Client(t, server.URL())
 	events := `{"type":"RUN_STARTED","threadId":"support-1234","runId":"run-1"}
 {"type":"TEXT_MESSAGE_START","messageId":"a1","role":"assistant"}
 {"type":"TEXT_MESSAGE_CONTENT","messageId":"a1","delta":"Hello."}

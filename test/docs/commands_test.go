@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
 )
@@ -224,24 +224,8 @@ func startAgent(t *testing.T) string {
 	return server.URL
 }
 
+// startSkein starts a server before the agent.
 func startSkein(t *testing.T) *dev.Server {
 	t.Helper()
-	cfg := dev.DefaultConfig()
-	cfg.Data = t.TempDir()
-	cfg.Listen, cfg.KafkaListen = "127.0.0.1:0", "127.0.0.1:0"
-	var err error
-	if cfg.Agents, err = agents.ParsePairs([]string{"assistant=" + startAgent(t)}); err != nil {
-		t.Fatal(err)
-	}
-	// Not the test's own context, which ends before its cleanups: Close stops in order.
-	server, err := dev.Start(context.WithoutCancel(t.Context()), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Errorf("stopping skein: %v", err)
-		}
-	})
-	return server
+	return devtest.Start(t, devtest.Agents(t, "assistant="+startAgent(t)))
 }

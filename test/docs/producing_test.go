@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/deadletter"
@@ -271,11 +272,7 @@ func TestProducing_EveryMistakeGetsWhatTheTableSays(t *testing.T) {
 		}
 		letters[at[headers[record.HeaderPosition]]][headers[record.HeaderReason]] = true
 	}
-	c, err := client.New(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := devtest.Client(t, server.URL())
 	for i, row := range table {
 		what, m := row[0], mistakes[row[0]]
 		if got, want := slices.Sorted(maps.Keys(letters[what])), names(row[1]); !slices.Equal(got, want) {

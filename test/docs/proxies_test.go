@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/client"
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -50,14 +49,7 @@ func startNginx(t *testing.T, settings, upstream string) string {
 	if err != nil {
 		partstest.Skip(t, "no nginx here: install nginx")
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr := process.FreeAddress(t)
 	for _, change := range []struct{ pattern, by string }{
 		{`server 127\.0\.0\.1:842\d;`, "server " + upstream + ";"},
 		{`listen 443 ssl;`, "listen " + addr + ";"},
@@ -83,21 +75,8 @@ func startNginx(t *testing.T, settings, upstream string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(process.Patience); ; time.Sleep(10 * time.Millisecond) {
-		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = conn.Close()
-			return addr
-		}
-		select {
-		case <-p.Ended:
-			t.Fatalf("nginx has ended:\n%s", p.Tail())
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("nginx does not answer: %v\n%s", err, p.Tail())
-		}
-	}
+	p.AwaitListening(addr)
+	return addr
 }
 
 func TestProxies_NginxPassesAllAsItIs(t *testing.T) {
@@ -109,11 +88,7 @@ func TestProxies_NginxPassesAllAsItIs(t *testing.T) {
 	web := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(web.CloseIdleConnections)
 	topic := kafka.Config{Brokers: []string{server.Broker()}}
-	c, err := client.New(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := devtest.Client(t, base)
 
 	t.Run("ids", func(t *testing.T) {
 		var vectors struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
-	"github.com/skeinhq/skein/pkg/store/clickhouse"
+	"github.com/skeinhq/skein/test/site"
 )
 
 const (
@@ -32,19 +32,7 @@ func TestQuestions_GiveTheRowsThatAreShown(t *testing.T) {
 	if !strings.HasPrefix(server.Addr, "http://") {
 		t.Skip("asks over HTTP")
 	}
-	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username,
-		Password: server.Password})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := site.ClickHouse(t, server)
 	if err := s.Write(t.Context(), demoRuns(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/internal/demo"
-	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
@@ -37,11 +37,7 @@ func play(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := devtest.Client(t, address)
 	if _, err := (&demo.Player{Client: c}).Play(t.Context(), conversations); err != nil {
 		t.Fatal(err)
 	}

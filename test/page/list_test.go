@@ -7,6 +7,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 )
 
 // polls waits until the list has read its latest runs so many times more.
@@ -23,7 +25,7 @@ func (p *tab) polls(n int) {
 // The list follows what its filter selects: a run that has ended leaves those that are running, and however many come between two
 // readings, none is missing.
 func TestPage_ListFollowsWhatIsSelected(t *testing.T) {
-	address := serve(t).URL()
+	address := devtest.Start(t).URL()
 	begin := func(thread string) {
 		publish(t, address, thread, "r", nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"})
 	}

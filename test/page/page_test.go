@@ -22,8 +22,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/internal/seedtest"
-	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/web"
 )
 
@@ -40,7 +40,7 @@ var hostile = []string{
 
 // Whatever an agent or a user writes, into whatever field, runs nothing and loads nothing from anywhere.
 func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
-	address := serve(t, func(cfg *dev.Config) {
+	address := devtest.Start(t, func(cfg *dev.Config) {
 		var err error
 		if cfg.Links, err = web.ParseLinks([]string{"traces=https://traces.example/{label.trace}/{label.user}"}); err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
 
 // The page shows the state that GET …/state gives, at any event.
 func TestPage_StateIsTheServers(t *testing.T) {
-	address := serve(t).URL()
+	address := devtest.Start(t).URL()
 	seed := seedtest.New(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	const thread, run, n = "states", "r", 700
@@ -256,7 +256,7 @@ func TestPage_TenTabs(t *testing.T) {
 func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 	const thread, checkpoint = "live", 10 * time.Second
 	// As in production, records of an open run are far apart: the page does not wait for them.
-	address := serve(t, func(cfg *dev.Config) { cfg.Checkpoint = checkpoint }).URL()
+	address := devtest.Start(t, func(cfg *dev.Config) { cfg.Checkpoint = checkpoint }).URL()
 	begin := func(run string) {
 		publish(t, address, thread, run, nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": run},
 			object{"type": "TEXT_MESSAGE_START", "messageId": run, "role": "assistant"},
@@ -283,7 +283,7 @@ func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 	end("r")
 	p.until(`document.querySelector(".runhead .status.finished") !== null`)
 
-	address = serve(t).URL()
+	address = devtest.Start(t).URL()
 	begin("r")
 	end("r")
 	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
@@ -327,12 +327,7 @@ func TestPage_StopsARunThatAProxyRuns(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(agent.Close)
-	address := serve(t, func(cfg *dev.Config) {
-		var err error
-		if cfg.Agents, err = agents.ParsePairs([]string{"helper=" + agent.URL}); err != nil {
-			t.Fatal(err)
-		}
-	}).URL()
+	address := devtest.Start(t, devtest.Agents(t, "helper="+agent.URL)).URL()
 	called := make(chan struct{})
 	go func() {
 		defer close(called)
@@ -407,7 +402,7 @@ func TestPage_KeysAndLinks(t *testing.T) {
 
 // What is copied to be pasted into a shell names what it is of, and runs nothing else, whatever an id has in it.
 func TestPage_CopiesCommandsThatAreSafeToPaste(t *testing.T) {
-	address := serve(t).URL()
+	address := devtest.Start(t).URL()
 	planted := filepath.Join(t.TempDir(), "planted")
 	thread := "a'; touch " + planted + "; echo '"
 	// An id that looks like a flag is none: a command must not go to another server.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/web"
 )
@@ -52,7 +52,7 @@ func (f *fixture) address(t *testing.T) string {
 			t.Fatal(err)
 		}
 		f.folder = folder
-		cfg := devConfig(folder)
+		cfg := devtest.Config(folder)
 		cfg.Links, err = web.ParseLinks([]string{"traces=https://traces.example/{label.trace}?thread={thread}",
 			"tickets=https://tickets.example/{label.ticket}"})
 		if err != nil {
@@ -72,30 +72,4 @@ func (f *fixture) close() error {
 		return nil
 	}
 	return errors.Join(f.server.Close(), os.RemoveAll(f.folder))
-}
-
-func devConfig(folder string) dev.Config {
-	cfg := dev.DefaultConfig()
-	cfg.Data, cfg.Listen, cfg.KafkaListen = folder, "127.0.0.1:0", "127.0.0.1:0"
-	cfg.Logger = slog.New(slog.DiscardHandler)
-	return cfg
-}
-
-// serve starts skein dev for one test.
-func serve(t *testing.T, options ...func(*dev.Config)) *dev.Server {
-	t.Helper()
-	cfg := devConfig(t.TempDir())
-	for _, o := range options {
-		o(&cfg)
-	}
-	s, err := dev.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/internal/cli"
 	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -31,7 +32,7 @@ func TestPage_IsQuick(t *testing.T) {
 	if !*long {
 		t.Skip("make bench-page runs it")
 	}
-	address := serve(t).URL()
+	address := devtest.Start(t).URL()
 	for n := range 200 {
 		parent := ""
 		if n > 0 {
@@ -212,7 +213,7 @@ func TestPage_ManyRuns(t *testing.T) {
 	if *long {
 		n = 10_000
 	}
-	s := serve(t)
+	s := devtest.Start(t)
 	seed := seedtest.New(t)
 	t.Logf("%d runs, seed %d", n, seed)
 	const thread = "many"

@@ -116,9 +116,18 @@ func (p *Process) PeakMemory() (int64, error) { return p.memory("VmHWM:") }
 func (p *Process) Memory() (int64, error) { return p.memory("VmRSS:") }
 
 func (p *Process) memory(of string) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	n, err := MemoryOf(p.cmd.Process.Pid, of)
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory of %s: %w", p.Name, err)
+	}
+	return n, nil
+}
+
+// MemoryOf returns a line of what Linux says of a process, such as "VmRSS:", in bytes.
+func MemoryOf(pid int, of string) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
 		if value, ok := strings.CutPrefix(line, of); ok {
@@ -126,7 +135,7 @@ func (p *Process) memory(of string) (int64, error) {
 			return kib << 10, err
 		}
 	}
-	return 0, fmt.Errorf("reading the memory of %s: it has none: has it ended?", p.Name)
+	return 0, fmt.Errorf("process %d has no %s: has it ended?", pid, of)
 }
 
 // ProcessorTime is what the process has used of the processors so far, as Linux counts it. The process must be running.
@@ -147,6 +156,15 @@ func (p *Process) ProcessorTime() (time.Duration, error) {
 	}
 	return used, nil
 }
+
+// CPU is the processor time of a process that has ended.
+func (p *Process) CPU() time.Duration {
+	<-p.Ended
+	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Tail is the end of the process's log.
 func (p *Process) Tail() string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/ingest"
@@ -18,6 +19,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/store/clickhouse"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -90,6 +92,25 @@ func Start(t *testing.T, k kafka.Config, st Store, o Options) *ingest.Service {
 		return err.Error(), door.Ready() == nil && folding.Ready() == nil && indexing.Ready() == nil
 	})
 	return door
+}
+
+// ClickHouse opens a database as the store, migrated, and closes it when the test ends.
+func ClickHouse(tb testing.TB, server clickhousetest.Server) *clickhouse.Store {
+	tb.Helper()
+	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username,
+		Password: server.Password})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err := s.Migrate(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return s
 }
 
 // Query makes a query stage that reads until the test ends; change changes its settings.

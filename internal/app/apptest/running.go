@@ -23,6 +23,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/store/clickhouse"
+	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
 // patience is how long a test waits for what must happen; the machine may be busy.
@@ -203,6 +204,19 @@ func CredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
 		strings.Contains(log, string(good)) {
 		t.Error("a password is in the log")
 	}
+}
+
+// Migrated makes the schema of a SQLite store, as "skein migrate" does, and returns its file.
+func Migrated(t *testing.T, path string) string {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(st.Migrate(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // StoreCredentialsAreMended takes a stage through a wrong password of ClickHouse: when it starts, and when
