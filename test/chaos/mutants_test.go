@@ -1,11 +1,8 @@
 package chaos_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/skeinhq/skein/test/process"
@@ -37,8 +34,8 @@ func TestMutants(t *testing.T) {
 	report(t, []byte(mutantsHead), os.O_APPEND)
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			bin := t.TempDir()
-			if err := process.Build(bin, []string{"-overlay", overlay(t, m.file, m.old, m.new)}, "../../cmd/compactor"); err != nil {
+			bin, overlay := t.TempDir(), process.Overlay(t, "../../"+m.file, m.old, m.new)
+			if err := process.Build(bin, []string{"-overlay", overlay}, "../../cmd/compactor"); err != nil {
 				t.Fatal(err)
 			}
 			o := outcome{seed: seed(), wanted: min(*faultsFlag, 20)}
@@ -65,33 +62,3 @@ build went through 20 of these faults unharmed (seed 7), as the client asks the 
 | build | faults that count | wrong | such as |
 |---|--:|--:|---|
 `
-
-// overlay writes what has "go build" take a file with one place changed.
-func overlay(t *testing.T, file, before, after string) string {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join("../..", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(source), before); n != 1 {
-		t.Fatalf("the place to mutate stands %d times in %s: bring the mutant up to date", n, file)
-	}
-	dir := t.TempDir()
-	mutated := filepath.Join(dir, filepath.Base(file))
-	if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), before, after, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutated}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(name, replace, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}

@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/skeinhq/skein/test/conformance"
@@ -30,23 +29,14 @@ func TestFold_KeepsWhatTheClientRounds(t *testing.T) {
 		"half a pair in a path": {[]string{`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/\ud83d","value":1}]}`}, `{"\ud83d":1}`, `{"\ud83d":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var lines [][]byte
-			job := conformance.Job{Schema: true}
-			for _, e := range tt.events {
-				lines = append(lines, []byte(e))
-				job.Events = append(job.Events, []byte(e))
-			}
-			if got := string(foldOf(t, conformance.Start{}, lines).State); got != tt.want {
+			events := conformance.Raw(tt.events)
+			if got := string(foldOf(t, conformance.Start{}, events).State); got != tt.want {
 				t.Errorf("Skein keeps %s, want %s", got, tt.want)
 			}
 			if !ok {
 				return
 			}
-			results, err := live.Reduce(job)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := string(results[0].State); got != tt.client {
+			if got := string(live.Play(t, conformance.Job{Events: events, Schema: true})[0].State); got != tt.client {
 				t.Errorf("the client makes %s, want %s", got, tt.client)
 			}
 		})
@@ -62,24 +52,20 @@ func TestFold_KeepsTheOrderOfMembers(t *testing.T) {
 
 		written = `[{"type":"text","text":"x","metadata":{"b":1,"a":2}},{"type":"image","source":{"type":"url","value":"v"}}]`
 	)
-	lines := [][]byte{[]byte(`{"type":"MESSAGES_SNAPSHOT","messages":[` + inside + `,` + called + `]}`),
-		[]byte(`{"type":"TOOL_CALL_RESULT","messageId":"t","toolCallId":"c","content":` + parts + `}`)}
+	events := conformance.Raw([]string{`{"type":"MESSAGES_SNAPSHOT","messages":[` + inside + `,` + called + `]}`,
+		`{"type":"TOOL_CALL_RESULT","messageId":"t","toolCallId":"c","content":` + parts + `}`})
 	want := `[` + inside + `,` + called + `,{"id":"t","toolCallId":"c","role":"tool","content":` + parts + `}]`
-	if got := string(foldOf(t, conformance.Start{}, lines).Messages); got != want {
+	if got := string(foldOf(t, conformance.Start{}, events).Messages); got != want {
 		t.Errorf("Skein keeps\n%s, want\n%s", got, want)
 	}
 	live, ok := conformance.Live(t)
 	if !ok {
 		return
 	}
-	results, err := live.Reduce(conformance.Job{Strip: true, Events: []json.RawMessage{lines[0], lines[1]}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	client := `[{"id":"u","role":"user","metadata":{"b":1,"a":2},"content":` + written + `},` +
 		`{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":"{}"}}]},` +
 		`{"id":"t","toolCallId":"c","role":"tool","content":` + written + `}]`
-	if got := string(results[0].Messages); got != client {
+	if got := string(live.Play(t, conformance.Job{Strip: true, Events: events})[0].Messages); got != client {
 		t.Errorf("the client writes\n%s, want\n%s", got, client)
 	}
 }
@@ -102,26 +88,15 @@ func TestFold_JoinsHalvesOfACharacterOverDeltas(t *testing.T) {
 		"the second never comes":    {[]string{text("m", `\ud83d`), text("m", `b`)}, `"\ud83db"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := [][]byte{[]byte(`{"type":"TEXT_MESSAGE_START","messageId":"m"}`)}
-			for _, e := range tt.events {
-				lines = append(lines, []byte(e))
-			}
-			f := foldOf(t, conformance.Start{}, lines)
+			events := conformance.Raw(append([]string{`{"type":"TEXT_MESSAGE_START","messageId":"m"}`}, tt.events...))
+			f := foldOf(t, conformance.Start{}, events)
 			if got := string(f.run.Messages()[0].Get("content")); got != tt.want {
 				t.Errorf("content %s, want %s", got, tt.want)
 			}
 			if !ok {
 				return
 			}
-			job := conformance.Job{Schema: true}
-			for _, line := range lines {
-				job.Events = append(job.Events, line)
-			}
-			results, err := live.Reduce(job)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := conformance.Diff(results[0].Conversation, f.Conversation); d != "" {
+			if d := conformance.Diff(live.Play(t, conformance.Job{Events: events, Schema: true})[0].Conversation, f.Conversation); d != "" {
 				t.Error(d)
 			}
 		})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
@@ -23,7 +22,7 @@ type testCase struct {
 	file    string
 	archive *txtar.Archive
 	start   conformance.Start
-	events  [][]byte
+	events  []json.RawMessage
 	want    caseResult
 	whole   *caseResult
 }
@@ -69,29 +68,10 @@ func TestFold_EqualsTheOfficialClientOnCases(t *testing.T) {
 
 // The rules that a case breaks are counted at the event at which the client's verification would end it.
 func TestVerification_EqualsTheOfficialClientOnCases(t *testing.T) {
-	live, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("verdicts are not checked in; install Node 20 and run: make conformance-setup")
-	}
+	live := conformance.Need(t)
 	for _, c := range readCases(t) {
-		job := conformance.Job{Start: c.start, Upgrade: true, Schema: true, Skip: true, Verify: true}
-		for _, line := range c.events {
-			job.Events = append(job.Events, line)
-		}
-		job.Events = cut(job.Events)
-		results, err := live.Reduce(job)
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := lineage.History{State: c.start.State}
-		if len(c.start.Messages) > 0 {
-			start = history(t, conformance.Conversation(c.start))
-		}
-		got, err := foldStream(start, job.Events)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := differs(results[0], got); d != "" {
+		job := conformance.Job{Start: c.start, Events: cut(c.events), Upgrade: true, Schema: true, Skip: true, Verify: true}
+		if d := differs(live.Play(t, job)[0], foldOf(t, c.start, job.Events)); d != "" {
 			t.Errorf("%s: %s", c.file, d)
 		}
 	}
@@ -113,17 +93,10 @@ func reduceCases(t *testing.T, live *conformance.Client, cases []testCase, strip
 	t.Helper()
 	jobs := make([]conformance.Job, len(cases))
 	for i, c := range cases {
-		jobs[i] = conformance.Job{Start: c.start, Upgrade: true, Schema: true, Strip: stripped, Skip: true}
-		for _, line := range c.events {
-			jobs[i].Events = append(jobs[i].Events, line)
-		}
+		jobs[i] = conformance.Job{Start: c.start, Events: c.events, Upgrade: true, Schema: true, Strip: stripped, Skip: true}
 	}
-	results, err := live.Reduce(jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := make([]caseResult, len(results))
-	for i, r := range results {
+	out := make([]caseResult, len(jobs))
+	for i, r := range live.Play(t, jobs...) {
 		out[i] = caseResult{r.Conversation, rejected(r)}
 	}
 	return out
@@ -157,7 +130,7 @@ func readCases(t *testing.T) []testCase {
 			case "start.json":
 				err = json.Unmarshal(f.Data, &c.start)
 			case "in.jsonl":
-				c.events = bytes.Split(bytes.TrimSpace(f.Data), []byte("\n"))
+				c.events = jsonLines(f.Data)
 			case "want.json":
 				err = json.Unmarshal(f.Data, &c.want)
 			case "whole.json":
@@ -186,6 +159,11 @@ func (c *testCase) write(t *testing.T, want, whole caseResult) {
 		c.archive.Files = append(c.archive.Files, jsonFile(t, "whole.json", whole))
 	}
 	writeArchive(t, c.file, c.archive)
+}
+
+// jsonLines returns the lines of a file of events.
+func jsonLines(file []byte) []json.RawMessage {
+	return conformance.Raw(bytes.Split(bytes.TrimSpace(file), []byte("\n")))
 }
 
 func jsonFile(t *testing.T, name string, v any) txtar.File {

@@ -20,10 +20,7 @@ var inputForms = []string{"normalised", "normalised", "whole", "empty", "none"}
 
 // One client that plays all runs of an unbranched thread in turn holds what Skein restores, after each of them.
 func TestChain_OneClientHoldsWhatSkeinRestores(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("generated threads have no checked-in results; install Node 20 and run: make conformance-setup")
-	}
+	client := conformance.Need(t)
 	fewerChecks(t, 20) // a chain is several runs, and its fold is a whole partition's
 	writesFailedCase(t)
 	forms := map[string]int{}

@@ -13,9 +13,7 @@ import (
 // The kit for others: check.mjs finds nothing against Skein's own fold, finds what is wrong with
 // another, and says so where there was nothing to compare.
 func TestCheck_ComparesAnyCommand(t *testing.T) {
-	if _, ok := conformance.Live(t); !ok {
-		t.Skip("check.mjs runs on Node 20, with the packages of: make conformance-setup")
-	}
+	conformance.Need(t)
 	example := filepath.Join(t.TempDir(), "example")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", example, "./example").CombinedOutput(); err != nil {
 		t.Fatalf("building the example: %v\n%s", err, out)

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/test/conformance"
@@ -15,17 +17,11 @@ import (
 // The official client goes on from a checkout: started with the input that Skein gives, it plays one more
 // run, and holds then what Skein says of that run, which it was sent with that input.
 func TestCheckout_TheOfficialClientGoesOnFromIt(t *testing.T) {
-	live, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("checkouts have no checked-in results; install Node 20 and run: make conformance-setup")
-	}
-	c, err := client.New(startSkein(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	live := conformance.Need(t)
+	c := devtest.Client(t, devtest.Start(t).URL())
 	for _, recorded := range recordings.All() {
 		t.Run(recorded.String(), func(t *testing.T) {
+			t.Parallel() // most of it is waiting for the index
 			send := func(run string, input, events []byte) string {
 				t.Helper()
 				if _, err := c.PutInput(t.Context(), recorded.ThreadID, run, input); err != nil {
@@ -62,21 +58,13 @@ func TestCheckout_TheOfficialClientGoesOnFromIt(t *testing.T) {
 				encode(obj{"type": "STATE_DELTA", "delta": []any{obj{"op": "add", "path": "/wentOn", "value": true}}}),
 				encode(obj{"type": "RUN_FINISHED", "threadId": given.ThreadID, "runId": given.RunID}),
 			}
-			answers, err := live.Reduce(conformance.Job{
+			want := live.Play(t, conformance.Job{
 				Start: conformance.Start{Messages: given.Messages, State: given.State}, Events: events, Upgrade: true, Schema: true, Verify: true,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := answers[0]
+			})[0]
 			if want.Error != nil || want.Violation != nil {
 				t.Fatalf("the client does not go on: %+v %+v", want.Error, want.Violation)
 			}
-			var lines [][]byte
-			for _, e := range events {
-				lines = append(lines, e)
-			}
-			at = send(given.RunID, input, bytes.Join(lines, []byte("\n")))
+			at = send(given.RunID, input, []byte(strings.Join(stream{events: events}.lines(), "\n")))
 			var got conformance.Conversation
 			if err := json.Unmarshal(get(client.RunPath(recorded.ThreadID, given.RunID)+"/history", at, nil), &got); err != nil {
 				t.Fatal(err)
@@ -98,19 +86,10 @@ func TestCheckout_TheOfficialClientGoesOnFromIt(t *testing.T) {
 // withoutActivity leaves out what no input has: Skein keeps the parent's activity messages beside it.
 func withoutActivity(t *testing.T, c conformance.Conversation) conformance.Conversation {
 	t.Helper()
-	var all, kept []json.RawMessage
+	var all []json.RawMessage
 	if err := json.Unmarshal(c.Messages, &all); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range all {
-		var of struct{ Role string }
-		if err := json.Unmarshal(m, &of); err != nil {
-			t.Fatal(err)
-		}
-		if of.Role != "activity" {
-			kept = append(kept, m)
-		}
-	}
-	c.Messages = encode(kept)
+	c.Messages = encode(sayable(all))
 	return c
 }

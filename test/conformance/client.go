@@ -3,7 +3,6 @@ package conformance
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
@@ -29,17 +30,15 @@ var ErrNoClient = errors.New("the official AG-UI client is not at hand")
 // Client is the official client in a Node process of its own. Its methods may be called by several
 // goroutines; jobs are answered one after another.
 type Client struct {
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	stderr bytes.Buffer
-	next   int
+	mu   sync.Mutex
+	in   io.WriteCloser
+	out  *bufio.Reader
+	next int
 }
 
-// Live starts the official client for a test and stops it at the test's end. With -short, or where it
-// is not at hand, it says so in the test's log and returns false; the test then goes by checked-in results.
-// With CI=true, where it has to be at hand, the test fails.
+// Live returns the official client, one for all tests of a process. With -short, or where it is not at hand, it
+// says so in the test's log and returns false; the test then goes by checked-in results. With CI=true, where it
+// has to be at hand, the test fails.
 func Live(tb testing.TB) (*Client, bool) {
 	tb.Helper()
 	if testing.Short() {
@@ -47,15 +46,9 @@ func Live(tb testing.TB) (*Client, bool) {
 		tb.Log("compared with: checked-in results (-short is set)")
 		return nil, false
 	}
-	// Not the test's own context, which ends before its cleanups: Close lets the process end by itself.
-	c, err := StartClient(context.WithoutCancel(tb.Context()))
+	c, err := shared()
 	switch {
 	case err == nil:
-		tb.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				tb.Errorf("stopping the official client: %v", err)
-			}
-		})
 		tb.Log("compared with: the official client, running")
 		return c, true
 	case errors.Is(err, ErrNoClient) && os.Getenv("CI") != "true":
@@ -67,14 +60,36 @@ func Live(tb testing.TB) (*Client, bool) {
 	}
 }
 
-// StartClient starts the official client. The error is ErrNoClient where Node or the kit's packages
-// are missing. The process ends with Close, or with the context.
-func StartClient(ctx context.Context) (*Client, error) {
+// Need is Live for a test that has nothing to compare with where the client does not run: it skips the test then.
+func Need(tb testing.TB) *Client {
+	tb.Helper()
+	c, ok := Live(tb)
+	if !ok {
+		tb.Skip("needs the running client; install Node 20 and run: make conformance-setup")
+	}
+	return c
+}
+
+// Play is Reduce for a test, which an error ends.
+func (c *Client) Play(tb rapid.TB, jobs ...Job) []Result {
+	tb.Helper()
+	results, err := c.Reduce(jobs...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return results
+}
+
+// shared is the client of this process. It ends with the process, which holds its input open.
+var shared = sync.OnceValues(start)
+
+// start starts the official client. The error is ErrNoClient where Node or the kit's packages are missing.
+func start() (*Client, error) {
 	dir, err := kitDir()
 	if err != nil {
 		return nil, err
 	}
-	node, err := findNode(ctx)
+	node, err := findNode()
 	if err != nil {
 		return nil, err
 	}
@@ -82,34 +97,20 @@ func StartClient(ctx context.Context) (*Client, error) {
 		return nil, fmt.Errorf("%w: its packages are not installed; run: make conformance-setup", ErrNoClient)
 	}
 	c := &Client{}
-	c.cmd = exec.CommandContext(ctx, node, "reduce.mjs")
-	c.cmd.Dir = dir
-	c.cmd.Stderr = &c.stderr
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
+	cmd := exec.Command(node, "reduce.mjs")
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	if c.in, err = cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("starting the official client: %w", err)
 	}
-	out, err := c.cmd.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("starting the official client: %w", err)
 	}
 	c.out = bufio.NewReaderSize(out, 1<<20)
-	if err := c.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the official client: %w", err)
 	}
 	return c, nil
-}
-
-// Close ends the process and waits for it.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.in.Close(); err != nil {
-		return fmt.Errorf("closing the client's input: %w", err)
-	}
-	if err := c.cmd.Wait(); err != nil {
-		return fmt.Errorf("waiting for the official client: %w: %s", err, c.stderr.String())
-	}
-	return nil
 }
 
 // Reduce has the client fold every job, and returns the results in the order of the jobs.
@@ -163,7 +164,7 @@ func encodeJobs(first int, jobs []Job) ([]byte, error) {
 func (c *Client) receive(id int, r *Result) error {
 	line, err := c.out.ReadBytes('\n')
 	if err != nil {
-		return fmt.Errorf("reading the client's answer: %w: %s", err, c.stderr.String())
+		return fmt.Errorf("reading the client's answer: %w", err)
 	}
 	answer := struct {
 		ID      int    `json:"id"`
@@ -182,12 +183,12 @@ func (c *Client) receive(id int, r *Result) error {
 	return nil
 }
 
-func findNode(ctx context.Context) (string, error) {
+func findNode() (string, error) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		return "", fmt.Errorf("%w: there is no node on the path", ErrNoClient)
 	}
-	out, err := exec.CommandContext(ctx, node, "--version").Output()
+	out, err := exec.Command(node, "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("asking node for its version: %w", err)
 	}

@@ -41,7 +41,7 @@ func TestCommand_FoldEqualsTheOfficialClientOnEveryRecordedRun(t *testing.T) {
 	live, ok := conformance.Live(t)
 	for _, thread := range recordings.All() {
 		t.Run(thread.String(), func(t *testing.T) {
-			want, err := conformance.Reference(live, thread)
+			want, err := conformance.Expected(thread)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,15 +56,8 @@ func TestCommand_FoldEqualsTheOfficialClientOnEveryRecordedRun(t *testing.T) {
 				if !ok {
 					continue
 				}
-				job := conformance.Job{Schema: true, Verify: true}
-				for _, line := range bytes.Split(bytes.TrimSpace(skeinFold(t, thread.Runs[:i+1], "--events")), []byte("\n")) {
-					job.Events = append(job.Events, line)
-				}
-				results, err := live.Reduce(job)
-				if err != nil {
-					t.Fatal(err)
-				}
-				played := results[0]
+				events := jsonLines(skeinFold(t, thread.Runs[:i+1], "--events"))
+				played := live.Play(t, conformance.Job{Events: events, Schema: true, Verify: true})[0]
 				if played.Error != nil || played.Violation != nil {
 					t.Errorf("%s: skein fold --events: the client rejects it: %v %v", run.RunID, played.Error, played.Violation)
 				}

@@ -25,7 +25,7 @@ type compared struct {
 	start  conformance.Start
 	events []json.RawMessage // up to the first terminal one, with others in the place of those that met a difference
 	want   conformance.Result
-	got    foldedStream
+	got    folded
 }
 
 // run compares one run. Its start is what the client holds, history the same for Skein.
@@ -63,17 +63,10 @@ func (c comparison) compare(history lineage.History, start conformance.Start, ev
 const mostPartings = 60
 
 // both folds events with the client and with Skein.
-func (c comparison) both(history lineage.History, start conformance.Start, events []json.RawMessage) (conformance.Result, foldedStream) {
+func (c comparison) both(history lineage.History, start conformance.Start, events []json.RawMessage) (conformance.Result, folded) {
 	c.t.Helper()
-	got, err := foldStream(history, events)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	results, err := c.client.Reduce(conformance.Job{Start: start, Events: events, Upgrade: true, Schema: true, Skip: true, Verify: true})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	want := results[0]
+	got := foldFrom(c.t, history, events)
+	want := c.client.Play(c.t, conformance.Job{Start: start, Events: events, Upgrade: true, Schema: true, Skip: true, Verify: true})[0]
 	want.Conversation = withOurThinking(want.Conversation, got.Conversation)
 	return want, got
 }
@@ -86,7 +79,7 @@ type parting struct {
 	sent   []json.RawMessage // the events before it
 	before conformance.Conversation
 	want   conformance.Result
-	got    foldedStream
+	got    folded
 	// Of a patch: the operation at which they part, its place, the document before it, and whether Skein has left that as it was.
 	op        obj
 	nth       int
@@ -137,7 +130,7 @@ func (c comparison) partingOperation(p *parting) {
 		}
 	}
 	only := history(c.t, conformance.Conversation(start))
-	parts := func(ops []any) (foldedStream, bool) {
+	parts := func(ops []any) (folded, bool) {
 		want, got := c.both(only, start, []json.RawMessage{encode(obj{"type": p.value["type"], key: ops, "messageId": p.value["messageId"],
 			"activityType": "plan"})})
 		return got, differs(want, got) != ""
@@ -181,11 +174,11 @@ func (p *parting) with(change func(event obj)) json.RawMessage {
 
 // onlyForClient and onlyForSkein say who takes the event for malformed.
 func (p *parting) onlyForClient() bool {
-	return slices.Contains(rejected(p.want), p.at) && !slices.Contains(p.got.skipped, p.at)
+	return slices.Contains(rejected(p.want), p.at) && !slices.Contains(p.got.malformed, p.at)
 }
 
 func (p *parting) onlyForSkein() bool {
-	return !slices.Contains(rejected(p.want), p.at) && slices.Contains(p.got.skipped, p.at)
+	return !slices.Contains(rejected(p.want), p.at) && slices.Contains(p.got.malformed, p.at)
 }
 
 // recognised tells the difference that the event meets, counts it, and returns what is compared in its place.
@@ -215,22 +208,15 @@ func (p *parting) String() string {
 }
 
 // differs compares all that the client says about a stream with what Skein says.
-func differs(want conformance.Result, got foldedStream) string {
+func differs(want conformance.Result, got folded) string {
 	if want.Unwritable != "" {
 		return "the client holds what no JSON can: " + want.Unwritable
 	}
 	if want.State == nil {
 		return "the client's state is undefined"
 	}
-	if d := conformance.Diff(want.Conversation, got.Conversation); d != "" {
+	if d := verdictDiffers(want, got); d != "" {
 		return d
-	}
-	if skipped := rejected(want); !slices.Equal(skipped, got.skipped) {
-		said := ""
-		for _, e := range want.Skipped {
-			said += " " + strings.Join(strings.Fields(e.Message), " ")
-		}
-		return fmt.Sprintf("the client takes events %v for malformed, the fold %v:%.400s", skipped, got.skipped, said)
 	}
 	if want.Violation == nil {
 		if got.violated >= 0 {

@@ -97,11 +97,7 @@ func TestDepth_WhatAFoldHoldsIsReadAgain(t *testing.T) {
 
 			// As events; compacted ones, and those of the history's SSE form and of skein.snapshots, are the same two.
 			whole := compact.New(messages, state)
-			var again [][]byte
-			for _, e := range compact.Compacted(compact.Step{Run: whole}) {
-				again = append(again, e)
-			}
-			played := foldOf(t, conformance.Start{}, again)
+			played := foldOf(t, conformance.Start{}, compact.Compacted(compact.Step{Run: whole}))
 			if len(played.malformed) > 0 {
 				t.Errorf("compacted events %v are malformed", played.malformed)
 			}
@@ -185,9 +181,5 @@ func TestDepth_WhatAFoldHoldsIsReadAgain(t *testing.T) {
 
 func foldLines(t *testing.T, events []string) folded {
 	t.Helper()
-	var lines [][]byte
-	for _, e := range events {
-		lines = append(lines, []byte(e))
-	}
-	return foldOf(t, conformance.Start{}, lines)
+	return foldOf(t, conformance.Start{}, conformance.Raw(events))
 }

@@ -38,15 +38,7 @@ func TestDifferences_AreThoseOfTheDocument(t *testing.T) {
 				t.Errorf("docs/fold.md has no row %q", row)
 			}
 			if ok {
-				job := conformance.Job{Upgrade: true, Schema: true, Strip: true, Skip: true}
-				for _, line := range d.events {
-					job.Events = append(job.Events, line)
-				}
-				results, err := live.Reduce(job)
-				if err != nil {
-					t.Fatal(err)
-				}
-				result := caseResult{results[0].Conversation, rejected(results[0])}
+				result := reduceWhole(t, live, d.events)
 				if *update {
 					d.write(t, result)
 				} else if d := d.client.diff(result); d != "" {
@@ -67,7 +59,7 @@ func TestDifferences_AreThoseOfTheDocument(t *testing.T) {
 type difference struct {
 	file          string
 	archive       *txtar.Archive
-	events        [][]byte
+	events        []json.RawMessage
 	client, skein caseResult
 }
 
@@ -81,7 +73,7 @@ func readDifference(t *testing.T, file string) difference {
 	for _, f := range archive.Files {
 		switch f.Name {
 		case "in.jsonl":
-			d.events = bytes.Split(bytes.TrimSpace(f.Data), []byte("\n"))
+			d.events = jsonLines(f.Data)
 		case "client.json":
 			err = json.Unmarshal(f.Data, &d.client)
 		case "skein.json":
@@ -128,7 +120,7 @@ func TestThreads_EqualOneClientThatPlaysAllRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			events := bytes.Split(bytes.TrimSpace(archive.Files[0].Data), []byte("\n"))
+			events := jsonLines(archive.Files[0].Data)
 			var want caseResult
 			if len(archive.Files) > 1 {
 				if err := json.Unmarshal(archive.Files[1].Data, &want); err != nil {
@@ -136,15 +128,7 @@ func TestThreads_EqualOneClientThatPlaysAllRuns(t *testing.T) {
 				}
 			}
 			if ok {
-				job := conformance.Job{Upgrade: true, Schema: true, Strip: true, Skip: true}
-				for _, line := range events {
-					job.Events = append(job.Events, line)
-				}
-				results, err := live.Reduce(job)
-				if err != nil {
-					t.Fatal(err)
-				}
-				result := caseResult{results[0].Conversation, rejected(results[0])}
+				result := reduceWhole(t, live, events)
 				if *update {
 					archive.Files = append(archive.Files[:1], jsonFile(t, "want.json", result))
 					writeArchive(t, file, archive)
@@ -160,8 +144,15 @@ func TestThreads_EqualOneClientThatPlaysAllRuns(t *testing.T) {
 	}
 }
 
+// reduceWhole returns what the whole client makes of events.
+func reduceWhole(t *testing.T, live *conformance.Client, events []json.RawMessage) caseResult {
+	t.Helper()
+	r := live.Play(t, conformance.Job{Events: events, Upgrade: true, Schema: true, Strip: true, Skip: true})[0]
+	return caseResult{r.Conversation, rejected(r)}
+}
+
 // foldRuns folds the runs of a thread in turn, as "skein fold" does, and returns what the last one leaves.
-func foldRuns(t *testing.T, events [][]byte) caseResult {
+func foldRuns(t *testing.T, events []json.RawMessage) caseResult {
 	t.Helper()
 	s, err := fold.NewTurns(0)
 	if err != nil {
@@ -169,14 +160,17 @@ func foldRuns(t *testing.T, events [][]byte) caseResult {
 	}
 	var malformed []int
 	for from := 0; from < len(events); {
-		to, run := from+1, "run"
-		for to < len(events) && !bytes.Contains(events[to], []byte(`"RUN_STARTED"`)) {
-			to++
+		lines, run := [][]byte{events[from]}, "run"
+		for _, e := range events[from+1:] {
+			if bytes.Contains(e, []byte(`"RUN_STARTED"`)) {
+				break
+			}
+			lines = append(lines, e)
 		}
 		if ev, err := agui.Decode(events[from]); err == nil && ev.RunID != "" {
 			run = ev.RunID
 		}
-		err := s.Add(run, nil, events[from:to], func(i int, why error) {
+		err := s.Add(run, nil, lines, func(i int, why error) {
 			if agui.IsMalformed(why) {
 				malformed = append(malformed, from+i)
 			}
@@ -184,7 +178,7 @@ func foldRuns(t *testing.T, events [][]byte) caseResult {
 		if err != nil {
 			t.Fatal(err)
 		}
-		from = to
+		from += len(lines)
 	}
 	last := s.Runs()[len(s.Runs())-1].Fold
 	return caseResult{conformance.Conversation{Messages: toJSON(t, last.Messages()), State: last.State()}, malformed}

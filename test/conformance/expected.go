@@ -65,15 +65,6 @@ func LiveRuns(c *Client, t recordings.Thread) ([]ExpectedRun, error) {
 	return runs, nil
 }
 
-// Reference returns what the official client holds after each run of a recorded thread: asked now
-// where live is a running client, as checked in where it is nil.
-func Reference(live *Client, t recordings.Thread) ([]ExpectedRun, error) {
-	if live != nil {
-		return LiveRuns(live, t)
-	}
-	return Expected(t)
-}
-
 // Mask hides, in a conversation of the thread, the ids that the client makes up at random: those of
 // messages that come from the retired THINKING_* events. Other threads' conversations stay as they are.
 func Mask(t recordings.Thread, c Conversation) (Conversation, error) {

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,6 +15,7 @@ import (
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
@@ -23,24 +25,30 @@ var update = flag.Bool("update", false, "rewrite testdata with what the official
 type folded struct {
 	conformance.Conversation
 	run *compact.Run
-	// malformed are the places of the events that cost themselves.
+	// malformed are the places of the events that are left out.
 	malformed []int
+	// violated is the first event at which a rule of the client's verification is counted, or -1, and
+	// rules are those that are counted there.
+	violated int
+	rules    []string
 }
 
-// foldOf folds a stream the way a stage does: an event that is malformed is left out.
-func foldOf(tb testing.TB, start conformance.Start, events [][]byte) folded {
+// foldOf folds a stream from what a client holds.
+func foldOf(tb rapid.TB, start conformance.Start, events []json.RawMessage) folded {
 	tb.Helper()
-	var messages []agui.Message
-	if len(start.Messages) > 0 {
-		if err := json.Unmarshal(start.Messages, &messages); err != nil {
-			tb.Fatalf("decoding the messages to start from: %v", err)
-		}
-	}
-	f := folded{run: compact.New(messages, start.State)}
-	for i, line := range events {
-		event, err := agui.Decode(line)
+	return foldFrom(tb, history(tb, conformance.Conversation(start)), events)
+}
+
+// foldFrom folds a stream the way a stage does: an event that is malformed is left out.
+func foldFrom(tb rapid.TB, start lineage.History, events []json.RawMessage) folded {
+	tb.Helper()
+	f := folded{run: start.Fold(), violated: -1}
+	anomalies := f.run.Summary().Anomalies
+	for i, raw := range events {
+		before := countOf(anomalies, verificationRules)
+		ev, err := agui.Decode(raw)
 		if err == nil {
-			err = f.run.Apply(event)
+			err = f.run.Apply(ev)
 		}
 		switch {
 		case agui.IsMalformed(err):
@@ -49,9 +57,28 @@ func foldOf(tb testing.TB, start conformance.Start, events [][]byte) folded {
 		case err != nil:
 			tb.Fatalf("folding event %d: %v", i, err)
 		}
+		if after := countOf(anomalies, verificationRules); f.violated < 0 && !slices.Equal(before, after) {
+			f.violated = i
+			for r, rule := range verificationRules {
+				if after[r] > before[r] {
+					f.rules = append(f.rules, rule)
+				}
+			}
+		}
 	}
 	f.Conversation = conformance.Conversation{Messages: toJSON(tb, f.run.Messages()), State: f.run.State()}
 	return f
+}
+
+func history(tb rapid.TB, c conformance.Conversation) lineage.History {
+	tb.Helper()
+	h := lineage.History{State: c.State}
+	if len(c.Messages) > 0 {
+		if err := json.Unmarshal(c.Messages, &h.Messages); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return h
 }
 
 // foldRun folds a recorded run from its own input.
@@ -61,14 +88,13 @@ func foldRun(tb testing.TB, run recordings.Run) folded {
 	if err != nil {
 		tb.Fatalf("decoding input: %v", err)
 	}
-	return foldOf(tb, conformance.Start{Messages: toJSON(tb, input.Messages), State: input.State}, run.Lines())
+	return foldOf(tb, conformance.Start{Messages: toJSON(tb, input.Messages), State: input.State}, conformance.Raw(run.Lines()))
 }
 
 func TestFold_EqualsTheOfficialClientOnEveryRecordedRun(t *testing.T) {
-	live, _ := conformance.Live(t)
 	for _, thread := range recordings.All() {
 		t.Run(thread.String(), func(t *testing.T) {
-			want, err := conformance.Reference(live, thread)
+			want, err := conformance.Expected(thread)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,6 +209,17 @@ func mask(t *testing.T, thread recordings.Thread, c conformance.Conversation) co
 		t.Fatal(err)
 	}
 	return c
+}
+
+// maskReasoning hides ids of reasoning messages, which the client makes up where they come from retired events.
+func maskReasoning(t *testing.T, all ...*conformance.Conversation) {
+	t.Helper()
+	for _, c := range all {
+		var err error
+		if *c, err = conformance.MaskReasoning(*c); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func toJSON(tb rapid.TB, v any) json.RawMessage {

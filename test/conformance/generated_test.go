@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"regexp"
 	"slices"
@@ -19,49 +20,6 @@ import (
 )
 
 var streamsFile = flag.String("streams", "", "write the generated streams to this file, as jobs of reduce.mjs")
-
-// foldedStream is what pkg/compact makes of a generated stream, up to its first terminal event.
-type foldedStream struct {
-	run *compact.Run
-	conformance.Conversation
-	// violated is the first event at which a rule of the client's verification is counted, or -1, and
-	// which rules those are.
-	violated int
-	rules    []string
-	skipped  []int // the malformed events
-}
-
-func foldStream(start lineage.History, events []json.RawMessage) (foldedStream, error) {
-	f := foldedStream{run: compact.New(start.Messages, start.State), violated: -1}
-	anomalies := f.run.Summary().Anomalies
-	for i, raw := range events {
-		before := countOf(anomalies, verificationRules)
-		ev, err := agui.Decode(raw)
-		if err == nil {
-			err = f.run.Apply(ev)
-		}
-		if err != nil && !agui.IsMalformed(err) {
-			return f, err
-		}
-		if err != nil {
-			f.skipped = append(f.skipped, i)
-		}
-		if after := countOf(anomalies, verificationRules); f.violated < 0 && !slices.Equal(before, after) {
-			f.violated = i
-			for r, rule := range verificationRules {
-				if after[r] > before[r] {
-					f.rules = append(f.rules, rule)
-				}
-			}
-		}
-		if f.run.Ended() {
-			break
-		}
-	}
-	b, err := json.Marshal(f.run.Messages())
-	f.Conversation = conformance.Conversation{Messages: b, State: f.run.State()}
-	return f, err
-}
 
 var verificationRules = compact.VerificationRules()
 
@@ -87,10 +45,7 @@ func cut(events []json.RawMessage) []json.RawMessage {
 // TestGenerated_EqualsTheOfficialClient folds generated threads, whole and spoiled, with Skein and
 // with the official client. TestMain says how many; a failure is shrunk, prints its seed and is written to files.
 func TestGenerated_EqualsTheOfficialClient(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("generated streams have no checked-in results; install Node 20 and run: make conformance-setup")
-	}
+	client := conformance.Need(t)
 	jobs := json.NewEncoder(streamsWriter(t))
 	writesFailedCase(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -105,7 +60,7 @@ func TestGenerated_EqualsTheOfficialClient(t *testing.T) {
 		case g.chance(12):
 			runs = 2
 		}
-		var chain []foldedStream
+		var chain []folded
 		var sent []json.RawMessage // of all runs so far
 		for run := range runs {
 			s := g.drawStream(fmt.Sprint("r", run), have)
@@ -154,16 +109,17 @@ func TestChunks_EqualTheOfficialClient(t *testing.T) {
 	)
 }
 
-// shortStreams holds a run of each three of the events against the client.
+// shortStreams holds runs of three of the events against the client: each third of them, from a random one on, or all.
 func shortStreams(t *testing.T, word ...string) {
 	t.Helper()
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
-	}
+	client := conformance.Need(t)
 	n := len(word)
 	var jobs []conformance.Job
+	from := rand.IntN(step)
 	for i := range n * n * n {
+		if !*variantsAll && i%step != from {
+			continue
+		}
 		job := conformance.Job{Upgrade: true, Schema: true, Skip: true, Verify: true}
 		job.Start.Messages = json.RawMessage(`[{"id":"","role":"user","content":"no id"}]`)
 		job.Events = []json.RawMessage{json.RawMessage(`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)}
@@ -172,20 +128,9 @@ func shortStreams(t *testing.T, word ...string) {
 		}
 		jobs = append(jobs, job)
 	}
-	results, err := client.Reduce(jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range results {
-		got, err := foldStream(history(t, conformance.Conversation{Messages: jobs[i].Start.Messages}), jobs[i].Events)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range []*conformance.Conversation{&want.Conversation, &got.Conversation} {
-			if *c, err = conformance.MaskReasoning(*c); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for i, want := range client.Play(t, jobs...) {
+		got := foldOf(t, jobs[i].Start, jobs[i].Events)
+		maskReasoning(t, &want.Conversation, &got.Conversation)
 		if d := differs(want, got); d != "" {
 			t.Fatalf("%s\n%s", jobs[i].Events, d)
 		}
@@ -195,7 +140,7 @@ func shortStreams(t *testing.T, word ...string) {
 // playsBack has a client that holds nothing play the compacted events of a chain: it ends up with what the last
 // run left, and its verification has nothing against them where it has nothing against what the runs sent and
 // each says where it starts.
-func (c comparison) playsBack(chain []foldedStream, sent []json.RawMessage) {
+func (c comparison) playsBack(chain []folded, sent []json.RawMessage) {
 	runs, started := make([]*compact.Run, len(chain)), true
 	for i, f := range chain {
 		runs[i] = f.run
@@ -204,7 +149,7 @@ func (c comparison) playsBack(chain []foldedStream, sent []json.RawMessage) {
 	left := chain[len(chain)-1].Conversation
 	job := conformance.Job{Events: compact.Compacted(steps(runs)...), Upgrade: true, Schema: true, Verify: true}
 	played := c.reduce(job)
-	d := ""
+	var d string
 	switch {
 	case played.Error != nil:
 		d = fmt.Sprintf("event %d is malformed: %s", played.Error.Index, played.Error.Message)
@@ -221,11 +166,7 @@ func (c comparison) playsBack(chain []foldedStream, sent []json.RawMessage) {
 
 func (c comparison) reduce(job conformance.Job) conformance.Result {
 	c.t.Helper()
-	results, err := c.client.Reduce(job)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return results[0]
+	return c.client.Play(c.t, job)[0]
 }
 
 func (s stream) lines() []string {
@@ -349,15 +290,6 @@ func (c comparison) start(parent lineage.History, called, its conformance.Start)
 		}
 	}
 	return s.got, s.want
-}
-
-func history(tb rapid.TB, c conformance.Conversation) lineage.History {
-	tb.Helper()
-	h := lineage.History{State: c.State}
-	if err := json.Unmarshal(c.Messages, &h.Messages); err != nil {
-		tb.Fatal(err)
-	}
-	return h
 }
 
 func streamsWriter(t *testing.T) *os.File {

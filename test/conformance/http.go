@@ -34,7 +34,6 @@ type HTTPOptions struct {
 // with sequence numbers, in turn.
 func CheckHTTP(t *testing.T, base string, o HTTPOptions) {
 	t.Helper()
-	live, _ := Live(t)
 	c, err := client.New(base)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +54,7 @@ func CheckHTTP(t *testing.T, base string, o HTTPOptions) {
 	}
 	for _, thread := range threads {
 		t.Run(thread.String(), func(t *testing.T) {
-			checkHistories(t, c, live, thread, last[thread.ThreadID])
+			checkHistories(t, c, thread, last[thread.ThreadID])
 			checkLineage(t, c, thread, o)
 		})
 	}
@@ -107,9 +106,9 @@ func form(run recordings.Run, n int) (mediaType string, body []byte) {
 	}
 }
 
-func checkHistories(t *testing.T, c *client.Client, live *Client, thread recordings.Thread, last string) {
+func checkHistories(t *testing.T, c *client.Client, thread recordings.Thread, last string) {
 	t.Helper()
-	want, err := Reference(live, thread)
+	want, err := Expected(thread)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,3 +76,12 @@ type EventError struct {
 	Index   int    `json:"index"`
 	Message string `json:"message"`
 }
+
+// Raw returns events as a job has them.
+func Raw[E ~string | ~[]byte](events []E) []json.RawMessage {
+	raw := make([]json.RawMessage, len(events))
+	for i, e := range events {
+		raw[i] = json.RawMessage(e)
+	}
+	return raw
+}

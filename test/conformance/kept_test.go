@@ -13,10 +13,7 @@ import (
 
 // The whole client strips a message of an unknown role; its reducer, and Skein, keep one that has an id.
 func TestDifference_MessagesOfUnknownRolesAreKept(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
-	}
+	client := conformance.Need(t)
 	const list = `[{"id":"u","role":"user","content":"x"},{"id":"n","role":"narrator","content":{"k":1},"vendor":1}]`
 	for name, events := range map[string][]json.RawMessage{
 		"in a snapshot": {
@@ -31,15 +28,8 @@ func TestDifference_MessagesOfUnknownRolesAreKept(t *testing.T) {
 			job := conformance.Job{Events: events, Upgrade: true, Schema: true}
 			whole := job
 			whole.Strip = true
-			results, err := client.Reduce(job, whole)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var lines [][]byte
-			for _, e := range events {
-				lines = append(lines, e)
-			}
-			f := foldOf(t, conformance.Start{}, lines)
+			results := client.Play(t, job, whole)
+			f := foldOf(t, conformance.Start{}, events)
 			if d := conformance.Diff(results[0].Conversation, f.Conversation); d != "" || len(f.run.Messages()) != 2 ||
 				len(f.run.Summary().Anomalies) > 0 {
 				t.Errorf("%s: %s, %v", d, f.Messages, f.run.Summary().Anomalies)
@@ -53,29 +43,18 @@ func TestDifference_MessagesOfUnknownRolesAreKept(t *testing.T) {
 
 // The client reads other bytes than UTF-8 as U+FFFD; to Skein they are no JSON, and cost the event.
 func TestDifference_BytesThatAreNotUTF8CostTheEvent(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
-	}
+	client := conformance.Need(t)
 	for name, odd := range map[string]string{"no character": "\xff", "half a surrogate pair": "\xed\xa0\x80", "half a character": "\xc3",
 		"a long zero": "\xc0\x80"} {
 		t.Run(name, func(t *testing.T) {
-			events := []string{
+			events := conformance.Raw([]string{
 				`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`, `{"type":"TEXT_MESSAGE_START","messageId":"m"}`,
 				`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"a` + odd + `b"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"c"}`,
-			}
-			var job conformance.Job
-			for _, e := range events {
-				job.Events = append(job.Events, json.RawMessage(e))
-			}
-			results, err := client.Reduce(job)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := string(results[0].Messages); !strings.Contains(got, "\ufffd") {
+			})
+			if got := string(client.Play(t, conformance.Job{Events: events})[0].Messages); !strings.Contains(got, "\ufffd") {
 				t.Errorf("the client has %s", got)
 			}
-			f := foldLines(t, events)
+			f := foldOf(t, conformance.Start{}, events)
 			if got := string(f.run.Messages()[0].Get("content")); got != `"c"` || !slices.Equal(f.malformed, []int{2}) {
 				t.Errorf("content is %s, and %v are malformed", got, f.malformed)
 			}

@@ -3,9 +3,7 @@ package conformance_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -173,10 +171,7 @@ func lintEquals(t *testing.T, client *conformance.Client, names []string, jobs [
 	for i := range jobs {
 		jobs[i] = conformance.Job{Start: jobs[i].Start, Events: jobs[i].Events, Judge: true}
 	}
-	results, err := client.Reduce(jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := client.Play(t, jobs...)
 	for i, want := range results {
 		_, d := judgedOtherwise(want, linted(jobs[i].Start, jobs[i].Events), len(jobs[i].Events))
 		if (d != "") != foldedOtherwise[names[i]] {
@@ -185,28 +180,11 @@ func lintEquals(t *testing.T, client *conformance.Client, names []string, jobs [
 	}
 }
 
-var variantsAll = flag.Bool("variants.all", false, "lint each variant of an event, not every third")
-
 // Every instance of what the protocol has, with one member changed: what the client refuses, takes out or converts, lint says, at the same
 // path, and nothing else.
 func TestLint_EqualsTheOfficialClientOnVariants(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
-	}
-	const step = 3 // every third variant, from a random one on
-	n := rand.IntN(step)
-	t.Logf("from variant %d on", n)
-	var names []string
-	var jobs []conformance.Job
-	for _, in := range instances() {
-		for v := range variants(in.event) {
-			if n++; *variantsAll || n%step == 0 {
-				names = append(names, in.name+v.name)
-				jobs = append(jobs, job(t, in, v.event))
-			}
-		}
-	}
+	client := conformance.Need(t)
+	names, jobs := someVariants(t)
 	lintEquals(t, client, names, jobs)
 }
 
@@ -222,10 +200,7 @@ var reducerRules = func() []string {
 
 // Generated streams are full of faults, and the client ends at the first. What it ends at is taken out, and the rest judged again.
 func TestLint_EqualsTheOfficialClientOnGeneratedStreams(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("generated streams have no checked-in results; install Node 20 and run: make conformance-setup")
-	}
+	client := conformance.Need(t)
 	fewerChecks(t, 4)
 	writesFailedCase(t)
 	judged, ends := 0, 0
@@ -311,15 +286,9 @@ func startOf(events []json.RawMessage) int {
 
 // Bodies as agents send them, whole and spoiled in their framing, before a whole HttpAgent: its run fails if and only if lint has an error.
 func TestLint_EqualsAnHttpAgentOnBodies(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
-	}
+	client := conformance.Need(t)
 	holds := func(t rapid.TB, body []byte) bool {
-		results, err := client.Reduce(conformance.Job{Answer: &conformance.Answer{Body: body}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		results := client.Play(t, conformance.Job{Answer: &conformance.Answer{Body: body}})
 		l := lint.New("body", nil, func(lint.Finding) {})
 		if err := l.ReadSSE(bytes.NewReader(body), 1); err != nil {
 			t.Fatal(err)

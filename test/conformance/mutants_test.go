@@ -1,13 +1,14 @@
 package conformance_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/skeinhq/skein/test/process"
 )
 
 type mutant struct{ name, file, old, new string }
@@ -49,27 +50,16 @@ var mutants = []mutant{
 var testStreams = []string{"test", "./test/conformance", "-count=1", "-timeout=30m", "-run", "^TestGenerated_", "-failfast",
 	"-rapid.checks=20000", "-rapid.shrinktime=1ms", "-rapid.nofailfile", "-failed="}
 
-// mutated returns a file of the fold and what the mutant makes of it.
-func (m mutant) mutated(t *testing.T) (file, source string) {
+// overlay builds the fold with the mutant in it.
+func (m mutant) overlay(t *testing.T) string {
 	t.Helper()
-	file, err := filepath.Abs(filepath.Join("..", "..", "pkg", "compact", m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(b), m.old); n != 1 {
-		t.Fatalf("%s: the place to mutate stands %d times in %s: bring the mutant up to date", m.name, n, m.file)
-	}
-	return file, strings.Replace(string(b), m.old, m.new, 1)
+	return process.Overlay(t, filepath.Join("..", "..", "pkg", "compact", m.file), m.old, m.new)
 }
 
 // A change of the fold that leaves a mutant without its place is told at once, not in the next long run.
 func TestMutants_FindTheirPlaces(t *testing.T) {
 	for _, m := range mutants {
-		m.mutated(t)
+		m.overlay(t)
 	}
 }
 
@@ -91,20 +81,7 @@ func TestMutants_AreCaught(t *testing.T) {
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			file, source := m.mutated(t)
-			dir := t.TempDir()
-			mutated := filepath.Join(dir, m.file)
-			if err := os.WriteFile(mutated, []byte(source), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.CommandContext(t.Context(), "go", append(slices.Clone(testStreams), "-overlay", filepath.Join(dir, "overlay.json"))...)
+			cmd := exec.CommandContext(t.Context(), "go", append(slices.Clone(testStreams), "-overlay", m.overlay(t))...)
 			cmd.Dir = root
 			out, err := cmd.CombinedOutput()
 			switch {

@@ -75,20 +75,23 @@ func follow(v any, steps []string) (at any, left []string) {
 	return v, nil
 }
 
-// changed returns a document with something else in a place, whose way must exist. Containers on the way are changed
-// themselves. change gets the parent and the last step, and returns what is to stand in the parent's place.
-func changed(doc any, steps []string, change func(parent any, step string) any) any {
-	if len(steps) == 1 {
-		return change(doc, steps[0])
-	}
-	next, _ := member(doc, steps[0])
-	next = changed(next, steps[1:], change)
+// changed returns a document with the place changed that the steps lead to, whose way must exist. Containers on the way are
+// changed themselves. inObject and inList change the last of them, which holds the place; inList returns what the list becomes.
+func changed(doc any, steps []string, inObject func(obj, string), inList func(list []any, step string) []any) any {
+	last := len(steps) == 1
 	switch d := doc.(type) {
 	case obj:
-		d[steps[0]] = next
+		if last {
+			inObject(d, steps[0])
+		} else {
+			d[steps[0]] = changed(d[steps[0]], steps[1:], inObject, inList)
+		}
 	case []any:
+		if last {
+			return inList(d, steps[0])
+		}
 		i, _ := strconv.Atoi(steps[0])
-		d[i] = next
+		d[i] = changed(d[i], steps[1:], inObject, inList)
 	}
 	return doc
 }
@@ -98,18 +101,12 @@ func added(doc any, steps []string, v any) any {
 	if len(steps) == 0 {
 		return v
 	}
-	return changed(doc, steps, func(parent any, step string) any {
-		switch p := parent.(type) {
-		case obj:
-			p[step] = v
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil { // "-"
-				i = len(p)
-			}
-			return slices.Insert(slices.Clip(p), i, v)
+	return changed(doc, steps, func(o obj, name string) { o[name] = v }, func(list []any, step string) []any {
+		i, err := strconv.Atoi(step)
+		if err != nil { // "-"
+			i = len(list)
 		}
-		return parent
+		return slices.Insert(slices.Clip(list), i, v)
 	})
 }
 
@@ -118,15 +115,9 @@ func removed(doc any, steps []string) any {
 	if len(steps) == 0 {
 		return nil
 	}
-	return changed(doc, steps, func(parent any, step string) any {
-		switch p := parent.(type) {
-		case obj:
-			delete(p, step)
-		case []any:
-			i, _ := strconv.Atoi(step)
-			return slices.Delete(slices.Clone(p), i, i+1)
-		}
-		return parent
+	return changed(doc, steps, func(o obj, name string) { delete(o, name) }, func(list []any, step string) []any {
+		i, _ := strconv.Atoi(step)
+		return slices.Delete(slices.Clone(list), i, i+1)
 	})
 }
 
@@ -135,15 +126,10 @@ func replaced(doc any, steps []string, v any) any {
 	if len(steps) == 0 {
 		return v
 	}
-	return changed(doc, steps, func(parent any, step string) any {
-		switch p := parent.(type) {
-		case obj:
-			p[step] = v
-		case []any:
-			i, _ := strconv.Atoi(step)
-			p[i] = v
-		}
-		return parent
+	return changed(doc, steps, func(o obj, name string) { o[name] = v }, func(list []any, step string) []any {
+		i, _ := strconv.Atoi(step)
+		list[i] = v
+		return list
 	})
 }
 

@@ -30,12 +30,12 @@ type row struct {
 	// start recognises it in what a run starts from, and applies it to one of the two.
 	start func(s *startParting) bool
 	// values counts the places of a result at which it shows, where that makes no difference to conformance.Diff.
-	values func(want conformance.Result, got foldedStream) int
+	values func(want conformance.Result, got folded) int
 }
 
 // documentedRows are the rows that generated streams meet.
 var documentedRows = []row{
-	{name: "ids of messages from `THINKING_*`", values: func(_ conformance.Result, got foldedStream) int {
+	{name: "ids of messages from `THINKING_*`", values: func(_ conformance.Result, got folded) int {
 		return bytes.Count(got.Messages, []byte(`"id":"thinking-`))
 	}},
 	{name: "numbers that no double can hold", event: func(p *parting) (json.RawMessage, bool) {
@@ -46,10 +46,10 @@ var documentedRows = []row{
 		}
 		return encode(finite(clone(p.value))), infinite(p.value)
 	}},
-	{name: "numbers beyond 2^53", values: func(_ conformance.Result, got foldedStream) int {
+	{name: "numbers beyond 2^53", values: func(_ conformance.Result, got folded) int {
 		return roundedNumbers(got.Messages) + roundedNumbers(got.State)
 	}},
-	{name: "half a surrogate pair", values: func(_ conformance.Result, got foldedStream) int {
+	{name: "half a surrogate pair", values: func(_ conformance.Result, got folded) int {
 		return halves(got.Messages) + halves(got.State)
 	}},
 	{name: "patches on a state that is a string", event: onFailing(func(p *parting) bool {
@@ -149,13 +149,13 @@ var documentedRows = []row{
 		})
 		return instead, found
 	}},
-	{name: "in a snapshot or input: a message of an unknown role with an id", values: func(_ conformance.Result, got foldedStream) int {
+	{name: "in a snapshot or input: a message of an unknown role with an id", values: func(_ conformance.Result, got folded) int {
 		return bytes.Count(got.Messages, []byte(`"role":"critic"`))
 	}},
-	{name: "content parts of an unknown type", values: func(_ conformance.Result, got foldedStream) int {
+	{name: "content parts of an unknown type", values: func(_ conformance.Result, got folded) int {
 		return bytes.Count(got.Messages, []byte(`"hologram"`)) + bytes.Count(got.Messages, []byte(`"telepathy"`))
 	}},
-	{name: "members of messages, tool calls and content parts that the protocol does not define", values: func(_ conformance.Result, got foldedStream) int {
+	{name: "members of messages, tool calls and content parts that the protocol does not define", values: func(_ conformance.Result, got folded) int {
 		return bytes.Count(got.Messages, []byte(`"vendorField"`))
 	}},
 	{name: "an input on RUN_STARTED without `messages`", event: func(p *parting) (json.RawMessage, bool) {
@@ -487,7 +487,7 @@ func halves(v json.RawMessage) int {
 }
 
 // countValues counts the documented differences that a result shows and that make no difference to conformance.Diff.
-func countValues(want conformance.Result, got foldedStream) {
+func countValues(want conformance.Result, got folded) {
 	for _, r := range documentedRows {
 		if r.values != nil && r.values(want, got) > 0 {
 			report.met(r.name)

@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"encoding/json"
 	"flag"
 	"math/rand/v2"
 	"testing"
@@ -19,7 +18,7 @@ import (
 var stepsAll = flag.Bool("steps.all", false, "stop recorded runs behind each of their events, not behind some")
 
 // stepsSome is behind how many events of a run it is stopped where -steps.all is not set.
-const stepsSome = 6
+const stepsSome = 2
 
 // timelineOf returns the timeline of a recorded run, of which the record says no more than where it lies: its input is whole.
 func timelineOf(t *testing.T, run recordings.Run) *timeline.Reader {
@@ -49,10 +48,7 @@ func timelineOf(t *testing.T, run recordings.Run) *timeline.Reader {
 
 // Behind any of a recorded run's events, the history is what the official client holds that was given the events up to there.
 func TestSteps_AreWhatTheOfficialClientHeld(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("this is a comparison of what the official client gives at many events, which are not checked in")
-	}
+	client := conformance.Need(t)
 	seed := seedtest.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	stopped := 0
@@ -74,16 +70,10 @@ func TestSteps_AreWhatTheOfficialClientHeld(t *testing.T) {
 				}
 				var jobs []conformance.Job
 				for _, n := range at {
-					job := conformance.Job{Start: conformance.Start{Messages: toJSON(t, input.Messages), State: input.State}, Upgrade: true}
-					for _, line := range lines[:n] {
-						job.Events = append(job.Events, json.RawMessage(line))
-					}
-					jobs = append(jobs, job)
+					jobs = append(jobs, conformance.Job{Start: conformance.Start{Messages: toJSON(t, input.Messages), State: input.State},
+						Events: conformance.Raw(lines[:n]), Upgrade: true})
 				}
-				results, err := client.Reduce(jobs...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				results := client.Play(t, jobs...)
 				for i, n := range at {
 					stopped++
 					c, err := r.From(nil, n, nil)

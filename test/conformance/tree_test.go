@@ -187,10 +187,7 @@ func (tr *tree) step(r *treeRun) bool {
 // every history that Skein's records give is what the official client holds when it plays that run's
 // chain alone. With the parents hidden, each is found where the input determines it, and marked.
 func TestTree_EveryHistoryEqualsTheOfficialClient(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("generated threads have no checked-in results; install Node 20 and run: make conformance-setup")
-	}
+	client := conformance.Need(t)
 	fewerChecks(t, 20) // a tree is several runs, and its fold is a whole partition's
 	ways, found, strays := map[string]int{}, map[lineage.ParentBy]int{}, 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -183,15 +183,7 @@ func TestUpgrade_EachRowFoldsAsTheNewerForm(t *testing.T) {
 				if !ok {
 					return
 				}
-				job := conformance.Job{Schema: true, Verify: true}
-				for _, e := range pair.now {
-					job.Events = append(job.Events, json.RawMessage(e))
-				}
-				results, err := live.Reduce(job)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want := results[0]
+				want := live.Play(t, conformance.Job{Events: conformance.Raw(pair.now), Schema: true, Verify: true})[0]
 				if want.Error != nil {
 					t.Fatalf("the client takes the 1.0 form for malformed: %v", want.Error)
 				}
@@ -205,10 +197,7 @@ func TestUpgrade_EachRowFoldsAsTheNewerForm(t *testing.T) {
 
 func (upgradePair) fold(t *testing.T, events []string) folded {
 	t.Helper()
-	var lines [][]byte
-	for _, e := range events {
-		lines = append(lines, []byte(e))
-	}
+	lines := conformance.Raw(events)
 	f := foldOf(t, conformance.Start{}, lines)
 	for _, i := range f.malformed {
 		_, err := agui.Decode(lines[i])

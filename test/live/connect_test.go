@@ -181,10 +181,7 @@ func (s *live) publishOnceConnected(thread, run string, events ...string) (addre
 // A stock HttpAgent that knows nothing but the thread's id holds after connect what one holds that made its runs, and one that comes
 // while a run goes on has its end, too.
 func TestConnect_IsAnAgentToAStockClient(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("this needs the official client")
-	}
+	client := conformance.Need(t)
 	s := start(t, kafkatest.Start(t, 2), options{})
 	events := said("chat", "r", 6)
 	s.input("chat", "r", fmt.Sprintf(input, "chat", "r"))
@@ -197,10 +194,7 @@ func TestConnect_IsAnAgentToAStockClient(t *testing.T) {
 	s.status("failed", "r", "error")
 	broken := conformance.Job{Answer: &conformance.Answer{URL: s.queries[0] + "/v1/connect", ThreadID: "failed"}}
 	empty := conformance.Job{Answer: &conformance.Answer{URL: s.queries[0] + "/v1/connect", ThreadID: "never seen"}}
-	results, err := client.Reduce(job, empty, broken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := client.Play(t, job, empty, broken)
 	want := `[{"id":"u1","role":"user","content":"Hello"},{"id":"r-a","role":"assistant","content":"0 1 2 3 4 5 "}]`
 	if d := conformance.DiffJSON("messages", json.RawMessage(want), results[0].Messages); d != "" || results[0].Rejected != "" {
 		t.Errorf("%s, rejected %q", d, results[0].Rejected)

@@ -29,10 +29,7 @@ const (
 // A stock HttpAgent that joins a recorded run behind any of its events, be its record there or not, ends with what one
 // holds that was there from the start.
 func TestAttach_AStockClientJoinsRecordedRuns(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("this compares what the official client gives with itself")
-	}
+	client := conformance.Need(t)
 	seed := seedtest.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for name, o := range map[string]options{
@@ -64,7 +61,7 @@ func (s *live) joinEach(client *conformance.Client, thread recordings.Thread, ru
 	}
 	held := conformance.Start{Messages: member(run.Input, "messages"), State: member(run.Input, "state")}
 	jobs := make([]conformance.Job, len(points)+1)
-	jobs[0] = conformance.Job{Start: held, Events: raw(events), Upgrade: true, Strip: true}
+	jobs[0] = conformance.Job{Start: held, Events: conformance.Raw(events), Upgrade: true, Strip: true}
 	var under sync.WaitGroup
 	slots := make(chan struct{}, joinsAtOnce)
 	for i, n := range points {
@@ -95,10 +92,7 @@ func (s *live) joinEach(client *conformance.Client, thread recordings.Thread, ru
 		})
 	}
 	under.Wait()
-	results, err := client.Reduce(jobs...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	results := client.Play(s.t, jobs...)
 	want := s.masked(thread, results[0].Conversation)
 	for i, n := range points {
 		if results[i+1].Rejected != "" && results[0].Error == nil && !strings.Contains(events[len(events)-1], "RUN_ERROR") {
@@ -119,14 +113,6 @@ func member(object json.RawMessage, name string) json.RawMessage {
 	return members[name]
 }
 
-func raw(lines []string) []json.RawMessage {
-	out := make([]json.RawMessage, len(lines))
-	for i, l := range lines {
-		out[i] = json.RawMessage(l)
-	}
-	return out
-}
-
 // masked leaves out ids that each client makes up by itself, of messages that come from older events.
 func (s *live) masked(thread recordings.Thread, c conformance.Conversation) conformance.Conversation {
 	c, err := conformance.Mask(thread, c)
@@ -139,10 +125,7 @@ func (s *live) masked(thread recordings.Thread, c conformance.Conversation) conf
 // A stock client that follows a thread holds, at the end of each of its runs, that run's history: where the next run goes on
 // from it, beside it, or from nothing.
 func TestAttach_AStockClientFollowsAThread(t *testing.T) {
-	client, ok := conformance.Live(t)
-	if !ok {
-		t.Skip("this compares what the official client gives with itself")
-	}
+	client := conformance.Need(t)
 	s := start(t, kafkatest.Start(t, 1), options{})
 	user := func(id string) string { return fmt.Sprintf(`{"id":%q,"role":"user","content":"Question %s"}`, id, id) }
 	answer := `{"id":"one-a","role":"assistant","content":"0 1 2 "}`
@@ -179,12 +162,9 @@ func TestAttach_AStockClientFollowsAThread(t *testing.T) {
 		_, history := s.send(http.MethodGet, s.queries[0]+runPath("chat", run.id)+"/history", "", "")
 		want = append(want, conformance.Conversation{Messages: member(json.RawMessage(history), "messages"),
 			State: member(json.RawMessage(history), "state")})
-		jobs = append(jobs, conformance.Job{Events: raw(got), Upgrade: true, Verify: true})
+		jobs = append(jobs, conformance.Job{Events: conformance.Raw(got), Upgrade: true, Verify: true})
 	}
-	results, err := client.Reduce(jobs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := client.Play(t, jobs...)
 	for i, result := range results {
 		if d := conformance.Diff(want[i], result.Conversation); d != "" || result.Violation != nil {
 			t.Errorf("behind run %d: %s %v\n%s", i, d, result.Violation, strings.Join(got, "\n"))
