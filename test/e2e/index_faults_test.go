@@ -40,7 +40,7 @@ func TestIndex_IsThatOfAFoldAfterFaults(t *testing.T) {
 		}
 		return nil
 	})
-	p := startPipeline(t, ends{kafka: cluster.Config, replication: 1, store: storeFlags(t, server)})
+	p := startPipeline(t, ends{kafka: cluster.Config, replication: 1, store: server.Flags(t)})
 	p.indexer.Stop()
 	members := map[string]*process.Process{}
 	start := func(ids ...string) {

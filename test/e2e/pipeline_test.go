@@ -78,10 +78,9 @@ func (p *pipeline) kafkaFlags() []string {
 // startCompactor starts a compactor on the folder and under the name of the one before it.
 func (p *pipeline) startCompactor() {
 	p.t.Helper()
+	// Checkpoints are often, so that runs which are open when it is killed have been written as such.
 	p.compactor = p.launch("compactor", append(p.ends.compactor,
-		"--dir", filepath.Join(p.dir, "compactor"), "--instance-id", "one",
-		// Often, so that runs which are open when it is killed have been written as such.
-		"--checkpoint-interval", "10ms")...)
+		"--dir", filepath.Join(p.dir, "compactor"), "--instance-id", "one", "--checkpoint-interval", "10ms")...)
 }
 
 func (p *pipeline) startIndexer() {

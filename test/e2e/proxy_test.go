@@ -43,13 +43,11 @@ func TestProxy_RunsOfOneThatIsKilledAreAbandonedWithoutGaps(t *testing.T) {
 		}
 	}))
 	t.Cleanup(agent.Close)
-	agents := filepath.Join(t.TempDir(), "agents.yaml")
-	if err := os.WriteFile(agents, []byte("agents:\n  - name: helper\n    url: "+agent.URL+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	e := embeddedEnds(t)
-	e.ingest, e.compactor = []string{"--agents", agents}, []string{"--idle-limit", "3s"}
-	p := startPipeline(t, e)
+	p := startPipeline(t, ends{
+		kafka: kafkatest.Start(t, partitions, kafkatest.WithoutTopics()), replication: 1,
+		store:  []string{"--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite")},
+		ingest: []string{"--agents", agentsFile(t, agent.URL)}, compactor: []string{"--idle-limit", "3s"},
+	})
 	url := "http://" + p.ingest.Said("listening", "address") + "/v1/agents/helper"
 	var callers sync.WaitGroup
 	for i := range runs {

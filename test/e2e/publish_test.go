@@ -31,8 +31,6 @@ type publisher struct {
 	sent, open, refused int
 	// before is called ahead of each request, with the key of its thread.
 	before func(key string)
-	// again has it send again what was not acknowledged; every event is numbered then.
-	again bool
 	// last is the position of each run's last event.
 	last map[runKey]string
 }
@@ -89,8 +87,11 @@ func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
 		p.open++
 	}
 	part := t.lines[t.seq:min(t.seq+1+p.rng.IntN(largestPart), len(t.lines))]
-	mediaType, body := p.body(part, t.seq)
-	ack, err := api.PostEvents(ctx, run.ThreadID, run.RunID, mediaType, bytes.NewReader(body))
+	var body bytes.Buffer // numbered, as what was not acknowledged is sent again
+	for i, e := range part {
+		fmt.Fprintf(&body, "{\"seq\":%d,\"event\":%s}\n", t.seq+i, e)
+	}
+	ack, err := api.PostEvents(ctx, run.ThreadID, run.RunID, client.TypeSequenced, &body)
 	if err != nil {
 		// It says how many are there. Others may be, too: they are sent again with their numbers.
 		if accepted, again := p.comeAgain(err); again {
@@ -117,29 +118,10 @@ func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
 // comeAgain reports whether ingest has told a caller to come again, and how many events it took before.
 func (p *publisher) comeAgain(err error) (accepted int, again bool) {
 	var said *client.Error
-	if !p.again || !errors.As(err, &said) || said.Status != http.StatusServiceUnavailable {
+	if !errors.As(err, &said) || said.Status != http.StatusServiceUnavailable {
 		return 0, false
 	}
 	p.refused++
 	time.Sleep(100 * time.Millisecond) // it says seconds
 	return max(int(said.Accepted), 0), true
-}
-
-// body writes events in one of the forms that ingest takes.
-func (p *publisher) body(events [][]byte, first int) (mediaType string, body []byte) {
-	form := p.rng.IntN(3)
-	if p.again {
-		form = 2
-	}
-	switch form {
-	case 0:
-		return client.TypeNDJSON, append(bytes.Join(events, []byte("\n")), '\n')
-	case 1:
-		return client.TypeSSE, append(append([]byte("data: "), bytes.Join(events, []byte("\n\ndata: "))...), "\n\n"...)
-	default:
-		for i, e := range events {
-			body = fmt.Appendf(body, "{\"seq\":%d,\"event\":%s}\n", first+i, e)
-		}
-		return client.TypeSequenced, body
-	}
 }

@@ -28,7 +28,7 @@ func TestWeather_StagesOutliveTheirClickHouse(t *testing.T) {
 	cluster, server := kafkatest.Real(t, 1), clickhousetest.Start(t)
 	gate := clickhousetest.NewGate(t, server.Addr)
 	server.Addr = gate.Addr
-	p := startPipeline(t, ends{kafka: cluster.Config, replication: 1, store: storeFlags(t, server)})
+	p := startPipeline(t, ends{kafka: cluster.Config, replication: 1, store: server.Flags(t)})
 	began := time.Now()
 	say := func(format string, args ...any) {
 		t.Helper()
