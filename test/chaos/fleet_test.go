@@ -1,11 +1,9 @@
 package chaos_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
@@ -42,8 +40,6 @@ type fleet struct {
 type member struct {
 	name, dir string
 	process   *process.Process
-	// metrics is the address of the process's administration, "" until it is known.
-	metrics string
 }
 
 func newFleet(t *testing.T, bin string, cfg kafka.Config, admin *kadm.Client) *fleet {
@@ -68,15 +64,12 @@ func (f *fleet) newMember() *member {
 // start starts the member's process, as in production but for checkpoints, which come more often: a run
 // of the load lasts for seconds.
 func (f *fleet) start(m *member) error {
-	p, err := process.Start(f.t, f.dir, filepath.Join(f.bin, "compactor"),
+	var err error
+	m.process, err = process.Start(f.t, f.dir, filepath.Join(f.bin, "compactor"),
 		"--brokers", strings.Join(f.kafka.Brokers, ","), "--topic-prefix", f.kafka.TopicPrefix,
 		"--admin-listen", "127.0.0.1:0", "--dir", m.dir, "--instance-id", m.name,
 		"--checkpoint-interval", "1s")
-	if err != nil {
-		return err
-	}
-	m.process, m.metrics = p, ""
-	return nil
+	return err
 }
 
 // take gives any member to a fault, which gives it back.
@@ -136,13 +129,8 @@ func (f *fleet) openRuns() int {
 
 // openRuns asks a process how many runs it holds open; 0 where it does not answer.
 func (m *member) openRuns() int {
-	client := http.Client{Timeout: time.Second}
-	resp, err := client.Get(m.metrics + "/metrics")
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = resp.Body.Close() }() // only read
-	return gauge(resp.Body, "skein_compactor_open_runs")
+	metrics, _ := m.process.ReadMetrics() // as above
+	return int(metrics["skein_compactor_open_runs"])
 }
 
 // await waits until the member's process is ready.
@@ -164,8 +152,7 @@ func (m *member) await(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		m.metrics = "http://" + address
-		resp, err := client.Get(m.metrics + "/readyz")
+		resp, err := client.Get("http://" + address + "/readyz")
 		if err != nil {
 			last = err.Error()
 			continue
@@ -215,17 +202,3 @@ func (m *member) gone(ctx context.Context) error {
 }
 
 var errEnded = errors.New("it ended by itself")
-
-// gauge reads one value out of Prometheus's text format; 0 where it is not there.
-func gauge(text io.Reader, name string) int {
-	for lines := bufio.NewScanner(text); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			n, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				return 0
-			}
-			return int(n)
-		}
-	}
-	return 0
-}
