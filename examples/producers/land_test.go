@@ -197,7 +197,7 @@ func landed(records []*kgo.Record) (byKey map[string][]string, agents map[string
 
 // Same key, same partition, same value and headers, in the same order: what a program sends is what ingest writes.
 func TestProducers_LandWhereIngestLands(t *testing.T) {
-	cfg, runs := kafkatest.Real(t, 1).Config, append(runs(t, oddThreads(t, 1000)), largest())
+	cfg, runs := kafkatest.Real(t, 1).Config, append(runs(t, oddThreads(t)), largest())
 	topicsOf := func(t *testing.T, name string) kafka.Config {
 		t.Helper()
 		mine := cfg

@@ -11,27 +11,14 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/pkg/client"
 )
 
 // The example's file, sent twice as after a lost connection: each run is there once, its conversation is as when it came over HTTP.
 func TestProducers_WhatIsSentTwiceIsThereOnce(t *testing.T) {
-	cfg := dev.DefaultConfig()
-	cfg.Data, cfg.Listen, cfg.KafkaListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
-	server, err := dev.Start(context.WithoutCancel(t.Context()), cfg) // not the test's own context, which ends before its cleanups
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c, err := client.New(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	server := devtest.Start(t)
+	c := devtest.Client(t, server.URL())
 	ctx, cancel := context.WithTimeout(t.Context(), sendTimeout)
 	defer cancel()
 	text, err := os.ReadFile("runs.jsonl")
