@@ -19,6 +19,7 @@ import (
 	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store/clickhouse"
+	"github.com/skeinhq/skein/test/site"
 )
 
 // analyticsRuns says how many runs BenchmarkAnalytics makes: 5,000,000 in docs/bench/analytics.md.
@@ -118,21 +119,9 @@ func generated(b *testing.B, total, parts, turns, siblings int) (server clickhou
 // openStore migrates a server's database, and opens it as the store and as a plain connection.
 func openStore(b *testing.B, server clickhousetest.Server) (s *clickhouse.Store, c driver.Conn) {
 	b.Helper()
-	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username,
-		Password: server.Password})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			b.Error(err)
-		}
-	})
-	if err := s.Migrate(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	s = site.ClickHouse(b, server)
 	host, _ := strings.CutPrefix(server.Addr, "http://")
-	c, err = ch.Open(&ch.Options{Addr: []string{host}, Protocol: ch.HTTP, ReadTimeout: 10 * time.Minute,
+	c, err := ch.Open(&ch.Options{Addr: []string{host}, Protocol: ch.HTTP, ReadTimeout: 10 * time.Minute,
 		Auth: ch.Auth{Database: server.Database, Username: server.Username, Password: server.Password}})
 	if err != nil {
 		b.Fatal(err)
@@ -152,12 +141,12 @@ func oneBlock(rows int) string {
 
 func analyticsOf(b *testing.B, total, parts int) {
 	server, s, c := generated(b, total, parts, 10, 10)
-	threads := someThreads(b, c)
+	threads := someThreads(b, c, "version >= 1000000000") // these have siblings
 	at := 0
 	next := func() (tenant, thread string) {
 		at++
 		t := threads[at%len(threads)]
-		return t[0], t[1]
+		return t.Tenant, t.Thread
 	}
 	b.Run("whole records", func(b *testing.B) {
 		measure(b, c, func(ctx context.Context) error {
@@ -197,22 +186,19 @@ func analyticsOf(b *testing.B, total, parts int) {
 	longLineages(b, c, s, total, parts) // last: it makes parts and rows of its own
 }
 
-// someThreads are tenants and threads without siblings in random order.
-func someThreads(b *testing.B, c driver.Conn) (threads [][2]string) {
+// someThread is a thread and the run at its end.
+type someThread struct {
+	Tenant string `ch:"tenant"`
+	Thread string `ch:"thread_id"`
+	Tip    string `ch:"tip"`
+}
+
+// someThreads are threads in random order, without those of which something holds.
+func someThreads(b *testing.B, c driver.Conn, without string) (threads []someThread) {
 	b.Helper()
-	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0 AND thread_id NOT IN (SELECT thread_id FROM runs WHERE version >= 1000000000) "+
-		"GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
+	err := c.Select(b.Context(), &threads, "SELECT tenant, thread_id, argMax(run_id, depth) AS tip FROM runs WHERE thread_id IN (SELECT thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0) "+
+		"AND thread_id NOT IN (SELECT thread_id FROM runs WHERE "+without+") GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
 	if err != nil {
-		b.Fatal(err)
-	}
-	for rows.Next() {
-		var t [2]string
-		if err := rows.Scan(&t[0], &t[1]); err != nil {
-			b.Fatal(err)
-		}
-		threads = append(threads, t)
-	}
-	if err := rows.Close(); err != nil {
 		b.Fatal(err)
 	}
 	return threads

@@ -33,7 +33,6 @@ import (
 
 var (
 	readers = flag.Int("readers", 1_000, "live streams of BenchmarkAttach, each of a run of its own of -pace events a second")
-	heap    = flag.String("heap", "", "file for a heap profile of query with all readers of BenchmarkAttach in the middle of their runs")
 	waiting = flag.Int("waiting", 10_000, "live streams that wait for their first run")
 )
 
@@ -88,14 +87,10 @@ func BenchmarkAttach(b *testing.B) {
 	}
 	tick.Stop()
 	reading.Wait()
-	server.profile(b, *heap)
 	withReaders := server.resident(b) // with a run of all events each
 	slices.Sort(took.all)
 	if all := *readers * events; len(took.all) < all*99/100 { // the bare consumer has not all that the first batch begins with
 		b.Fatalf("%d of %d events were read", len(took.all), all)
-	}
-	at := func(of []time.Duration, share float64) time.Duration {
-		return of[min(len(of)-1, int(share*float64(len(of))))]
 	}
 
 	var first []time.Duration
@@ -131,13 +126,13 @@ func BenchmarkAttach(b *testing.B) {
 		r.close()
 	}
 
-	b.Logf("first byte of a reader that joins: median %s, p99 %s of %d", at(first, .5), at(first, .99), firstBytes)
+	b.Logf("first byte of a reader that joins: median %s, p99 %s of %d", quantile(first, .5), quantile(first, .99), firstBytes)
 	b.Logf("%d readers of %d events/s for %d s: %d events; behind a bare consumer by %s in the median, p99 %s, longest %s",
-		*readers, *pace, *seconds, len(took.all), at(took.all, .5), at(took.all, .99), took.all[len(took.all)-1])
+		*readers, *pace, *seconds, len(took.all), quantile(took.all, .5), quantile(took.all, .99), took.all[len(took.all)-1])
 	b.Logf("memory: %.1f KB a reader in a run, %.1f KB one that waits; the latest records, which all readers share, %.1f MB; %d that wait were there after %s",
 		each/1000, eachIdle/1000, (ring-before)/1e6, *waiting, connected)
-	b.ReportMetric(at(first, .5).Seconds()*1000, "ms-first-byte")
-	b.ReportMetric(at(took.all, .99).Seconds()*1000, "ms-added-p99")
+	b.ReportMetric(quantile(first, .5).Seconds()*1000, "ms-first-byte")
+	b.ReportMetric(quantile(took.all, .99).Seconds()*1000, "ms-added-p99")
 	b.ReportMetric(each/1000, "KB-reader")
 	b.ReportMetric(eachIdle/1000, "KB-waiting")
 	b.ReportMetric((ring-before)/1e6, "MB-ring")

@@ -5,24 +5,19 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/test/process"
 )
 
 var (
@@ -32,7 +27,6 @@ var (
 	built    = flag.String("compactor", "", "`FILE` of a compactor that is measured instead of this one")
 	commands = flag.String("commands", "", "`FOLDER` of commands, built before, that are measured instead of these")
 	width    = flag.Int("partitions", 4, "partitions of a topic set")
-	profile  = flag.String("compactor-profile", "", "`FILE` for a CPU profile of the compactor while it drains")
 )
 
 // cost is what a process took for its records.
@@ -116,10 +110,6 @@ func report(b *testing.B, all []comparison) {
 	}
 	b.Logf("consumer: %s", consumerOptions)
 	b.Logf("echo: %s", echoOptions)
-	if last := all[len(all)-1]; last.consumer.records > 0 {
-		compare(b, "consumer", last.consumer, 2_515_000)
-		compare(b, "echo", last.echo, 382_000)
-	}
 	figure := func(unit string, of func(comparison) float64) {
 		var values []float64
 		for _, one := range all {
@@ -136,17 +126,6 @@ func report(b *testing.B, all []comparison) {
 	}
 	figure("cpu/echo", func(c comparison) float64 { return c.compactor.perMillion() / c.echo.perMillion() })
 	figure("written/read", func(c comparison) float64 { return c.compactor.written })
-}
-
-// compare holds a yardstick to the rate that was measured elsewhere, on one node of this Kafka with two
-// processors of its own, with records of 300 bytes: one that is far from that measures something else.
-func compare(b *testing.B, name string, c cost, elsewhere float64) {
-	b.Helper()
-	share := c.rate / elsewhere
-	b.Logf("%s: %.2f of the %.0f events/s that were measured elsewhere", name, share, elsewhere)
-	if share < .1 || share > 10 {
-		b.Errorf("the %s reads %.0f events/s, which is not of the order of %.0f", name, c.rate, elsewhere)
-	}
 }
 
 // forget makes the derived topics of a set and the compactor's group anew, so that a compactor begins
@@ -237,10 +216,6 @@ func runYardstick(tb testing.TB, cfg kafka.Config, kind string, n int) cost {
 	return c
 }
 
-func cpuSeconds(cmd *exec.Cmd) float64 {
-	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
-}
-
 // taken is what a command took: seconds by the clock and of processors, and the most of memory.
 type taken struct{ wall, cpu, mib float64 }
 
@@ -261,34 +236,35 @@ func output(cmd *exec.Cmd) (out []byte, t taken, err error) {
 	for {
 		select {
 		case err := <-ended:
-			t.wall, t.cpu = time.Since(began).Seconds(), cpuSeconds(cmd)
+			t.wall, t.cpu = time.Since(began).Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 			return printed.Bytes(), t, err
 		case <-time.After(10 * time.Millisecond): // what the system says of a process that has ended is that of its parent, if that was larger
-			if bytes, err := resident(cmd.Process.Pid, "VmHWM"); err == nil {
-				t.mib = max(t.mib, bytes/(1<<20))
+			if bytes, err := process.MemoryOf(cmd.Process.Pid, "VmHWM:"); err == nil {
+				t.mib = max(t.mib, mib(bytes))
 			}
 		}
 	}
 }
 
-// process is that of a stage.
-type process struct {
-	cmd   *exec.Cmd
-	cfg   kafka.Config
-	dir   string // of a compactor's local stores
-	admin string
-	from  time.Time
-	at    int64 // events committed at that time
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// stage is a process of one.
+type stage struct {
+	*process.Process
+	cfg  kafka.Config
+	dir  string // of a compactor's local stores
+	from time.Time
+	at   int64 // events committed at that time
 }
 
 // startCompactor builds and starts cmd/compactor and waits until it is ready.
-func startCompactor(tb testing.TB, cfg kafka.Config) *process {
+func startCompactor(tb testing.TB, cfg kafka.Config) *stage {
 	tb.Helper()
 	return startCompactorIn(tb, cfg, tb.TempDir())
 }
 
 // startCompactorIn starts it with the local stores that another one has left in the folder.
-func startCompactorIn(tb testing.TB, cfg kafka.Config, dir string) *process {
+func startCompactorIn(tb testing.TB, cfg kafka.Config, dir string) *stage {
 	tb.Helper()
 	program := *built
 	if program == "" {
@@ -300,40 +276,20 @@ func startCompactorIn(tb testing.TB, cfg kafka.Config, dir string) *process {
 	}
 	p := start(tb, dir, program, cfg, "--instance-id", "bench", "--dir", filepath.Join(dir, "stores"), "--quotas", quotas)
 	p.dir = filepath.Join(dir, "stores")
-	if *profile != "" {
-		go p.takeProfile(tb, *profile)
-	}
 	return p
 }
 
 // start starts a stage on a topic set; its log is in the folder.
-func start(tb testing.TB, dir, program string, cfg kafka.Config, args ...string) *process {
+func start(tb testing.TB, dir, program string, cfg kafka.Config, args ...string) *stage {
 	tb.Helper()
-	p := &process{cfg: cfg, admin: freeAddress(tb)}
-	p.cmd = exec.Command(program, append([]string{
-		"--brokers", strings.Join(cfg.Brokers, ","), "--topic-prefix", cfg.TopicPrefix, "--admin-listen", p.admin, "--pprof",
+	p, err := process.Start(tb, dir, program, append([]string{
+		"--brokers", strings.Join(cfg.Brokers, ","), "--topic-prefix", cfg.TopicPrefix, "--admin-listen", "127.0.0.1:0", "--pprof",
 	}, args...)...)
-	name := filepath.Base(program)
-	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer func() { _ = log.Close() }() // the process has it
-	p.cmd.Stderr, p.cmd.Stdout = log, log
-	if err := p.cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			_ = p.cmd.Process.Kill()
-			_ = p.cmd.Wait()
-		}
-		if tb.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			tb.Logf("%s:\n%s", name, text)
-		}
-	})
-	return p
+	tb.Logf("%s: profiles are at http://%s/debug/pprof", p.Name, p.Said("starting", "admin"))
+	return &stage{Process: p, cfg: cfg}
 }
 
 // command is the program of a command: one that was built before (-commands), else this module's, built into the folder.
@@ -344,20 +300,15 @@ func command(tb testing.TB, name, dir string) string {
 	}
 	program := filepath.Join(dir, name)
 	if _, err := os.Stat(program); err != nil {
-		build(tb, name, program)
+		if err := process.Build(dir, nil, "../cmd/"+name); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	return program
 }
 
-func build(tb testing.TB, command, program string) {
-	tb.Helper()
-	if out, err := exec.CommandContext(tb.Context(), "go", "build", "-o", program, "../cmd/"+command).CombinedOutput(); err != nil {
-		tb.Fatalf("building: %v\n%s", err, out)
-	}
-}
-
 // finish waits until all events are committed, ends the process and returns what it took.
-func (p *process) finish(tb testing.TB, n int) cost {
+func (p *stage) finish(tb testing.TB, n int) cost {
 	tb.Helper()
 	admin, err := kafka.NewAdmin(p.cfg)
 	if err != nil {
@@ -382,15 +333,10 @@ func (p *process) finish(tb testing.TB, n int) cost {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	metrics := p.metrics(tb)
+	metrics := p.Metrics(tb)
 	c.written = metrics["skein_compactor_record_bytes_total"] / metrics["skein_compactor_event_bytes_total"]
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		tb.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		tb.Fatalf("the compactor ended with %v", err)
-	}
-	c.cpu = cpuSeconds(p.cmd)
+	p.Stop()
+	c.cpu = p.CPU().Seconds()
 	return c
 }
 
@@ -403,80 +349,4 @@ func committed(ctx context.Context, admin *kadm.Client, group string) int64 {
 	var sum int64
 	offsets.Each(func(o kadm.OffsetResponse) { sum += max(0, o.At) })
 	return sum
-}
-
-// metrics are the values of the process's plain counters and gauges.
-func (p *process) metrics(tb testing.TB) map[string]float64 {
-	tb.Helper()
-	m, err := p.readMetrics()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
-}
-
-// readMetrics are metrics of a process that may not answer yet; a summary's is its greatest quantile.
-func (p *process) readMetrics() (map[string]float64, error) {
-	resp, err := http.Get("http://" + p.admin + "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]float64{}
-	for name, f := range families {
-		for _, m := range f.GetMetric() {
-			out[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			if h := m.GetHistogram(); h != nil { // as Prometheus has them
-				out[name+"_sum"] += h.GetSampleSum()
-				out[name+"_count"] += float64(h.GetSampleCount())
-			}
-			if q := m.GetSummary().GetQuantile(); len(q) > 0 {
-				out[name] += q[len(q)-1].GetValue()
-			}
-		}
-	}
-	return out, nil
-}
-
-// takeProfile writes a CPU profile of 12 s.
-func (p *process) takeProfile(tb testing.TB, file string) {
-	for {
-		resp, err := http.Get("http://" + p.admin + "/debug/pprof/profile?seconds=12")
-		if err != nil {
-			time.Sleep(50 * time.Millisecond)
-			continue
-		}
-		defer resp.Body.Close()
-		f, err := os.Create(file)
-		if err != nil {
-			tb.Error(err)
-			return
-		}
-		if _, err := io.Copy(f, resp.Body); err != nil {
-			tb.Log(err)
-		}
-		if err := f.Close(); err != nil {
-			tb.Log(err)
-		}
-		return
-	}
-}
-
-// freeAddress is an address on which nothing listens.
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	return addr
 }

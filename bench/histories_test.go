@@ -47,28 +47,13 @@ func historiesOf(b *testing.B, total, parts int) {
 		execute(b, c, insertRuns+strings.Replace(fmt.Sprintf(selectRuns, from, to-from, 1, deep, 0), "\n    t, th, r,",
 			"\n    'deep', 'deep', r,", 1))
 	}
-	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id, argMax(run_id, depth) FROM runs WHERE thread_id IN (SELECT thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0) AND tenant != 'deep' "+
-		"GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var threads [][3]string
-	for rows.Next() {
-		var t [3]string
-		if err := rows.Scan(&t[0], &t[1], &t[2]); err != nil {
-			b.Fatal(err)
-		}
-		threads = append(threads, t)
-	}
-	if err := rows.Close(); err != nil {
-		b.Fatal(err)
-	}
+	threads := someThreads(b, c, "tenant = 'deep'")
 	at := queryOver(b, s)
 	n := 0
 	next := func() (tenant, thread, tip string) {
 		n++
 		t := threads[n%len(threads)]
-		return t[0], t[1], t[2]
+		return t.Tenant, t.Thread, t.Tip
 	}
 	history := func(ctx context.Context) error {
 		tenant, thread, tip := next()

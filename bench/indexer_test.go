@@ -3,19 +3,15 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"iter"
 	"maps"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +24,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/store/clickhouse"
+	"github.com/skeinhq/skein/test/process"
+	"github.com/skeinhq/skein/test/site"
 )
 
 var (
@@ -115,22 +112,21 @@ func publishRuns(tb testing.TB, cfg kafka.Config, all iter.Seq[*kgo.Record]) (by
 }
 
 // startIndexer starts cmd/indexer on an empty database of its own.
-func startIndexer(tb testing.TB, cfg kafka.Config, at clickhousetest.Server) *process {
+func startIndexer(tb testing.TB, cfg kafka.Config, at clickhousetest.Server) *stage {
 	tb.Helper()
-	dir := tb.TempDir()
-	password := filepath.Join(dir, "password")
-	if err := os.WriteFile(password, []byte(at.Password), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	args := []string{"--clickhouse", at.Addr, "--clickhouse-database", at.Database, "--clickhouse-user", at.Username}
-	if at.Password != "" {
-		args = append(args, "--clickhouse-password-file", password)
-	}
-	if out, err := exec.CommandContext(tb.Context(), command(tb, "skein", dir),
-		append([]string{"migrate"}, args...)...).CombinedOutput(); err != nil {
+	dir, flags := tb.TempDir(), at.Flags(tb)
+	migrate(tb, command(tb, "skein", dir), flags)
+	return start(tb, dir, command(tb, "indexer", dir), cfg, flags...)
+}
+
+// migrate runs "skein migrate" for a store.
+func migrate(tb testing.TB, skein string, store []string) {
+	tb.Helper()
+	cmd := exec.CommandContext(tb.Context(), skein, append([]string{"migrate"}, store...)...)
+	cmd.Env = process.Environment()
+	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("skein migrate: %v\n%s", err, out)
 	}
-	return start(tb, dir, command(tb, "indexer", dir), cfg, args...)
 }
 
 // BenchmarkIndexer has the indexer, as the process that is shipped, bring run records from a real Kafka into an empty
@@ -157,9 +153,6 @@ func BenchmarkIndexer(b *testing.B) {
 	for b.Loop() {
 		before := serverCPU(b, asked)
 		p := startIndexer(b, cfg, at)
-		if *profile != "" {
-			go p.takeProfile(b, *profile)
-		}
 		var began time.Time
 		p.await(b, "the index", func(m map[string]float64) bool {
 			if began.IsZero() && m["skein_indexer_records_total"] > 0 {
@@ -167,23 +160,18 @@ func BenchmarkIndexer(b *testing.B) {
 			}
 			return m["skein_indexer_record_age_seconds_count"] >= float64(*indexRuns)
 		})
-		took, most := time.Since(began), p.resident(b, "VmHWM")
-		m := p.metrics(b)
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			b.Fatal(err)
-		}
-		if err := p.cmd.Wait(); err != nil {
-			b.Fatal(err)
-		}
+		took, most := time.Since(began), p.peak(b)
+		m := p.Metrics(b)
+		p.Stop()
 		server := serverCPU(b, asked) - before
 		rows, bare := insertBare(b, at)
 		b.Logf("indexer: %d runs, %d MiB, %d rows in %.1f s by %.1f CPU s and %.1f of the server, %.0f blocks that took %.2f s each, %.0f MiB resident at most",
-			*indexRuns, bytes>>20, rows, took.Seconds(), cpuSeconds(p.cmd), server, m["skein_indexer_block_bytes_count"],
-			m["skein_indexer_write_duration_seconds_sum"]/m["skein_indexer_write_duration_seconds_count"], most/(1<<20))
+			*indexRuns, bytes>>20, rows, took.Seconds(), p.CPU().Seconds(), server, m["skein_indexer_block_bytes_count"],
+			m["skein_indexer_write_duration_seconds_sum"]/m["skein_indexer_write_duration_seconds_count"], most)
 		b.Logf("bare: %.1f s, %.1f CPU s of the server: the indexer reaches %.0f %%", bare.Seconds(), serverCPU(b, asked)-before-server, 100*bare.Seconds()/took.Seconds())
 		b.ReportMetric(float64(*indexRuns)/took.Seconds(), "runs/s")
 		b.ReportMetric(100*bare.Seconds()/took.Seconds(), "%bare")
-		b.ReportMetric(most/(1<<20), "MiB")
+		b.ReportMetric(most, "MiB")
 	}
 }
 
@@ -203,13 +191,7 @@ func serverCPU(b *testing.B, c driver.Conn) float64 {
 func insertBare(b *testing.B, from clickhousetest.Server) (rows int, took time.Duration) {
 	b.Helper()
 	to := clickhousetest.Start(b)
-	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{to.Addr}, Database: to.Database, Username: to.Username, Password: to.Password})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := errors.Join(s.Migrate(b.Context()), s.Close()); err != nil {
-		b.Fatal(err)
-	}
+	site.ClickHouse(b, to)
 	source, in := from.Open(b), bareConn(b, to)
 	for _, table := range []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs", "positions"} {
 		n, d := copyTable(b, source, in, table)
@@ -342,7 +324,7 @@ func BenchmarkIndexerDelay(b *testing.B) {
 					b.Fatal(err)
 				}
 				n++
-				m := p.metrics(b)
+				m := p.Metrics(b)
 				done = m["skein_indexer_record_age_seconds_count"] >= float64(large)
 			}
 			for _, run := range seen(b.Context(), b, conn, slices.Collect(maps.Keys(waiting))) {
@@ -354,11 +336,11 @@ func BenchmarkIndexerDelay(b *testing.B) {
 		producer.Close()
 		whole := time.Since(from)
 		slices.Sort(took)
-		m := p.metrics(b)
+		m := p.Metrics(b)
 		b.Logf("%d records of %d KiB in %.1f s, %.0f blocks that took %.2f s each, %.0f MiB resident at most; %d small runs are visible after %v (p50), %v (p95), %v (most)",
 			large, one>>10, whole.Seconds(), m["skein_indexer_block_bytes_count"],
 			m["skein_indexer_write_duration_seconds_sum"]/m["skein_indexer_write_duration_seconds_count"],
-			p.resident(b, "VmHWM")/(1<<20), len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)*95/100].Round(time.Millisecond),
+			p.peak(b), len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)*95/100].Round(time.Millisecond),
 			took[len(took)-1].Round(time.Millisecond))
 		b.ReportMetric(took[len(took)/2].Seconds(), "s/p50")
 		b.ReportMetric(took[len(took)-1].Seconds(), "s/most")
@@ -371,20 +353,14 @@ func seen(ctx context.Context, b *testing.B, conn driver.Conn, runs []string) (f
 	if len(runs) == 0 {
 		return nil
 	}
-	rows, err := conn.Query(ctx, "SELECT DISTINCT run_id FROM runs WHERE tenant = 'acme' AND thread_id IN ? AND run_id IN ?", runs, runs)
-	if err != nil {
+	var rows []struct {
+		RunID string `ch:"run_id"`
+	}
+	if err := conn.Select(ctx, &rows, "SELECT DISTINCT run_id FROM runs WHERE tenant = 'acme' AND thread_id IN ? AND run_id IN ?", runs, runs); err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var run string
-		if err := rows.Scan(&run); err != nil {
-			b.Fatal(err)
-		}
-		found = append(found, run)
-	}
-	if err := rows.Err(); err != nil {
-		b.Fatal(err)
+	for _, row := range rows {
+		found = append(found, row.RunID)
 	}
 	return found
 }

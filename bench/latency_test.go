@@ -47,14 +47,14 @@ func BenchmarkLatency(b *testing.B) {
 		sent := time.Since(began)
 		took := <-seen
 		cancel()
-		m := p.metrics(b)
+		m := p.Metrics(b)
 		transaction := m["skein_compactor_commit_duration_seconds_sum"] / m["skein_compactor_commit_duration_seconds_count"]
 		p.finish(b, l.records())
 		if len(took) != l.runs {
 			b.Fatalf("%d of %d runs were seen to end", len(took), l.runs)
 		}
 		slices.Sort(took)
-		at := func(share float64) time.Duration { return took[min(len(took)-1, int(share*float64(len(took))))] }
+		at := func(share float64) time.Duration { return quantile(took, share) }
 		b.Logf("%d events at %.0f a second, %s; a transaction takes %.0f ms", l.records(), float64(l.records())/sent.Seconds(), cluster.Version,
 			transaction*1000)
 		b.Logf("from a run's last event to its record: median %s, p99 %s, longest %s", at(.5), at(.99), took[len(took)-1])

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/test/process"
 )
 
 var (
@@ -41,22 +41,22 @@ func BenchmarkMemory(b *testing.B) {
 		sent := publishAll(b, cfg, 0, shortRuns(*endedRuns, *endedThreads))
 		p.await(b, "the end of all runs", func(m map[string]float64) bool { return m["skein_compactor_events_total"] >= float64(sent) })
 		b.Logf("%d runs ended, %d events, in %s: %s", *endedRuns, sent, time.Since(began).Round(time.Second), p.memory(b))
-		b.ReportMetric(p.resident(b, "VmHWM")/(1<<20), "MiB-peak-ended")
+		b.ReportMetric(p.peak(b), "MiB-peak-ended")
 
 		watch := p.watch(b)
 		spoken := publishAll(b, cfg, 5_000, speaking(*openRuns))
 		sent += spoken
 		p.await(b, "what open runs have said", func(m map[string]float64) bool { return m["skein_compactor_events_total"] >= float64(sent) })
 		longest := watch()
-		m := p.metrics(b)
+		m := p.Metrics(b)
 		b.Logf("%.0f runs open, %d events: %s; longest time between two commits %s", m["skein_compactor_open_runs"], spoken, p.memory(b), longest)
 		if got := m["skein_compactor_open_runs"]; got != float64(*openRuns) {
 			b.Errorf("%.0f runs are open, want %d", got, *openRuns)
 		}
-		b.ReportMetric(p.resident(b, "VmHWM")/(1<<20), "MiB-peak")
+		b.ReportMetric(p.peak(b), "MiB-peak")
 		b.ReportMetric(longest.Seconds(), "s-between-commits")
 
-		p.kill(b)
+		p.End(os.Kill)
 		killed := time.Now()
 		p = startCompactorIn(b, cfg, dir)
 		publishAll(b, cfg, 0, shortRuns(1, 0))
@@ -65,12 +65,12 @@ func BenchmarkMemory(b *testing.B) {
 		p.await(b, "events after the kill", func(m map[string]float64) bool { return m["skein_compactor_events_total"] > 0 })
 		again := time.Since(killed)
 		b.Logf("after kill -9: first transaction after %s, first new events committed after %s: %s", first, again, p.memory(b))
-		if n := p.metrics(b)["skein_compactor_store_rebuilds_total"]; n != 0 {
+		if n := p.Metrics(b)["skein_compactor_store_rebuilds_total"]; n != 0 {
 			b.Errorf("%.0f local stores were made anew", n)
 		}
 		b.ReportMetric(again.Seconds(), "s-to-commit-again")
 
-		p.kill(b)
+		p.End(os.Kill)
 		if err := os.RemoveAll(p.dir); err != nil {
 			b.Fatal(err)
 		}
@@ -78,46 +78,28 @@ func BenchmarkMemory(b *testing.B) {
 		p = startCompactorIn(b, cfg, dir)
 		p.awaitReady(b)
 		ready := time.Since(killed)
-		most := p.resident(b, "VmHWM")
-		m = p.metrics(b)
+		most := p.peak(b)
+		m = p.Metrics(b)
 		b.Logf("on an empty folder: ready after %s, %.0f records of %.0f MiB read: %s", ready.Round(100*time.Millisecond),
 			m["skein_compactor_catch_up_records_total"], m["skein_compactor_catch_up_bytes_total"]/(1<<20), p.memory(b))
 		if got := m["skein_compactor_catch_up_records_total"]; got < float64(*endedRuns) {
 			b.Errorf("%.0f records were read, want one of each ended run at least", got)
 		}
-		if most > 1<<30 {
-			b.Errorf("%.0f MiB resident at most on an empty folder, want 1 GiB", most/(1<<20))
+		if most > 1<<10 {
+			b.Errorf("%.0f MiB resident at most on an empty folder, want 1 GiB", most)
 		}
-		b.ReportMetric(most/(1<<20), "MiB-peak-empty")
+		b.ReportMetric(most, "MiB-peak-empty")
 		b.ReportMetric(ready.Seconds(), "s-to-ready-empty")
 	}
 }
 
-// kill ends the process as kill -9 does.
-func (p *process) kill(tb testing.TB) {
-	tb.Helper()
-	if err := p.cmd.Process.Kill(); err != nil {
-		tb.Fatal(err)
-	}
-	_ = p.cmd.Wait() // killed
-}
-
 // awaitReady waits until the process says that all its partitions are open.
-func (p *process) awaitReady(tb testing.TB) {
+func (p *stage) awaitReady(tb testing.TB) {
 	tb.Helper()
-	for deadline := time.Now().Add(time.Hour); ; {
-		resp, err := http.Get("http://" + p.admin + "/readyz")
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return
-			}
-		}
-		if p.ended() || time.Now().After(deadline) {
-			tb.Fatal("the compactor is not ready")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	process.EventuallyWithin(tb, time.Hour, p.Name+" is ready", func() (string, bool) {
+		status, body := process.Get(tb, "http://"+p.Said("started", "admin")+"/readyz")
+		return body, status == http.StatusOK
+	})
 }
 
 // stream gives out events in the order in which they are sent.
@@ -195,30 +177,21 @@ func publishAll(tb testing.TB, cfg kafka.Config, rate int, all stream) int {
 }
 
 // await waits until the process's metrics say so.
-func (p *process) await(tb testing.TB, what string, is func(map[string]float64) bool) {
+func (p *stage) await(tb testing.TB, what string, is func(map[string]float64) bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(time.Hour); ; {
-		if m, err := p.readMetrics(); err == nil && is(m) {
-			return
+	process.EventuallyWithin(tb, time.Hour, what, func() (string, bool) {
+		select {
+		case <-p.Ended:
+			tb.Fatalf("waiting for %s: %s has ended", what, p.Name)
+		default:
 		}
-		if p.ended() {
-			tb.Fatalf("waiting for %s: the compactor has ended", what)
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("waited an hour for %s", what)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-// ended reports whether the process is gone or a zombie.
-func (p *process) ended() bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	return err != nil || strings.Contains(string(stat), ") Z ")
+		m, err := p.ReadMetrics()
+		return fmt.Sprint(err), err == nil && is(m)
+	})
 }
 
 // watch begins to look at transactions; what it returns ends that and gives the longest time between two.
-func (p *process) watch(tb testing.TB) func() time.Duration {
+func (p *stage) watch(tb testing.TB) func() time.Duration {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
 	var longest atomic.Int64
@@ -226,7 +199,7 @@ func (p *process) watch(tb testing.TB) func() time.Duration {
 	done.Go(func() {
 		at, last := time.Now(), -1.0
 		for ctx.Err() == nil {
-			if m, err := p.readMetrics(); err == nil {
+			if m, err := p.ReadMetrics(); err == nil {
 				if n := m["skein_compactor_transactions_total"]; n != last {
 					at, last = time.Now(), n
 				}
@@ -238,34 +211,19 @@ func (p *process) watch(tb testing.TB) func() time.Duration {
 	return func() time.Duration { cancel(); done.Wait(); return time.Duration(longest.Load()) }
 }
 
-// resident is a line of /proc's status of the process, in bytes.
-func (p *process) resident(tb testing.TB, line string) float64 {
+// peak is the most that the process has had resident, in MiB.
+func (p *stage) peak(tb testing.TB) float64 {
 	tb.Helper()
-	n, err := resident(p.cmd.Process.Pid, line)
+	n, err := p.PeakMemory()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return n
+	return mib(n)
 }
 
-func resident(pid int, line string) (bytes float64, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for text := range strings.Lines(string(status)) {
-		var kib float64
-		if rest, ok := strings.CutPrefix(text, line+":"); ok {
-			_, err := fmt.Sscan(rest, &kib)
-			return kib * 1024, err
-		}
-	}
-	return 0, fmt.Errorf("/proc does not tell %s", line)
-}
-
-func (p *process) memory(tb testing.TB) string {
+func (p *stage) memory(tb testing.TB) string {
 	tb.Helper()
-	m := p.metrics(tb)
+	m := p.Metrics(tb)
 	var disk int64
 	files, err := filepath.Glob(filepath.Join(p.dir, "*", "*"))
 	if err != nil {
@@ -276,8 +234,10 @@ func (p *process) memory(tb testing.TB) string {
 			disk += info.Size()
 		}
 	}
-	const mib = 1 << 20
-	return fmt.Sprintf("%.0f MiB resident, %.0f at most, heap %.0f MiB, longest collector pause %.1f ms, local stores %d MiB",
-		p.resident(tb, "VmRSS")/mib, p.resident(tb, "VmHWM")/mib, m["go_memstats_heap_alloc_bytes"]/mib,
-		m["go_gc_duration_seconds"]*1000, disk/mib)
+	resident, err := p.Memory()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return fmt.Sprintf("%.0f MiB resident, %.0f at most, heap %.0f MiB, longest collector pause %.1f ms, local stores %.0f MiB",
+		mib(resident), p.peak(tb), m["go_memstats_heap_alloc_bytes"]/(1<<20), m[`go_gc_duration_seconds{quantile="1"}`]*1000, mib(disk))
 }

@@ -81,12 +81,11 @@ func BenchmarkProxy(b *testing.B) {
 		b.Logf("processor time an event, of all parties: direct %s, through the proxy %s, Kafka's not included", directCPU/events, throughCPU/events)
 		slices.Sort(direct)
 		slices.Sort(through)
-		at := func(of []time.Duration, share float64) time.Duration {
-			return of[min(len(of)-1, int(share*float64(len(of))))]
-		}
 		b.Logf("%d streams, %d events each way: direct p50 %s, p99 %s; through the proxy p50 %s, p99 %s",
-			*proxied, len(direct), at(direct, .5), at(direct, .99), at(through, .5), at(through, .99))
-		ms := func(share float64) float64 { return (at(through, share) - at(direct, share)).Seconds() * 1000 }
+			*proxied, len(direct), quantile(direct, .5), quantile(direct, .99), quantile(through, .5), quantile(through, .99))
+		ms := func(share float64) float64 {
+			return (quantile(through, share) - quantile(direct, share)).Seconds() * 1000
+		}
 		b.ReportMetric(ms(.5), "ms-p50-added")
 		b.ReportMetric(ms(.99), "ms-p99-added")
 		b.ReportMetric(float64((throughCPU-directCPU)/events/time.Microsecond), "cpu-µs-added")

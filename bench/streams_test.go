@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,9 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
-	"runtime/pprof"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +23,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/test/process"
 )
 
 var (
@@ -49,9 +47,7 @@ func BenchmarkStreams(b *testing.B) {
 		if len(took.all) == 0 {
 			b.Fatal("nothing was acknowledged")
 		}
-		at := func(share float64) time.Duration {
-			return took.all[min(len(took.all)-1, int(share*float64(len(took.all))))]
-		}
+		at := func(share float64) time.Duration { return quantile(took.all, share) }
 		b.Logf("%d streams of %d events/s for %d s: %d of %d events acknowledged; median %s, p99 %s, longest %s",
 			*streams, *pace, *seconds, len(took.all), *streams**pace**seconds, at(.5), at(.99), took.all[len(took.all)-1])
 		b.Logf("memory of a stream: %.1f KB behind its first event, idle net/http %.1f KB", ingestBytes/1000, idleBytes/1000)
@@ -63,8 +59,7 @@ func BenchmarkStreams(b *testing.B) {
 }
 
 // streamServer is "idle", "ingest BROKERS PREFIX" or "query FOLDER BROKERS PREFIX": it says its address and serves until its input ends.
-// For each line it returns unused memory to the system and, if the line is not empty, writes a heap profile to the file that the line
-// names; then it answers.
+// For each line it returns unused memory to the system, and answers.
 func streamServer(args []string) error {
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -106,23 +101,9 @@ func streamServer(args []string) error {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		debug.FreeOSMemory() // what pools hold goes with the second collection
 		debug.FreeOSMemory()
-		if err := writeHeap(in.Text()); err != nil {
-			return err
-		}
 		fmt.Println("done")
 	}
 	return nil
-}
-
-func writeHeap(path string) error {
-	if path == "" {
-		return nil
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
 type streamProcess struct {
@@ -174,26 +155,20 @@ func (p *streamProcess) line(tb testing.TB) string {
 // resident is what the process has in memory once it has given back what it does not use, in bytes.
 func (p *streamProcess) resident(tb testing.TB) float64 {
 	tb.Helper()
-	p.profile(tb, "")
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, rest, _ := bytes.Cut(status, []byte("VmRSS:"))
-	kib, err := strconv.ParseFloat(string(bytes.Fields(rest)[0]), 64)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return kib * 1024
-}
-
-// profile has the process write a heap profile, if path is not empty.
-func (p *streamProcess) profile(tb testing.TB, path string) {
-	tb.Helper()
-	if _, err := fmt.Fprintln(p.in, path); err != nil {
+	if _, err := fmt.Fprintln(p.in); err != nil {
 		tb.Fatal(err)
 	}
 	p.line(tb)
+	n, err := process.MemoryOf(p.pid, "VmRSS:")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return float64(n)
+}
+
+// quantile is that of sorted durations.
+func quantile(of []time.Duration, share float64) time.Duration {
+	return of[min(len(of)-1, int(share*float64(len(of))))]
 }
 
 // latencies are those of all streams.

@@ -22,13 +22,13 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/test/process"
 )
 
 var (
 	verifyRecords = flag.Int("verify-records", 200_000, "records that BenchmarkVerify proves; 1600000 make 11,851 runs")
 	longThreads   = flag.Int("long-threads", 4_000, "threads of BenchmarkVerifyLong, each of which speaks from the first record to the last")
 	onClickHouse  = flag.Bool("verify-clickhouse", false, "have the index on ClickHouse, not SQLite")
-	queryProfile  = flag.String("query-profile", "", "`FILE` for a CPU profile of query while it proves all runs")
 )
 
 // BenchmarkVerify proves all runs of a topic set, and one run of a busy thread: 17 runs that speak in turn over 107,000
@@ -140,7 +140,7 @@ type stages struct {
 	dir           string
 	skein, url    string
 	store         []string // flags of the lineage store
-	indexer, read *process
+	indexer, read *stage
 }
 
 // startStages makes the lineage store.
@@ -149,17 +149,9 @@ func startStages(tb testing.TB, cfg kafka.Config) *stages {
 	dir := tb.TempDir()
 	s := &stages{cfg: cfg, dir: dir, skein: command(tb, "skein", dir), store: []string{"--sqlite", filepath.Join(dir, "store.db")}}
 	if *onClickHouse {
-		at := clickhousetest.Start(tb)
-		password := filepath.Join(dir, "password")
-		if err := os.WriteFile(password, []byte(at.Password), 0o600); err != nil {
-			tb.Fatal(err)
-		}
-		s.store = []string{"--clickhouse", at.Addr, "--clickhouse-database", at.Database, "--clickhouse-user", at.Username,
-			"--clickhouse-password-file", password}
+		s.store = clickhousetest.Start(tb).Flags(tb)
 	}
-	if out, err := exec.CommandContext(tb.Context(), s.skein, append([]string{"migrate"}, s.store...)...).CombinedOutput(); err != nil {
-		tb.Fatalf("skein migrate: %v\n%s", err, out)
-	}
+	migrate(tb, s.skein, s.store)
 	return s
 }
 
@@ -188,10 +180,10 @@ func (s *stages) index(tb testing.TB, n int) {
 	s.indexer.await(tb, "the index", func(m map[string]float64) bool {
 		return m["skein_indexer_records_total"] >= records && m["skein_indexer_lag_seconds"] == 0
 	})
-	listen := freeAddress(tb)
-	s.url = "http://" + listen
-	s.read = start(tb, s.dir, command(tb, "query", s.dir), s.cfg, append([]string{"--listen", listen, "--tenant", "acme"}, s.store...)...)
+	web := []string{"--listen", "127.0.0.1:0", "--tenant", "acme"}
+	s.read = start(tb, s.dir, command(tb, "query", s.dir), s.cfg, append(web, s.store...)...)
 	s.read.awaitReady(tb)
+	s.url = "http://" + s.read.Said("listening", "address")
 }
 
 // run runs skein, and returns what it printed.
@@ -199,7 +191,7 @@ func (s *stages) run(tb testing.TB, args ...string) (string, taken) {
 	tb.Helper()
 	cmd := exec.CommandContext(tb.Context(), s.skein, args...)
 	var said bytes.Buffer
-	cmd.Stderr = &said
+	cmd.Env, cmd.Stderr = process.Environment(), &said
 	out, t, err := output(cmd)
 	if err != nil {
 		tb.Fatalf("skein %s: %v\n%s%s", strings.Join(args, " "), err, out, &said)
@@ -210,13 +202,13 @@ func (s *stages) run(tb testing.TB, args ...string) (string, taken) {
 // ask is run for a command that has query work for it.
 func (s *stages) ask(tb testing.TB, args ...string) (string, taken) {
 	tb.Helper()
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.read.cmd.Process.Pid), []byte("5"), 0); err != nil { // VmHWM is VmRSS again
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.read.PID()), []byte("5"), 0); err != nil { // VmHWM is VmRSS again
 		tb.Fatal(err)
 	}
-	before := s.read.metrics(tb)["process_cpu_seconds_total"]
+	before := s.read.Metrics(tb)["process_cpu_seconds_total"]
 	out, t := s.run(tb, append(args, "--url", s.url)...)
-	t.cpu += s.read.metrics(tb)["process_cpu_seconds_total"] - before
-	t.mib = s.read.resident(tb, "VmHWM") / (1 << 20)
+	t.cpu += s.read.Metrics(tb)["process_cpu_seconds_total"] - before
+	t.mib = s.read.peak(tb)
 	return out, t
 }
 
@@ -232,12 +224,6 @@ func (s *stages) compareAll(b *testing.B, records, runs int) {
 			b.Fatalf("refold says %s", out)
 		}
 		refolds = append(refolds, t)
-		profiled := make(chan struct{})
-		if *queryProfile != "" && round == 0 {
-			go func() { defer close(profiled); s.read.takeProfile(b, *queryProfile) }()
-		} else {
-			close(profiled)
-		}
 		out, t = s.ask(b, "verify", "--all")
 		if want := fmt.Sprintf("%d runs: %d proved, 0 differ, 0 not proved", runs, runs); !strings.Contains(out, want) {
 			b.Fatalf("verify says %s, want %s", out, want)
@@ -246,7 +232,6 @@ func (s *stages) compareAll(b *testing.B, records, runs int) {
 		b.Logf("plain read    %s", reads[round])
 		b.Logf("refold --all  %s", refolds[round])
 		b.Logf("verify --all  %s; %.2f times refold by the clock, %.2f in processor time", t, t.wall/refolds[round].wall, t.cpu/refolds[round].cpu)
-		<-profiled
 	}
 	b.ReportMetric(middle(verifies, verifies, func(v, _ taken) float64 { return v.wall }), "s-verify")
 	b.ReportMetric(middle(verifies, verifies, func(v, _ taken) float64 { return v.mib }), "MiB-peak")
