@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -15,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
-	"github.com/skeinhq/skein/pkg/client"
 )
 
 // defaultAdminURL is the default admin address of a stage.
@@ -58,38 +58,39 @@ Exit code 0: ready. 1: not ready, or no answer; the output says why. Made for he
 func firstHealth(ctx context.Context, out *output, bases []string, path string) error {
 	var tried []string
 	for _, base := range bases {
-		base = strings.TrimRight(base, "/")
-		err := health(ctx, out, base, path)
+		url := strings.TrimRight(base, "/") + path
+		err := health(ctx, out, url)
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
 		}
-		tried = append(tried, base+path)
+		tried = append(tried, url)
 	}
 	return fmt.Errorf("no answer from %s: nothing listens there", strings.Join(tried, " or "))
 }
 
-func health(ctx context.Context, out *output, base, path string) error {
-	c, err := client.New(base)
+// health calls the stage without a proxy: its admin address is not for the world.
+func health(ctx context.Context, out *output, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return app.Usagef("%w", err)
+		return app.Usagef("reading url %q: want http://HOST:PORT", url)
 	}
-	defer c.Close()
-	body, err := c.Get(ctx, path, nil)
-	refused := &client.Error{Status: http.StatusOK}
-	switch {
-	case errors.As(err, &refused):
-		body = refused.Body
-	case err != nil:
-		return fmt.Errorf("no answer from %s: %w", base+path, err)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return fmt.Errorf("no answer from %s: %w", url, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return fmt.Errorf("reading answer: %w", err)
 	}
 	var answer struct {
 		Status string            `json:"status"`
 		Checks map[string]string `json:"checks"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Status == "" {
-		return fmt.Errorf("reading answer: %s is not the admin address of a Skein stage (HTTP %d)", base+path, refused.Status)
+		return fmt.Errorf("reading answer: %s is not the admin address of a Skein stage (HTTP %d)", url, resp.StatusCode)
 	}
-	if err := out.result(body, answer.Status+"\n"); err != nil || refused.Status == http.StatusOK {
+	if err := out.result(body, answer.Status+"\n"); err != nil || resp.StatusCode == http.StatusOK {
 		return err
 	}
 	reasons := []string{answer.Status}
