@@ -121,7 +121,7 @@ func (s *server) tls() (*tls.Config, error) {
 func (s *server) key() (string, error) {
 	var key, from string
 	for _, v := range s.out.environ {
-		if value, ok := strings.CutPrefix(v, app.APIKeyVariable+"="); ok {
+		if value, ok := strings.CutPrefix(v, app.APIKeyVariable+"="); ok && s.flags != nil {
 			key, from = value, app.APIKeyVariable
 		}
 	}

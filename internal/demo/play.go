@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +32,8 @@ type Played struct {
 // Player plays conversations through the HTTP API.
 type Player struct {
 	Client *client.Client
-	// Settle waits until the API shows all published events: an interrupted player may have published some just before. It may be nil.
+	// Settle waits until the API shows all published events. Play calls it once, if a run is missing or open: an interrupted player may have
+	// published some of it just before. It may be nil.
 	Settle func(ctx context.Context) error
 	// Progress is called after each run with the number of existing runs, by several goroutines. It may be nil.
 	Progress func(done, total int)
@@ -40,11 +43,6 @@ type Player struct {
 
 // Play publishes every missing run, completes open ones, and returns once the API shows all of them. Playing again adds nothing.
 func (p Player) Play(ctx context.Context, conversations []Conversation) (Played, error) {
-	if p.Settle != nil {
-		if err := p.Settle(ctx); err != nil {
-			return Played{}, fmt.Errorf("waiting for the index: %w", err)
-		}
-	}
 	total := 0
 	for _, c := range conversations {
 		total += len(c.Runs)
@@ -52,15 +50,27 @@ func (p Player) Play(ctx context.Context, conversations []Conversation) (Played,
 	var done, sent, events atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
+	settle := sync.OnceValue(func() error {
+		if p.Settle == nil {
+			return nil
+		}
+		return p.Settle(ctx)
+	})
+	unfinished := func(status string) bool { return status == "" || status == "running" || status == "abandoned" }
 	for _, c := range conversations {
 		group.Go(func() error {
 			existing, err := p.existing(ctx, c.ThreadID)
+			if err == nil && slices.ContainsFunc(c.Runs, func(r Run) bool { return unfinished(existing[r.ID]) }) {
+				if err = settle(); err == nil {
+					existing, err = p.existing(ctx, c.ThreadID)
+				}
+			}
 			if err != nil {
 				return fmt.Errorf("looking for %s: %w", c.ThreadID, err)
 			}
 			last := ""
 			for _, r := range c.Runs {
-				if status := existing[r.ID]; status == "" || status == "running" || status == "abandoned" {
+				if status := existing[r.ID]; unfinished(status) {
 					if last, err = p.send(ctx, c, r, status == ""); err != nil {
 						return fmt.Errorf("playing %s, run %s: %w", c.ThreadID, r.ID, err)
 					}
