@@ -74,6 +74,9 @@ func (c *Claim) more(n int64) bool {
 	if m.Take(c.tenant, n) {
 		return true
 	}
+	if m.Patience == 0 { // a waiter in the queue keeps others out
+		return false
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), m.Patience)
 	defer cancel()
 	return m.Wait(ctx, c.tenant, n) == nil

@@ -111,6 +111,9 @@ func (p *Pool) fits(tenant string, n int64) bool {
 // would have less than the waiter's tenant. Many small requests thus cannot keep a large one out. If several waiters
 // can be served, the tenant that was served longest ago is next.
 func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
+	if p.Take(tenant, n) { // even if ctx has ended
+		return nil
+	}
 	w := p.Queue(tenant, n)
 	select {
 	case <-w.ready:
