@@ -167,12 +167,14 @@ func token[T any](table, from string, rows []*T) string {
 		columns := reflect.ValueOf(r).Elem()
 		text = text[:0]
 		for i := range columns.NumField() {
-			switch c := reflect.Indirect(columns.Field(i)); { // all that records differ in
+			switch c := reflect.Indirect(columns.Field(i)); { // maps and lists differ only with other columns
 			case c.Kind() == reflect.String:
 				text = append(strconv.AppendInt(text, int64(c.Len()), 10), ':')
 				text = append(text, c.String()...)
 			case c.CanInt():
 				text = strconv.AppendInt(text, c.Int(), 10)
+			case c.Kind() == reflect.Bool:
+				text = strconv.AppendBool(text, c.Bool())
 			case c.CanUint():
 				text = strconv.AppendUint(text, c.Uint(), 10)
 			case c.Kind() == reflect.Struct:
