@@ -299,7 +299,7 @@ func (c *call) openContents(ctx context.Context, row store.Run) (store.Content, 
 	return store.Content{Messages: r.Messages, InputMessages: r.InputMessages, State: r.State}, nil
 }
 
-// recordWait bounds the reading of one record. Without a bound a client would retry unavailable brokers for as long as
+// recordWait bounds the wait for the turn to read one record, and the reading. Without a bound a client would retry unavailable brokers for as long as
 // the caller stays.
 const recordWait = 5 * time.Second
 
@@ -314,7 +314,9 @@ func (c *call) recordOf(ctx context.Context, row store.Run) (*record.Run, error)
 			return err
 		}
 		defer c.room.records.Give(c.Tenant, 1)
-		if m, err = c.records.Read(wait, row.Raw.Partition, row.Version); err != nil {
+		read, cancel := context.WithTimeout(ctx, recordWait)
+		defer cancel()
+		if m, err = c.records.Read(read, row.Raw.Partition, row.Version); err != nil {
 			return err
 		}
 		return c.load.acquire(ctx) // before the next read, so that few values wait for a slot

@@ -9,7 +9,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// watch polls the index's progress for waiting requests. All requests that wait wake at the same moments. Those of a
+// watch polls the index's progress for requests that wait for it. All of them wake at the same moments. Those of a
 // tenant whose queries overlap share one.
 type watch struct {
 	store   store.Reader
