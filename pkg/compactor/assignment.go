@@ -52,5 +52,6 @@ func newAssignment(id int32, now time.Time) *assignment {
 type view struct {
 	*assignment
 	phase    phase
+	listed   bool // seen
 	progress partition.Progress
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 )
 
-// membership holds the partitions that the group has assigned to this member. The client's callbacks update it and do
-// nothing else; the main loop acts on it.
+// membership holds the partitions that the group has assigned to this member. The client's callbacks update it and have
+// committed offsets fetched in the background; the main loop does everything else.
 type membership struct {
 	topic      string // skein.events
 	partitions int32  // of the topic set
@@ -182,7 +182,7 @@ func (m *membership) owned(held map[int32]kgo.EpochOffset) owned {
 		if a.phase != phaseOpen {
 			opening++
 		}
-		own.parts[id] = view{assignment: a, phase: a.phase, progress: a.progress}
+		own.parts[id] = view{assignment: a, phase: a.phase, listed: a.seen, progress: a.progress}
 	}
 	m.metrics.partitions.WithLabelValues("open").Set(float64(len(own.parts) - opening))
 	m.metrics.partitions.WithLabelValues("opening").Set(float64(opening))

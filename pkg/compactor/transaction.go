@@ -39,7 +39,7 @@ func (s *session) collect(ctx context.Context, own owned) (shares []share, err e
 		switch v.phase {
 		case phaseFetchingOffsets:
 		case phaseFencing:
-			if v.seen {
+			if v.listed {
 				shares = append(shares, share{view: v, fenceRecord: s.opener.fence(v.id)})
 			}
 		case phaseCatchingUp:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/time/rate"
 
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -29,12 +30,12 @@ type disk struct {
 	purgeAfter time.Duration
 	purging    chan struct{}
 
-	reported sync.Once // by Pebble
+	reported rate.Sometimes // errors that Pebble logs
 }
 
 func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
 	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute, purgeAfter: record.ErasedLocallyAfter,
-		purging: make(chan struct{}, 1)}
+		purging: make(chan struct{}, 1), reported: rate.Sometimes{Interval: 10 * time.Second}}
 }
 
 // watch fails the disk unless done is called in time.
@@ -152,7 +153,7 @@ func (f diskFile) Close() error {
 // Infof implements pebble.Logger. Pebble's messages name files and sizes, never data.
 func (d *disk) Infof(string, ...any) {}
 
-// Errorf implements pebble.Logger. It logs the first error: Pebble reports it again at each try, until the process has ended.
+// Errorf implements pebble.Logger. It logs an error in 10 s at most, as Pebble reports the same at each try.
 func (d *disk) Errorf(format string, args ...any) {
 	d.reported.Do(func() { d.logger.Error("local store reported an error", "error", fmt.Sprintf(format, args...)) })
 }
