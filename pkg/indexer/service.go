@@ -32,7 +32,7 @@ type Service struct {
 	size *blockSize
 }
 
-// New checks the configuration and registers the metrics. It opens no connection.
+// New checks the configuration and registers the metrics, which panics if Config.Registerer has them already. It opens no connection.
 func New(cfg Config, w store.Writer) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

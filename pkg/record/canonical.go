@@ -10,7 +10,7 @@ import (
 // The record codec drops white space between JSON tokens. JSON that is compared with a record's, or kept in memory in
 // place of it, must have none either; otherwise a record would depend on whether its run went through a checkpoint.
 
-// Compacted returns v without white space between tokens: v itself if there is none.
+// Compacted returns JSON without white space between tokens: v itself if there is none. It does not check v.
 func Compacted(v json.RawMessage) json.RawMessage {
 	for i := 0; i < len(v); i++ {
 		switch v[i] {
@@ -19,7 +19,7 @@ func Compacted(v json.RawMessage) json.RawMessage {
 		case ' ', '\n', '\r', '\t':
 			var b bytes.Buffer
 			if err := json.Compact(&b, v); err != nil {
-				return v // not JSON: the encoder returns the error
+				return v // not JSON: it stays as it is
 			}
 			return b.Bytes()
 		}

@@ -210,7 +210,7 @@ func (a Agent) credential() (string, error) {
 	}
 	text, err := reload.File(a.CredentialFile, maxCredentialBytes)(context.Background())
 	if err != nil {
-		return "", fmt.Errorf("reading credential: %w", err)
+		return "", fmt.Errorf("reading credential %s: %w", a.CredentialFile, err)
 	}
 	secret := strings.TrimRight(string(text), "\r\n")
 	if secret == "" || strings.ContainsAny(secret, "\r\n\x00") {
