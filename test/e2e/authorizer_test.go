@@ -202,15 +202,19 @@ func (g *guarded) works(limit time.Duration) error {
 		{"seeing it erased", "query", "GET", run + "/history", "", "there is no such"},
 	} {
 		ctx, cancel := context.WithTimeout(g.t.Context(), limit)
+		line := func(string) {}
 		switch {
 		case strings.HasPrefix(step.name, "following"):
-			// By then the reader follows, on a busy machine too: an event that comes before is in the snapshots that it begins with, which do
-			// not have it. If it is refused, the step does not get it.
-			time.AfterFunc(3*time.Second, func() { _, _ = g.once(ctx, "ingest", "POST", run+"/events", events(1), "accepted") })
+			// An event that comes before the snapshots is in them. If it is refused, the step does not get it.
+			line = func(text string) {
+				if strings.Contains(text, "STATE_SNAPSHOT") {
+					go func() { _, _ = g.once(ctx, "ingest", "POST", run+"/events", events(1), "accepted", func(string) {}) }()
+				}
+			}
 		case strings.HasPrefix(step.name, "cancelling"):
 			g.holdRun(ctx, thread)
 		}
-		err := g.until(ctx, step.stage, step.method, step.path, step.body, step.want)
+		err := g.until(ctx, step.stage, step.method, step.path, step.body, step.want, line)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -228,14 +232,14 @@ func (g *guarded) works(limit time.Duration) error {
 func (g *guarded) holdRun(ctx context.Context, run string) {
 	go func() {
 		body := `{"threadId":"held","runId":"` + run + `","messages":[],"tools":[],"context":[],"state":{},"forwardedProps":{}}`
-		_, _ = g.once(ctx, "ingest", "POST", "/v1/agents/helper", body, "RUN_FINISHED") // the step that cancels it tells
+		_, _ = g.once(ctx, "ingest", "POST", "/v1/agents/helper", body, "RUN_FINISHED", func(string) {}) // the step that cancels it tells
 	}()
 }
 
 // until asks again until the answer has a text.
-func (g *guarded) until(ctx context.Context, stage, method, path, body, want string) error {
+func (g *guarded) until(ctx context.Context, stage, method, path, body, want string, line func(string)) error {
 	for {
-		answer, err := g.once(ctx, stage, method, path, body, want)
+		answer, err := g.once(ctx, stage, method, path, body, want, line)
 		if err == nil && strings.Contains(answer, want) {
 			return nil
 		}
@@ -247,8 +251,8 @@ func (g *guarded) until(ctx context.Context, stage, method, path, body, want str
 	}
 }
 
-// once asks, and reads the answer up to the line with a text.
-func (g *guarded) once(ctx context.Context, stage, method, path, body, want string) (string, error) {
+// once asks, and reads the answer up to the line with a text. It calls line with each.
+func (g *guarded) once(ctx context.Context, stage, method, path, body, want string, line func(string)) (string, error) {
 	address, ok := g.stages[stage].Logged("listening", "address")
 	if !ok {
 		return "", errors.New(stage + " does not listen")
@@ -271,6 +275,7 @@ func (g *guarded) once(ctx context.Context, stage, method, path, body, want stri
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		answer.Write(lines.Bytes())
+		line(lines.Text())
 		if bytes.Contains(lines.Bytes(), []byte(want)) {
 			break
 		}
