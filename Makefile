@@ -58,14 +58,14 @@ test: ## run the tests that need Go alone: no race detector, no other program, n
 	@echo 'Passed. Not run: the race detector, a real Kafka, ClickHouse, the official AG-UI client, a browser, whole processes, chaos, tests of scale.'
 	@echo '"make check" runs all of it.'
 
-# The commands that tests start are built once, and found there. Two groups run side by side on one Kafka: one computes, and one waits for
-# programs most of its time. Tests of costs measure their own processor time. "make lint" vets, so tests do not.
+# The commands that tests start are built once, and found there. Two groups run side by side on one Kafka, of three packages each, as each
+# package waits a good part of its time. Tests of costs measure their own processor time. "make lint" vets, so tests do not.
 check: export SKEIN_TEST_BIN := $(CURDIR)/bin
 check: export SKEIN_TEST_SKIPPED := $(CURDIR)/.cache/skipped.txt
 check: export SKEIN_TEST_SEED = $(TEST_SEED)
 .PHONY: check
 check: skipped-setup build conformance-setup race-setup $(GOTESTSUM) ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather; samples are random, SEED=n for the same again
-	go run ./test/broker $(MAKE) --no-print-directory -j2 -Otarget check-code check-programs SEED=$(TEST_SEED)
+	go run ./test/broker $(MAKE) --no-print-directory -j2 -Otarget check-race check-beside SEED=$(TEST_SEED)
 	@$(MAKE) --no-print-directory say-skipped
 
 # What tests were skipped for, each reason once, with what would bring it in.
@@ -88,20 +88,19 @@ TEST_SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 RERUN = $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-abort-on-data-race \
 	  --rerun-fails-report=.cache/rerun-$@.txt --packages="$(1)" --
 
-.PHONY: check-code
-check-code:
+.PHONY: check-race
+check-race:
 	$(call RERUN,$$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')) -vet=off $$($(HAS_C) && echo $(RACE)) -p 3 -parallel 8 -timeout 15m -skip '$(HEAVY)'
-	go test -vet=off -timeout 10m $(patsubst %,./%,$(filter-out $(RANDOM_CRASHES),$(SEQUENTIAL)))
-	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=10 -seed=$(TEST_SEED)
-	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
 	cd $(KIT) && go test -vet=off -count=1 -timeout 15m -rapid.seed=$(TEST_SEED)
 
-# Processes that end and come back are last: they need their share of the machine.
-.PHONY: check-programs
-check-programs:
+.PHONY: check-beside
+check-beside:
 	$(call RERUN,$$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')) -vet=off -p 3 -timeout 15m
 	go test -vet=off -v -count=1 -timeout 15m ./test/chaos -chaos.faults=6 -chaos.seed=$(TEST_SEED)
 	go test -vet=off -v -count=1 -timeout 15m ./test/e2e
+	go test -vet=off -timeout 10m $(patsubst %,./%,$(filter-out $(RANDOM_CRASHES),$(SEQUENTIAL)))
+	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=10 -seed=$(TEST_SEED)
+	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
 
 .PHONY: faults
 faults: ## put each fault at every request of the compactor ("make check": at every fourth, from a random one on)

@@ -2,7 +2,7 @@
 // it with the command. Where brokers are named already, or Kafka cannot be started here, it only runs the command: each test then finds its
 // own, or says what is missing.
 //
-//	go run ./test/broker make check-code
+//	go run ./test/broker make check-race
 package main
 
 import (
