@@ -299,8 +299,8 @@ func (c *call) openContents(ctx context.Context, row store.Run) (store.Content, 
 	return store.Content{Messages: r.Messages, InputMessages: r.InputMessages, State: r.State}, nil
 }
 
-// recordWait bounds the wait for the turn to read one record, and the reading. Without a bound a client would retry unavailable brokers for as long as
-// the caller stays.
+// recordWait bounds the wait for a place to read one record, and then the read. Without a bound a client would retry
+// unavailable brokers for as long as the caller stays.
 const recordWait = 5 * time.Second
 
 // recordOf reads the record that a row was made from; kafka.ErrNoRecord means that compaction has removed it in favour

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"golang.org/x/time/rate"
 
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -30,12 +30,12 @@ type disk struct {
 	purgeAfter time.Duration
 	purging    chan struct{}
 
-	reported rate.Sometimes // errors that Pebble logs
+	reported atomic.Int64 // the second in which an error of Pebble was logged
 }
 
 func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
 	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute, purgeAfter: record.ErasedLocallyAfter,
-		purging: make(chan struct{}, 1), reported: rate.Sometimes{Interval: 10 * time.Second}}
+		purging: make(chan struct{}, 1)}
 }
 
 // watch fails the disk unless done is called in time.
@@ -155,7 +155,10 @@ func (d *disk) Infof(string, ...any) {}
 
 // Errorf implements pebble.Logger. It logs an error in 10 s at most, as Pebble reports the same at each try.
 func (d *disk) Errorf(format string, args ...any) {
-	d.reported.Do(func() { d.logger.Error("local store reported an error", "error", fmt.Sprintf(format, args...)) })
+	now, last := time.Now().Unix(), d.reported.Load()
+	if now-last >= 10 && d.reported.CompareAndSwap(last, now) {
+		d.logger.Error("local store reported an error", "error", fmt.Sprintf(format, args...))
+	}
 }
 
 // Fatalf implements pebble.Logger. It must not return: Pebble calls it when its files can no longer be trusted.
