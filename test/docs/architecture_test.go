@@ -15,8 +15,8 @@ import (
 // The functions that the ways of an event and of a read name are there, in the files that stand beside them.
 func TestArchitecture_NamesFunctionsThatAreThere(t *testing.T) {
 	const page = "../../docs/architecture.md"
-	way := section(t, page, "## The way of an event\n") + section(t, page, "## From the topic of runs to the tables\n") +
-		section(t, page, "## The way of a read\n")
+	way := section(t, page, "## From the socket to the topic\n") + section(t, page, "## The way of an event\n") +
+		section(t, page, "## From the topic of runs to the tables\n") + section(t, page, "## The way of a read\n")
 	name := regexp.MustCompile("`([a-z]+)\\.([A-Za-z]+(?:\\.[A-Za-z]+)?)`")
 	file := regexp.MustCompile(`\]\(\.\./((?:pkg|internal)/[a-z/]+\.go)\)`)
 	folders := map[string]string{
