@@ -25,11 +25,11 @@ const (
 	maxChangeBytes = 4 << 20
 	// changesFor bounds the time spent on one page.
 	changesFor = 2 * time.Second
-	// changesLook is the number of steps between two checks of that time.
+	// changesLook is the number of steps between two checks of changesFor.
 	changesLook = 256
 )
 
-// changesAnswer is a page of the changes of one place along a chain of runs, in order.
+// changesAnswer is a page of the changes to one place along a chain of runs, in the order of the events.
 type changesAnswer struct {
 	ThreadID string `json:"threadId"`
 	// RunID is the run at the end of the chain.
@@ -42,12 +42,12 @@ type changesAnswer struct {
 	Changes []placeChange   `json:"changes"`
 	// Unread are the runs of the chain whose events could not be read, with the reason.
 	Unread []unreadRun `json:"unread"`
-	// Next is where the next page begins; absent at the end.
+	// Next is the "from" of the next page; absent at the end.
 	Next      string          `json:"next,omitempty"`
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// placeChange is one change of a place: by a step of a run or, if the run's events are not readable, by the run as a
+// placeChange is one change to a place. A step of a run made it or, if the run's events are not readable, the run as a
 // whole.
 type placeChange struct {
 	RunID    string           `json:"runId"`
@@ -156,7 +156,7 @@ type blame struct {
 	until time.Time
 	chain []store.Run // from the root on
 	bytes int
-	// value is the current value at the place; it is known once a run was read.
+	// value is the current value at the place. known is true once a run was read.
 	value json.RawMessage
 	known bool
 	a     changesAnswer
@@ -195,8 +195,8 @@ func (b *blame) full() bool {
 	return len(b.a.Changes) >= b.limit || b.bytes >= maxChangeBytes || time.Now().After(b.until)
 }
 
-// taken returns the offset below which events of run i of the chain are in its child's history. The child started from
-// the run as it was then; later events of the run are not part of the chain.
+// taken returns the offset below which events of run i of the chain are in the history of its child, the next run. The
+// child started from the run as it was then; later events of the run are not part of the chain.
 func (b *blame) taken(i int) (int64, error) {
 	if i == len(b.chain)-1 {
 		return math.MaxInt64, nil
@@ -312,7 +312,7 @@ func (b *blame) append(change placeChange, before, after json.RawMessage) {
 	b.a.Changes = append(b.a.Changes, change)
 }
 
-// unread adds a run whose events cannot all be read, with its change as a whole. It returns other errors unchanged.
+// unread adds run i of the chain, with its change as a whole, if err means that its events cannot all be read. It returns other errors.
 func (b *blame) unread(i int, err error) error {
 	why := new(front.Problem)
 	if !errors.As(err, &why) || why.Status != http.StatusGone && why.Status != http.StatusConflict {

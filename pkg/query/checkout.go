@@ -15,7 +15,7 @@ import (
 )
 
 // headerRemarks is the header that lists the badges of a checked out input or an export, in the words of remarks.
-// Neither body has room for them.
+// Neither body has a field for them.
 const headerRemarks = "Skein-Remarks"
 
 // These are the points of a run that can be checked out.
@@ -116,8 +116,8 @@ func (in *newInput) goOn(graph *lineage.Graph, runs []store.Run, h restored) err
 	return nil
 }
 
-// resumeOf returns the entry of resume for an open interrupt. It cancels the interrupt, because an input that is sent
-// unchanged must not approve anything. The entry's metadata has the interrupt, so that the person who answers sees the
+// resumeOf returns the resume entry for an open interrupt. The entry cancels the interrupt, because an input that is
+// sent unchanged must not approve anything. Its metadata has the interrupt, so that the person who answers sees the
 // question.
 func resumeOf(interrupt json.RawMessage) (json.RawMessage, error) {
 	type metadata struct {
@@ -130,8 +130,8 @@ func resumeOf(interrupt json.RawMessage) (json.RawMessage, error) {
 	}{agui.Lookup(interrupt, "id"), "cancelled", metadata{interrupt}})
 }
 
-// startOver fills in the input that started the run of h: the run's own input, whole, or if it had none, its parent's
-// history.
+// startOver fills in the input that started the run of h: the run's own input, whole, or if the run had none, the
+// history of its parent.
 func (c *call) startOver(in *newInput, runs []store.Run, h restored) error {
 	if in.parent = h.run.ParentRunID; in.parent == "" {
 		in.parent = string(h.run.SpawnedBy)

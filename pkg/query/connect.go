@@ -47,7 +47,7 @@ func (c *call) connect() error {
 	return c.live(runID, joining(), true)
 }
 
-// readInput reads the request's body. Its memory counts for the tenant's reads. Reading the whole body may take
+// readInput reads the request's body and takes memory for it from the tenant's share. Reading the whole body may take
 // front.Stall at most.
 func (c *call) readInput() (*agui.RunAgentInput, error) {
 	held := int64(kafka.MaxValueBytes)

@@ -14,7 +14,7 @@ type cursor struct {
 	at record.Position
 	// ended: the reader has also received the synthetic end after that event.
 	ended bool
-	// seq is the sequence number of the last event, if it came from the proxy; it replaces at. -1 is none.
+	// seq is the sequence number of the last event if it came from the proxy's stream, and then replaces at; else -1.
 	seq int64
 }
 

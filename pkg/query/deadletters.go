@@ -57,7 +57,7 @@ func (c *call) deadLetters() (*answer, error) {
 	return &answer{body: document(a)}, nil
 }
 
-// notErased drops the dead letters of threads that were erased since. An erasure covers only the thread's own
+// notErased drops the dead letters that lie below an erasure of their thread. An erasure covers only the thread's own
 // partition, so dead letters from another partition stay.
 func (c *call) notErased(letters []deadletter.Record) ([]deadletter.Record, error) {
 	below := map[string]int64{}

@@ -33,11 +33,11 @@ type erasureAnswer struct {
 	State    string          `json:"state"`
 	// RequestedAt is the time of the erasure's record on skein.events.
 	RequestedAt time.Time `json:"requestedAt"`
-	// ErasedAt is when the compactor last removed what it had derived from the thread: a later erasure of the thread
-	// counts for this one. It is absent until then, and if an older compactor found nothing to remove.
+	// ErasedAt is when the compactor last removed the data that it had derived from the thread; a later erasure of the
+	// thread replaces it. It is absent before that, and if an older compactor found nothing to remove.
 	ErasedAt *time.Time `json:"erasedAt,omitempty"`
-	// LocalPurgedBy is the time by which a compactor that runs all the time has removed the bytes from the files of its
-	// local store. It is absent as long as ErasedAt is.
+	// LocalPurgedBy is the time by which the compactor, if it runs without a break, has removed the bytes from the files
+	// of its local store. It is absent as long as ErasedAt is.
 	LocalPurgedBy *time.Time `json:"localPurgedBy,omitempty"`
 	// CompactedBy and RawGoneBy are the times by which Kafka's brokers must have dropped the bytes: CompactedBy for
 	// derived topics, RawGoneBy for raw events and dead letters. They are absent as long as ErasedAt is, if the topics set
@@ -75,9 +75,9 @@ func (c *call) erasure() (*answer, error) {
 	if wait {
 		deadline = deadline.Add(c.cfg.Wait)
 	}
-	// The position is read first, so that the erasure is at least as new. If an older compactor found nothing, no erasure
-	// is stored, but the partition's position shows that the compactor has processed the request. The tenant's own
-	// position does not count: rows of another thread may be indexed before the erased rows are gone.
+	// The position is read before the erasure, so that the erasure is at least as new. If an older compactor found
+	// nothing, no erasure is stored, but the partition's position shows that the compactor has processed the request. The
+	// tenant's own rows must not count: one of another thread may be indexed before the erased rows are gone.
 	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
 		to, err := c.store.IndexedTo(c.R.Context(), everyTenant)
 		if err != nil {

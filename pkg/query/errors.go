@@ -30,8 +30,8 @@ func isNoRoom(err error) bool {
 // errBroken marks stored data that is inconsistent. A retry does not help.
 var errBroken = errors.New("broken data")
 
-// explain returns the problem for an error whose text is not for the caller, and logs the error; nothing else logs it.
-// It returns nil if the caller has disconnected.
+// explain returns the problem for an error whose text is not for the caller. It logs the error, as nothing else does,
+// unless the request is the cause. It returns nil if the caller has disconnected.
 func (s *Service) explain(c *front.Call, err error) *front.Problem {
 	p := &front.Problem{Status: http.StatusServiceUnavailable, Retry: 2 * time.Second,
 		Detail: "the lineage store does not answer, or Kafka; try again"}

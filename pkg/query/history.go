@@ -169,7 +169,7 @@ func eventStream(h restored) []byte {
 	return out.b.Bytes()
 }
 
-// events returns the AG-UI events of the history. replace makes the snapshots remove what a client had before.
+// events returns the AG-UI events of the history. If replace is true, the snapshots remove what a client had before.
 func (h restored) events(replace bool) []json.RawMessage {
 	terminal := h.run.Terminal
 	if h.run.Status == record.StatusRunning {
@@ -178,8 +178,8 @@ func (h restored) events(replace bool) []json.RawMessage {
 	return wholeRun(h.run.ThreadID, h.run.RunID, h.run.Started, h.Messages, h.State, terminal, replace)
 }
 
-// wholeRun returns the events that give a client a run: start, snapshots and, if there is one, the terminal event.
-// replace makes the snapshots remove what the client had before.
+// wholeRun returns the events that give a client a run: start, snapshots and, if there is one, the terminal event. If
+// replace is true, the snapshots remove what the client had before.
 func wholeRun(thread, run string, started json.RawMessage, messages []agui.Message, state, terminal json.RawMessage,
 	replace bool) []json.RawMessage {
 	if started == nil {
@@ -199,7 +199,7 @@ func oneLine(b json.RawMessage) []byte {
 	return bytes.ReplaceAll(bytes.ReplaceAll(b, []byte{'\n'}, []byte{' '}), []byte{'\r'}, []byte{' '})
 }
 
-// maxAlternatives is how many runs a fork lists: those closest in start time to the run of this history.
+// maxAlternatives is how many runs a fork lists: those closest to the run of this history in the order of start.
 const maxAlternatives = 100
 
 // fork is a run of a history's chain that has siblings. A branch picker shows it.
@@ -207,7 +207,7 @@ type fork struct {
 	// RunID is the run on this history's chain. ParentRunID is the parent of it and its siblings; absent for a root.
 	RunID       string `json:"runId"`
 	ParentRunID string `json:"parentRunId,omitempty"`
-	// Message is the index in the history of the run's first own message; absent if it has none or it is unknown.
+	// Message is the index in the history of the run's first own message; absent if the history has none or they are unknown.
 	Message *int `json:"message,omitempty"`
 	// Index is the run's place among all Total siblings (itself included), ordered by start.
 	Index int `json:"index"`

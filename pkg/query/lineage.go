@@ -19,7 +19,7 @@ type lineageAnswer struct {
 	ThreadID string           `json:"threadId"`
 	Runs     []lineageRun     `json:"runs"` // by start
 	Branches []lineage.Branch `json:"branches"`
-	// Spawns are edges apart from the chains: a run named a parent that did not exist when it started.
+	// Spawns are the edges of runs that named a parent which did not exist when they started. Chains leave them out.
 	Spawns []lineage.Spawn `json:"spawns"`
 	// Tips are those of Runs that have no children, by start. TipRunID is the last tip of the whole thread, even if Runs
 	// lacks it.
@@ -160,9 +160,8 @@ func (c *call) lineage() (*answer, error) {
 	return &answer{status: v.status, indexedTo: &v.indexedTo, body: document(a)}, nil
 }
 
-// relations maps each parameter that selects part of a thread to the function that finds the runs with that relation to
-// the run in the parameter. As in git log, a run is among its own ancestors. It is not among its descendants and
-// siblings.
+// relations maps each parameter that selects part of a thread to a function. For the run in the parameter, that
+// returns the related runs. As in git log, a run is among its own ancestors. It is not among its descendants and siblings.
 var relations = map[string]func(g *lineage.Graph, run string) []string{
 	"ancestorsOf":   (*lineage.Graph).Chain,
 	"descendantsOf": (*lineage.Graph).Descendants,

@@ -62,8 +62,8 @@ func (c *call) live(runID string, from cursor, once bool) error {
 	return err
 }
 
-// finish sends the end of the stream and returns its reason for the metrics. If the stream has not begun, it returns
-// the refusal too.
+// finish sends the end of the stream and returns why the stream ended, which metrics count. If the stream has not
+// begun, finish returns the refusal too.
 func (s *stream) finish(err error) (why string, refused error) {
 	end, refusal := new(endError), new(front.Problem)
 	if err != nil && s.ctx.Err() != nil && s.R.Context().Err() == nil { // the process drains during a call
@@ -136,7 +136,7 @@ var (
 	errRoom     = &endError{why: endRoom, detail: "the memory that the tenant may use for streams and reads is used up; resume from the last id"}
 )
 
-// lost maps an error of the tail reader to the end of the stream.
+// lost maps an error of the tail reader to the error that ends the stream.
 func (s *stream) lost(err error) error {
 	switch {
 	case s.ctx.Err() != nil:

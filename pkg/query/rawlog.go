@@ -19,9 +19,9 @@ const (
 	rawKept = 8
 	// rawPoll is how many records one poll takes from the client.
 	rawPoll = 500
-	// rawFetch bounds one answer of a broker, compressed; a larger batch still comes whole. An answer is unpacked, to up
-	// to rawBytes, before its first record is available. The bound keeps a read of a few events from waiting for more than
-	// this.
+	// rawFetch bounds one answer of a broker, compressed; a larger batch is still sent whole. The client unpacks the whole
+	// answer, up to rawBytes, before its first record is available. So the bound also limits how long a read of a few
+	// events waits.
 	rawFetch = 64 << 10
 	// rawBytes is the approximate memory that a read needs for the brokers' answers.
 	rawBytes = 8 << 20
@@ -149,7 +149,7 @@ func (r *rawRead) earliest(ranges [][2]int64) int64 {
 }
 
 // each calls f with every record in the ranges, which are half-open, rising, disjoint and within start and end. f may
-// call each. A record that a newer Skein wrote ends it with record.ErrUnknownVersion.
+// call each. At a record that a newer Skein wrote, each returns record.ErrUnknownVersion.
 func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Record) error) error {
 	next := int64(0) // the next offset to read
 	for _, part := range ranges {
@@ -181,8 +181,8 @@ func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Recor
 	return nil
 }
 
-// read returns the batch of records from the given offset on. It returns the last batch again if that holds the offset,
-// and reuses the client to read forward, since the runs of a thread follow each other.
+// read returns the batch of records from the offset next on. It returns the last batch again if that holds the offset.
+// It keeps the client to read forward, since the runs of a thread follow each other.
 func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 	switch {
 	case r.reading && r.from <= next && next < r.to:

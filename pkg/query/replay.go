@@ -34,7 +34,7 @@ const (
 	outcomeOther fold.Outcome = ""
 )
 
-// rawReplay selects raw events of a thread: those from which its runs were folded or, with all, every one.
+// rawReplay selects raw events of a thread: those that were folded into its runs or, if all is set, every one.
 type rawReplay struct {
 	recorded *fold.Table[*fold.Metadata]
 	wanted   map[string]*replayRun // by run id
@@ -187,7 +187,7 @@ func recordsOf(runs []store.Run) []*record.Run {
 	return out
 }
 
-// bounds reads from and to as offsets. to is excluded and at most the current end of the log.
+// bounds returns the requested range of offsets. Its end is exclusive and at most the current end of the log.
 func (c *call) bounds(raw *rawRead) (from, to int64, err error) {
 	to = raw.end
 	if text := c.Query.Get("from"); text != "" {
@@ -230,7 +230,7 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 	return p.Position.Offset, nil
 }
 
-// gone returns the refusal for ranges that the log no longer has whole.
+// gone returns the refusal for ranges that are no longer complete in the log.
 func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
 	r := &front.Problem{Status: http.StatusGone, Detail: "the raw events are older than skein.events keeps them; the history is kept: ask for the history"}
 	if at := raw.earliest(ranges); at >= 0 {
@@ -267,7 +267,7 @@ func (rp *rawReplay) ofType() bool {
 	return ev != nil && slices.Contains(rp.types, ev.Type)
 }
 
-// types reads the requested event types from a list with commas. Without the parameter it returns none.
+// types reads the requested event types from a comma-separated list. Without the parameter it returns none.
 func (c *call) types() ([]agui.Type, error) {
 	if !c.Query.Has("types") {
 		return nil, nil
@@ -350,7 +350,7 @@ func (c *call) pace() (*pacer, error) {
 	return &pacer{pace: pace}, nil
 }
 
-// wait waits until the event of the time at is due, measured from the event before it.
+// wait waits until an event is due, measured from the event before it. The argument at is the event's time.
 func (p *pacer) wait(ctx context.Context, at time.Time, out *replayWriter) error {
 	gap := at.Sub(p.last)
 	first := p.last.IsZero()

@@ -70,7 +70,7 @@ func newLineWriter(c *call) *replayWriter {
 	return &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(slotReleaser{c}, 64<<10)}
 }
 
-// slotReleaser writes to the caller of a request that holds no slot meanwhile.
+// slotReleaser writes to the caller of a request and releases the request's slot first.
 type slotReleaser struct{ c *call }
 
 func (r slotReleaser) Write(b []byte) (int, error) {
@@ -78,8 +78,8 @@ func (r slotReleaser) Write(b []byte) (int, error) {
 	return r.c.W.Write(b)
 }
 
-// newProofWriter returns a writer for answers about many runs, each of which is heavy work. From now on the request
-// waits for slots for as long as its caller stays.
+// newProofWriter returns a writer for answers about many runs, each of which is heavy work. From then on the request
+// waits for a slot without a time limit, until its caller leaves.
 func newProofWriter(c *call) *replayWriter {
 	c.load.late = func() error { return nil }
 	return newLineWriter(c)

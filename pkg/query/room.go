@@ -24,12 +24,12 @@ const (
 // room holds the budgets that the requests of all tenants share. By the rule of share.Pool, a tenant may hold as much
 // as all tenants together leave free.
 type room struct {
-	// slots bounds the requests that work at the same time. One that waits for the index, the brokers or a timeline, writes
-	// to its caller or keeps a pace holds no slot. Only the scan of /v1/verify keeps its slot while it reads.
+	// slots limits requests that work at once. A request holds no slot while it waits for the index, the brokers or a
+	// timeline, writes to its caller or keeps a pace. Only the scan of /v1/verify keeps its slot while it reads.
 	slots *share.Pool
-	// records bounds the reads of skein.runs at the same time, since the memory for a record is unknown before it is read.
+	// records limits concurrent reads of skein.runs, since the memory for a record is unknown until it is read.
 	records *share.Pool
-	// memory bounds what requests hold: their own overhead, rows, contents and folds.
+	// memory limits what requests hold: their own overhead, rows, contents and folds.
 	memory *front.Memory
 	// patience is how long a request waits for its slots.
 	patience time.Duration
@@ -59,11 +59,11 @@ type load struct {
 	tenant string
 	slot   bool // whether it holds one
 	// lateAfter is how long the request waits for a slot before it calls late. If late returns an error, the wait ends;
-	// else the request waits again, at the end of its tenant's queue. It leaves the queue first, because late may write to
-	// a slow caller, and a slot that is granted meanwhile would be held for that long.
+	// otherwise the request waits again, at the end of its tenant's queue. It leaves the queue before the call, because
+	// late may write to a slow caller, and a slot granted during that time would be held unused.
 	lateAfter time.Duration
 	late      func() error
-	// kept is the memory of the whole request; work is the memory of what it does with the current slot.
+	// kept is the memory of the whole request; work is the memory of its work with the current slot.
 	kept, work *front.Claim
 }
 
@@ -110,7 +110,7 @@ func (l *load) releaseSlot() {
 	l.slot = false
 }
 
-// pause calls f, which waits, without the slot. If the request had one, it acquires it again, even if f fails.
+// pause releases the slot while f waits. If the request had a slot, pause acquires one again, even if f fails.
 func (l *load) pause(ctx context.Context, f func() error) error {
 	if !l.slot {
 		return f()

@@ -92,7 +92,7 @@ func (s *Service) routes() []front.Route {
 
 var description = sync.OnceValue(func() web.Static { return web.NewStatic(schemas.OpenAPI, typeJSON, "no-cache") })
 
-// newFront returns the stage's handler: its API, and the API's description and the page, which need no credentials.
+// newFront returns the handler of the stage's API. It also serves the API's description and the page, which need no credentials.
 func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.Front {
 	open := func(pattern string, h http.Handler) front.Route {
 		return front.Route{Method: http.MethodGet, Pattern: pattern, Serve: func(c *front.Call) error {
@@ -140,7 +140,7 @@ func (s *Service) serve(answer func(*call) error) func(*front.Call) error {
 	}
 }
 
-// headerIndexedTo is the header with the index's position, for answers whose body has no room for it.
+// headerIndexedTo is the header with the index's position, for answers whose body has no field for it.
 const headerIndexedTo = "Skein-Indexed-To"
 
 const typeJSON = "application/json"
@@ -148,7 +148,7 @@ const typeJSON = "application/json"
 // answer is the result of a call. write encodes and sends it.
 type answer struct {
 	status      int              // 0: 200
-	indexedTo   *record.Position // in a header, for answers whose body has no room for it
+	indexedTo   *record.Position // in a header, for answers whose body has no field for it
 	remarks     []string         // in a header: the badges
 	vary        bool             // the answer depends on the Accept header
 	tag         string           // identifies the answer, for 304

@@ -23,7 +23,7 @@ type runAnswer struct {
 	Rewrote []string `json:"rewrote,omitempty"`
 
 	Status record.Status `json:"status"`
-	// Agent is the producer of the run, Labels are its labels; absent if no record has them.
+	// Agent is the name of the run's producer, Labels are the run's labels. Each is absent if no record has it.
 	Agent     string            `json:"agent,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	StartedAt time.Time         `json:"startedAt"`
@@ -50,7 +50,7 @@ type runAnswer struct {
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// badges mark where the data is not the complete and certain truth.
+// badges mark data that is incomplete or not certain.
 type badges struct {
 	// Synthetic: the terminal event is not the agent's. Skein made it because the agent had become silent, or the agent's
 	// proxy made it.

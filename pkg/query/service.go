@@ -24,13 +24,13 @@ import (
 
 // Config is the query stage's configuration.
 type Config struct {
-	// Wait is how long a call waits for the index: with ?atLeast=, and if the record of an open run is newer than the
-	// index.
+	// Wait is how long a call waits for the index (with ?atLeast= or ?wait=true, or if the record of an open run is newer
+	// than the index), and for a slot.
 	Wait time.Duration
-	// Poll is the pause between two reads of the index while a call waits.
+	// Poll is the pause between two reads of the index while a call waits. Some waits double it, up to maxLook.
 	Poll time.Duration
-	// Memory bounds, in bytes, what requests, the cached timelines of stepped runs and the latest events for live streams
-	// hold together. Slots bounds concurrent work: each read takes one. Tenants share both (share.Pool).
+	// Memory limits the bytes that requests, cached timelines of stepped runs and the latest events for live streams hold
+	// together. Slots limits concurrent work: each read takes one. Tenants share both (share.Pool).
 	Memory, Slots int
 	// StreamHeartbeat is the pause after which an idle live stream sends a heartbeat, since proxies close connections that
 	// are silent for a minute. StreamRetry is the delay after which a reader reconnects once its stream has ended.
@@ -38,12 +38,12 @@ type Config struct {
 	StreamHeartbeat, StreamRetry, StreamLife time.Duration
 	// Search bounds the cost of one search or statistic in the store.
 	Search search.Bounds
-	// Tail has the settings by which live streams read skein.events. Every read of Kafka uses its Kafka. New sets its
-	// RingBytes, Logger and Registerer.
+	// Tail has the settings with which live streams read skein.events. All reads of Kafka use Tail.Kafka. New sets
+	// RingBytes, Logger and Registerer of Tail.
 	Tail tail.Config
 	// Links lead from the page to other tools.
 	Links []web.Link
-	// Quotas are the limits of each tenant that the operator set.
+	// Quotas are the limits that the operator has set for each tenant.
 	Quotas *quota.Quotas
 	// TenantMetrics is how many tenants have counters of their own; 0 is none.
 	TenantMetrics int
@@ -71,7 +71,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// minMemory has room for one raw read beside other requests.
+// minMemory is enough for one raw read besides other requests.
 const minMemory = 32 << 20
 
 // Validate returns an error that describes an invalid setting.
@@ -90,8 +90,8 @@ type recordReader interface {
 	Close()
 }
 
-// Service answers HTTP calls. It holds no state that outlives a request, except a cache of the timelines of stepped
-// runs. Call Drain before shutdown, so that live streams end, and Close after the last request.
+// Service answers HTTP calls. Its only state that outlives a request is caches: timelines of stepped runs, and the latest
+// events. Call Drain before shutdown, so that live streams end, and Close after the last request.
 type Service struct {
 	cfg     Config
 	store   store.Reader
@@ -149,5 +149,5 @@ func (s *Service) Close() {
 	s.raw.readers.Close()
 }
 
-// Handler returns the HTTP API: /v1/… and /openapi.json, compressed if the caller accepts it.
+// Handler returns the handler of /v1/…, /openapi.json and the page. It compresses all but live streams, if the caller accepts that.
 func (s *Service) Handler() http.Handler { return s.front }

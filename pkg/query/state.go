@@ -50,8 +50,8 @@ type stateSteps struct {
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// encode returns the answer as JSON. Messages, state and events are JSON already and most of the answer. encoding/json
-// would check and copy all of them, and drop the white space of events, which callers get byte for byte.
+// encode returns the answer as JSON. It appends messages, state and events, most of the answer, as they are.
+// encoding/json would check them again and drop the white space of events, which callers get byte for byte.
 func (a *stateAnswer) encode() ([]byte, error) {
 	head, err := marshal(a.stateHead)
 	if err != nil {
@@ -153,9 +153,9 @@ func newStepAnswer(s timeline.Step, partition int32, change timeline.Change) ste
 	return a
 }
 
-// state answers with messages and state after a step of the run in the path (by default the thread's tip) and the
-// step's change. With from and limit, it answers with messages and state before a step, and with a page of steps from
-// there on.
+// state answers with the messages and state after a step of the run in the path (by default the thread's tip), and with
+// the step's change. With from or limit, it answers with the messages and state before a step, and with a page of steps
+// from that step on.
 func (c *call) state() (*answer, error) {
 	page := c.Query.Get("from") != "" || c.Query.Get("limit") != ""
 	if page && c.Query.Get("at") != "" {

@@ -27,7 +27,7 @@ type stepping struct {
 	held *cachedRun
 }
 
-// stepThrough calls f with a run's timeline. If the cached one is not enough, it is first read to the end of the log.
+// stepThrough calls f with a run's timeline. If the cached one does not satisfy enough, it first reads on to the end of the log.
 func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) bool, f func(stepping) error) error {
 	i := slices.IndexFunc(v.runs, func(r store.Run) bool { return r.RunID == run })
 	if i < 0 {
@@ -78,7 +78,7 @@ func (c *call) readStepped() (view, error) {
 	return v, err
 }
 
-// readTimeline reads the raw events of a run that r has not read; all of them if r is nil.
+// readTimeline reads the raw events of a run that the reader r does not have yet, or all of them if r is nil.
 func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timeline.Reader, error) {
 	counted := verify.Bytes(&row.Run)            // for the fold; the timeline is counted separately
 	defer func() { _ = c.load.take(-counted) }() // a release never fails
@@ -168,8 +168,8 @@ func (c *call) goneFrom(raw *rawRead, row store.Run, detail string) error {
 	return r
 }
 
-// at returns a cursor after step n that can advance to step to. It continues from the last request's cursor if that is
-// near enough.
+// at returns a cursor after step n, which continues from the last request's cursor if that one is near enough. The
+// argument to is the last step that the cursor can reach.
 func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 	last := s.held.cursor
 	values, _, err := s.reach(last, n, to)
@@ -180,8 +180,8 @@ func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 	return s.From(last, n, values)
 }
 
-// reach takes the memory to move from a cursor (nil: none) to step n, and reads the events up to step to that the
-// timeline does not hold. It returns how many bytes it took.
+// reach takes the memory to move the cursor last (nil: none) to step n. It reads the events that the timeline does not
+// hold, and returns how many bytes it took. The argument to is the last step whose event may be read.
 func (s stepping) reach(last *timeline.Cursor, n, to int) (values func(timeline.Step) []byte, counted int64, err error) {
 	counted = s.CursorBytes(last, n)
 	if err := s.c.load.take(counted); err != nil {
@@ -216,8 +216,8 @@ func (s stepping) keep(at *timeline.Cursor) {
 	}
 }
 
-// values reads events that the timeline does not hold from the log. It returns how many bytes of memory it took for
-// them.
+// values reads from the log the events in a range of offsets that the timeline does not hold. It returns how many bytes
+// of memory it took for them.
 func (s stepping) values(offsets [2]int64) (read map[int64][]byte, counted int64, err error) {
 	raw, err := s.c.openRaw(s.row.Raw.Partition)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// bare resumes a run while the lineage store is unavailable, by the run ids in the headers of the log's records. It
-// returns away, the store's error, to a reader that joins, since that needs the store.
+// bare resumes a run while the lineage store is unavailable. It finds the run's events by the run ids in the log's
+// headers. A reader that joins needs the store, so bare returns away, the store's error.
 func (s *stream) bare(away error) error {
 	at := s.from.at
 	if s.runID == "" || at.Offset < 0 || s.from.ended {
@@ -27,8 +27,8 @@ func (s *stream) bare(away error) error {
 	if at.Partition != s.partition {
 		return s.foreign()
 	}
-	// Without the store, only the log shows whether the thread was erased since. So bare reads it to its end before it
-	// sends anything.
+	// Without the store, only the log shows whether the thread was erased since. So bare reads the log to its end before
+	// it sends anything.
 	had, err := s.bareScan()
 	switch {
 	case err != nil:
@@ -122,7 +122,7 @@ func clientRunID(run string) string {
 	return id
 }
 
-// ofRun reports whether an event has a run id in its headers and is not malformed.
+// ofRun reports whether an event's headers have this run id and its value is not malformed.
 func ofRun(e record.Event, id string) bool {
 	if e.Headers.Kind != record.KindEvent || e.Headers.RunID != id {
 		return false

@@ -10,11 +10,10 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// silentBeats is the number of heartbeat periods without an event of the playing run after which a stream checks
-// whether the run was abandoned.
+// silentBeats is how many heartbeat periods the playing run may be silent before the stream checks whether it was abandoned.
 const silentBeats = 4
 
-// lightThread is the largest size, in bytes, of a thread's open folds that are turned into snapshots without a slot.
+// lightThread is the largest memory of a thread's open folds, in bytes, for which join makes snapshots without a slot.
 const lightThread = 256 << 10
 
 // play ends the playing run if it is over, and joins the next one.

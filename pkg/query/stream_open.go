@@ -78,8 +78,8 @@ func (s *stream) fallBack(err error) error {
 	return s.load.withSlot(s.ctx, func() error { return s.history(run) })
 }
 
-// open reads the thread's runs from the index and follows the log from the end of the index. It waits while the index
-// is behind.
+// open reads the thread's runs from the index and follows the log from the end of the index. While the index lacks
+// rows, it retries for cfg.Wait.
 func (s *stream) open() error {
 	deadline := time.Now().Add(s.cfg.Wait)
 	for {
@@ -98,8 +98,8 @@ func (s *stream) open() error {
 
 func (s *stream) openOnce() error {
 	s.thread = nil // so that the reads below fail at once: recordsOfThread retries if a thread is open
-	// The index's position is read before the rows, so that the rows are at least as new. It is the position for all
-	// tenants: the tenant's own counts its rows, one of which may be ahead of a run that is not indexed yet.
+	// The index's position is read before the rows, so that the rows are at least as new. everyTenant excludes the
+	// tenant's own rows from the position: one of them may be ahead of a run that is not indexed yet.
 	to, err := s.store.IndexedTo(s.ctx, everyTenant)
 	if err != nil {
 		return err
@@ -296,8 +296,8 @@ func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 }
 
 // recordsOfThread implements live.Source from the index and skein.runs. Once the thread is open, its reads retry until
-// the store answers, because the thread cannot take a record twice. Before that a failed read fails, and the caller
-// of stream.open repeats all of them.
+// the store answers, because the thread cannot take a record twice. Before that, a read fails at once, and the caller
+// of stream.open repeats all reads.
 type recordsOfThread struct {
 	*stream
 	rows []store.Run

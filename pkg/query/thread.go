@@ -29,11 +29,11 @@ type view struct {
 	status int
 }
 
-// maxLook is the longest pause between two reads of an open run's row while a call waits for it.
+// maxLook is the longest pause between two reads of the store while a call waits for a change in it.
 const maxLook = 400 * time.Millisecond
 
-// read reads rows of the thread. With ?atLeast= it repeats that until they include the event at that position, for
-// cfg.Wait at most.
+// read reads rows of the thread. With ?atLeast= it repeats the read until the rows include the event at that position,
+// for cfg.Wait at most.
 func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]store.Run, error)) (view, error) {
 	want, err := c.position("atLeast")
 	if err != nil {
@@ -123,11 +123,11 @@ func newView(runs []store.Run, to map[int32]int64) view {
 	return v
 }
 
-// reached reports whether rows certainly include the event at a position. They do if a run's record includes it. They
-// also do if the partition is indexed beyond it, and the requested run (without an id, none of these runs) is not an
-// open run whose record ends before it. The index's progress proves nothing about an open run, because its
-// record is written only from time to time. For a sealed run it is sufficient: an event below that position was a repeat,
-// a dead letter, or another run's.
+// reached reports whether rows certainly include the event at a position. They do if a run's record includes it.
+// Otherwise the partition must be indexed beyond it, and the requested run must be among the rows and not be an open
+// run whose record ends before it (without an id: there are rows, none of them such a run). The index's progress proves
+// nothing about an open run, because its record is written only from time to time. For a sealed run it is sufficient:
+// an event below the progress was a repeat, a dead letter, or another run's.
 func reached(runs []store.Run, runID string, to map[int32]int64, want record.Position) bool {
 	open := false
 	for _, r := range runs {
@@ -188,7 +188,7 @@ type restored struct {
 	// run is the row that was restored. It is newer than the requested row if the run is open and got a new record
 	// meanwhile.
 	run store.Run
-	// inputMessages are the messages that the run's record holds of its input.
+	// inputMessages are the messages of the run's input that its record holds.
 	inputMessages []agui.Message
 	// own maps each run whose contents are in the history to the messages in its record.
 	own map[string][]agui.Message
@@ -211,9 +211,9 @@ func (c *call) restoreOrTip() (view, *lineage.Graph, restored, error) {
 	return v, graph, h, err
 }
 
-// restore builds the history of a run from the contents of its base chain. It takes one read for all runs in the store,
-// and another for the record of an open run. If a row is newer than its contents or older than its record, restore
-// retries for cfg.Wait, without a slot between two attempts.
+// restore builds the history of a run from the contents of its base chain. It reads the store once for all runs of the
+// chain, and skein.runs for the record of an open run. If a row is newer than its contents or older than its record,
+// restore retries for cfg.Wait, without a slot between two attempts.
 func (c *call) restore(ctx context.Context, runs []store.Run, id string) (restored, error) {
 	deadline := time.Now().Add(c.cfg.Wait)
 	ctx, release := c.load.metered(ctx)
@@ -299,12 +299,12 @@ func (c *call) openContents(ctx context.Context, row store.Run) (store.Content, 
 	return store.Content{Messages: r.Messages, InputMessages: r.InputMessages, State: r.State}, nil
 }
 
-// recordWait bounds the wait for a place to read one record, and then the read. Without a bound a client would retry
-// unavailable brokers for as long as the caller stays.
+// recordWait bounds the wait to read a record, the read, one request for offsets or settings, and one query of the
+// index's progress. Without a bound, a client would retry unavailable brokers for as long as the caller stays.
 const recordWait = 5 * time.Second
 
-// recordOf reads the record that a row was made from; kafka.ErrNoRecord means that compaction has removed it in favour
-// of a newer one of the run. It waits for the brokers without a slot.
+// recordOf reads the record from which a row was made. kafka.ErrNoRecord means that compaction has removed it, since
+// the run has a newer one. It waits for the brokers without a slot.
 func (c *call) recordOf(ctx context.Context, row store.Run) (*record.Run, error) {
 	var m *kgo.Record
 	err := c.load.pause(ctx, func() (err error) {
@@ -319,7 +319,7 @@ func (c *call) recordOf(ctx context.Context, row store.Run) (*record.Run, error)
 		if m, err = c.records.Read(read, row.Raw.Partition, row.Version); err != nil {
 			return err
 		}
-		return c.load.acquire(ctx) // before the next read, so that few values wait for a slot
+		return c.load.acquire(ctx) // before Give, so that few records wait for a slot
 	})
 	if err == nil {
 		err = kafka.CheckVersion(m)

@@ -31,7 +31,7 @@ type timelines struct {
 
 type timelineKey struct{ tenant, thread, run string }
 
-// cachedRun is one run in the cache. The holder of turn may use and change the reader and the cursor.
+// cachedRun is one run in the cache. turn is the lock of the reader and the cursor.
 type cachedRun struct {
 	key timelineKey
 	// origin identifies the start of the run as the run's record describes it. If it has changed, the timeline is stale.
@@ -62,7 +62,7 @@ func newTimelines(limit int64, m *metrics) *timelines {
 	return &timelines{metrics: m, bytes: share.NewPool(limit), byRun: map[timelineKey]*cachedRun{}}
 }
 
-// acquire waits for a run's turn and returns the run. Call release when done.
+// acquire waits for the lock of a run and returns the run. Call release when done.
 func (t *timelines) acquire(ctx context.Context, key timelineKey, origin string) (*cachedRun, error) {
 	c := t.find(key, origin)
 	select {
@@ -92,7 +92,7 @@ func (t *timelines) find(key timelineKey, origin string) *cachedRun {
 	return c
 }
 
-// release ends a turn. bytes is the current size of the run; a negative one drops it from the cache.
+// release unlocks a run. bytes is the current size of the run; a negative one drops the run from the cache.
 func (t *timelines) release(c *cachedRun, bytes int64) {
 	t.mu.Lock()
 	if t.byRun[c.key] == c {
@@ -113,7 +113,7 @@ func (t *timelines) count(c *cachedRun, bytes int64) {
 	t.metrics.timelineBytes.Set(float64(t.bytes.Held()))
 }
 
-// leastUsed returns the least recently used run of these tenants, which must hold something.
+// leastUsed returns the least recently used run of these tenants among those that hold memory; nil if none does.
 func (t *timelines) leastUsed(tenants []string) *cachedRun {
 	var oldest *cachedRun
 	for _, c := range t.byRun {
@@ -124,7 +124,7 @@ func (t *timelines) leastUsed(tenants []string) *cachedRun {
 	return oldest
 }
 
-// drop evicts a run. The holder of its turn may still use it.
+// drop evicts a run. The holder of its lock may still use it.
 func (t *timelines) drop(c *cachedRun) {
 	t.count(c, -c.bytes)
 	delete(t.byRun, c.key)

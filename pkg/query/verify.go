@@ -21,7 +21,7 @@ type proofAnswer struct {
 	RunID    string         `json:"runId"`
 	Status   record.Status  `json:"status"`
 	Verdict  verify.Verdict `json:"verdict"`
-	// Reason says why the run could not be verified.
+	// Reason is why the run could not be verified.
 	Reason string `json:"reason,omitempty"`
 	// Earliest is the first of the run's events that still exists, if earlier ones are gone.
 	Earliest *record.Position `json:"earliest,omitempty"`
@@ -76,15 +76,15 @@ func (c *call) verify() (*answer, error) {
 	return &answer{status: v.status, body: document(answers[0])}, nil
 }
 
-// These bound the runs of a thread that are folded together: their number, and their approximate memory in bytes. Runs
-// that were open when one of them began come in addition. The first run is folded even if it exceeds the bounds.
+// These limit how many runs of a thread are folded together, and their approximate memory in bytes. Runs that were open
+// when one of them began are folded in addition. The first run is folded even if it exceeds the limits.
 const (
 	provedAtOnce      = 64
 	provedAtOnceBytes = 64 << 20
 )
 
-// verifyThread verifies all runs of a thread and answers with one line a run, by start. If a run cannot be verified for
-// now, its line says why.
+// verifyThread verifies all runs of a thread and answers with one line per run, by start. If a run cannot be verified
+// for now, its line has the reason.
 func (c *call) verifyThread() error {
 	v, err := c.readInTime()
 	if err != nil {
@@ -137,12 +137,12 @@ func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) 
 	return nil
 }
 
-// tooLarge returns the reason if a run is too large to fold again.
+// tooLarge returns the reason for refusing a run that is too large to fold again.
 func (c *call) tooLarge(row *store.Run) string {
 	return fmt.Sprintf("folding run %q again takes about %d bytes of memory, and one tenant may have %d here: have the operator raise --memory, or verify where that is larger", row.RunID, verify.Bytes(&row.Run), c.room.memory.Alone())
 }
 
-// prove verifies some runs of a thread, by the records in its rows.
+// prove verifies the runs in wanted: it folds their raw events and compares the results with the records in the rows.
 func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.Position) ([]proofAnswer, error) {
 	ids := make([]string, len(wanted))
 	need := int64(0)
@@ -240,7 +240,7 @@ func (s *indexed) History(run string) (lineage.History, error) {
 	}
 	h, err := s.restore(s.R.Context(), s.runs, run)
 	switch why := new(front.Problem); {
-	case errors.As(err, &why) && why.Limit == "": // the index is behind
+	case errors.As(err, &why) && why.Limit == "": // the index lags
 		return lineage.History{}, s.lacks(why.Detail)
 	case errors.Is(err, errBroken):
 		return lineage.History{}, &fold.StartError{Reason: fmt.Sprintf("the history at the end of run %q, from which it starts, cannot be put together", run)}
@@ -268,7 +268,7 @@ func (s *indexed) Holding(messageIDs []string) ([]string, error) {
 	return runs, nil
 }
 
-// stale reports whether the thread's rows have changed since they were read, as they may then be of two moments.
+// stale returns the reason if the thread's rows have changed since they were read, as they may then mix two states.
 func (s *indexed) stale() (why, err error) {
 	runs, err := s.store.Thread(s.R.Context(), s.Tenant, s.threadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

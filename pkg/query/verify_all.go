@@ -15,8 +15,8 @@ import (
 // verifyEvery is the time between two progress lines while all runs are verified.
 const verifyEvery = time.Second
 
-// verifyProgress is the progress of verifying all runs, in thousandths of the raw records to read. Their number would
-// disclose how many other tenants have.
+// verifyProgress is the progress of verifying all runs, in thousandths of the raw records to read. The number of
+// records would disclose how many other tenants have.
 type verifyProgress struct {
 	Progress progressAnswer `json:"progress"`
 }
@@ -28,7 +28,7 @@ type progressAnswer struct {
 
 const thousandths = 1000
 
-// These say why a run's row was not compared: it is not the row of the record that was verified.
+// These are the reasons why a run's row was not compared: it is not the row of the record that was verified.
 const (
 	unindexedYet   = "the index: it has no row of this record yet"
 	unindexedSince = "the index: it has a newer record by now"
@@ -67,7 +67,7 @@ type allAnswer struct {
 	out      *replayWriter
 	to       map[int32]int64 // the index's progress
 	reported time.Time       // the time of the last progress line
-	broken   error           // of the caller's connection, or of waiting for a slot
+	broken   error           // an error of the caller's connection, or of the wait for a slot
 }
 
 // progress writes a progress line at most every verifyEvery, and one at the end.

@@ -9,8 +9,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// watch polls the index's progress for requests that wait for it. All of them wake at the same moments. Those of a
-// tenant whose queries overlap share one.
+// watch polls the index's progress for requests that wait for it. All of them poll at the same moments, and overlapping
+// queries for a tenant are one query.
 type watch struct {
 	store   store.Reader
 	poll    time.Duration

@@ -18,7 +18,7 @@ const (
 	wordsBatch = 200
 )
 
-// words describes a run, in one line each.
+// words describes a run. Each field is one line.
 type words struct {
 	// Question is the beginning of the last user message that the run brought. Answer is the beginning of its first
 	// assistant message with text.
