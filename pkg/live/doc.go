@@ -5,6 +5,6 @@
 //	                                   └──▶ the run of each record, and the current fold of that run
 //
 // A Thread makes the decisions that the compactor will make: which run a raw record belongs to, the parent and branch
-// of a new run, and the history that it starts from. It needs raw records from the first offset that the record of some
-// open run does not cover, and never those of runs that have ended.
+// of a new run, and the history that it starts from. It needs raw records from the lowest offset that the record of an
+// open run does not cover, and none of runs that have ended.
 package live

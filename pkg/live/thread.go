@@ -48,14 +48,14 @@ type Run struct {
 
 // weight estimates the memory of a fold.
 type weight struct {
-	// text is the approximate length of its messages and state, in bytes. They are measured again once text reaches at.
+	// text is the approximate length of messages and state, in bytes; add measures them once text reaches the threshold at.
 	text, at int64
 	// bytes is the fold's part of Thread.Bytes.
 	bytes int64
 }
 
-// add counts an event of this many bytes that was folded; 0 is for a fold that was resumed. It returns by how much the
-// fold's memory has grown.
+// add counts a folded event and returns by how much the fold's memory has grown. The argument event is the event's size
+// in bytes; 0 is for a resumed fold.
 func (w *weight) add(f *compact.Run, event int) int64 {
 	if w.text += int64(event); w.text >= w.at { // not all bytes stay: snapshots replace others, and RAW events leave nothing
 		w.text = int64(len(f.State()))
@@ -121,8 +121,8 @@ func (t *Thread) Open() bool {
 	return slices.ContainsFunc(t.Unsealed(), func(r *Run) bool { return r.Metadata.Open() })
 }
 
-// Replay makes Take return the real outcome of events that the run's record covers, in place of fold.Covered. It
-// returns the offset from which Take needs the run's records to know the outcomes from the given offset on.
+// Replay makes Take return the real outcome of events that the run's record covers, in place of fold.Covered. To know
+// the outcomes from the given offset on, Take needs the run's raw records from the returned offset on.
 func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 	r.again = fold.NewOutcomes(r.Record)
 	if r.again.Steady() {
