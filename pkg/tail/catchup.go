@@ -25,11 +25,11 @@ type catchUp struct {
 	tenant string
 	id     int32
 
-	// mu is held during a read; unused calls end between two reads.
+	// mu is held during a read. unused calls expire between two reads.
 	mu     sync.Mutex
 	unused *time.Timer // nil before the first read
-	// held: the catch-up has a slot. place is where it waits for one; nil if it does not. A read that ends before there is a slot keeps its
-	// place.
+	// held: the catch-up has a slot. place is its place in the queue for a slot; nil if it is not in the queue. A read that ends before it
+	// gets a slot keeps the place.
 	held   bool
 	place  *share.Place
 	client *kgo.Client // nil before the first read with the slot
@@ -42,8 +42,8 @@ type catchUp struct {
 const (
 	// catchUpFetch bounds one fetch response, compressed.
 	catchUpFetch = 256 << 10
-	// slotUnused is how long a reader keeps its slot between two reads. The slot of a stream whose client takes nothing goes to another
-	// reader; that of a quick one is kept, since its client has fetched ahead.
+	// slotUnused is how long a reader keeps its slot between two reads. A stream whose client takes nothing loses the slot to another reader.
+	// A quick one keeps the slot, since its Kafka client has fetched ahead.
 	slotUnused = 50 * time.Millisecond
 )
 
@@ -86,15 +86,15 @@ func (c *catchUp) open(ctx context.Context, r *Reader) error {
 	return nil
 }
 
-// read returns up to batchBytes of records of the reader's thread and advances the reader. A batch without records means that it
-// has read records of other threads only.
+// read returns about batchBytes of records of the reader's thread and advances the reader. A batch without records means that it has read
+// records of other threads only or, with Away, none.
 func (c *catchUp) read(ctx context.Context, r *Reader) (Batch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unused == nil {
 		c.unused = time.AfterFunc(slotUnused, c.expire)
 	}
-	c.unused.Stop() // if expire runs already, it waits for this read; the next one then takes another slot
+	c.unused.Stop() // an expire that runs already waits for this read; the next read then needs another slot
 	defer c.unused.Reset(slotUnused)
 	if c.client == nil {
 		if err := c.open(ctx, r); err != nil {
@@ -126,7 +126,7 @@ func (c *catchUp) read(ctx context.Context, r *Reader) (Batch, error) {
 	return b, nil
 }
 
-// poll waits for records until brokers have not answered for a while.
+// poll waits for records for at most Config.Away. It leaves polled empty if none have come.
 func (c *catchUp) poll(ctx context.Context, r *Reader) error {
 	wait, cancel := context.WithTimeout(ctx, c.tail.cfg.Away)
 	defer cancel()
@@ -156,8 +156,8 @@ func (c *catchUp) poll(ctx context.Context, r *Reader) error {
 	return nil
 }
 
-// expire gives back what has been unused for slotUnused. A place where no slot has come up yet keeps nothing from other readers, so it is
-// kept.
+// expire releases the slot and the client after slotUnused without a read. It keeps a place in the queue that has no slot yet, since that
+// keeps nothing from other readers.
 func (c *catchUp) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

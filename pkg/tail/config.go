@@ -12,20 +12,20 @@ import (
 
 // Config are the settings of a Tail.
 type Config struct {
-	// RingBytes bounds the keys and values in the rings of all partitions together. Each partition that is read gets an
-	// equal share.
+	// RingBytes limits the memory of the records in the rings of all partitions together. Each partition that is read
+	// gets an equal share.
 	RingBytes int
-	// Keep reports whether readers want a record; nil: all. Rings leave out others, but a reader that catches up from the log returns them.
+	// Keep reports whether readers want a record; nil: all. Rings leave out others, but readers that catch up from the log return them.
 	Keep func(*kgo.Record) bool
 	// Linger is how long a partition is still read after its last reader has left.
 	Linger time.Duration
-	// Window is how many offsets before the end of the log reading starts when the first reader of a partition comes. A
-	// reader that needs older records catches up by itself, and so does one that would wait until the window was read.
+	// Window is the number of offsets before the end of the log at which a partition's ring starts. A reader that needs
+	// older records catches up by itself, and so does one that would wait until the window was read.
 	Window int64
-	// CatchUps bounds how many readers catch up from the log at the same time; further ones wait. Tenants share them (share.Pool): one alone
-	// has half.
+	// CatchUps limits how many readers catch up from the log at the same time; others wait. Tenants share this number
+	// (share.Pool): a single tenant may use half of it.
 	CatchUps int
-	// Fetch changes how the fetch loop fetches.
+	// Fetch has further options for the Kafka client of the fetch loop.
 	Fetch []kgo.Opt
 	// Away is how long brokers may be silent before readers get Batch.Away.
 	Away time.Duration

@@ -10,8 +10,8 @@ import (
 const (
 	// batchBytes is the approximate size of the records that one call of Next returns.
 	batchBytes = 256 << 10
-	// slowAfter is how long a reader may take between two calls of Next. If its next record has left the ring by then, it is
-	// slow; if it came back sooner, a burst was larger than the ring, and it catches up from the log.
+	// slowAfter is how long a reader may take between two calls of Next. If it takes longer and its next record has left the
+	// ring, it is slow. If it takes less, a burst was larger than the ring, and the reader catches up from the log.
 	slowAfter = 10 * time.Second
 )
 
@@ -26,7 +26,7 @@ type Reader struct {
 	thread    *thread
 	lastAsked time.Time
 	away      bool // Away of the last batch
-	// attached: the ring had everything from next on at some moment. From then on thread.evicted says what has left it.
+	// attached: at some moment the ring had every record from next on. Since then thread.evicted shows what has left the ring.
 	attached bool
 	catchUp  *catchUp // nil while the ring has the next record
 }
@@ -45,10 +45,10 @@ type Batch struct {
 // End is the end of the log when the reader was made.
 func (r *Reader) End() int64 { return r.end }
 
-// Next waits for the next records of the thread. A batch without records means that the reader has reached End, or that
-// Away has changed. Errors are ErrSlow, ErrGone, ErrClosed, that of the context, or Kafka's. All of them but that of the context are
-// final for this reader; a new one may continue from Through. After that of the context, Next may be called again: a reader that waits for
-// its turn to read older records from the log keeps its place.
+// Next waits for the next records of the thread. A batch without records means that the reader has reached End, or that Away has changed.
+// The error is ErrSlow, ErrGone, ErrClosed, the context's or Kafka's. Any but the context's is final for this reader; a new one may
+// continue from Through. After the context's error, Next may be called again; a reader that waits to read older records from the log keeps
+// its place in the queue meanwhile.
 func (r *Reader) Next(ctx context.Context) (Batch, error) {
 	for {
 		b, wait, err := r.look()
@@ -118,8 +118,8 @@ func (r *Reader) look() (_ Batch, wait bool, _ error) {
 	return b, wait, nil
 }
 
-// overtakes reports whether the reader reads from the log up to its End, because a ring that is new still reads records before those. If no
-// slot for that is free, the reader waits for the ring. The partition's lock is held.
+// overtakes reports whether the reader reads on from the log to its End, because the ring is new and has not got as far as the reader's
+// next record. If no slot is free, the reader waits for the ring. The partition's lock is held.
 func (r *Reader) overtakes() bool {
 	if g := r.p.ring; g.next >= r.p.filled || r.next <= g.next || r.next >= r.end || r.attached {
 		return false

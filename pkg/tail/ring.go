@@ -6,10 +6,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ring holds the latest records of one partition without a gap, but for those that Config.Keep leaves out, in offset order, with an
-// index by thread.
+// ring holds the latest records of one partition, in offset order and with an index by thread. It has no gap except for records that
+// Config.Keep leaves out.
 type ring struct {
-	// records holds every record of the partition from the offset start to before next.
+	// records are those at the offsets from start up to, but not including, next.
 	start, next int64
 	records     []*kgo.Record
 	threads     map[string]*thread // by record key
@@ -19,7 +19,7 @@ type ring struct {
 // thread is the part of a ring that belongs to one thread. It exists while it has records or readers.
 type thread struct {
 	records []*kgo.Record
-	// evicted is the offset after the last record that left the ring.
+	// evicted is the offset after the last record of the thread that has left the ring.
 	evicted int64
 	readers map[*Reader]struct{}
 }
@@ -103,6 +103,6 @@ func (t *thread) from(offset int64, limit int) []*kgo.Record {
 // size is what a record counts in the ring: key, value and an estimate of the rest.
 func size(m *kgo.Record) int { return len(m.Key) + len(m.Value) + recordOverhead }
 
-// recordOverhead estimates the memory of a record beside its key and value: the struct, its headers and its entries in two
+// recordOverhead estimates the memory of a record besides its key and value: the struct, its headers and its entries in two
 // slices.
 const recordOverhead = 500

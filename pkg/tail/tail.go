@@ -51,15 +51,15 @@ type Tail struct {
 
 	mu         sync.Mutex
 	partitions map[int32]*partition
-	// opened are partitions with a new ring that the fetch loop does not read yet. Only the loop changes what the client
-	// reads, and only between two polls. Otherwise a record polled for a partition that was closed and opened again could
-	// land in the new ring behind a gap.
+	// opened are partitions with a new ring that the fetch loop does not read yet. Only the loop changes which partitions
+	// the client reads, and only between two polls. Otherwise a record polled before a partition was closed and opened
+	// again could enter the new ring after a gap.
 	opened    []*partition
-	interrupt context.CancelFunc // of the poll under way
+	interrupt context.CancelFunc // ends the current poll
 	away      bool
 }
 
-// partition is one partition that is read. It is dropped once it is no longer read or cannot be.
+// partition is one partition that the tail reads. The tail drops it once it has no readers for Linger, or cannot be read.
 type partition struct {
 	id int32
 	// ready is closed once ring or err is set.
@@ -70,7 +70,7 @@ type partition struct {
 	// filled is the end of the log when the ring was made.
 	filled  int64
 	readers int
-	// toEnd are readers that have not reached their End: records of other threads may bring them there.
+	// toEnd are the readers that have not reached their End. They may reach it through records of other threads.
 	toEnd map[*Reader]struct{}
 	idle  time.Time // since when there are no readers
 	err   error     // why it is no longer read
@@ -82,8 +82,8 @@ func New(cfg Config) (*Tail, error) {
 		cfg: cfg, topic: cfg.Kafka.Topics().Events, metrics: newMetrics(cfg.Registerer),
 		ended: make(chan struct{}), partitions: map[int32]*partition{},
 	}
-	// With control records: the end of what a transactional producer has written is a marker.
-	limits, err := kafka.LimitUnpacking() // 4 MiB of an answer may hold gigabytes of one letter
+	// Control records are kept, since the log may end with the marker of a transaction.
+	limits, err := kafka.LimitUnpacking() // 4 MiB of an answer may unpack to gigabytes
 	if err != nil {
 		return nil, fmt.Errorf("making tail: %w", err)
 	}
@@ -119,10 +119,10 @@ func (t *Tail) Close() {
 	})
 }
 
-// End is where Follow begins with what is written from now on. It may return some records that were written a moment ago.
+// End as the offset of Follow means from now on. Follow may then return some records that were written a moment ago.
 const End = -1
 
-// TopicMadeAnew has the tail read the topic that was created again under its name. Its readers end with ErrGone.
+// TopicMadeAnew makes the tail read the new topic after the old one was deleted. Readers of the old one end with ErrGone.
 func (t *Tail) TopicMadeAnew() {
 	t.anew.Store(true)
 	t.mu.Lock()
@@ -132,8 +132,8 @@ func (t *Tail) TopicMadeAnew() {
 	}
 }
 
-// Follow returns a reader of the thread with this record key, from an offset or End on. It returns ErrGone if the offset is beyond the
-// end of the log; one that the log has deleted is ErrGone from the first Next.
+// Follow returns a reader of the thread with this record key, from an offset or End on. It returns ErrGone if the offset is beyond the end
+// of the log. If the log has deleted the offset, the reader's first Next returns ErrGone.
 func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int64) (*Reader, error) {
 	for {
 		p := t.open(partition)
@@ -295,7 +295,7 @@ func (t *Tail) run() {
 	}
 }
 
-// forget closes all partitions, and has the client ask for the topic again.
+// forget closes all partitions and makes the client look up the topic again.
 func (t *Tail) forget() {
 	t.mu.Lock()
 	t.opened = nil
@@ -319,7 +319,7 @@ func (t *Tail) arrange() context.Context {
 	}
 	t.opened = nil
 	if len(from) > 0 {
-		t.answered.Store(time.Now().UnixNano()) // nothing was asked while there were no readers
+		t.answered.Store(time.Now().UnixNano()) // without readers, nothing was fetched
 		t.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: from})
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, housekeeping)
