@@ -1,4 +1,4 @@
-// Package replay publishes events of skein.events again, to a topic outside of any topic set, such as that of a test
-// system, at their recorded pace or another one. It reads Kafka directly, outside of any group, and leaves out what was
-// erased.
+// Package replay publishes events of skein.events again, at their recorded pace or another one. The target topic belongs
+// to no topic set; it may be that of a test system. The package reads Kafka directly, without a consumer group, and
+// leaves out what was erased.
 package replay

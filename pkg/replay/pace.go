@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Pace is the speed of events relative to their recorded pauses: 1 keeps these, 0 leaves out all.
+// Pace is the speed of a replay as a factor: 1 keeps the recorded pauses between events, 2 halves them, 0 leaves them out.
 type Pace float64
 
 // ParsePace reads max, recorded or a factor above zero.
@@ -26,7 +26,7 @@ func ParsePace(text string) (Pace, error) {
 	return Pace(f), nil
 }
 
-// Pause returns how long to wait for an event that was recorded so much later than the one before.
+// Pause returns the pause between two events. The argument later is how much later the second one was recorded.
 func (p Pace) Pause(later time.Duration) time.Duration {
 	if p == 0 || later <= 0 {
 		return 0
@@ -41,7 +41,7 @@ type clock struct {
 	begun, first time.Time
 }
 
-// wait waits until an event with that time is due.
+// wait waits until an event is due. The argument at is the event's recorded time.
 func (c *clock) wait(ctx context.Context, at time.Time) error {
 	if c.pace == 0 {
 		return ctx.Err()

@@ -18,8 +18,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// HeaderReplayedFrom is the header of a replayed record with the Position of its original in skein.events. No record of
-// a topic set has it.
+// HeaderReplayedFrom is the header with the Position of the original record in skein.events. Every replayed record has
+// it, and no record of a topic set does.
 const HeaderReplayedFrom = "skein-replayed-from"
 
 // Options select what to replay, and how.
@@ -50,16 +50,16 @@ type Plan struct {
 	Records    int    `json:"records"`
 	// Bytes is the size of keys and values.
 	Bytes int64 `json:"bytes"`
-	// Ranges are the offsets of the records in skein.events, by partition, from the first to after the last.
+	// Ranges are the offsets of the records in skein.events, one range per partition. To is the offset after the last one.
 	Ranges []Range `json:"ranges"`
 	// FirstAt and LastAt are the times of the first record and of the last.
 	FirstAt *time.Time `json:"firstAt,omitempty"`
 	LastAt  *time.Time `json:"lastAt,omitempty"`
-	// Types counts the records by type of event, Inputs and Malformed those that are no event.
+	// Types counts the events by type. Inputs and Malformed count the records that are no event.
 	Types     map[string]int `json:"types"`
 	Inputs    int            `json:"inputs"`
 	Malformed int            `json:"malformed"`
-	// Headers counts the records by each header that is copied, LeftOut by each that is not.
+	// Headers is the number of records with each header that is copied, LeftOut with each that is not.
 	Headers map[string]int `json:"headers"`
 	LeftOut map[string]int `json:"leftOut"`
 	// TooLarge is the number of records larger than the topic accepts; the first of them will end the replay.
@@ -84,8 +84,8 @@ type Range struct {
 	Records int             `json:"records"`
 }
 
-// NewPlan reads the selected records and returns what publishing them would mean. It writes nothing. The error is
-// ErrTopicSet, ErrGone, ErrNoRun, ErrQuery, or that of a request.
+// NewPlan reads the selected records and returns what Run will publish. It writes nothing. The error is ErrTopicSet,
+// ErrGone, ErrNoRun, ErrQuery, or that of a request.
 func NewPlan(ctx context.Context, cfg kafka.Config, o Options) (*Plan, error) {
 	if kafka.InTopicSet(o.To) {
 		return nil, fmt.Errorf("replaying to %s: %w", o.To, ErrTopicSet)
@@ -123,7 +123,7 @@ func (p *Plan) ask(ctx context.Context) (runs map[int32]kafka.Span, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	topics := p.cfg.Topics()
-	// A thread's partition depends on the count, so one that is under change must not be used.
+	// A thread's partition depends on the partition count. PartitionCount fails if the count differs between topics.
 	if _, err := kafka.PartitionCount(ctx, adm, topics); err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (p *Plan) ask(ctx context.Context) (runs map[int32]kafka.Span, err error) {
 	return p.selected(ctx, adm, topics.Runs)
 }
 
-// selected returns the current spans of a topic's partitions that the selection is on.
+// selected returns the current spans of those partitions of a topic that the selection needs.
 func (p *Plan) selected(ctx context.Context, adm *kadm.Client, topic string) (map[int32]kafka.Span, error) {
 	spans, err := kafka.Spans(ctx, adm, topic)
 	maps.DeleteFunc(spans, func(partition int32, _ kafka.Span) bool { _, ok := p.spans[partition]; return !ok })

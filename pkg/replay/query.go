@@ -18,11 +18,11 @@ import (
 
 // Query selects records of skein.events, both events and inputs, including repeats.
 type Query struct {
-	// Tenant is the owner of the records; empty selects all tenants' and records whose key names none.
+	// Tenant is the owner of the records; empty selects those of all tenants, and those whose key names no tenant.
 	Tenant string
 	// Thread is a thread of the tenant, and Run one of its runs; empty selects all.
 	Thread, Run string
-	// Range limits the offsets. A position in it selects its partition only.
+	// Range limits the offsets. If it has a position, only the position's partition is selected.
 	Range record.Range
 	// Types are the types of event; an empty list selects all, and inputs.
 	Types []agui.Type
@@ -36,7 +36,7 @@ type selection struct {
 	erased map[string]int64
 	// runs are the thread's runs if the query names a run.
 	runs *fold.Table[*fold.Metadata]
-	// decided is, by partition, the offset in skein.events from which erasures may be missing in erased.
+	// decided is, by partition, the offset in skein.events up to which erased has all erasures.
 	decided map[int32]int64
 	decoded fold.Decoded
 }
@@ -96,7 +96,7 @@ func (s *selection) spans(ctx context.Context, adm *kadm.Client, topic string) (
 	return spans, nil
 }
 
-// offsets resolves a point to an offset in each partition. A partition without the point gets none.
+// offsets resolves a point to an offset in each partition that has it. For the zero point it calls the argument none.
 func (s *selection) offsets(ctx context.Context, adm *kadm.Client, topic string, at record.Point, spans map[int32]kafka.Span,
 	none func(kafka.Span) int64) (map[int32]int64, error) {
 	out := make(map[int32]int64, len(spans))
@@ -222,7 +222,7 @@ func (s *selection) erasures(ctx context.Context, cfg kafka.Config, spans map[in
 	return nil
 }
 
-// takes reports whether a record is selected, and whether it would be if it were not erased.
+// takes reports whether a record is selected (taken), or would be selected if it were not erased (erased).
 func (s *selection) takes(m *kgo.Record) (taken, erased bool, err error) {
 	key := string(m.Key)
 	if s.thread != "" && key != s.thread || !strings.HasPrefix(key, s.tenant) {

@@ -22,8 +22,8 @@ const (
 	inFlight = 4 * kafka.MaxValueBytes
 	// flushWithin is how long a stopped replay waits for acknowledgements.
 	flushWithin = kafka.DeliveryTimeout + 5*time.Second
-	// erasuresEvery is how often a replay with a pace, or one that follows, reads erasures: it stops publishing events of
-	// an erased thread within this time.
+	// erasuresEvery is the least time between two reads of erasures during a replay. It bounds how long a replay may still
+	// publish events of an erased thread.
 	erasuresEvery = time.Minute
 )
 
@@ -31,14 +31,14 @@ const (
 type Done struct {
 	// Published is the number of acknowledged records.
 	Published int `json:"published"`
-	// Next is, by partition, the offset from which another replay continues: everything before it was published.
+	// Next is, by partition, the offset from which another replay continues: all selected records before it were published.
 	Next []record.Position `json:"next"`
 }
 
-// Run publishes the planned records, without those erased since, in the order of a partition, and by time across
-// partitions. Each record has key and value of its original, the headers that are allowed, the time at which it is
-// published and its original's position (HeaderReplayedFrom); records of one key go to one partition. Done is valid
-// with an error as well.
+// Run publishes the planned records, without those erased since, in offset order within a partition and by time across
+// partitions. Each record has the key and value of its original, the allowed headers, the original's position
+// (HeaderReplayedFrom) and the time of its publication. Records of one key go to one partition. Done is valid with an
+// error as well.
 func (p *Plan) Run(ctx context.Context) (Done, error) {
 	if err := p.lookForErasures(ctx); err != nil {
 		return Done{}, err
@@ -79,7 +79,7 @@ func (p *Plan) lookForErasures(ctx context.Context) error {
 	return p.selection.erasures(ctx, p.cfg, events)
 }
 
-// sender publishes records and records which ones are acknowledged.
+// sender publishes records and counts those that are acknowledged.
 type sender struct {
 	plan   *Plan
 	client *kgo.Client
@@ -88,7 +88,7 @@ type sender struct {
 
 	mu        sync.Mutex // next, published and err change as acknowledgements come
 	next      map[int32]int64
-	failed    map[int32]int64 // the first by partition
+	failed    map[int32]int64 // the first failed offset by partition
 	published int
 	err       error
 }
