@@ -21,7 +21,7 @@ const (
 	typeJSON      = "application/json"
 )
 
-// maxAnswerBytes bounds an answer that is read into memory: several histories of the largest run records.
+// maxAnswerBytes bounds an answer that is read into memory. Several histories of the largest run records fit.
 const maxAnswerBytes = 256 << 20
 
 // Client calls one Skein server. It is safe for concurrent use.
@@ -36,7 +36,7 @@ type Client struct {
 type Producer struct {
 	// Agent is the producer's name, or "".
 	Agent string
-	// Labels are those of the run, by key. The server lowers keys.
+	// Labels are those of the run, by key. The server converts keys to lower case.
 	Labels map[string]string
 }
 
@@ -68,7 +68,7 @@ func New(base string, options ...Option) (*Client, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("reading url %q: want http://HOST:PORT", base)
 	}
-	// A transport of its own, so that Close closes no idle connections of others.
+	// The client has a transport of its own, so that Close leaves idle connections of others open.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	watchConns(transport)
 	c := &Client{base: strings.TrimRight(base, "/"), http: &http.Client{Transport: transport}}
@@ -94,7 +94,7 @@ type Ack struct {
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 
-// Warning is an id in an event or input that contradicts the path that it was sent to.
+// Warning is about an id in an event or input that contradicts the path of the request.
 type Warning struct {
 	// Line is the line of the body on which the event begins, from 1; 0 for an input.
 	Line    int64  `json:"line,omitempty"`
@@ -124,13 +124,13 @@ func (c *Client) PutInput(ctx context.Context, thread, run string, input []byte)
 // PostEvents streams events in one of the Type… forms to ingest. If ingest refuses one of them, the error is an *Error
 // with the number of events accepted before it.
 //
-// If events is an io.Closer, it is closed when ctx ends, the connection closes or the request is over, even during a
-// Read, which must then return.
+// If events is an io.Closer, it is closed when ctx ends, the connection closes or the request is over. That may happen
+// during a Read, which must then return.
 func (c *Client) PostEvents(ctx context.Context, thread, run, mediaType string, events io.Reader) (Ack, error) {
 	return answer[Ack](c.call(ctx, http.MethodPost, RunPath(thread, run)+"/events", nil, mediaType, events))
 }
 
-// Receipt is the position of an erasure, and the path of the query stage that has its progress.
+// Receipt is the answer to an erasure: its position, and in Href the path of the query stage for its progress.
 type Receipt struct {
 	ThreadID string `json:"threadId"`
 	Position string `json:"position"`
@@ -142,7 +142,7 @@ func (c *Client) EraseThread(ctx context.Context, thread string) (Receipt, error
 	return answer[Receipt](c.call(ctx, http.MethodDelete, ThreadPath(thread), nil, "", nil))
 }
 
-// Cancelled is how a run ended that CancelRun requested to stop.
+// Cancelled is the answer of CancelRun: how the run ended.
 type Cancelled struct {
 	ThreadID string `json:"threadId"`
 	RunID    string `json:"runId"`
@@ -242,7 +242,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 // do sends a request with the key and returns a successful answer, whose body the caller closes.
 func (c *Client) do(ctx context.Context, req *http.Request) (*http.Response, error) {
 	if c.key != "" {
-		// net/http drops it when it follows a redirect to another host.
+		// net/http drops the header when it follows a redirect to another host.
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
 	resp, err := c.http.Do(req)

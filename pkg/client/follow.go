@@ -33,8 +33,8 @@ const (
 // some time. It returns nil when no further event can come, else f's error, the context's error or the server's
 // refusal.
 //
-// note, unless it is nil, gets a text for people: why a stream breaks off or cannot be opened, once until an event comes again, and the
-// server's comments, such as that Kafka does not answer.
+// The argument note, unless nil, is called with texts for people: the server's comments, such as that Kafka does not answer,
+// and why a stream breaks or cannot be opened, at most once until the next event comes.
 func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) error, note func(text string)) error {
 	if note == nil {
 		note = func(string) {}
@@ -166,7 +166,7 @@ const maxComment = 500
 // resumes is the end of comments that the server writes before it closes a connection. Follow resumes, so they are left out.
 const resumes = "; resume from the last id"
 
-// comment notes a comment of the server, but for heartbeats.
+// comment passes a comment of the server to note, unless it is a heartbeat or ends with resumes.
 func (s *following) comment(text string) {
 	if text = strings.TrimSpace(text[:min(len(text), maxComment)]); text != "" && !strings.HasSuffix(text, resumes) {
 		s.note("server: " + text)

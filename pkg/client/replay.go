@@ -28,7 +28,7 @@ func (c *Client) Copy(ctx context.Context, path string, query url.Values, mediaT
 	return err
 }
 
-// answerBody is the body of an answer. Its errors differ from those of the writer that it is copied to.
+// answerBody is the body of an answer. It wraps read errors, so that they differ from errors of the writer.
 type answerBody struct{ io.Reader }
 
 func (b answerBody) Read(p []byte) (int, error) {

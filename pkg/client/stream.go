@@ -27,7 +27,7 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// watchConns makes a transport's connections watched.
+// watchConns wraps the connections of a transport in watched.
 func watchConns(t *http.Transport) {
 	dial := t.DialContext
 	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
