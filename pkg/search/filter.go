@@ -53,15 +53,15 @@ const userLabel = "user"
 const ErrorAny = "any"
 
 // The values of Filter.Rewrote that compare a run with its siblings, the other runs of its parent. A regeneration has an input
-// whose new messages have the same contents as those of an earlier sibling; an edit has an earlier sibling, and none with the
+// whose new messages have the same contents as those of an earlier sibling. An edit has earlier siblings, but none with the
 // same contents.
 const (
 	Regeneration = "regeneration"
 	Edit         = "edit"
 )
 
-// Rewrotes are all values of Filter.Rewrote: these two, and lineage.Rewrites, the ways in which a run's input departs from its
-// parent's history.
+// Rewrotes are all values of Filter.Rewrote: Regeneration, Edit and lineage.Rewrites, the ways in which a run's input departs
+// from its parent's history.
 var Rewrotes = func() []string {
 	all := []string{Regeneration, Edit}
 	for _, r := range lineage.Rewrites {
@@ -78,7 +78,7 @@ type Filter struct {
 	Agent        string
 	Labels       []LabelIs // all of these
 	Tool         string    // a tool that the run called
-	Model        string    // a model of which the run reported tokens
+	Model        string    // a model whose tokens the run reported
 	Error        string    // the code of the run's RUN_ERROR, or ErrorAny
 	Rewrote      string    // one of Rewrotes
 	Depth        *Depth    // nil: any
@@ -94,7 +94,7 @@ func (f *Filter) AsksAgain() bool { return f.Rewrote == Regeneration || f.Rewrot
 // Depth bounds a run's distance from its root; both bounds are inclusive.
 type Depth struct{ Min, Max int }
 
-// LabelIs requires a label, with a value unless Any.
+// LabelIs requires a label with this key and, unless Any is set, this value.
 type LabelIs struct {
 	Key, Value string
 	Any        bool
@@ -116,8 +116,8 @@ var Statuses = []record.Status{
 	record.StatusRunning, record.StatusFinished, record.StatusError, record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned,
 }
 
-// ParseFilter parses the filter's parameters and ignores others. An empty parameter is the same as a missing one. Relative times
-// are before now. Errors are *ParameterError.
+// ParseFilter parses the filter's parameters and ignores others. An empty parameter is the same as a missing one. Relative
+// times count back from now. Errors are *ParameterError.
 func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 	var f Filter
 	var err error
@@ -176,7 +176,7 @@ func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 // maxDepth is the greatest depth in a store.
 const maxDepth = math.MaxInt32
 
-// parseDepth parses N or FROM:TO, of which either may be omitted.
+// parseDepth parses N or FROM:TO. One of FROM and TO may be omitted.
 func parseDepth(text string) (*Depth, error) {
 	if text == "" {
 		return nil, nil

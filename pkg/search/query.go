@@ -74,7 +74,7 @@ type Page struct {
 	Next *Position
 }
 
-// Run is a run of a search's result. Times have milliseconds.
+// Run is a run in the result of a search. Times are in whole milliseconds.
 type Run struct {
 	ThreadID    string            `json:"threadId"`
 	RunID       string            `json:"runId"`
@@ -89,7 +89,7 @@ type Run struct {
 	// DurationMs is nil before the run's end, TimeToFirstTokenMs before its first text.
 	DurationMs         *int64 `json:"durationMs,omitempty"`
 	TimeToFirstTokenMs *int64 `json:"timeToFirstTokenMs,omitempty"`
-	// Models are the models of which the run reported tokens, sorted.
+	// Models are the models whose tokens the run reported, sorted.
 	Models       agui.Strings `json:"models,omitempty"`
 	InputTokens  int64        `json:"inputTokens"`
 	OutputTokens int64        `json:"outputTokens"`
@@ -168,7 +168,7 @@ func ParseNumber(q url.Values, name string, fallback, low, high int) (int, error
 // cursorVersion is the version of cursors and of the meaning of filters. Cursors of other versions are refused.
 const cursorVersion = 2
 
-// cursor is the decoded ParamAfter. It has the bounds of relative times as of the first page, so that all pages have the same
+// cursor is the decoded ParamAfter. It has Since and Until as of the first page, so that relative times give all pages the same
 // range. It needs no signature: a forged one is only another position in the runs of the caller's own tenant.
 type cursor struct {
 	Version int    `json:"v"`
@@ -192,7 +192,7 @@ func binding(q url.Values, tenant string) []byte {
 	return sum[:12]
 }
 
-// Cursor returns ParamAfter for the page after a position, for the same parameters and tenant.
+// Cursor returns the ParamAfter of the page after a position. It is valid only with the same parameters and tenant.
 func (s *Query) Cursor(q url.Values, tenant string, next Position) (string, error) {
 	c := cursor{Version: cursorVersion, Of: binding(q, tenant), Key: next.Key, Thread: next.ThreadID, Run: next.RunID}
 	if !s.Since.IsZero() {

@@ -97,7 +97,7 @@ type Table struct {
 	More bool
 }
 
-// Cut keeps up to limit groups with the greatest first measure, of equal ones the first by keys, and sorts them by keys.
+// Cut keeps at most limit groups, those with the greatest first measure and then the first by keys, and sorts them by keys.
 func (t *Table) Cut(limit int) {
 	if len(t.Groups) > limit {
 		first := func(g Group) int64 {
