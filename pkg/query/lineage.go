@@ -160,8 +160,9 @@ func (c *call) lineage() (*answer, error) {
 	return &answer{status: v.status, indexedTo: &v.indexedTo, body: document(a)}, nil
 }
 
-// relations maps each parameter that selects part of a thread to a function. For the run in the parameter, that
-// returns the related runs. As in git log, a run is among its own ancestors. It is not among its descendants and siblings.
+// relations maps each parameter that selects part of a thread to a function. The function takes the run that the
+// parameter names, and returns the related runs. As in git log, a run is among its own ancestors. It is not among its
+// descendants and siblings.
 var relations = map[string]func(g *lineage.Graph, run string) []string{
 	"ancestorsOf":   (*lineage.Graph).Chain,
 	"descendantsOf": (*lineage.Graph).Descendants,

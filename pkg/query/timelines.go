@@ -31,7 +31,7 @@ type timelines struct {
 
 type timelineKey struct{ tenant, thread, run string }
 
-// cachedRun is one run in the cache. turn is the lock of the reader and the cursor.
+// cachedRun is one run in the cache. Its channel turn is a lock: the holder may use and change reader and cursor.
 type cachedRun struct {
 	key timelineKey
 	// origin identifies the start of the run as the run's record describes it. If it has changed, the timeline is stale.
