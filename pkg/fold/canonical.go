@@ -11,7 +11,7 @@ import (
 
 // compactedAll applies record.Compacted to each message. It copies the list if a message changes. The messages in known
 // come from a record and are compacted already. A message that shares its bytes with one of them is not read, so that a
-// turn of a long conversation does not read the whole conversation again.
+// run in a long conversation does not read the whole conversation again.
 func compactedAll(known, messages []agui.Message) []agui.Message {
 	out := messages
 	at := 0 // index of the known message that is expected next

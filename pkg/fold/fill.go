@@ -12,9 +12,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Start begins the fold of a run. parent is the parent's history (zero without a parent), input the run's input (nil
-// without one), and by the way in which the parent was found. The fold keeps events of the families in kept. Start
-// returns the input as it is recorded: a message that equals a message of the parent in value is replaced by it.
+// Start begins the fold of a run. The argument by is how the parent was found, parent is the parent's history (zero without a parent), and
+// input is the run's input (nil without one). The fold keeps events of the families in kept. Start also returns the input as it is
+// recorded, with the parent's messages in place of messages that equal them in value.
 func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run,
 	*agui.RunAgentInput) {
 	if input != nil {
@@ -32,9 +32,9 @@ func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.
 	return fold, input
 }
 
-// FillInput sets the members of a record about an input that Start returned. The record must already have ParentBy and
-// Base. parent is the history that was passed to Start, base the history of the record's base, and sum the hash of the
-// input as received.
+// FillInput sets the members of a record that describe an input as Start returned it. The record must already have
+// ParentBy and Base. The argument parent is the history that was passed to Start, base is the history of the record's
+// base, and sum is the hash of the input as received.
 func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAgentInput, sum string) {
 	if input == nil {
 		return
@@ -57,8 +57,8 @@ func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAge
 	rec.InputSHA256 = sum
 }
 
-// At returns a fold's current history in the form of records. base is in that form already, so messages that both share
-// are not read.
+// At returns a fold's current history in the form of records. The argument base has that form already, so messages that
+// the fold shares with base are not read.
 func At(fold *compact.Run, base lineage.History) lineage.History {
 	at := lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: fold.State()}
 	if len(at.State) != len(base.State) || len(at.State) > 0 && &at.State[0] != &base.State[0] {
@@ -67,8 +67,8 @@ func At(fold *compact.Run, base lineage.History) lineage.History {
 	return at
 }
 
-// Fill sets the members of a record about a fold and its events. The caller sets ids, lineage, input, history key and
-// raw ranges. If the fold only appends to a base that it shares, the base is not read.
+// Fill sets the members of a record that describe a fold and its events. The caller sets ids, lineage, input, history
+// key and raw ranges. If the fold only appends to a base that it shares, the base is not read.
 func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	if added, only := base.Added(fold); only {
 		rec.Messages, rec.Layout = slices.Clip(compactedAll(nil, added)), nil

@@ -25,9 +25,9 @@ type Runs interface {
 
 // starter begins the fold of a run.
 type starter interface {
-	// Begin starts the fold of a run at what may be its first event. input was sent before or with this event; nil without
-	// one. A second call must have the same effect as the first: if package compact refuses the event, the run begins with
-	// a later one.
+	// Begin starts the fold of a run at what may be its first event. The argument input was sent before or with this
+	// event; it is nil if there is none. If package compact refuses the event, the run begins with a later one, so a
+	// second call must have the same effect as the first.
 	Begin(r *Run, first *Decoded, input *agui.RunAgentInput) (*compact.Run, error)
 }
 

@@ -47,9 +47,9 @@ func StartsBeside(rec, parent *record.Run) bool {
 	return rec.Base == "" && !StartedAlone(rec) && (parent.Raw.Next > rec.Raw.First || parent.Status == record.StatusRunning)
 }
 
-// Record returns the run record that r's raw records produce, and the history at the run's end. The lineage comes from
-// old, the existing record. from is the Origin that was passed to Restart. first and next are the offset of the run's
-// first raw record and the offset after its last.
+// Record returns the run record that r's raw records produce, and the history at the run's end. The argument old is the
+// existing record, which provides the lineage, and from is the Origin that was passed to Restart. The arguments first
+// and next are the offset of the run's first raw record and the offset after its last.
 func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.Run, lineage.History) {
 	made := &record.Run{
 		Tenant: old.Tenant, ThreadID: old.ThreadID, RunID: old.RunID, ClientRunID: old.ClientRunID,

@@ -49,7 +49,7 @@ type RefoldedRun struct {
 
 // RefoldOwner chooses the runs that a Refold folds and provides histories.
 type RefoldOwner interface {
-	// Takes returns the run to fold a record into, or nil. m is the run that the record belongs to, or nil.
+	// Takes returns the run that folds a record, or nil. The argument m is the run that the record belongs to, or nil.
 	Takes(m *Metadata, d *Decoded) (*RefoldedRun, error)
 	// History returns the history at the end of a run and its key, or a nil key if it is unknown.
 	History(run string) (lineage.History, *lineage.Key, error)
@@ -94,10 +94,10 @@ func (f *Refold) Fold(rec *record.Run) *RefoldedRun {
 // Folded returns the run with this id if it is folded, else nil.
 func (f *Refold) Folded(run string) *RefoldedRun { return f.runs[run] }
 
-// maxUnsealed limits how many ancestors are folded along because they were open when their children started.
+// maxUnsealed limits how many ancestors are folded, too, because they were open when their children started.
 const maxUnsealed = 16
 
-// FoldParents calls add for each ancestor of a run that was open when its child started. add must call Fold with it.
+// FoldParents calls add for each ancestor that was open when its child started. The function add must call Fold for it.
 func (f *Refold) FoldParents(r *RefoldedRun, add func(child *RefoldedRun, parent *record.Run) (*RefoldedRun, error)) (err error) {
 	for n := 0; ; n++ {
 		parent := f.records[r.Rec.ParentRunID]

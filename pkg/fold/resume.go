@@ -14,8 +14,8 @@ func ContentOf(rec *record.Run) lineage.Content {
 	return lineage.Content{RunID: rec.RunID, Base: rec.Base, Messages: rec.Messages, Layout: rec.Layout, State: rec.State}
 }
 
-// Resume returns a run in the state of its record, which must be the record of a run that is not sealed. at is the
-// run's lineage, base the history at the end of its base.
+// Resume returns a run in the state of its record. The run must not be sealed. The argument at is the run's lineage,
+// and base is the history at the end of its base.
 func Resume(rec *record.Run, at lineage.Run, base lineage.History) (*Run, error) {
 	if rec.Open == nil {
 		return nil, fmt.Errorf("resuming run %q: its record of offset %d is not open", rec.RunID, rec.Raw.Next)

@@ -19,7 +19,7 @@ const (
 	// SyntheticEnd: a terminal event that Skein's proxy wrote in place of the agent. The run's record marks it, but does
 	// not count or hash it.
 	SyntheticEnd Outcome = "synthetic-end"
-	// Repeat: the record was dropped: an event whose seq is not above all earlier ones (Sequence), or the same input
+	// Repeat: the record was dropped. It is an event whose seq is not above all earlier ones (Sequence), or the same input
 	// again.
 	Repeat Outcome = "repeat"
 	// Malformed: the record is not an event or input, or the run cannot fold it.
@@ -48,7 +48,7 @@ type Run struct {
 	// Input is the run's latest input so far, InputSHA256 its hash.
 	Input       *agui.RunAgentInput
 	InputSHA256 string
-	// Placed is the parent resolution from the record of a run whose first event has not been read again; else nil.
+	// Placed is the parent resolution in the run's record, until the run's first event is read again; else nil.
 	Placed *Resolution
 	// Noted lists the anomalies of the last record.
 	Noted []string

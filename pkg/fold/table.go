@@ -107,8 +107,8 @@ func startedBy[M Member](list []M, offset int64) []M {
 	return list[:n]
 }
 
-// Current returns the run of an event without a client run id, or nil. Of the runs that started at or before the offset
-// and had not ended before it, it is the one that started last. An expired run counts as open, because an event
+// Current returns the run of an event without a client run id, or nil. It is the one that started last of the runs that
+// started at or before the offset and had not ended before it. An expired run counts as open, because an event
 // reactivates it.
 func (t *Table[M]) Current(offset int64) (found M) {
 	among := t.open
@@ -123,9 +123,9 @@ func (t *Table[M]) Current(offset int64) (found M) {
 	return found
 }
 
-// freeID returns the id of a new run that starts at the offset. It is the client run id unless a run of the thread
-// already has this id or client run id; then it is the first free one of "ID~2", "ID~3" and so on. A client run id
-// without room for the number is cut; the record has the complete one. load adds the runs of an id to the table.
+// freeID returns the id of a new run that starts at the offset. It is the client run id unless a run of the thread already has this id or
+// client run id; then it is the first free one of "ID~2", "ID~3" and so on. A client run id that leaves no room for the number is cut; the
+// record has the complete one. The function load adds the runs of an id to the table.
 func (t *Table[M]) freeID(clientRunID string, offset int64, load func(id string, offset int64) error) (string, error) {
 	id, n := clientRunID, 1
 	if runs := t.byClient[clientRunID]; len(runs) > 0 {

@@ -48,7 +48,7 @@ var lineFeed = []byte{'\n'}
 // NewTally returns an empty Tally.
 func NewTally() *Tally { return &Tally{hash: sha256.New()} }
 
-// Add adds a folded event. at is the time of its Kafka record.
+// Add adds a folded event. The argument at is the time of its Kafka record.
 func (t *Tally) Add(ev *agui.Event, at time.Time) {
 	t.hash.Write(ev.Raw)
 	t.hash.Write(lineFeed)
@@ -120,8 +120,8 @@ func (t *Tally) restoreCallTimes(rec *record.Run) {
 	}
 }
 
-// End adds a terminal event that is not the agent's; it is neither counted nor hashed. at is the time of its Kafka
-// record.
+// End adds a terminal event that is not the agent's; it is neither counted nor hashed. The argument at is the time of
+// its Kafka record.
 func (t *Tally) End(ev *agui.Event, at time.Time) {
 	t.EndedAt = timeOf(ev, at)
 	if t.Events == 0 && t.StartedAt.IsZero() {

@@ -11,7 +11,7 @@ import (
 
 // Outcomes of records that belong to no run, or to a run that does not change.
 const (
-	// Covered: the run's record already includes it.
+	// Covered: the run's record already includes the raw record.
 	Covered Outcome = "covered"
 	// SecondTerminal: a terminal event of a run that has already ended.
 	SecondTerminal Outcome = "second-terminal"
@@ -23,7 +23,7 @@ const (
 
 // Directory gives a Thread access to runs and records. The owner of the Thread implements it.
 type Directory[M Member] interface {
-	// Load adds to the thread's table the runs with this id or client run id, from an offset on.
+	// Load adds to the thread's table each run with this id or client run id that a record at or above the offset may name.
 	Load(id string, offset int64) error
 	// New returns a new run that begins with a record, and its fold. clientRunID is empty if it equals id.
 	New(id, clientRunID string, first *Decoded) (M, *Run, error)

@@ -43,9 +43,9 @@ func NewTurns(kept agui.Families) (*Turns, error) {
 // Runs returns the runs in order.
 func (s *Turns) Runs() []*Turn { return s.runs }
 
-// Add folds the next run; given is its client run id. input was sent beside the stream; nil without one. Add calls left
-// with the index of each event that it leaves out and the reason: the event is malformed or follows the terminal event.
-// An error concerns the input, or is not about the data.
+// Add folds the next run. The argument given is its client run id, and input was sent beside the stream or is nil. Add
+// calls left with the index of each event that it leaves out and the reason: the event is malformed or follows the
+// terminal event. An error concerns the input, or is not about the data.
 func (s *Turns) Add(given string, input []byte, events [][]byte, left func(event int, why error)) error {
 	id := given
 	for n := 2; s.byID[id] != nil; n++ {
