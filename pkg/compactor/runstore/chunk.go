@@ -10,9 +10,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// chunkBytes is how much of a record is stored under one key. Pebble unpacks a whole block to find that a key is not in
-// it, and a block is at least as large as its largest value: with records of megabytes under one key, each new thread
-// whose reads met one took milliseconds (BenchmarkThread_NotThere).
+// chunkBytes is how much of a record is stored under one key. To find that a key is missing, Pebble unpacks a whole
+// block, which is at least as large as its largest value. With megabytes under one key, the reads of each new thread
+// that met such a block took milliseconds (BenchmarkThread_NotThere).
 const chunkBytes = 32 << 10
 
 // putRecord writes a run's record in chunks. Further chunks of an earlier, longer record of the run stay until the thread is erased;

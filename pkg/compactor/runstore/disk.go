@@ -14,9 +14,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// disk is the file system of the stores of a process. It reports the first failure, whichever store meets it, and lets
-// no failed write return: Pebble would panic with its locks held, or retry for ever while writers wait. So the process
-// must end, and nothing may wait for a store then.
+// disk is the file system of all stores of a process. It reports the first failure of any store, and a write that
+// failed never returns, because Pebble would panic with its locks held, or retry for ever while writers wait. So after
+// a failure the process must end, and nothing may wait for a store.
 type disk struct {
 	vfs.FS
 	dir    string
@@ -26,7 +26,7 @@ type disk struct {
 	err    error
 	// timeout is how long one call of a store may take: a disk that does not answer at all has failed, too.
 	timeout time.Duration
-	// purgeAfter is the delay after an erasure before a store is purged. A store holds purging while it purges.
+	// purgeAfter is the delay after an erasure before a store is purged. A store takes the place in purging while it purges.
 	purgeAfter time.Duration
 	purging    chan struct{}
 
@@ -38,12 +38,12 @@ func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
 		purging: make(chan struct{}, 1)}
 }
 
-// watch fails the disk unless done is called in time.
+// watch fails the disk unless done is called within the timeout.
 func (d *disk) watch() (done func() bool) {
 	return time.AfterFunc(d.timeout, func() { _ = d.fail(fmt.Errorf("%w for %v", errStuck, d.timeout)) }).Stop
 }
 
-// fail sets the failure, and returns the first one with what to do about it.
+// fail records the failure unless there was one before, and returns the first one with advice on what to do.
 func (d *disk) fail(err error) error {
 	d.once.Do(func() {
 		free := ""
@@ -71,7 +71,7 @@ func (d *disk) hasFailed() bool {
 	}
 }
 
-// block returns only without an error: a write that failed never returns.
+// block returns if err is nil. Otherwise it fails the disk and never returns.
 func (d *disk) block(err error) {
 	if err != nil {
 		_ = d.fail(err)
@@ -79,14 +79,14 @@ func (d *disk) block(err error) {
 	}
 }
 
-// Create implements vfs.FS, as do the others that write.
+// Create implements vfs.FS, as do the other methods that write.
 func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.Create(name, category)
 	d.block(err)
 	return diskFile{f, d}, nil
 }
 
-// ReuseForWrite gives a new file in the place of the old one: a log that is written over has what was in it until then.
+// ReuseForWrite makes a new file and removes the old one, as a reused log keeps its old contents until they are overwritten.
 func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	d.block(d.FS.Remove(oldname))
 	return d.Create(newname, category)
@@ -111,7 +111,7 @@ func (d *disk) MkdirAll(dir string, perm os.FileMode) error {
 // Unwrap implements vfs.FS.
 func (d *disk) Unwrap() vfs.FS { return d.FS }
 
-// diskFile is a file that is written.
+// diskFile is a file that is open for writing.
 type diskFile struct {
 	vfs.File
 	disk *disk
@@ -153,7 +153,7 @@ func (f diskFile) Close() error {
 // Infof implements pebble.Logger. Pebble's messages name files and sizes, never data.
 func (d *disk) Infof(string, ...any) {}
 
-// Errorf implements pebble.Logger. It logs an error in 10 s at most, as Pebble reports the same at each try.
+// Errorf implements pebble.Logger. It logs at most one error in 10 s, as Pebble reports the same one at each try.
 func (d *disk) Errorf(format string, args ...any) {
 	now, last := time.Now().Unix(), d.reported.Load()
 	if now-last >= 10 && d.reported.CompareAndSwap(last, now) {

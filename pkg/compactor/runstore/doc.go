@@ -4,6 +4,6 @@
 // A Store is written after a commit, never before, so a crash leaves it behind skein.runs and never ahead of it. A
 // catch-up completes it when its partition is opened. Deleting its folder only costs time.
 //
-// A Set holds the stores of one process. They are on one disk: a disk that is full or fails ends the process, without
+// A Set holds the stores of one process. They are on one disk. If the disk is full or fails, the process ends without
 // waiting for its stores, since Pebble may block a writer for ever while the Kafka client's heartbeats continue.
 package runstore

@@ -22,7 +22,7 @@ type Entry struct {
 	// Metadata is the metadata in a run's record: see RunEntry.
 	Metadata *fold.Metadata
 	messages []messageSum
-	// Erased is set for an erasure record, whose key is a thread's: its events below are erased.
+	// Erased is set for an erasure record, whose key is the thread's: the thread's events below Erased are erased.
 	Erased int64
 	// Progress is the value of a progress record.
 	Progress *record.Progress
@@ -106,7 +106,7 @@ func put(b *pebble.Batch, e Entry) error {
 // openPrefix is the number of bytes before the metadata in openTable.
 const openPrefix = 8
 
-// openValue is a value in openTable: the time of the record in milliseconds, and the metadata.
+// openValue returns a value of openTable: the time of the record in milliseconds, then the metadata.
 func openValue(e Entry, metadata []byte) []byte {
 	value := binary.BigEndian.AppendUint64(make([]byte, 0, openPrefix+len(metadata)), uint64(e.Time.UnixMilli()))
 	return append(value, metadata...)
@@ -159,9 +159,9 @@ func indexMessages(b *pebble.Batch, e Entry) error {
 	return nil
 }
 
-// putErasure sets the offset below which a thread is erased. Its tombstones come before it, and later records of the
-// thread after it. It empties each table of the thread, even of keys that tombstones delete: a tombstone may be gone
-// from the topic by now.
+// putErasure sets the offset below which a thread is erased, and empties each table of the thread. The topic has the
+// thread's tombstones before the erasure record, and the thread's later records after it. Keys that the tombstones
+// delete are removed, too, as the topic may have removed a tombstone by now.
 func putErasure(b *pebble.Batch, e Entry) error {
 	errs := []error{b.Set(storeKey(erasureTable, e.Key), binary.BigEndian.AppendUint64(nil, uint64(e.Erased)), nil),
 		b.Set(purgeKey(e.Key, e.Offset), nil, nil)}

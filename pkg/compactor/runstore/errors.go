@@ -6,8 +6,8 @@ import "errors"
 // return, so the process should exit. After a restart, here or elsewhere, it continues from what was committed.
 var ErrFailed = errors.New("the local stores cannot be used any more")
 
-// ErrOtherEvents is returned if skein.events was created again and skein.runs was not: every event below an offset in a
-// run's record would seem known, and be dropped.
+// ErrOtherEvents is returned if skein.events was created again and skein.runs was not. Every event below an offset in a
+// run's record would then seem known, and be dropped.
 var ErrOtherEvents = errors.New("skein.events was deleted and made again, and the topics that are made of it were not: " +
 	"their records speak of offsets of a log that is gone. Go on with a fresh topic set (another --topic-prefix), or delete skein.runs, " +
 	"skein.snapshots and skein.dead-letters too and make all again with skein topics create; either way with an empty lineage store")
@@ -16,8 +16,8 @@ var ErrOtherEvents = errors.New("skein.events was deleted and made again, and th
 var ErrMissing = errors.New("a run's record is missing")
 
 // errContradiction is returned if a store has contents that no compactor writes, or lacks a record that its metadata
-// lists. The process treats that as damage. If a store that was rebuilt from skein.runs has it again, the code that
-// wrote it is wrong.
+// lists. The process treats that as damage. If the contradiction comes back after the store was rebuilt from
+// skein.runs, the code that wrote the contents is wrong.
 var errContradiction = errors.New("its contents contradict each other (if that happens again after a rebuild, it is a bug of Skein: please report it)")
 
 var (

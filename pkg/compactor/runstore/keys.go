@@ -18,23 +18,23 @@ import (
 //	"o" record key:               the metadata again, of runs that are not sealed, after the record's time
 //	"e" thread key:               the offset below which the thread is erased
 //
-//	"p" thread key "/" offset:    that what was deleted of a thread is to leave the files; without a key, all that was deleted
+//	"p" thread key "/" offset:    a mark that deleted data of the thread must leave the files; without a thread key, all deleted data
 //
-// and beside them "meta" and "purged". The parts of record keys are escaped, so a thread's keys are exactly those that begin with its
-// key and "/".
+// and two single keys, "meta" and "purged". The parts of record keys are escaped, so a thread's keys are exactly those that begin with
+// its key and "/".
 //
-// Sealed runs do not change any more. Further keys lead to the run's id, so that a thread of any size is read with a few short reads.
-// All begin with the thread's key and "/", and end with a number of eight bytes by which they are in order:
+// Sealed runs do not change any more. Further keys find a run's id, so that a thread of any size is read with a few short reads. All
+// begin with the thread's key and "/", and end with an eight-byte number that orders them:
 //
-//	"h" … client run id "/" start: of a run that is kept under another id than its client's
-//	"k" … history key, start:      by its history
-//	"l" … end:                     by its end
-//	"c" … parent "/" start:        by its parent
-//	"b" … branch "/" depth:        by its branch (depth alone counts)
+//	"h" … client run id "/" start: finds a run whose id differs from its client run id
+//	"k" … history key, start:      finds a run by its history
+//	"l" … end:                     finds a run by its end
+//	"c" … parent "/" start:        finds a run by its parent
+//	"b" … branch "/" depth:        finds a run by its branch (depth alone counts)
 //
-// The same way, of runs that are not sealed, too:
+// Keys of the same form also exist for runs that are not sealed:
 //
-//	"m" … message sum, start:      by its own messages; an earlier record of the run may have had the message
+//	"m" … message sum, start:      finds a run by its own messages; an earlier record of the run may have had the message
 const (
 	openTable     = 'o'
 	metadataTable = 'h'
@@ -53,7 +53,7 @@ var threadTables = []byte{metadataTable, recordTable, openTable, historyTable, e
 
 var (
 	followedKey = []byte("meta")
-	purgedKey   = []byte("purged") // is written so that something is
+	purgedKey   = []byte("purged") // purge writes it, as each new log needs a write
 )
 
 func storeKey(table byte, key []byte) []byte {
@@ -64,7 +64,7 @@ func storeKey(table byte, key []byte) []byte {
 // next to it.
 func metadataKey(key []byte) []byte { return append(storeKey(metadataTable, key), '/') }
 
-// listKey returns the prefix of a table's keys that belong to a thread and, unless it is empty, a name.
+// listKey returns the prefix of a table's keys that belong to a thread and, unless name is empty, to that name.
 func listKey(table byte, threadKey, name string) []byte {
 	key := append(append(make([]byte, 0, len(threadKey)+len(name)+12), table, '/'), threadKey...)
 	key = append(key, '/')
@@ -74,12 +74,12 @@ func listKey(table byte, threadKey, name string) []byte {
 	return key
 }
 
-// orderKey appends the number that orders such keys; orderOf returns it.
+// orderKey appends the number that orders the keys with a prefix; orderOf returns the number of a key.
 func orderKey(prefix []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(slices.Clip(prefix), uint64(n))
 }
 
-// chunkKey returns the key of a further chunk of a large record, from 1.
+// chunkKey returns the key of a further chunk of a large record; the numbers begin at 1.
 func chunkKey(recordKey []byte, number int) []byte {
 	return orderKey(append(slices.Clip(recordKey), '/'), int64(number))
 }
@@ -99,11 +99,11 @@ func threadOf(recordKey []byte) string {
 	return string(recordKey[:bytes.LastIndexByte(recordKey, '/')])
 }
 
-// messageSum is a hash of a message's id, used in the keys that lead to runs by it.
+// messageSum is a hash of a message's id. The keys that find runs by a message contain it.
 type messageSum [8]byte
 
 func messageSumOf(id string) messageSum {
-	sum := sha256.Sum256([]byte(id)) // so that no choice of ids leads to many runs
+	sum := sha256.Sum256([]byte(id)) // so that nobody can choose ids with the same sum
 	return messageSum(sum[:])
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Deleted keys stay in Pebble's files until these are rewritten, which may be never. So record.ErasedLocallyAfter after
-// an erasure, the store rewrites the files with keys of the thread. A mark in purgeTable makes a restart remember it.
+// Deleted keys stay in Pebble's files until these are rewritten, which may never happen. So the store rewrites the files that have keys of
+// an erased thread, record.ErasedLocallyAfter after the erasure. A mark in purgeTable keeps the purge due over a restart.
 
 const (
 	// maxPurged is the largest number of threads that are purged one by one; for more, the whole store is rewritten.
 	maxPurged = 1000
-	// oldLogs is the number of logs that Pebble keeps for reuse besides the current one (its MemTableStopWritesThreshold
-	// and one), and some more.
+	// oldLogs exceeds the number of logs that Pebble keeps for reuse besides the current one (its
+	// MemTableStopWritesThreshold + 1).
 	oldLogs = 6
 )
 
@@ -38,7 +38,7 @@ func newPurger(s *Store) *purger {
 	return p
 }
 
-// schedule starts a purge of what is marked, soon.
+// schedule starts a purge of the marked threads after disk.purgeAfter, unless one is scheduled already.
 func (p *purger) schedule() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +49,7 @@ func (p *purger) schedule() {
 	p.timer = time.AfterFunc(p.store.disk.purgeAfter, p.run)
 }
 
-// close ends the purge in progress; the rest of it stays marked.
+// close cancels a purge and waits until it ends. What it has not purged stays marked.
 func (p *purger) close() {
 	p.mu.Lock()
 	p.stop()
@@ -76,8 +76,8 @@ func (p *purger) run() {
 	}
 }
 
-// purgeKey returns the mark that what was deleted of a thread has to leave the files, for an erasure at an offset of
-// skein.runs; with an empty key, everything deleted.
+// purgeKey returns the mark that deleted data of a thread must leave the files, for an erasure at an offset of
+// skein.runs; with an empty thread key, all deleted data.
 func purgeKey(threadKey []byte, offset int64) []byte {
 	return orderKey(append(storeKey(purgeTable, threadKey), '/'), offset)
 }
@@ -128,7 +128,7 @@ func (s *Store) purge(ctx context.Context) error {
 	return b.Commit(pebble.NoSync)
 }
 
-// marks returns the marks, at most maxPurged and one.
+// marks returns the marks, at most maxPurged + 1.
 func (s *Store) marks() (keys [][]byte, err error) {
 	from := []byte{purgeTable, '/'}
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: after(from)})

@@ -31,7 +31,7 @@ func (s *Store) TakeReads() map[string]Reads {
 	return taken
 }
 
-// count adds a read, or with 0 calls more bytes of the current one.
+// count adds reads and their bytes. With 0 calls it adds bytes to the current read.
 func (s *Store) count(kind string, calls int, bytes ...[]byte) {
 	r := s.reads[kind]
 	r.Calls += calls
@@ -41,7 +41,7 @@ func (s *Store) count(kind string, calls int, bytes ...[]byte) {
 	s.reads[kind] = r
 }
 
-// EachUnsealed calls fn for the metadata of all runs that are not sealed, and the time of their records, in the order of record keys.
+// EachUnsealed calls fn for each run that is not sealed, in the order of record keys, with its metadata and the time of its record.
 func (s *Store) EachUnsealed(fn func(key string, recordedAt time.Time, m *fold.Metadata)) error {
 	prefix := storeKey(openTable, nil)
 	return s.scan(ReadThread, prefix, func(key, value []byte) error {
@@ -72,7 +72,7 @@ func (s *Store) get(kind string, key []byte, fn func(value []byte) error) error 
 	return s.checkSound(key, err)
 }
 
-// checkSound fails the store if a value that Pebble returned cannot be one that was written.
+// checkSound fails the store if err shows that a value which Pebble returned was never written.
 func (s *Store) checkSound(key []byte, err error) error {
 	if err == nil || errors.Is(err, ErrFailed) { // from a read inside this one
 		return err

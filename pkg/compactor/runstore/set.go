@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Set holds the local stores of one process. A store is opened with its partition's first assignment and stays open:
-// when the partition returns, the store is only a little behind.
+// Set holds the local stores of one process. A store is opened with its partition's first assignment and stays open, so
+// that it lacks only a few records when the partition is assigned again.
 type Set struct {
 	disk  *disk
 	cache *pebble.Cache
@@ -21,19 +21,19 @@ type Set struct {
 	stores map[int32]*lockedStore
 }
 
-// lockedStore is a store and its lock, which a catch-up holds and which opens it first.
+// lockedStore is a store and its lock. A catch-up holds the lock; the first one opens the store.
 type lockedStore struct {
 	sync.Mutex
 	store *Store
 }
 
-// MaxCatchUps is how many catch-ups of a process read and write at a time. Each has records in memory, unpacked and as
-// a batch for its store; the others wait with nothing, or with the one answer that arrived when they released their
+// MaxCatchUps is how many catch-ups of a process read and write at a time. Each of these has records in memory,
+// unpacked and as a batch for its store. A waiting one has nothing, or the one answer that arrived as it released its
 // slot.
 const MaxCatchUps = 4
 
-// cacheBytes are for blocks of all stores of a process. Pebble takes memtables from it, up to two of 4 MiB for each partition that
-// writes much: with less, a burst of writes leaves nothing for blocks, and each read unpacks its blocks again.
+// cacheBytes is the size of the cache that all stores of a process share. Pebble takes memtables from it, up to two of 4 MiB for each
+// partition that writes much: with less, a burst of writes leaves nothing for blocks, and each read unpacks its blocks again.
 const cacheBytes = 96 << 20
 
 // NewSet returns the stores of a process, in sub-folders of a folder. Nothing is opened yet.
@@ -45,8 +45,8 @@ func NewSet(fs vfs.FS, dir string, logger *slog.Logger) *Set {
 }
 
 // Lock returns a partition's store, and opens it if it is not open; rebuilt is the reason if it was created again. A
-// catch-up holds the lock until it calls unlock, as one for an earlier assignment may not have ended. Afterwards only
-// the partition's processor uses the store.
+// catch-up holds the lock until it calls unlock, as a catch-up for an earlier assignment may still be running. After
+// that, only the partition's processor uses the store.
 func (s *Set) Lock(partition int32) (store *Store, rebuilt string, unlock func(), err error) {
 	s.mu.Lock()
 	one := s.stores[partition]
@@ -65,8 +65,8 @@ func (s *Set) Lock(partition int32) (store *Store, rebuilt string, unlock func()
 	return one.store, rebuilt, one.Unlock, nil
 }
 
-// Acquire takes a catch-up slot for one fetch; call the result to release it. So a short catch-up waits for one fetch
-// of each of the others, not for their ends.
+// Acquire takes a catch-up slot for one fetch; the caller calls release after it. A short catch-up thus waits for one
+// fetch of each of the others, not for their ends.
 func (s *Set) Acquire(ctx context.Context) (release func(), err error) {
 	select {
 	case s.slots <- struct{}{}:

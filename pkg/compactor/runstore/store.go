@@ -33,7 +33,7 @@ type Store struct {
 	purger   *purger
 }
 
-// Followed is which topics a store follows and how far.
+// Followed describes which topics a store follows and how far it has read them.
 type Followed struct {
 	Version int    `json:"version"`
 	TopicID string `json:"topicId"`
@@ -60,7 +60,7 @@ const (
 	RebuildDamage  = "damaged"
 )
 
-// RebuildReasons returns all of them, for the metric.
+// RebuildReasons returns all of these reasons, for the metric.
 func RebuildReasons() []string {
 	return []string{RebuildTopic, RebuildAge, RebuildRange, RebuildVersion, RebuildDamage}
 }
@@ -114,7 +114,7 @@ func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *Store, rebu
 	return s, rebuilt, nil
 }
 
-// isRefusal reports whether the file system refused a call; that a file does not exist is no refusal.
+// isRefusal reports whether the file system refused a call. A file that does not exist is no refusal.
 func isRefusal(err error) bool {
 	var code syscall.Errno
 	return errors.As(err, &code) && !errors.Is(err, fs.ErrNotExist)
@@ -138,14 +138,14 @@ func (s *Store) open(cache *pebble.Cache) error {
 	db, err := pebble.Open(s.dir, &pebble.Options{
 		FS:   s.disk,
 		Lock: lock,
-		// The latest format with blocks by rows. Columns cost a burst of very many runs a fifth more processor time, and reads of threads
-		// as much (ADR 023).
+		// The latest format with row blocks. Columnar blocks cost a burst of very many runs a fifth more processor time, and reads of threads as
+		// much (ADR 023).
 		FormatMajorVersion: pebble.FormatFlushableIngestExcises,
 		// One cache for all partitions, so that memory does not grow with their number.
 		Cache: cache,
-		// Each table written from memory is merged with most of those below, as threads come in no order: if few are merged at a time, a
-		// burst of very many runs costs more in merges than in folding (BenchmarkStore_ApplyManyRuns). Reads have more tables to look
-		// through for it; filters of their keys cost writes more than they gave reads. There may be two memtables a partition.
+		// Threads come in no order, so each table written from memory is merged with most of those below it. If few tables are merged at a time,
+		// a burst of very many runs costs more in merges than in folding (BenchmarkStore_ApplyManyRuns). In return, reads search more tables;
+		// filters of their keys cost writes more than they saved reads. There may be two memtables a partition.
 		MemTableSize:          4 << 20,
 		L0CompactionThreshold: 12,
 		L0StopWritesThreshold: 36,
@@ -218,8 +218,8 @@ func (s *Store) fail(err error) error {
 // Followed returns which topics the store follows and how far.
 func (s *Store) Followed() Followed { return s.followed }
 
-// Prepare empties the store unless a catch-up from NextOffset leads to all that is committed: it followed another
-// topic, or it is so old that tombstones may be gone.
+// Prepare empties the store if a catch-up from NextOffset would not lead to all that is committed: the store followed
+// another topic, or is so old that tombstones may be gone.
 func (s *Store) Prepare(topicID string, maxAge time.Duration, now time.Time) (rebuilt string, err error) {
 	switch {
 	case s.followed.TopicID == topicID && now.Sub(s.followed.WrittenAt) <= maxAge:
@@ -233,8 +233,8 @@ func (s *Store) Prepare(topicID string, maxAge time.Duration, now time.Time) (re
 	return rebuilt, s.Reset(topicID, now)
 }
 
-// BindEvents binds the store to a skein.events by topic id. The first one is kept, and another topic of that name is
-// refused. A broker without topic ids passes "".
+// BindEvents binds the store to a skein.events by topic id. It keeps the first id and refuses any other. The caller
+// passes "" if the broker has no topic ids.
 func (s *Store) BindEvents(eventsID string) error {
 	switch {
 	case eventsID == "":
@@ -268,8 +268,8 @@ func (s *Store) Reset(topicID string, now time.Time) error {
 }
 
 // Apply writes committed records in the order of their offsets, and skips those that the store has, so that a catch-up
-// may overlap earlier writes. With them the store has all that was committed by the time known, which is zero within a
-// catch-up while more is to come.
+// may overlap earlier writes. The argument known is a time by which all that was committed is then in the store. It is
+// zero within a catch-up while more is to come.
 func (s *Store) Apply(entries []Entry, known time.Time) error {
 	followed, erased := s.followed, false
 	b := s.db.NewBatch()

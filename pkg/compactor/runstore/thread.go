@@ -64,8 +64,8 @@ func (t Thread) EndedAt(offset int64) (runs []*fold.Metadata, all bool, err erro
 	return runs, all, err
 }
 
-// ByID returns the runs that an id may name: of the sealed ones with this client run id, the last that started before
-// the offset and all that started later; and the one with this id.
+// ByID returns the runs that an id may name: the run with this id, and of the sealed runs with this client run id the
+// last that started before the offset and all that started later.
 func (t Thread) ByID(id string, offset int64) (runs []*fold.Metadata, err error) {
 	prefix := listKey(metadataTable, t.key, escape(id))
 	err = t.store.seek(ReadMetadata, prefix, func(it *pebble.Iterator) error {
@@ -89,8 +89,8 @@ func (t Thread) ByID(id string, offset int64) (runs []*fold.Metadata, err error)
 	return runs, err
 }
 
-// ByHistory finds the first of the histories with which a sealed run ended before the offset, and returns the last
-// started of those runs; nil if there is none.
+// ByHistory takes the first of the histories with which a sealed run ended before the offset. It returns the run with
+// that history that started last, or nil if no history has a run.
 func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *fold.Metadata, err error) {
 	err = t.store.seek(ReadMetadata, listKey(historyTable, t.key, ""), func(it *pebble.Iterator) error {
 		for _, k := range histories {
@@ -112,8 +112,8 @@ func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *fold.Me
 	return found, err
 }
 
-// ByMessage calls yield, id by id, with the runs that started before the offset and may have a message of the id as
-// their own, until yield returns false. One iterator serves all ids: opening one for each would cost ten times as much.
+// ByMessage calls yield for one id after another, until yield returns false, with the runs that started before the offset and may have a
+// message of that id as their own. One iterator serves all ids: opening one for each would cost ten times as much.
 func (t Thread) ByMessage(ids []string, offset int64, yield func(runs []*fold.Metadata) (more bool, err error)) error {
 	return t.store.seek(ReadMetadata, listKey(messageTable, t.key, ""), func(it *pebble.Iterator) error {
 		for _, id := range ids {
