@@ -12,8 +12,8 @@ import (
 )
 
 // dueRuns returns the runs to write now, and calls notDue for each changed run that is not written now. A transaction takes as many due
-// runs as it has room for, those with the oldest unwritten events first, so that each transaction moves the committed offset. Requested
-// records are always written, as resolutions may depend on them (writeUnsealed): Process stops once there are many (requestCheckpoint).
+// runs as it has room for, those with the oldest unwritten events first, so that each transaction moves the committed offset. It takes all
+// runs with a requested record, as resolutions may depend on them (writeUnsealed); Process stops once these are many (requestCheckpoint).
 func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 	p.runs.relieve(p.limits.runBytes, p.room, now)
 	var timely []*run
@@ -41,8 +41,8 @@ func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 	return due
 }
 
-// isDue is the checkpoint rule. A run that grows by a whole record limit does not wait for the interval: after a crash all its events
-// since its last record are read again.
+// isDue reports whether the checkpoint rule wants a record of the run now. A run that grows by a whole record limit does not wait for the
+// interval, as all its events since its last record are read again after a crash.
 func (c Config) isDue(r *run, now time.Time) bool {
 	age, grown := now.Sub(r.written.at), r.newBytes >= c.CheckpointFactor*r.written.bytes
 	return age >= c.CheckpointMax || grown && (age >= c.CheckpointInterval || r.newBytes >= c.RecordLimit)
@@ -57,7 +57,7 @@ func (r *run) requestCheckpoint() {
 	}
 }
 
-// writeUnsealed requests a record of each open run of the thread that has no record with its parent resolution: see Processor.
+// writeUnsealed requests a record of each open run of the thread whose parent resolution is in no record: see Processor.
 func (t *thread) writeUnsealed() {
 	for _, h := range t.Unsealed() {
 		if r := h.live; r != nil && (!r.written.exists || r.unwritten != nil) {
@@ -67,9 +67,9 @@ func (t *thread) writeUnsealed() {
 }
 
 // checkpoint makes the record of an unsealed run. It returns nil if the record is over the limit, as a fold cannot resume from a truncated
-// record: then the run holds back the committed offset, and is tried again by the same rule as if it had been written. If the run's
-// resolution has to be written now, checkpoint returns a record of the resolution alone. An expired run over the limit is closed, so that
-// it does not hold back the committed offset for ever; below the processed offset it waits (ledger.rebuilds).
+// record. Such a run holds back the committed offset, and the checkpoint rule applies as if the record had been written. If its resolution
+// has to be written now, checkpoint returns a record of the resolution alone. An expired run over the limit is closed, so that it does not
+// hold back the committed offset for ever, but not below the processed offset (ledger.rebuilds).
 func (r *run) checkpoint(now time.Time) (*Output, error) {
 	p := r.thread.p
 	if r.expired != nil {
@@ -101,7 +101,7 @@ func (r *run) checkpoint(now time.Time) (*Output, error) {
 // only marked (markRawLost): such a run does not hold back the committed offset, so a crash would lose the mark.
 const lateRoom = 8 << 10
 
-// openRecord makes a record from which the unsealed run can resume, and returns its size. out is nil if that is over the limit.
+// openRecord makes a record from which the unsealed run can resume, and returns its size. out is nil if the record is over the limit.
 func (r *run) openRecord(limit int) (out *Output, size int, err error) {
 	p := r.thread.p
 	rec, _, err := r.build()
@@ -127,7 +127,7 @@ func (r *run) openRecord(limit int) (out *Output, size int, err error) {
 }
 
 // resolutionRecord makes a record of the run's parent resolution alone. The run's events, from the first one on, are read again after a
-// crash. Its contents fit the limit (Config.fits); what it has beside them may exceed it, and a batch has room for that
+// crash. The record's contents fit the limit (Config.fits). Its other members may exceed the limit, and a batch has room for them
 // (kafka.MaxBatchBytes).
 func (r *run) resolutionRecord() (*Output, error) {
 	p := r.thread.p

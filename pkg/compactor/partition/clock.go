@@ -9,7 +9,7 @@ const clockSkew = time.Minute
 type streamClock struct {
 	// stream is the latest time of a record, or wall-clock time once everything was read; zero before the first record.
 	stream time.Time
-	// logEnd is where the log ended at logEndAt.
+	// logEnd is the log's end offset at the time logEndAt.
 	logEnd   int64
 	logEndAt time.Time
 }
@@ -24,8 +24,8 @@ func (c *streamClock) advance(at, now time.Time) bool {
 	return true
 }
 
-// noteLogEnd records where the log ends now. If everything below it is processed (next), no record moves stream time, so the wall clock
-// does.
+// noteLogEnd records the log's end offset. If everything below it is processed, no record moves stream time, so the wall clock does. The
+// argument next is the next record to read.
 func (c *streamClock) noteLogEnd(end, next int64, now time.Time) {
 	c.logEnd, c.logEndAt = end, now
 	if next >= end && c.stream.Before(now) {
@@ -41,8 +41,8 @@ func (c *streamClock) recordTime(now time.Time) time.Time {
 	return c.stream.UTC()
 }
 
-// isUpToDate reports whether everything is processed that the log held less than ago before now. While the partition lags, no run is
-// closed, as unread events may belong to it. Record times do not show the lag: one fast producer clock would mislead.
+// isUpToDate reports whether all below the log's end is processed, and that end was read less than ago before now. While the partition
+// lags, no run is closed, as unread events may belong to it. Record times do not show the lag: one fast producer clock would mislead.
 func (c *streamClock) isUpToDate(next int64, now time.Time, ago time.Duration) bool {
 	return !c.logEndAt.IsZero() && next >= c.logEnd && now.Sub(c.logEndAt) < ago
 }

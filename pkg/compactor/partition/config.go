@@ -13,16 +13,16 @@ import (
 type Config struct {
 	// CheckpointInterval is the least time between two records of an open run.
 	CheckpointInterval time.Duration
-	// CheckpointFactor is how many times its last record's size a run must have grown by, in raw
-	// bytes, before it is written again at CheckpointInterval; 0 writes every changed run.
+	// CheckpointFactor is how much a run must have grown to be written again at CheckpointInterval: by this many times the
+	// size of its last record, in raw bytes. 0 writes every changed run.
 	CheckpointFactor int
-	// CheckpointMax is the time after which a changed open run is written in any case. It bounds
-	// how far the committed offset lags behind.
+	// CheckpointMax is the time after which a changed open run is written in any case. It limits the lag of the committed
+	// offset.
 	CheckpointMax time.Duration
-	// IdleLimit is the stream time without a record of a run after which it expires (status abandoned).
+	// IdleLimit is how long, in stream time, a run may get no record before it expires (status abandoned).
 	IdleLimit time.Duration
-	// SnapshotBelow is the size in bytes under which a branch's conversation is written whole at
-	// every run's end. Above it that happens once half of it is new.
+	// SnapshotBelow is the size in bytes below which a branch's conversation is written whole at every run's end. A larger
+	// one is written whole once half of it is new.
 	SnapshotBelow int
 	// RecordLimit is the largest value in bytes that is written to a derived topic.
 	RecordLimit int
@@ -85,7 +85,7 @@ type limits struct {
 	threadRuns, unloadReads int
 }
 
-// limits returns those of a partition in a process that has so many.
+// limits returns the limits of one partition in a process that has this many.
 func (c Config) limits(partitions int) limits {
 	return limits{
 		runBytes: c.OpenRunBytes / partitions, cacheBytes: c.CacheBytes / partitions,
@@ -93,7 +93,7 @@ func (c Config) limits(partitions int) limits {
 	}
 }
 
-// Room returns by how many bytes open runs may grow before some have to leave memory, given what they take: a record at least.
+// Room returns how many bytes open runs may still take before some must leave memory, at least OpenRunBytes/16. They take held bytes now.
 func (c Config) Room(held int) int { return max(c.OpenRunBytes-held, c.OpenRunBytes/16) }
 
 // Validate reports every setting that cannot work, all at once.

@@ -13,10 +13,10 @@ import (
 )
 
 // A run that is too large is cut: references replace its largest contents in its record, and later events are counted and hashed, but
-// not folded (compact.Run.Cut). It keeps the end that the agent gives it. Two limits cut a run:
+// not folded (compact.Run.Cut). It still ends with the agent's own terminal event. Two limits cut a run:
 //
-//   - its own: it holds more than four record limits (cutIfOutgrown). That depends on its events alone.
-//   - that of open runs together: those that cannot leave memory hold more than the process, or their tenant's quota, allows. Then the
+//   - The limit of one run: it holds more than four record limits (cutIfOutgrown). That depends on its events alone.
+//   - The limit of all open runs: those that cannot leave memory hold more than the process, or their tenant's quota, allows. Then the
 //     largest run of the tenant that holds most is cut (CutLargest). That depends on what else is in memory, so another process may
 //     decide differently. Nevertheless it is decided only once: the transaction that cuts the run contains its record of that moment,
 //     and a later reader drops events below that record's Next. If the transaction fails, the run is whole again.
@@ -28,9 +28,9 @@ func (c Config) cutLimit() int { return max(c.RecordLimit/8, min(c.RecordLimit/2
 // leastCut is how much a run must hold to be cut.
 func (c Config) leastCut() int { return min(1<<20, c.OpenRunBytes/16) }
 
-// CutLargest cuts runs until those that cannot leave memory hold no more than the process and their tenants' quotas allow. parts are the
-// partitions of the process. It never cuts a run of a tenant while another tenant, with a run that can be cut, holds more. The next
-// transaction has the records.
+// CutLargest cuts runs until those that cannot leave memory hold no more than the process and their tenants' quotas allow. The argument
+// parts has the open partitions of the process. CutLargest never cuts a run of a tenant while another tenant, with a run that can be cut,
+// holds more. The next transaction contains the records of the cut runs.
 func CutLargest(parts []*Processor, now time.Time) error {
 	for {
 		held, tenants, largest := 0, map[string]int{}, map[string]*run{}
@@ -71,34 +71,34 @@ func (r *run) isStuck(now time.Time) bool {
 	return now.Sub(r.touchedAt) < busyFor || r.overLimit && !r.thread.p.runs.isWritten(r)
 }
 
-// canBeCut reports whether a cut of the run would free memory worth the loss. A run that has only an input would end.
+// canBeCut reports whether a cut of the run would free enough memory to be worth the loss. A run that has only an input would end instead.
 func (r *run) canBeCut() bool {
 	p := r.thread.p
 	ends := r.Fold == nil
 	return r.size() >= p.cfg.leastCut() && (!ends || r.overLimit && !p.rebuilds()) && r.rec.Cut == nil && !r.meta.IsExpired()
 }
 
-// limitOf returns how many bytes a tenant's open runs may take in a process with so many of the topic's partitions; 0 is no limit.
+// limitOf returns how many bytes a tenant's open runs may take in a process with this many of the topic's partitions; 0 is no limit.
 func (p *Processor) limitOf(tenant string, partitions int) int {
 	quota := p.cfg.quota(tenant).OpenRunBytes
 	if quota == 0 {
 		return 0
 	}
-	return max(1, int(quota*int64(partitions)/int64(max(1, p.count)))) // a small one is not none
+	return max(1, int(quota*int64(partitions)/int64(max(1, p.count)))) // a small limit must not become 0, which is none
 }
 
 // outgrown is how many record limits a run may hold. Over one limit it has no record, so it stays in memory and holds back the
 // committed offset; over this many it is cut.
 const outgrown = 4
 
-// partOverhead is what a message, a tool call or an event type counts for beside its bytes.
+// partOverhead is how many bytes a message, a tool call or an event type counts for in addition to its own.
 const partOverhead = 512
 
-// cutIfOutgrown cuts a run if its last event, of so many bytes, made it too large. Otherwise it could fill the memory of this process, and
-// of the next one, which would fold it again.
+// cutIfOutgrown cuts a run if its last event made it too large; bytes is the event's size. Otherwise the run could fill the memory of this
+// process, and of the next one, which would fold it again.
 //
-// Measuring costs about as much as folding did, so it is done each time the run's events cross another record limit. The fold bounds
-// what patches copy in between (docs/fold.md).
+// Measuring costs about as much as folding did, so it is done only when the run's events cross another multiple of the record limit. In
+// between, the fold limits how much patches copy (docs/fold.md).
 func (r *run) cutIfOutgrown(bytes int) error {
 	limit, before := int64(r.thread.p.cfg.RecordLimit), r.eventBytes
 	if r.eventBytes += int64(bytes); r.rec.Cut != nil || before/limit == r.eventBytes/limit {
@@ -114,7 +114,7 @@ func (r *run) cutIfOutgrown(bytes int) error {
 	return r.cut(r.touchedAt)
 }
 
-// parts counts what makes a fold use memory beside its bytes: messages, event types and tool calls.
+// parts counts what makes a fold use memory in addition to its bytes: messages, event types and tool calls.
 func parts(rec *record.Run) int {
 	n := len(rec.Messages) + len(rec.Stats.Events)
 	for _, calls := range rec.Stats.ToolCalls {
@@ -157,7 +157,7 @@ func (r *run) cut(now time.Time) error {
 	return r.show()
 }
 
-// cutEvent ends a run that had nothing but its input.
+// cutEvent returns the terminal event of a run that had nothing but its input.
 func (c Config) cutEvent() json.RawMessage {
 	return runError(fmt.Sprintf("The run was ended before its first event: its input is over the record limit of %d bytes, "+
 		"and open runs held too much memory.", c.RecordLimit), codeOutgrown)

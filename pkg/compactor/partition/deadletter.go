@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// deadLetter writes a record unchanged to dead letters. It does nothing below the processed offset, as it was done before.
+// deadLetter writes a record unchanged to dead letters. Below the processed offset it writes nothing, as that was done before.
 func (l *ledger) deadLetter(m *message, reason, detail string) (fold.Outcome, error) {
 	if m.rebuilds {
 		return outcomeDeadLetter, nil
@@ -42,7 +42,7 @@ func (l *ledger) deadLetter(m *message, reason, detail string) (fold.Outcome, er
 	return outcomeDeadLetter, nil
 }
 
-// deadLetterRoom is what the headers of a dead letter and the batch's frame take.
+// deadLetterRoom is the space for the headers of a dead letter and the batch's frame.
 const deadLetterRoom = 4 << 10
 
 // shorten cuts a detail to the size of a header, as it may quote what the agent sent.

@@ -15,7 +15,7 @@ import (
 type Output struct {
 	Record *kgo.Record
 	Kind   string // for the metric; empty for a dead letter
-	// entry is what the local store applies after the commit, without the broker's offset and time; empty for nothing.
+	// entry is what the local store applies after the commit, plus the broker's offset and time; empty if it applies nothing.
 	entry runstore.Entry
 	// run is set for the record of an unsealed run.
 	run *run
@@ -64,7 +64,7 @@ type Effects struct {
 	Counts   Counts
 	// Cut are the runs whose contents were cut.
 	Cut []Cut
-	// Changed says whether there is a reason for a transaction.
+	// Changed means that there is a reason for a transaction.
 	Changed bool
 }
 

@@ -31,7 +31,7 @@ func (r *run) build() (*record.Run, lineage.History, error) {
 	return rec, r.base, err
 }
 
-// describe is build without what the end of a run adds and what a fold resumes from.
+// describe makes the run's record without the members that the end of a run adds and those from which a fold resumes.
 func (r *run) describe() (*record.Run, *compact.Run, error) {
 	p := r.thread.p
 	folded, rec, base := r.Fold, r.rec, r.base
@@ -87,7 +87,7 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 	return nil
 }
 
-// historyKey returns the key of the history at the run's end. If the run only appended to its base, it reads what was appended only.
+// historyKey returns the key of the history at the run's end. If the run only appended to its base, it reads only the added messages.
 func (t *thread) historyKey(rec *record.Run, folded *compact.Run) lineage.Key {
 	if h := t.Get(rec.Base); h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)

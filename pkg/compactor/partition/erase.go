@@ -14,11 +14,11 @@ import (
 // erase deletes the runs and snapshots of a thread. Later records begin the thread as if it were new.
 //
 // One transaction contains all tombstones, then an erasure record, and the processed offset. The erasure record is written even if the
-// thread has no runs, as dead letters of it may exist, and the list of dead letters leaves out what the record covers. If an open run of
-// another thread holds back the committed offset, events below the erasure are read again after a crash: route drops those that the
+// thread has no runs, because the thread may have dead letters, and the list of dead letters omits those that the record covers. If an open
+// run of another thread holds back the committed offset, events below the erasure are read again after a crash; route drops those that the
 // erasure record covers.
 func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
-	// Below the processed offset it was done before, and what the thread has came later.
+	// Below the processed offset the thread was erased before, and what it has now came later.
 	if m.rebuilds {
 		return outcomeErasure, nil
 	}
@@ -47,7 +47,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 		Kind: outputErasure, Record: p.record(p.topics.Runs, t.key, record.EncodeErased(below), record.KindErase, ""),
 		entry: runstore.Entry{Key: []byte(t.key), Erased: below},
 	})
-	// Not read from the local store, which has the erasure only once it is committed.
+	// The new thread is not read from the local store, which has the erasure only once it is committed.
 	next, err := p.newThread(t.key, t.tenant, t.id, nil)
 	if err != nil {
 		return "", err

@@ -11,7 +11,7 @@ import (
 const evictAfter = 30 * time.Second
 
 // busyFor is how long a run stays in memory after its last record, even if memory is short. Loading it again for its next event would cost
-// more than it takes.
+// more than keeping it.
 const busyFor = time.Second
 
 // evict drops runs that can be loaded again from committed records: after evictAfter, or sooner if open runs exceed their memory. Runs with
@@ -40,8 +40,8 @@ func (p *Processor) evict(now time.Time) error {
 	return p.evictThreads(now)
 }
 
-// maxThreadRunsInMemory is the most run metadata that all threads in memory of a process hold together. A thread itself counts for
-// threadOverhead runs, and each run for some metadataBytes: TestThread_HoldsAboutWhatItIsCountedFor.
+// maxThreadRunsInMemory is the most runs whose metadata all threads in memory of a process hold together. A thread itself counts as
+// threadOverhead runs, and each run takes some metadataBytes: TestThread_HoldsAboutWhatItIsCountedFor.
 const (
 	maxThreadRunsInMemory = 64 << 10
 	threadOverhead        = 2
@@ -51,9 +51,9 @@ const (
 // unloadReads is how many reads of the local stores evictThreads may do at once in a process: 0.1 s, at some 50 µs each.
 const unloadReads = 1_500
 
-// evictThreads drops metadata of runs if the threads in memory hold more than they may, down to half of the limit. First it drops
-// threads without a run in memory, least recently used first. Then it drops sealed runs of the other threads, those with most of
-// them first; the loader loads them again as needed. It stops after unloadReads reads, and the next commit continues (unloading).
+// evictThreads drops metadata of runs, down to half of the limit, if the threads in memory hold more than the limit. First it drops threads
+// without a run in memory, least recently used first. Then it drops sealed runs of the other threads, starting with the threads that have
+// most of them; the loader loads them again as needed. It stops after unloadReads reads, and the next commit continues (unloading).
 func (p *Processor) evictThreads(now time.Time) error {
 	p.unloading = false
 	held := 0

@@ -16,15 +16,15 @@ import (
 // as the processed offset makes the decision final: all earlier events of the run lie below the record's Next, and runs whose parent was
 // resolved while it was open have their resolution in a record (writeUnsealed).
 
-// closeAfter is how many idle limits after its expiry a run is closed: a week by default. An agent that waits for a person may continue
-// after days. But an expired run takes memory, and costs its thread a record for each later run.
+// closeAfter is how many idle limits after its expiry a run is closed: a week by default. It is long, as an agent that waits for a person
+// may continue after days. It is no longer, as an expired run takes memory, and costs its thread a record for each later run.
 const closeAfter = 168
 
 // retirement ends runs that no event ends: by the idle limit, the clock, and the quota of a tenant.
 type retirement struct {
 	p *Processor
-	// expiring has every open run by the stream time of its last record, closing every expired run by the wall-clock time of its
-	// last record on skein.runs.
+	// expiring orders every open run by the stream time of its last record, and closing every expired run by the wall-clock time of its last
+	// record on skein.runs.
 	expiring, closing *expiryQueue
 }
 
@@ -47,13 +47,13 @@ func (e *retirement) nextExpiry() (at time.Time) {
 	return at
 }
 
-// isIdle reports whether a run expires at that stream time.
+// isIdle reports whether any open run expires at the stream time at.
 func (e *retirement) isIdle(at time.Time) bool {
 	w := e.expiring.oldest()
 	return w != nil && !w.since.Add(e.p.cfg.IdleLimit).After(at)
 }
 
-// expire expires and closes runs while the transaction has room, at least one of each. In a gap it marks runs instead. Below the processed
+// expire expires and closes runs while the transaction has room, but at least one. In a gap it marks runs instead. Below the processed
 // offset it does nothing, as all of that was decided before.
 func (e *retirement) expire(now time.Time) error {
 	hasRoom := e.p.room.forExpiries()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// expiryEntry is a run and the time since which it got no record.
+// expiryEntry is a run and the time of its last record (since): see retirement.
 type expiryEntry struct {
 	key           string // of its record
 	since, sorted time.Time
@@ -44,7 +44,7 @@ func (w *expiryQueue) add(key string, since time.Time) *expiryEntry {
 	return one
 }
 
-// refresh sets the time of a run's last record. It goes back only if stream time does.
+// refresh sets the time of a run's last record. That time goes back only if stream time does.
 func (w *expiryQueue) refresh(one *expiryEntry, since time.Time) {
 	one.of.MoveToBack(one.element)
 	if one.since = since; since.Before(one.sorted) {

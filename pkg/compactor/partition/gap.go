@@ -17,7 +17,7 @@ type gap struct {
 	lost  int64    // offsets that were never read, for the metric
 }
 
-// openGap makes a partition that was just opened resume at a higher offset. lost is counted once it resumes.
+// openGap makes a partition that was just opened resume at a higher offset. The number lost is counted once it resumes.
 func (p *Processor) openGap(offset, lost int64) error {
 	p.gap = &gap{to: offset, lost: lost}
 	return p.store.EachUnsealed(func(key string, _ time.Time, h *fold.Metadata) {
@@ -48,16 +48,16 @@ func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
 	return nil
 }
 
-// closeGap sets until when a new run may have begun in the gap: for one idle limit, after which such a run would have expired. It is called
-// at the first record after the gap that moves stream time.
+// closeGap sets the stream time until which a new run may have begun in the gap: one idle limit from now, as such a run would have expired
+// then. It is called at the first record after the gap that moves stream time.
 func (l *ledger) closeGap() {
 	if l.progress.Gap.End > 0 && l.progress.Gap.Until == 0 {
 		l.progress.Gap.Until = l.clock.stream.Add(l.cfg.IdleLimit).UnixMilli()
 	}
 }
 
-// mayHaveBegunInGap reports whether a run with this first event may have begun in a gap, as the event is not a RUN_STARTED. It depends
-// on the committed progress only, so the result is the same when the event is read again.
+// mayHaveBegunInGap reports whether a run may have begun in a gap because first, its first event that was read, is not a RUN_STARTED. It
+// depends on the committed progress only, so the result is the same when the event is read again.
 func (l *ledger) mayHaveBegunInGap(first *agui.Event, now time.Time) bool {
 	gap := l.progress.Gap
 	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || l.clock.recordTime(now).UnixMilli() < gap.Until)

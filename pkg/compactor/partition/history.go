@@ -21,16 +21,16 @@ type histories struct {
 	byRun       map[string]*list.Element // by the run's record key
 }
 
-// messageList is a list of messages and the histories on it, each of a run.
+// messageList is a list of messages and the histories that share it, one for each run.
 type messageList struct {
 	id   any
 	held int // bytes of the list
-	own  int // bytes of its histories beside the list
+	own  int // bytes of its histories without the list
 	runs map[string]lineage.History
 	keys []string // of the runs, in the order in which they came
 }
 
-// historyOverhead is about what a history takes beside its messages and state.
+// historyOverhead is about what a history takes in addition to its messages and state.
 const historyOverhead = 512
 
 func newHistories(limit int) *histories {
@@ -106,7 +106,7 @@ func (t *thread) History(runID string) (lineage.History, error) {
 	if r := p.runs.byKey[key]; r != nil && r.Fold != nil {
 		return lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}, nil
 	}
-	// Down the chain until a history is in memory, then up again.
+	// Go down the chain of bases until a history is in memory, then restore the histories upwards.
 	var chain []lineage.Content
 	sealed := true
 	at := lineage.History{}.Share()
@@ -129,7 +129,7 @@ func (t *thread) History(runID string) (lineage.History, error) {
 		key = t.runKey(rec.Base)
 	}
 	if !sealed {
-		at = at.Unshare() // an open run's record is not what later runs build on
+		at = at.Unshare() // later runs do not build on the record of an open run
 	}
 	slices.Reverse(chain)
 	at, err := lineage.RestoreFrom(at, chain...)

@@ -28,8 +28,8 @@ type ledger struct {
 	unsaved unsaved
 }
 
-// rebuilds reports whether the next record is below the processed offset. While it is, only a run's own events may end it: later
-// events of the run may be below the processed offset, too, and would be in neither its record nor a dead letter.
+// rebuilds reports whether the next record is below the processed offset. If so, only a run's own events may end it: its later events may
+// also be below the processed offset, and would then be in neither its record nor a dead letter.
 func (l *ledger) rebuilds() bool { return l.next < l.progress.Processed }
 
 // write puts an output into the next transaction.
@@ -38,7 +38,7 @@ func (l *ledger) write(o Output) {
 	l.room.outputs.Add(int64(-o.bytes()))
 }
 
-// runOutput returns the output of a run's encoded record, with the same metadata that a process reads from it.
+// runOutput returns the output of a run's encoded record, with the same metadata that a process would read from the record.
 func (l *ledger) runOutput(key string, rec *record.Run, value []byte, kind string) (*Output, error) {
 	entry, err := runstore.RunEntry(key, rec, value)
 	if err != nil {

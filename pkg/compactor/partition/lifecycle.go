@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The life of a run. Only methods of fold.Metadata and threadRun.close change its state, and each has one caller beside noteEvent:
+// The life of a run. Only methods of fold.Metadata and threadRun.close change its state, and each has one caller besides noteEvent:
 //
 //	state    begins with                                  until
 //	pending  an input (thread.New)                        its first event, which resolves its parent for good (decide)
@@ -23,8 +23,8 @@ import (
 //
 // A run that expired before its first event is still pending: its record has a preliminary parent resolution.
 
-// seal ends a run whose terminal event was folded: it makes its final record, and snapshots of its branch if they are due. Later runs
-// build on that record, read back, not on the fold in memory: so they get the same history before and after a restart.
+// seal ends a run whose terminal event was folded: it makes its final record, and snapshots of its branch if they are due. Later runs build
+// on the history restored from that record, not on the fold in memory, so they get the same history before and after a restart.
 func (r *run) seal() error {
 	p := r.thread.p
 	rec, base, err := r.build()
@@ -64,8 +64,8 @@ func (r *run) seal() error {
 	return p.snapshot(r.thread, h, at)
 }
 
-// reactivate reopens an expired run, as a record of it came. It requests a checkpoint, as the run holds back the progress record until a
-// record shows it as open (addProgressRecord).
+// reactivate reopens an expired run when a record of the run comes. It requests a checkpoint, as the run holds back the progress record
+// until a record shows it as open (addProgressRecord).
 func (r *run) reactivate() error {
 	p := r.thread.p
 	if !r.meta.IsExpired() {
@@ -97,8 +97,8 @@ func (r *run) finish(rec *record.Run, kind string) (*Output, error) {
 	return p.runOutput(r.key, rec, value, kind)
 }
 
-// expireRun expires a run and makes its record. If that is over the limit, it closes the run at once, so that the run does not hold back
-// the committed offset for ever, and the result does not depend on what else the transaction contains.
+// expireRun expires a run and makes its record. If the record is over the limit, expireRun closes the run at once, so that the run does not
+// hold back the committed offset for ever, and the result does not depend on what else the transaction contains.
 func (e *retirement) expireRun(key string, now time.Time) error {
 	r, err := e.p.loadByKey(key, now)
 	if err != nil {
@@ -171,7 +171,7 @@ func (r *run) writeClosed(kind string) error {
 	return nil
 }
 
-// markExpired sets in a record that Skein ended the run, with this event.
+// markExpired sets in a record that Skein ended the run with the event terminal.
 func (r *run) markExpired(rec *record.Run, terminal json.RawMessage) {
 	lastAt := r.meta.LastAt
 	rec.Status, rec.Synthetic, rec.EndedAt, rec.Terminal = record.StatusAbandoned, true, &lastAt, terminal

@@ -20,7 +20,7 @@ type loaderKey struct {
 	branch bool
 }
 
-// first reports whether an id or a branch was not loaded before.
+// first reports whether this is the first request for an id or a branch.
 func (r *loader) first(id string, branch bool) bool {
 	k := loaderKey{id, branch}
 	if _, ok := r.requested[k]; ok {

@@ -12,7 +12,7 @@ import (
 type message struct {
 	*kgo.Record
 	headers record.Headers
-	// rebuilds says that the record lies below the processed offset, so it only rebuilds runs.
+	// rebuilds means that the record lies below the processed offset, so it only rebuilds runs.
 	rebuilds bool
 	now      time.Time
 }

@@ -21,15 +21,15 @@ type Source struct {
 	At time.Time
 }
 
-// Refusal says which source became a dead letter, and why.
+// Refusal names a source that became a dead letter, and the reason.
 type Refusal struct {
 	Source         int // its index
 	Reason, Detail string
 }
 
-// Offline folds the records of one thread as the stage would, with nothing but memory: the same
-// code decides, folds and makes the records. Positions are 0:0, 0:1 and so on. It returns the last
-// record of each run, by start; that of an open run is a checkpoint.
+// Offline folds the records of one thread in memory, with the same code as the stage. Positions are 0:0, 0:1 and so on.
+// It returns the last record of each run: first ended runs in the order of their ends, then the others by start. The
+// record of an open run is a checkpoint.
 func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*record.Run, refused []Refusal, err error) {
 	key, err := record.ThreadKey(tenant, thread)
 	if err != nil {
@@ -75,7 +75,7 @@ func sortOffline(outputs []Output, topics kafka.Topics) (runs []*record.Run, ref
 		switch o.Record.Topic {
 		case topics.Runs:
 			key := string(o.entry.Key)
-			if key == "" { // a position
+			if key == "" { // a progress record
 				continue
 			}
 			r, err := record.DecodeRun(o.Record.Value)

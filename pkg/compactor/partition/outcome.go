@@ -12,7 +12,7 @@ func AnomalyRules() []string {
 	return append(fold.Rules(), lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone)
 }
 
-// The outcomes of records of skein.events beside those of package fold, for the metric.
+// The outcomes of records of skein.events in addition to those of package fold, for the metric.
 const (
 	outcomeDropped    fold.Outcome = "dropped"
 	outcomeDeadLetter fold.Outcome = "dead-letter"
@@ -34,7 +34,7 @@ func Outcomes() []string {
 // codeAbandoned is the code of the synthetic RUN_ERROR of an expired run.
 const codeAbandoned = "skein-abandoned"
 
-// codeOutgrown is the code of the RUN_ERROR that ends a run whose input alone exceeds the record limit. No event of it has come yet.
+// codeOutgrown is the code of the RUN_ERROR that ends a run whose input alone exceeds the record limit, before its first event.
 const codeOutgrown = "skein-outgrown"
 
 // codeOverQuota is the code of the RUN_ERROR that ends a run because its tenant has too many open ones.
@@ -46,7 +46,7 @@ type Counts struct {
 	DeadLetters map[string]int
 	Anomalies   map[string]int
 	Ended       map[record.Status]int
-	Reads       map[string]runstore.Reads // of the local store, by what for
+	Reads       map[string]runstore.Reads // of the local store, by kind
 	Bytes       int
 	Lost        int64 // offsets that were gone before they were read
 }

@@ -40,11 +40,11 @@ type Processor struct {
 	message message // the record that is being processed; it is used again for the next
 }
 
-// OpenReport says how a partition was opened, for the log.
+// OpenReport describes how a partition was opened, for the log.
 type OpenReport struct {
 	// Progress is where the processor resumes.
 	Progress Progress
-	// FromRecord says that Progress is from the progress record, as the group's offsets are gone or were set back.
+	// FromRecord means that Progress is from the progress record, as the group's offsets are gone or were set back.
 	FromRecord bool
 	// SetHigher are offsets that are never read, as the group's offset was set higher than what was committed.
 	SetHigher OffsetRange
@@ -52,11 +52,11 @@ type OpenReport struct {
 	Gone OffsetRange
 }
 
-// OffsetRange is a range of offsets, without its end. The zero value is none.
+// OffsetRange is the offsets from From to before Until. The zero value is empty.
 type OffsetRange struct{ From, Until int64 }
 
-// Open returns the processor of a partition, given a store that has every committed record. group is what the group has committed, logStart
-// the first offset that skein.events still has.
+// Open returns the processor of a partition. The store must have every committed record, group is what the group has committed, and
+// logStart is the first offset that skein.events still has.
 func Open(
 	id int32, cfg Config, topics kafka.Topics, store *runstore.Store, group Progress, logStart int64,
 ) (*Processor, OpenReport, error) {
@@ -91,7 +91,7 @@ func Open(
 	return p, report, p.openGap(until, lost)
 }
 
-// newProcessor returns the processor of a partition, given a store that has every committed record.
+// newProcessor returns the processor of a partition. The store must have every committed record.
 func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, pos Progress) (*Processor, error) {
 	p := &Processor{
 		ledger: ledger{
@@ -182,8 +182,8 @@ func (p *Processor) Collect(c Cycle) (Effects, error) {
 type Stats struct {
 	// Next is the next record to read, Processed the processed offset.
 	Next, Processed int64
-	// Paused says that open runs are being marked for a gap in skein.events. Until that is done, nothing may be processed, and Next
-	// is not known.
+	// Paused means that open runs are being marked for a gap in skein.events. Until that is done, nothing may be processed, and Next is not
+	// known.
 	Paused bool
 	// OpenRuns is the number of open runs, OpenRunBytes the memory of runs.
 	OpenRuns, OpenRunBytes int
@@ -380,7 +380,7 @@ func (p *Processor) malformed(m *message) (fold.Outcome, error) {
 	return p.deadLetter(m, deadletter.Malformed, p.loop.Decoded().Malformed().Error())
 }
 
-// advance updates a run after a record of it. At the run's first event, resolved is its parent resolution.
+// advance updates a run after one of its records. At the run's first event, resolved is its parent resolution.
 func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fold.Outcome) (fold.Outcome, error) {
 	switch outcome {
 	case fold.Malformed:
@@ -394,7 +394,7 @@ func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fo
 		}
 		return outcome, r.reactivate()
 	}
-	if err := r.reactivate(); err != nil { // before its resolution says that it is open
+	if err := r.reactivate(); err != nil { // before decide, which shows the run as open
 		return "", err
 	}
 	if resolved != nil {

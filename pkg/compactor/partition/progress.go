@@ -20,11 +20,11 @@ type Progress struct {
 	StreamTime int64
 	// Gap is the last gap in the raw events: see ledger.mayHaveBegunInGap.
 	Gap record.Gap
-	// noMetadata says that the group has no metadata, so Processed is a guess until the progress record confirms it (reconcile).
+	// noMetadata means that the group has no metadata, so Processed is a guess until the progress record confirms it (reconcile).
 	noMetadata bool
 }
 
-// Metadata is the metadata of the committed offset in the group.
+// Metadata returns the metadata to commit with the offset.
 func (p Progress) Metadata() string {
 	if p.noMetadata { // the next process that opens the partition has to reconcile, too
 		return ""
@@ -87,19 +87,19 @@ func (p Progress) wasSetHigher(readable record.Progress) bool {
 	return p.noMetadata && readable.Partitions != 0 && readable.Processed < p.Processed
 }
 
-// addProgressRecord adds a progress record to the effects if it is news to readers of skein.runs: it means that no event below its Next is
-// missing there. Run records alone do not show that: a repeat, a dead letter or a late event changes none, and a tenant cannot see the
-// records of others.
+// addProgressRecord adds a progress record to the effects if it has news for readers of skein.runs. The record tells them that no event
+// below its Next is missing there. Run records alone do not show that: a repeat, a dead letter or a late event changes none, and a tenant
+// cannot see the records of others.
 //
-// readable is the processed offset, or less: the first unwritten event of an open run that has no record, or whose record shows it as
-// expired, as readers cannot see that this event is missing. (The record of an open run shows up to which event it goes.) When such an
-// event comes, it lies at or above the processed offset, so readable never goes back.
+// The argument readable is the processed offset or, if that is lower, the first unwritten event of an open run without a record, or with
+// one that shows it as expired, as readers cannot see that this event is missing. (The record of an open run shows up to which event it
+// goes.) When such an event comes, it lies at or above the processed offset, so readable never goes back.
 //
 // The record also has the committed offset, the processed offset and the partition count, as the same transaction commits them to the
-// group. If the group is deleted or its offsets expire, the partition resumes from them (Progress.reconcile).
+// group. If the group is deleted or its offsets expire, the partition resumes from this copy (Progress.reconcile).
 //
-// It is the partition's last record in its transaction, so a reader that has read it has read all that it covers. It is no reason for a
-// transaction by itself. Below the processed offset none is written, as a new process does not know all open runs yet.
+// The progress record is the partition's last record in its transaction, so a reader that has read it has read all that it covers. It alone
+// is no reason for a transaction. Below the processed offset none is written, as a new process does not know all open runs yet.
 func (l *ledger) addProgressRecord(b *Effects, readable int64) {
 	if !b.Changed || l.gap != nil || l.rebuilds() {
 		return

@@ -9,13 +9,13 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// resolution is the final parent resolution of a run, with what a record of it alone needs (resolutionRecord): the run's ranges and next
-// offset before its first event.
+// resolution is the final parent resolution of a run. It also has the run's ranges and next offset before its first event, which a record
+// of the resolution alone needs (resolutionRecord).
 type resolution struct {
 	*fold.Resolution
 	ranges [][2]int64
 	next   int64
-	// first is the offset of the first event, at the stream time then.
+	// first is the offset of the first event, and at is the stream time then.
 	first int64
 	at    time.Time
 }

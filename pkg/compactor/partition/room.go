@@ -18,8 +18,8 @@ const (
 	maxExpiryBytes = 4 << 20
 )
 
-// Room is what may still be added to one transaction of a process. All its processors use it concurrently; each may add one run of a kind
-// even if it is full. The next transaction has a new one.
+// Room limits what may still be added to one transaction of a process. All its processors use it concurrently. Each of them may add one run
+// of a kind even if the room is full. The next transaction has a new Room.
 type Room struct {
 	partitions                     int          // of the process
 	outputs, checkpoints, expiries atomic.Int64 // bytes that are left
@@ -27,7 +27,7 @@ type Room struct {
 	endless                        bool
 }
 
-// NewRoom returns the room of a process that has so many partitions.
+// NewRoom returns the room of a process that has this many partitions.
 func NewRoom(partitions int) *Room {
 	r := &Room{partitions: partitions}
 	r.outputs.Store(MaxOutputBytes)
@@ -42,7 +42,7 @@ func (r *Room) Full() bool {
 	return !r.endless && (r.memory.Load() <= 0 || r.outputs.Load() <= 0 || r.expiries.Load() <= 0)
 }
 
-// LimitMemory sets by how many bytes open runs may grow until the transaction must be committed. After that, runs are evicted or cut.
+// LimitMemory sets how many bytes open runs may still take before the transaction must be committed. After that, runs are evicted or cut.
 func (r *Room) LimitMemory(bytes int) { r.memory.Store(int64(bytes)) }
 
 // Fill makes the room full.

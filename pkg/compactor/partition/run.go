@@ -11,13 +11,13 @@ import (
 )
 
 // run is one run in memory. After its record is committed, it is evicted: a sealed run at once, others once they were idle for a while
-// (evict). Its next event loads an unsealed run from its record.
+// (evict). The next event of an evicted run that is not sealed loads it from its record.
 type run struct {
 	key    string // of its record
 	thread *thread
 	meta   *threadRun // shared with the thread
 
-	// Run is the run in the loop. Its Input is set until its first event; then rec has it.
+	// Run is the run in the loop. Its Input is set until its first event; then rec has the input.
 	*fold.Run
 	// rec has what does not change after the first event: ids, lineage, input.
 	rec record.Run
@@ -35,15 +35,15 @@ type run struct {
 	unwritten *resolution
 	// due requests a record in the next transaction, regardless of the checkpoint rule.
 	due bool
-	// overLimit says that its last record was over the limit and was not written.
+	// overLimit means that its last record was over the limit and was not written.
 	overLimit bool
 	// ending is the terminal event of a run that Skein ends because of a limit; nil for others.
 	ending     json.RawMessage
 	newBytes   int   // raw bytes since the last record
-	baseBytes  int   // bytes of the history that it starts from
+	baseBytes  int   // bytes of the run's starting history
 	eventBytes int64 // raw bytes of all folded events
 	touchedAt  time.Time
-	counted    int // by runTable
+	counted    int // the size that runTable counts
 	expiry     *expiryEntry
 	// expired is its encoded record as an expired run; the run's next event or input clears it.
 	expired *Output
@@ -52,9 +52,9 @@ type run struct {
 // written describes the latest committed record of a run.
 type written struct {
 	exists bool
-	// open says that it shows the run as open, so readers know that there may be more.
+	// open means that the record shows the run as open, so readers know that there may be more.
 	open bool
-	// at is when the last record was made, written or over the limit, or when the run was loaded; bytes is that record's size.
+	// at is when the last record was made (written, or over the limit) or the run was loaded; bytes is that record's size.
 	at    time.Time
 	bytes int
 }
@@ -98,8 +98,8 @@ func (r *run) noteEvent(m *message) error {
 	return r.show()
 }
 
-// recordCommitted updates the run after a record of it, of so many bytes, was committed, and reports whether that covers all of the run. A
-// record of the resolution alone (resolutionRecord) covers no event.
+// recordCommitted updates the run after a record of it was committed, and reports whether the record covers all of the run; bytes is the
+// record's size. A record of the resolution alone (resolutionRecord) covers no event.
 func (r *run) recordCommitted(resolutionAlone bool, bytes int, now time.Time) (all bool) {
 	r.written.exists, r.written.open = true, r.meta.Open()
 	resolved := r.unwritten

@@ -11,10 +11,10 @@ type runTable struct {
 	byKey map[string]*run // by record key
 	// changed are those with unwritten events or with a requested record.
 	changed map[*run]struct{}
-	// bytes is the memory of all, lookedBytes what it was at lookedAt, less what was evicted since.
+	// bytes is the memory of all runs, and lookedBytes their memory at lookedAt, minus what was evicted since.
 	bytes, lookedBytes int
 	lookedAt           time.Time
-	// overMemory says that they take more than twice their limit, and that the transaction had no room to write enough of them.
+	// overMemory means that the runs take more than twice their limit, and that the transaction had no room to write enough of them.
 	overMemory bool
 }
 

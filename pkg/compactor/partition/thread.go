@@ -119,7 +119,7 @@ func (t *thread) Any(ids []string, offset int64) (bool, error) {
 			if now := t.Get(h.ID); now != nil {
 				h = now
 			}
-			// The history at the offset of a run that ended after it is not known; no resolution there depends on it (writeUnsealed).
+			// A run that ended later has an unknown history at the offset; no resolution there depends on it (writeUnsealed).
 			if looked[h.ID] || h.live != nil || h.Start < t.erased || !h.Resolved() || h.End >= offset {
 				continue
 			}

@@ -15,7 +15,7 @@ func newUnsaved() unsaved {
 	return unsaved{records: map[string][]byte{}, known: map[string]lineage.KnownMessages{}}
 }
 
-// put adds the record of a thread's run, which ended at the offset end and has these own messages.
+// put adds the final record of a run that ended at the offset end. The argument own is the run's own messages.
 func (u *unsaved) put(thread, key string, value []byte, end int64, own []agui.Message) {
 	u.records[key] = value
 	if u.known[thread] == nil {
