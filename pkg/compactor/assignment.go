@@ -21,18 +21,18 @@ const (
 	phaseOpen
 )
 
-// assignment is one assignment of one partition to this session. A partition that returns gets a new one, so that
-// nothing meant for the old one can reach it.
+// assignment is one assignment of one partition to this session. A partition that is assigned again gets a new
+// assignment, so nothing meant for the old one can reach it.
 type assignment struct {
 	id    int32
 	since time.Time
-	// ctx ends with the assignment, and with it all work for it.
+	// ctx is cancelled when the assignment ends, which stops all work for the assignment.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	// Guarded by membership.mu.
 	phase phase
-	// seen: the client has listed the partition as its own, which it does once it has fetched the committed offset. Before
+	// seen: the client has listed the partition as its own. It does so once it has fetched the committed offset. Before
 	// that, SetOffsets has no effect on the partition. See membership.owned.
 	seen     bool
 	progress partition.Progress

@@ -23,46 +23,46 @@ const (
 	// foldTime is how long all partitions together fold before the main loop checks the clock, its assignments and new
 	// records. One record is always folded whole.
 	foldTime = 50 * time.Millisecond
-	// foldRecords and foldBytes bound what one partition folds between two looks at the clock.
+	// foldRecords and foldBytes limit what one partition folds between two checks of the clock.
 	foldRecords = 8
 	foldBytes   = 16 << 10
-	// pollRecords is how many records one poll takes of the brokers' answers. One answer has some 25,000 if texts are
-	// short. A broker is asked again once its whole answer is taken, so that the next one is fetched and unpacked while
-	// this one is folded; the bound is for many brokers, as the records that were taken stay in memory besides.
+	// pollRecords is the most records that one poll takes from the brokers' answers. One answer has some 25,000 if texts
+	// are short. The client asks a broker again once its whole answer is taken, and so fetches and unpacks the next answer
+	// while this one is folded. The limit is for many brokers, as taken records stay in memory, too.
 	pollRecords = 50_000
-	// holdBytes is how much may be left of all partitions while others are polled. A partition with more than its part of
-	// it is not fetched.
+	// holdBytes limits the unprocessed records of all partitions together while the main loop polls. A partition that
+	// holds more than an equal part of these bytes is not fetched.
 	holdBytes = 8 << 20
 )
 
 // backlog holds the records that were polled and are not processed yet. Usually all of them are processed before the
-// next poll. If that takes longer than foldTime, partitions are polled meanwhile, so that none waits for a slow one.
+// next poll. If that takes longer than foldTime, the main loop polls in between, so no partition waits for a slow one.
 type backlog struct {
 	group     *kgo.GroupTransactSession
 	logger    *slog.Logger
 	lag       *kafka.Lag
 	now       func() time.Time
-	stretches []*stretch // the longest waiting first
-	turn      int        // calls of process
-	// refused are the partitions that an answer had no room for (kafka.ErrUnpackLater), and since when.
+	stretches []*stretch // those that have waited longest come first
+	turn      int        // number of calls of process
+	// refused maps each partition for which an answer had no room (kafka.ErrUnpackLater) to the time of the last such answer.
 	refused   map[int32]time.Time
 	lastError string // the last error of a poll that was logged
 }
 
-// stretch holds the polled records of a partition, and the assignment under which they were polled. When that ends, the
-// rest is discarded: the next owner reads from the committed offset.
+// stretch holds the polled records of a partition, and the assignment under which they were polled. When the assignment
+// ends, the remaining records are discarded, as the next owner reads from the committed offset.
 type stretch struct {
 	of      *assignment
 	records []*kgo.Record
 	bytes   int            // estimated size in memory
 	paused  bool           // true while the partition is not fetched
-	turn    int            // the last turn in which its records were processed
+	turn    int            // backlog.turn when its records were last processed
 	stop    partition.Stop // why the processor took no more
 }
 
-// fetch polls, and keeps the records of open partitions. It waits only if nothing is left, or if an answer had no room
-// for a partition of which nothing is left. Records of a paused partition that arrive nevertheless are fetched again
-// once it opens.
+// fetch polls and keeps the records of open partitions. It waits for records only if the backlog is empty, or if an
+// answer had no room for a partition without records in the backlog. It discards records of a paused partition; the
+// client fetches them again once the partition opens.
 func (b *backlog) fetch(ctx context.Context, members *membership) error {
 	briefly, cancel := context.WithTimeout(ctx, foldTime)
 	defer cancel()
@@ -97,8 +97,8 @@ func (b *backlog) fetch(ctx context.Context, members *membership) error {
 	}
 }
 
-// pause pauses the fetching of partitions with much left, and resumes the others. Other partitions' records may fill an
-// answer: if a partition gets none and has none left here (starving), pause pauses all partitions that have records left.
+// pause pauses the fetching of partitions with many unprocessed bytes, and resumes the others. If records of other partitions fill the
+// answers and a partition has none left here (starving), pause pauses all partitions that have records left.
 func (b *backlog) pause(open map[int32]*assignment, members *membership) (starving bool) {
 	starving = b.isStarving(open)
 	for _, s := range b.stretches {
@@ -120,7 +120,7 @@ func (b *backlog) pause(open map[int32]*assignment, members *membership) (starvi
 	return starving
 }
 
-// isStarving reports whether an answer recently had no room for an open partition of which nothing is left.
+// isStarving reports whether, within the last second, an answer had no room for an open partition without records in the backlog.
 func (b *backlog) isStarving(open map[int32]*assignment) bool {
 	maps.DeleteFunc(b.refused, func(_ int32, at time.Time) bool { return b.now().Sub(at) > time.Second })
 	for id := range b.refused {
@@ -142,8 +142,8 @@ func (b *backlog) poll(ctx context.Context) (kgo.Fetches, error) {
 		if isFenced(e.Err) {
 			return nil, fmt.Errorf("%w: %w", ErrFenced, e.Err)
 		}
-		// UNKNOWN_MEMBER_ID and its like: kgo rejoins by itself.
-		// UNKNOWN_TOPIC_ID: the topic was created again; the client stays with the one that is gone.
+		// After UNKNOWN_MEMBER_ID and similar errors, kgo rejoins by itself. After UNKNOWN_TOPIC_ID it does not recover: the
+		// topic was recreated, and the client keeps using the deleted one.
 		if errors.Is(e.Err, kerr.OffsetOutOfRange) || errors.Is(e.Err, kerr.UnknownTopicID) || errors.Is(e.Err, kgo.ErrClientClosed) {
 			return nil, fmt.Errorf("polling %s/%d: %w", e.Topic, e.Partition, e.Err)
 		}
@@ -156,7 +156,7 @@ func (b *backlog) poll(ctx context.Context) (kgo.Fetches, error) {
 		}
 	}
 	if failed && ctx != nil && fetches.NumRecords() == 0 {
-		// The client may return the same answer at once again, for example if the topic is gone.
+		// The client may return the same error again at once, for example if the topic is gone.
 		<-ctx.Done()
 	}
 	return fetches, nil
@@ -172,14 +172,14 @@ func (b *backlog) add(a *assignment, records []*kgo.Record) {
 	b.stretches[at].add(records)
 }
 
-// noteLagAgain sets the lag of the records that are not processed yet. A commit resets it to zero.
+// noteLagAgain sets the lag again from the records that are not processed yet, as a commit resets it to zero.
 func (b *backlog) noteLagAgain() {
 	for _, s := range b.stretches {
 		b.noteLag(s.of.id, s.records)
 	}
 }
 
-// noteLag sets the lag of what was polled. Transaction markers do not count.
+// noteLag sets a partition's lag from polled records. Transaction markers do not count.
 func (b *backlog) noteLag(id int32, records []*kgo.Record) {
 	var oldest, newest time.Time
 	for _, m := range records {
@@ -205,7 +205,7 @@ func (b *backlog) dropLost(own owned) {
 	b.stretches = slices.DeleteFunc(b.stretches, func(s *stretch) bool { return own.parts[s.of.id].assignment != s.of })
 }
 
-// process folds some of the backlog into the room, partitions in parallel, for about foldTime.
+// process folds records of the backlog for about foldTime or until room is full, partitions in parallel.
 func (b *backlog) process(room *partition.Room, members *membership) error {
 	b.turn++
 	workers := runtime.GOMAXPROCS(0)
@@ -236,7 +236,7 @@ func (b *backlog) stop(s *stretch, members *membership) {
 	s.stop = partition.StopEnd
 }
 
-// process folds records for a time, and always some of them.
+// process folds records in portions until the duration most has passed. It always starts the first portion.
 func (s *stretch) process(room *partition.Room, clock func() time.Time, most time.Duration, turn int) error {
 	began := clock()
 	for now := began; len(s.records) > 0; {
@@ -254,7 +254,7 @@ func (s *stretch) process(room *partition.Room, clock func() time.Time, most tim
 	return nil
 }
 
-// portion is how many records are folded before the next look at the clock.
+// portion returns how many records to fold before the next check of the clock.
 func (s *stretch) portion() (n int) {
 	for bytes := 0; n < min(foldRecords, len(s.records)) && bytes < foldBytes; n++ {
 		bytes += len(s.records[n].Value)
@@ -265,7 +265,7 @@ func (s *stretch) portion() (n int) {
 func (s *stretch) add(records []*kgo.Record) {
 	if len(s.records) == 0 {
 		s.records = records
-	} else { // of another broker, or beside what is left
+	} else { // from another broker, or in addition to what is left
 		s.records = append(slices.Clip(s.records), records...)
 	}
 	for _, m := range records {
@@ -283,7 +283,7 @@ func memoryOf(m *kgo.Record) int {
 	return n
 }
 
-// take drops the first records. The processor has copied what it needs, and the client reuses their memory.
+// take drops the first n records and returns their memory to the client. The processor has copied what it needs.
 func (s *stretch) take(n int) {
 	for _, m := range s.records[:n] {
 		s.bytes -= memoryOf(m)

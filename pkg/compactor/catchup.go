@@ -15,9 +15,9 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// readRuns reads skein.runs into the store, up to a record at or above the acknowledged fence. Neither the last stable
-// offset nor the high watermark is the right end: transaction markers lag, and control records are invisible. If a later
-// fence has compacted ours away, that one serves.
+// readRuns reads skein.runs into the store, up to a record at or above the acknowledged fence. Two other ends would be
+// wrong: the last stable offset, as transaction markers lag, and the high watermark, as control records are invisible.
+// If compaction has removed our fence, the later fence that replaced it ends the read.
 func (o *opener) readRuns(a *assignment, store *runstore.Store) error {
 	from := store.Followed().NextOffset
 	if from > a.fence {
@@ -27,8 +27,8 @@ func (o *opener) readRuns(a *assignment, store *runstore.Store) error {
 		from = kafka.StartOffset
 	}
 	reader, err := kafka.NewDirectReader(o.kafka, o.topics.Runs, map[int32]int64{a.id: from},
-		// Records of runs take some 10 times the room unpacked, of short runs that are much alike 40 times. A
-		// larger batch comes alone.
+		// Unpacked, run records take some 10 times as many bytes, and those of short, similar runs 40 times. A batch over the
+		// limit is fetched alone.
 		kgo.FetchMaxPartitionBytes(512<<10), kgo.FetchMaxBytes(1<<20),
 		kgo.MaxConcurrentFetches(0)) // nothing is fetched between two slots
 	if err != nil {
@@ -53,7 +53,7 @@ const (
 	applyBytes = 1 << 20
 )
 
-// readAnswer applies one answer and reports whether the fence was in it.
+// readAnswer applies one answer of the broker and reports whether it reached the fence.
 func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Client, progress *catchUp) (done bool, err error) {
 	release, err := o.stores.Acquire(a.ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Cl
 		return false, err
 	}
 	for _, e := range fetches.Errors() {
-		if !retriable(e.Err) || errors.Is(e.Err, kerr.UnknownTopicID) { // the topic was created again: it never passes
+		if !retriable(e.Err) || errors.Is(e.Err, kerr.UnknownTopicID) { // the topic was recreated: the error is permanent
 			return false, fmt.Errorf("catching up with %s/%d: %w", e.Topic, e.Partition, e.Err)
 		}
 	}
@@ -103,8 +103,8 @@ func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Cl
 	return done, write()
 }
 
-// catchUps reports the catch-ups of a session in the log and in metrics. On an empty folder one reads a whole partition
-// of skein.runs.
+// catchUps reports the catch-ups of a session in the log and in metrics. With an empty local store, a catch-up reads a
+// whole partition of skein.runs.
 type catchUps struct {
 	logger  *slog.Logger
 	metrics *metrics
@@ -131,7 +131,7 @@ type catchUp struct {
 	loggedAt time.Time
 }
 
-// catchUpLogEvery is the time between two lines about one catch-up.
+// catchUpLogEvery is the time between two log lines about one catch-up.
 const catchUpLogEvery = 10 * time.Second
 
 func (c *catchUps) begin(id int32, next, end int64, now time.Time) *catchUp {
@@ -143,7 +143,7 @@ func (c *catchUps) begin(id int32, next, end int64, now time.Time) *catchUp {
 	return u
 }
 
-// read adds what was read and applied; the next offset is next.
+// read adds records and bytes that were read and applied. The argument next is the next offset to read.
 func (u *catchUp) read(records, bytes int, next int64, now time.Time) {
 	c := u.of
 	c.mu.Lock()
@@ -168,7 +168,7 @@ func (u *catchUp) done(now time.Time) {
 	c.show(now)
 }
 
-// left returns the estimated time that remains; 0 before there is a pace.
+// left returns the estimated time that remains, or 0 if nothing was read yet.
 func (u *catchUp) left(now time.Time) time.Duration {
 	if u.next <= u.first {
 		return 0
@@ -176,7 +176,7 @@ func (u *catchUp) left(now time.Time) time.Duration {
 	return time.Duration(float64(now.Sub(u.began)) * float64(u.end-u.next) / float64(u.next-u.first))
 }
 
-// show sets the gauges: the offsets of all, and the time of the slowest.
+// show sets the gauges to the remaining offsets of all catch-ups and the remaining time of the slowest one.
 func (c *catchUps) show(now time.Time) {
 	var offsets int64
 	var left time.Duration

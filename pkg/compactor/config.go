@@ -14,16 +14,16 @@ import (
 type Config struct {
 	// Dir is the folder of the local stores, with a sub-folder for each partition. One process owns it.
 	Dir string
-	// Group is the consumer group. All compactors of one topic set share it, and no others do. Empty
-	// is the topic set's prefix and "skein-compactor".
+	// Group is the consumer group. All compactors of one topic set share it, and no others do. If it is empty, its name is
+	// the topic set's prefix and "skein-compactor".
 	Group string
-	// InstanceID is this process's own name in the group, stable over restarts (a pod's name):
-	// a restart within the session timeout then causes no rebalance. It also makes the
-	// transactional id, so a second process with the same name fences the first.
+	// InstanceID is this process's own name in the group, stable over restarts (a pod's name), so that a restart within
+	// the session timeout causes no rebalance. The transactional id is derived from it, so a second process with the same
+	// name fences the first.
 	InstanceID string
 
-	// CommitInterval is how long events are gathered before they are committed: the longest time before a sealed run
-	// becomes visible.
+	// CommitInterval is how long the stage gathers events before it commits them, and so the longest time before a sealed
+	// run becomes visible.
 	CommitInterval time.Duration
 	// Partition has the settings of each partition.
 	partition.Config

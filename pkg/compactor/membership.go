@@ -21,7 +21,7 @@ type membership struct {
 	logger     *slog.Logger
 	metrics    *metrics
 	now        func() time.Time
-	// fetch fetches the committed offsets of assignments in the background (offsetFetched).
+	// fetch fetches the committed offsets of assignments in the background and passes each to offsetFetched.
 	fetch func([]*assignment)
 
 	mu       sync.Mutex
@@ -30,8 +30,8 @@ type membership struct {
 	inGroup bool
 	// revoked: partitions were revoked since the last End, so the next End will abort.
 	revoked bool
-	// joining is when a rebalance began that is not over; zero if none is under way. callbackDue: kgo rejoins after a
-	// revocation and hides that second callback, so one more assignment is to come.
+	// joining is when the current rebalance began; zero if there is none. callbackDue: the next onAssigned does not end
+	// the rebalance, since kgo rejoins after a revocation and hides the onRevoked of that second rebalance.
 	joining     time.Time
 	callbackDue bool
 	// failure is an error that a callback found; it ends the session.
@@ -48,7 +48,7 @@ type owned struct {
 	joining bool
 }
 
-// open returns the processors that may be used: those without runs that still have to be marked for a gap.
+// open returns the processors of open partitions, except those that still have to mark runs for a gap.
 func (o owned) open() (parts []*partition.Processor) {
 	for _, v := range o.parts {
 		if v.phase == phaseOpen && !v.part.Stats().Paused {
@@ -61,7 +61,7 @@ func (o owned) open() (parts []*partition.Processor) {
 func (m *membership) onAssigned(_ context.Context, cl *kgo.Client, assigned map[string][]int32) {
 	ids := assigned[m.topic]
 	if len(ids) > 0 {
-		// Before the client even fetches offsets, so nothing leaks through.
+		// Paused before the client even fetches offsets, so that it fetches no records yet.
 		cl.PauseFetchPartitions(map[string][]int32{m.topic: ids})
 	}
 	m.mu.Lock()
@@ -151,8 +151,8 @@ func (m *membership) offsetFetched(a *assignment, offset int64, metadata string)
 	a.progress, a.phase = progress, phaseFencing
 }
 
-// adjustOffsets turns "nothing committed" into a number: SetOffsets and CommittedOffsets silently pass over partitions
-// that have none. The partition is paused; its first offset is set when it opens.
+// adjustOffsets replaces a missing committed offset by 0, as SetOffsets and CommittedOffsets silently skip partitions
+// without one. The partition is paused, and its real first offset is set when it opens.
 func adjustOffsets(_ context.Context, m map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	for _, offsets := range m {
 		for p, o := range offsets {
@@ -164,8 +164,8 @@ func adjustOffsets(_ context.Context, m map[string]map[int32]kgo.Offset) (map[st
 	return m, nil
 }
 
-// owned returns this member's partitions. It drops those that are not in held, the client's own list, as the client
-// hides callbacks between two Ends.
+// owned returns this member's partitions. The argument held is the client's own list. owned drops partitions that have
+// left the list, since the client hides callbacks between two Ends.
 func (m *membership) owned(held map[int32]kgo.EpochOffset) owned {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -202,7 +202,7 @@ func (m *membership) open() map[int32]*assignment {
 	return open
 }
 
-// misplaced reports whether a record on the wrong partition has to become a dead letter.
+// misplaced reports whether the next transaction would send a record on the wrong partition to dead letters.
 func (m *membership) misplaced() bool {
 	for _, a := range m.open() {
 		if a.part.Stats().Misplaced > 0 {
@@ -275,7 +275,7 @@ func (m *membership) ready() error {
 	return nil
 }
 
-// close ends all assignments. Their lag stays: the next session or another member gets the partitions.
+// close ends all assignments. It leaves their lag in the metric, as the next session or another member gets the partitions.
 func (m *membership) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -37,7 +37,7 @@ type metrics struct {
 	stops         *kafka.VersionStops
 	catchUp       prometheus.Counter
 	catchUpBytes  prometheus.Counter
-	// catchUpLeft is in offsets, catchUpLeftSeconds at the pace so far; both are 0 once all is read.
+	// catchUpLeft counts offsets; catchUpLeftSeconds estimates the time at the pace so far. Both are 0 once all is read.
 	catchUpLeft        prometheus.Gauge
 	catchUpLeftSeconds prometheus.Gauge
 	lostOffsets        prometheus.Counter
@@ -77,7 +77,7 @@ func (m *metrics) countTenant(o partition.Output) {
 	}
 }
 
-// newMetrics registers the metrics, with those of the given number of tenants.
+// newMetrics registers the metrics. The argument tenants is how many of the largest tenants get metrics of their own.
 func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 	const ns, sub = "skein", "compactor"
 	vec := func(name, help string, label string, values ...string) *prometheus.CounterVec {

@@ -33,7 +33,7 @@ type opener struct {
 	client  *kgo.Client // the session's
 	members *membership
 	stores  *runstore.Set
-	// catchUps reports the progress of stores that are behind.
+	// catchUps reports the progress of stores that are catching up.
 	catchUps *catchUps
 
 	runsTopicID string
@@ -51,8 +51,8 @@ type opened struct {
 	err  error
 }
 
-// fence is the record that a partition's owner writes before it reads what was committed. Once it is acknowledged, no
-// transaction of an earlier owner can end.
+// fence returns the record that a partition's owner writes before it reads what was committed. Once the record is
+// acknowledged, no transaction of an earlier owner can commit.
 func (o *opener) fence(id int32) *kgo.Record {
 	return &kgo.Record{
 		Topic: o.topics.Runs, Partition: id, Key: []byte(record.FenceKey), Value: []byte(o.cfg.InstanceID),
@@ -80,7 +80,7 @@ func (o *opener) fetch(waiting []*assignment) {
 	})
 }
 
-// fetchOffsets requests the group's committed offsets once, and returns the assignments whose offset is not stable.
+// fetchOffsets requests the group's committed offsets once, and returns the assignments whose offset is still unknown.
 func (o *opener) fetchOffsets(waiting []*assignment) (unstable []*assignment) {
 	ctx, cancel := context.WithTimeout(waiting[0].ctx, 5*time.Second)
 	defer cancel()
@@ -105,7 +105,7 @@ func (o *opener) fetchOffsets(waiting []*assignment) (unstable []*assignment) {
 	return unstable
 }
 
-// open brings the local store up to the fence and makes the processor, in the background: see takeOpened.
+// open brings the local store up to the fence and makes the processor, in the background. takeOpened takes the result.
 func (o *opener) open(a *assignment) {
 	o.work.Go(func() {
 		part, err := o.catchUp(a)
@@ -236,7 +236,7 @@ func (o *opener) startOffset(a *assignment) (int64, error) {
 
 var errNoAnswer = errors.New("the broker did not say")
 
-// retriable reports whether kgo retries after a poll's error.
+// retriable reports whether kgo retries after this error of a poll.
 func retriable(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || kerr.IsRetriable(err)
 }

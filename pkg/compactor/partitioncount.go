@@ -29,11 +29,11 @@ const (
 	// countsEvery is the time between two checks.
 	countsEvery = 30 * time.Second
 	// misplacedEvery is the least time between the brokers' answer and the next check for records on the wrong partition.
-	// It must exceed the time for which the client caches metadata (250 ms), which may be older than the record. It is no
-	// longer than that, as all transactions wait for it.
+	// It must exceed the time for which the client caches metadata (250 ms), as cached metadata may be older than the
+	// record. It is only a little longer, as all transactions wait for it.
 	misplacedEvery = 300 * time.Millisecond
-	// misplacedWait is the longest time that a transaction waits for partition counts. Only transactions let runs leave
-	// memory, so runs grow meanwhile. It allows several tries: one takes 2 s if a broker does not answer.
+	// misplacedWait is the longest time that a transaction waits for partition counts. Runs grow meanwhile, as they leave
+	// memory only after a transaction. The time allows several tries; one takes 2 s if a broker does not answer.
 	misplacedWait = 10 * time.Second
 )
 
@@ -45,10 +45,10 @@ func (c *partitionCounts) shorten(interval time.Duration, misplaced bool) time.D
 	return interval
 }
 
-// isFresh reports whether the brokers' answer may be older than a record, as they were asked too recently.
+// isFresh reports whether the last check was so recent that a check now may get cached metadata older than a record.
 func (c *partitionCounts) isFresh(now time.Time) bool { return now.Sub(c.checkedAt) < misplacedEvery }
 
-// checkNowAndThen checks the counts if the last check was long ago.
+// checkNowAndThen checks the counts if the last check was at least countsEvery ago.
 func (c *partitionCounts) checkNowAndThen(ctx context.Context) error {
 	now := c.now()
 	if c.checkedAt.IsZero() {
@@ -65,10 +65,10 @@ func (c *partitionCounts) checkNowAndThen(ctx context.Context) error {
 	return err
 }
 
-// confirmMisplaced checks the counts before a transaction that sends records on the wrong partition to dead letters:
-// their producer may know of partitions that were added. The transaction waits (known is false) if the brokers were
-// asked a moment ago or do not answer: whose mistake it is must not be guessed. If they do not answer for long the
-// session ends and discards what is in memory; the next one does not join before they answer.
+// confirmMisplaced checks the counts before a transaction that sends records on the wrong partition to dead letters, as
+// their producer may know of added partitions. The transaction waits (known is false) if the last check is fresh or the
+// brokers do not answer: only a new answer shows whose mistake it is. If they do not answer within misplacedWait, the
+// session ends and discards what is in memory; the next session joins only once they answer.
 func (c *partitionCounts) confirmMisplaced(ctx context.Context, misplaced bool) (known bool, err error) {
 	now := c.now()
 	if !misplaced {

@@ -17,7 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// Service is the stage.
+// Service runs the compactor stage.
 type Service struct {
 	cfg     Config
 	kafka   kafka.Config
@@ -55,8 +55,8 @@ func (s *Service) Lag() *kafka.Lag { return s.metrics.lag }
 
 // Run works until ctx ends (nil), or until it must not continue: another process has this instance's ids (ErrFenced),
 // partition counts differ (kafka.ErrPartitionCounts), or the local stores have failed (runstore.ErrFailed). After any
-// other error the next session starts, after a pause, from what was committed. What is in progress when ctx ends may be
-// committed for a few seconds more.
+// other error the next session starts, after a pause, from what was committed. A transaction in progress when ctx ends
+// may still commit within a few seconds (grace).
 //
 // After runstore.ErrFailed, goroutines may remain that wait for the disk; they write nothing to Kafka.
 func (s *Service) Run(ctx context.Context) error {
@@ -117,7 +117,7 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *runs
 		}
 		// While Kafka is away each try ends with the same error.
 		level := slog.LevelError
-		// Sessions that are running find runstore.ErrOtherEvents.
+		// Each running session finds runstore.ErrOtherEvents again, so this error does not clear what was logged.
 		if s.failure.Swap(&err) == nil && !errors.Is(err, runstore.ErrOtherEvents) {
 			clear(logged)
 		}
@@ -149,7 +149,7 @@ func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *runst
 }
 
 // Ready returns nil while a session is in the group and all its partitions are open, else an error with what is
-// missing. A member without partitions is ready: it stands by.
+// missing. A standby member, which has no partitions, is ready.
 func (s *Service) Ready() error {
 	if err := s.broken.Load(); err != nil {
 		return *err
@@ -164,13 +164,13 @@ func (s *Service) Ready() error {
 	return one.members.ready()
 }
 
-// CheckVersions returns nil, or why a partition has stopped: a newer Skein wrote its next record.
+// CheckVersions returns an error if a partition has stopped because a newer Skein wrote its next record, else nil.
 func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
 func (s *Service) heartbeat() { s.turned.Store(s.now().UnixNano()) }
 
 // Turned returns the time of the main loop's last cycle: a poll, a commit, or the start of a session. A cycle takes
-// seconds, or as long as Kafka does not answer. Before Run it is now.
+// seconds, or longer while Kafka does not answer. Before Run, Turned returns the current time.
 func (s *Service) Turned() time.Time {
 	if at := s.turned.Load(); at != 0 {
 		return time.Unix(0, at)

@@ -35,7 +35,7 @@ type session struct {
 	room *partition.Room
 	turn int
 
-	learned         map[string]bool // topics that the client has written to and has metadata of
+	learned         map[string]bool // topics that the client has written to, so it has their metadata
 	expiryCheckedAt time.Time       // see logEnds
 	tenantsNotedAt  time.Time       // see noteTenants
 }
@@ -117,7 +117,7 @@ func (s *session) readTopics(ctx context.Context) error {
 	return err
 }
 
-// tombstoneAge returns half of the time that tombstones stay on skein.runs: an older store may have missed one.
+// tombstoneAge returns half of the time that tombstones stay on skein.runs. An older store may have missed one, so it is rebuilt.
 func (s *session) tombstoneAge(ctx context.Context) (time.Duration, error) {
 	settings, err := kafka.TopicSettings(ctx, s.admin, s.topics.Runs)
 	if err != nil {
@@ -166,8 +166,8 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// cycle gathers records for a commit interval and commits their effects. It ends sooner once they fill the room of a
-// transaction.
+// cycle gathers records for a commit interval and commits their effects. It ends sooner once the effects fill the room
+// of a transaction.
 func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	interval, cancel := context.WithTimeout(ctx, s.counts.shorten(s.cfg.CommitInterval, s.members.misplaced()))
 	defer cancel()
@@ -214,7 +214,7 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	return outcome, nil
 }
 
-// hold ends a cycle without a transaction. If the room is full, nothing can be processed meanwhile, so it waits.
+// hold ends a cycle without a transaction. If the room is full, hold waits for the interval's end, as nothing can be processed before.
 func (s *session) hold(interval context.Context) cycleOutcome {
 	if s.room.Full() {
 		<-interval.Done()
@@ -234,9 +234,9 @@ func (s *session) process(own owned) error {
 	return s.backlog.process(s.room, &s.members)
 }
 
-// spendRevocation ends an empty transaction after a revocation: the client aborts the next End in any case, and this
-// one has nothing to lose. The client returns to its last committed position; records fetched twice are recognised by
-// their offsets.
+// spendRevocation ends an empty transaction after a revocation: the client aborts the next transaction in any case, and
+// an empty one loses nothing. The client returns to its last committed position; records that it fetches again are
+// recognised by their offsets.
 func (s *session) spendRevocation(ctx context.Context) (bool, error) {
 	revoked, err := s.members.takeRevocation()
 	if err != nil || !revoked {

@@ -23,9 +23,9 @@ type share struct {
 	fenceRecord *kgo.Record
 }
 
-// collect returns what the next transaction commits: the effects of all open partitions, the fences of those that are opening, and
-// the offset of every partition whose progress is known, polled or not. The offsets carry the fence: the broker checks member,
-// generation and instance, but not the ownership of a partition. What is processed later goes into another transaction.
+// collect returns what the next transaction commits: the effects of all open partitions, the fences of those that are opening, and the
+// offset of every partition whose progress is known, polled or not. The offset commit fences the transaction: the broker checks member,
+// generation and instance, but not the ownership of a partition. Records that are processed later go into another transaction.
 func (s *session) collect(ctx context.Context, own owned) (shares []share, err error) {
 	now := s.now()
 	ends := s.logEnds(ctx, own, now)
@@ -64,7 +64,7 @@ func (s *session) collect(ctx context.Context, own owned) (shares []share, err e
 	return shares, nil
 }
 
-// inTurn returns this member's partitions, each time with another one first, which finds the room empty.
+// inTurn returns this member's partitions in an order that rotates, as the first partition finds the room empty.
 func (s *session) inTurn(own owned) []view {
 	ids := slices.Sorted(maps.Keys(own.parts))
 	parts := make([]view, len(ids))
@@ -80,8 +80,8 @@ func isWorthCommitting(shares []share) bool {
 	return slices.ContainsFunc(shares, func(sh share) bool { return sh.fenceRecord != nil || sh.effects.Changed })
 }
 
-// logEnds returns the end of the log of each partition with a run that expires by the clock. It asks at intervals.
-// Without an answer no run expires.
+// logEnds returns the log's end offset for each partition with a run that is due to expire or to be closed. It asks the
+// brokers at intervals. Without an answer no run expires by the clock.
 func (s *session) logEnds(ctx context.Context, own owned, now time.Time) map[int32]int64 {
 	if now.Sub(s.expiryCheckedAt) < min(time.Minute, max(s.cfg.IdleLimit/10, 50*time.Millisecond)) {
 		return nil
@@ -186,7 +186,7 @@ func (s *session) end(ctx context.Context, failed error) (bool, error) {
 
 var errUnfenced = errors.New("no partition's position is known: the transaction would not be fenced")
 
-// commitOffsets replaces the client's commit request: the polled offsets are not the ones to commit.
+// commitOffsets returns a function that replaces the offsets in the client's commit request, as the polled offsets are the wrong ones.
 func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitRequest) error {
 	return func(req *kmsg.TxnOffsetCommitRequest) error {
 		t := kmsg.NewTxnOffsetCommitRequestTopic()
@@ -205,8 +205,8 @@ func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitReques
 	}
 }
 
-// settle updates the partitions after their transaction was committed. With cycleIdle nothing was committed, because all records that
-// were read lie below the processed offset: then settle only frees memory.
+// settle updates the partitions after their transaction was committed. With cycleIdle nothing was committed, because any records that were
+// read lie below the processed offset: then settle only counts them and frees memory.
 func (s *session) settle(shares []share, outcome cycleOutcome) (cycleOutcome, error) {
 	now, idle := s.now(), outcome == cycleIdle
 	openRuns, openRunBytes := 0, 0
@@ -219,7 +219,7 @@ func (s *session) settle(shares []share, outcome cycleOutcome) (cycleOutcome, er
 		switch sh.phase {
 		case phaseOpen:
 			var err error
-			if idle { // between the committed and the processed offset that may be for long
+			if idle { // cycles between the committed and the processed offset may be idle for long
 				err = sh.part.Unload(now)
 			} else {
 				err = sh.part.Committed(sh.effects, now)
@@ -241,14 +241,14 @@ func (s *session) settle(shares []share, outcome cycleOutcome) (cycleOutcome, er
 	return outcome, s.noteTenants(shares, now)
 }
 
-// noteOpenRuns measures open runs once some have left memory.
+// noteOpenRuns sets the gauges of open runs and the memory that they may still take, once some have left memory.
 func (s *session) noteOpenRuns(runs, bytes int) {
 	s.metrics.openRuns.Set(float64(runs))
 	s.metrics.openRunBytes.Set(float64(bytes))
 	s.room.LimitMemory(s.cfg.Room(bytes))
 }
 
-// tenantsEvery is the interval of counting open runs by tenant, which visits each run in memory.
+// tenantsEvery is the time between two counts of open runs by tenant. Each count visits every run in memory.
 const tenantsEvery = 5 * time.Second
 
 // noteTenants counts the tenants' open runs.
@@ -270,7 +270,7 @@ func (s *session) noteTenants(shares []share, now time.Time) error {
 	return nil
 }
 
-// limitMemory ends the next transaction before open runs hold more memory than they may.
+// limitMemory makes the next transaction end before open runs hold more memory than they may.
 func (s *session) limitMemory(own owned) {
 	bytes := 0
 	for _, p := range own.open() {
@@ -279,8 +279,8 @@ func (s *session) limitMemory(own owned) {
 	s.room.LimitMemory(s.cfg.Room(bytes))
 }
 
-// reopen returns every partition to what is committed, as the outcome is unknown. After a held commit the client's own
-// offsets are those it has polled, not those the broker holds.
+// reopen opens every partition again from what is committed, as the transaction was aborted or its outcome is unknown.
+// The client's own offsets are those that it has polled; open runs may hold back the committed ones.
 func (s *session) reopen() {
 	ids := s.members.reopen()
 	slices.Sort(ids)
