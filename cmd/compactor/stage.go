@@ -84,15 +84,15 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 	}
 }
 
-// quotaOf is the compactor's part of a tenant's limits.
+// quotaOf returns the limits of a tenant that the compactor enforces.
 func quotaOf(l quota.Limits) partition.Quota {
 	return partition.Quota{OpenRuns: l.OpenRuns, OpenRunBytes: l.OpenRunBytes}
 }
 
-// collectLess lets the garbage collector run half as often as Go would have it: most of what the compactor allocates is
-// needed for one event only, and little stays. The limit is above what the settings let it hold. Large runs on several
-// partitions hold more for seconds, in which the collector would take most of the processor time: if GOMEMLIMIT names the
-// container's memory, as in the chart, two thirds of it are the limit if that is more. GOGC and a lower GOMEMLIMIT win.
+// collectLess sets GOGC to 200 instead of 100, since most of what the compactor allocates is needed for one event only.
+// The memory limit is above what the settings let it hold. Large runs on several partitions hold more for seconds, in
+// which the collector would take most of the processor time. So with a GOMEMLIMIT, as in the chart, the limit is at least
+// two thirds of what app.Main makes of it. A given GOGC and a lower GOMEMLIMIT win.
 func collectLess(cfg compactor.Config) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
