@@ -59,7 +59,7 @@ each with an --instance-id of its own.`,
 			if err := p.Await(ctx, "store", st.Ping, store.ErrSchema); err != nil {
 				return err
 			}
-			// Two blocks, what was fetched and what goes to the store take about half of it, and Go would let garbage grow to as much again.
+			// Two blocks, the fetched records and the data for the store take about half of this. Go lets garbage grow to as much again.
 			app.LimitMemory(400 << 20)
 			cfg := settings.config(p.Kafka)
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
@@ -86,7 +86,7 @@ each with an --instance-id of its own.`,
 // sqliteDelay is the default of --max-delay with SQLite, which takes small blocks at little cost.
 const sqliteDelay = 100 * time.Millisecond
 
-// clickhouseDelay is the least --max-delay with ClickHouse.
+// clickhouseDelay is the minimum of --max-delay with ClickHouse.
 const clickhouseDelay = time.Second
 
 // settings are the values of the flags.
@@ -96,7 +96,7 @@ type settings struct {
 	instance  string
 	purge     time.Duration
 	retain    []string
-	retention indexer.Retention // of retain
+	retention indexer.Retention // parsed from retain
 	flags     *pflag.FlagSet
 }
 
@@ -111,7 +111,7 @@ func (s *settings) add(f *pflag.FlagSet) {
 		"how soon ClickHouse must begin to remove erased rows from disk; it hides them at once. Removing rewrites the parts that held them")
 }
 
-// config returns the indexer's configuration. A --max-delay that is set counts with either store.
+// config returns the indexer's configuration. A --max-delay that is set applies to either store.
 func (s *settings) config(k kafka.Config) indexer.Config {
 	cfg := indexer.DefaultConfig(k)
 	cfg.MaxDelay, cfg.InstanceID = s.maxDelay, s.instance
