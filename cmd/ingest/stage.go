@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
-// maxConnections is twice what the memory of requests has room for, and 340 MiB where none has a request.
+// maxConnections is twice the number of requests that fit into the memory for requests. Without requests they take 340 MiB.
 const maxConnections = 16_384
 
 func stage() app.Stage {
@@ -63,7 +63,7 @@ Every request needs an API key with the scope publish; the key names the tenant.
 			if err := p.AwaitKafka(ctx); err != nil {
 				return err
 			}
-			// Memory bounds a tenant's streams, so that by default nothing else does.
+			// Memory already bounds a tenant's streams, so there is no other limit by default.
 			cfg.TenantMetrics = api.TenantMetrics
 			if cfg.Quotas, err = api.Quotas(ctx, p, quota.Limits{}); err != nil {
 				return err
@@ -75,7 +75,7 @@ Every request needs an API key with the scope publish; the key names the tenant.
 			p.Admin.AddCheck("ingest", func(context.Context) error { return s.Ready() })
 			p.Admin.AddRemark("versions", func(context.Context) error { return s.CheckVersions() })
 			p.Group.Go(ctx, "ingest", func(ctx context.Context) error {
-				// The HTTP listener is stopped before it is this part's turn.
+				// The group has stopped the HTTP listener before it stops this part.
 				return errors.Join(s.Run(ctx), s.Close())
 			})
 			for _, a := range cfg.Agents {
