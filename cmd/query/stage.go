@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/web"
 )
 
-// maxConnections is more than the memory of requests has room for by default.
+// maxConnections is more than the default memory for requests has room for.
 const maxConnections = 16_384
 
 func stage() app.Stage {
