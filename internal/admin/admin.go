@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// lookTimeout bounds all checks together. It is below the usual 1 s timeout of probes, so that they get a reason.
+	// lookTimeout bounds all checks together. It is below the usual 1 s timeout of probes, so that a probe still gets the reason.
 	lookTimeout = 900 * time.Millisecond
 	// checkTimeout bounds one check. It is less than lookTimeout, so that the check can return its own error.
 	checkTimeout = 800 * time.Millisecond
@@ -45,7 +45,7 @@ type Admin struct {
 	state  string
 	checks []*check
 	beats  []beat
-	// trouble is when Watch last saw a dependency fail, or began; zero before.
+	// trouble is when Watch last saw a dependency fail, or when Watch began; zero before Watch runs.
 	trouble time.Time
 
 	profiles bool
@@ -58,7 +58,7 @@ type check struct {
 	name string
 	kind kind
 	ask  Check
-	// last is the running call, or the previous one; under the Admin's mu.
+	// last is the running call, or the latest one if none runs. The Admin's mu guards it.
 	last *call
 }
 
@@ -121,8 +121,8 @@ func (a *Admin) ServeProfiles() { a.profiles = true }
 // minToken is the minimum length of a token: shorter ones can be guessed.
 const minToken = 16
 
-// RequireToken makes Handler require a bearer token for metrics and profiles. Health and readiness need none, because
-// orchestrators have none, but give no reasons without it.
+// RequireToken makes Handler require a bearer token for metrics and profiles. Health and readiness also answer requests
+// without a token, because orchestrators have none, but then give no reasons.
 func (a *Admin) RequireToken(token string) error {
 	if len(token) < minToken {
 		return fmt.Errorf("a token needs at least %d characters", minToken)
@@ -131,7 +131,7 @@ func (a *Admin) RequireToken(token string) error {
 	return nil
 }
 
-// may reports whether a request has the token, or none is required.
+// may reports whether a request has the token or needs none.
 func (a *Admin) may(r *http.Request) bool {
 	if !a.guarded {
 		return true
@@ -246,7 +246,7 @@ func (a *Admin) look(ctx context.Context) []result {
 	return results
 }
 
-// begin calls the check, or returns the running call. Several callers may wait for a call, so the end of one's context does not end it.
+// begin starts a call of the check, or returns the running one. The end of ctx does not end the call, since other callers may wait for it.
 func (c *check) begin(ctx context.Context) *call {
 	if c.last != nil {
 		select {

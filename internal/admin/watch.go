@@ -24,7 +24,7 @@ type beat struct {
 }
 
 // AddBeat makes liveness depend on the progress of a part of the process. last returns when the part began its current piece of
-// work, or the current time while it waits for work. It counts after Watch was called.
+// work, or the current time while it waits for work. Liveness ignores beats until Watch runs.
 func (a *Admin) AddBeat(name string, last func() time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
