@@ -28,7 +28,7 @@ type API struct {
 	TenantMetrics int
 	// CORS allows calls of web pages; a flag sets its origins.
 	CORS CORS
-	// Connections is the maximum number of open connections. More wait to be accepted.
+	// Connections is the maximum number of open connections. Further ones wait to be accepted.
 	Connections int
 	// Drain is how the API stops.
 	Drain Drain
@@ -60,7 +60,7 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	CORSFlag(f, &a.CORS.Origins)
 }
 
-// Check returns the first error in the settings, among them those that would open the API by mistake.
+// Check returns the first error in the settings. Settings that would open the API by mistake are errors, too.
 func (a *API) Check() error {
 	if err := a.CORS.Check(); err != nil {
 		return err
@@ -107,8 +107,8 @@ func (a *API) Check() error {
 // authenticates reports whether callers need credentials.
 func (a *API) authenticates() bool { return a.keys != "" || a.tokens.JWKS != "" }
 
-// Authenticator returns the authenticator of the settings, after Check. The process reloads key file and key set while it runs,
-// and is not ready before it has read each once.
+// Authenticator returns the authenticator of the settings, after Check. The process reloads the key file and the key set while
+// it runs, and is not ready before it has read each of them once.
 func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticator, error) {
 	if !a.authenticates() {
 		p.Logger.Warn("there is no authentication: every request belongs to the tenant", "tenant", a.tenant)
@@ -138,8 +138,8 @@ func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticat
 	return tenant.Either(keys, tokens), nil
 }
 
-// Quotas returns the tenants' quotas: those of the file of --quotas, else the stage's limits. The process reloads the file while
-// it runs; an invalid file at the start is an error.
+// Quotas returns the tenants' quotas: from the file that --quotas names, else the stage's limits. The process reloads the file
+// while it runs; an invalid file at the start is an error.
 func (a *API) Quotas(ctx context.Context, p *Process, stage quota.Limits) (*quota.Quotas, error) {
 	q, err := quota.Open(quota.Config{Path: a.quotas, Replicas: a.replicas, Stage: stage, Logger: p.Logger, Registerer: p.Registry})
 	if err != nil {
@@ -149,7 +149,7 @@ func (a *API) Quotas(ctx context.Context, p *Process, stage quota.Limits) (*quot
 	return q, nil
 }
 
-// Serve adds the stage's HTTP API to the process. Without credentials it refuses requests of web pages.
+// Serve adds the stage's HTTP API to the process. Without credentials it refuses requests from web pages.
 func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error {
 	l, err := Listen(ctx, a.listen, "listen")
 	if err != nil {
@@ -169,7 +169,7 @@ func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error
 			return err
 		}
 		p.Admin.AddRemark("audit-log", func(context.Context) error { return log.Ready() })
-		p.Group.Closing(ctx, "audit log", log.Close) // after the HTTP listener, which is added later
+		p.Group.Closing(ctx, "audit log", log.Close) // closes after the HTTP listener, which is added later
 	}
 	handler = front.Audited(a.CORS.Handler(handler), p.name, log, access)
 	if !a.authenticates() {

@@ -16,7 +16,8 @@ func closest(name string, known map[string]bool) string {
 	return best
 }
 
-// distance returns how many bytes to insert, delete, change or swap with a neighbour to turn a into b (optimal string alignment).
+// distance returns how many bytes must be inserted, deleted, changed or swapped with a neighbour to make b from a (optimal string
+// alignment).
 func distance(a, b string) int {
 	var before, last []int
 	row := make([]int, len(b)+1)

@@ -24,7 +24,7 @@ const envPrefix = "SKEIN_"
 // --config (or SKEIN_CONFIG). Flag --kafka-listen, variable SKEIN_KAFKA_LISTEN and key kafka_listen are the same setting.
 //
 // File and variables may have settings of any stage and command of Skein, so that one file or environment serves all. An unknown
-// key is an error, with the closest known one: a setting that is silently ignored is worse than a process that does not start.
+// key is an error that names the closest known key: silently ignoring a setting is worse than refusing to start.
 func Configure(cmd *cobra.Command, environ []string) error {
 	known := settings(cmd.Root())
 	maps.Copy(known, allSettings())
@@ -83,15 +83,15 @@ func Configure(cmd *cobra.Command, environ []string) error {
 
 func settingOfFlag(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// serviceLink matches the variables that Kubernetes sets in every container for services whose names start with "skein". They are
-// no settings.
+// serviceLink matches the variables that Kubernetes sets in every container for services whose names start with "skein". These
+// are not settings.
 var serviceLink = regexp.MustCompile(`^SKEIN_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?)$`)
 
 // testVariable matches the variables that configure tests, which start commands with their own environment.
 var testVariable = regexp.MustCompile(`^SKEIN_(TEST_.*|CACHE)$`)
 
-// APIKeyVariable is the variable with the API key for commands that call the HTTP API. It is no setting: a secret must have no
-// flag and not be in a configuration file.
+// APIKeyVariable is the variable with the API key for commands that call the HTTP API. It is not a setting, because a secret
+// must not be passed as a flag or stored in a configuration file.
 const APIKeyVariable = "SKEIN_API_KEY"
 
 // settingOfVariable returns the setting of a variable, or "" if it is no setting.

@@ -13,7 +13,8 @@ import (
 // anyOrigin allows the pages of every origin.
 const anyOrigin = "*"
 
-// CORS allows web pages to call an HTTP API from a browser and read its responses; none by default. It does not replace the API key.
+// CORS allows web pages to call an HTTP API from a browser and read its responses. The zero value allows none. Pages still need the API
+// key.
 type CORS struct {
 	// Origins are SCHEME://HOST[:PORT] each, or one "*".
 	Origins []string
@@ -59,7 +60,7 @@ func (c CORS) Check() error {
 	return nil
 }
 
-// Handler adds the CORS headers to the responses of h and answers preflights. It allows no cookies: only keys count.
+// Handler adds the CORS headers to the responses of h and answers preflights. It never allows cookies, since only API keys authenticate.
 func (c CORS) Handler(h http.Handler) http.Handler {
 	if len(c.Origins) == 0 {
 		return h
@@ -90,7 +91,7 @@ func (c CORS) Handler(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		// A preflight, which has no key.
+		// This is a preflight, which carries no key.
 		answer.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
 		answer.Set("Access-Control-Allow-Headers", strings.Join(append(labelsOf(r), allowed...), ", "))
 		answer.Set("Access-Control-Max-Age", "600")
@@ -98,7 +99,7 @@ func (c CORS) Handler(h http.Handler) http.Handler {
 	})
 }
 
-// labelsOf returns the headers Skein-Label-KEY in a preflight, whose names cannot be listed in advance.
+// labelsOf returns the Skein-Label-KEY headers that a preflight asks for, since their names cannot be listed in advance.
 func labelsOf(r *http.Request) []string {
 	var labels []string
 	for name := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {

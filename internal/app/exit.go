@@ -18,7 +18,7 @@ const (
 	ExitDiffers  = 4
 )
 
-// ExitError is an error with an exit code for Main. Without a wrapped error it prints no text, because the output has it.
+// ExitError is an error with an exit code for Main. Without a wrapped error Main prints nothing, because the output already explains it.
 type ExitError struct {
 	Code int
 	Err  error
@@ -50,8 +50,8 @@ func Differsf(format string, args ...any) error {
 	return &ExitError{Code: ExitDiffers, Err: fmt.Errorf(format, args...)}
 }
 
-// ExitCode returns the exit code of a command that ended with err. A closed pipe is no failure: in "skein threads | head" the
-// reader has enough.
+// ExitCode returns the exit code of a command that ended with err. A closed pipe is not a failure: in "skein threads | head"
+// the reader has what it wants.
 func ExitCode(err error) int {
 	var exit *ExitError
 	switch {
@@ -64,7 +64,7 @@ func ExitCode(err error) int {
 	}
 }
 
-// IsClosedPipe reports whether err comes from writing to a pipe that has no reader any more.
+// IsClosedPipe reports whether err comes from writing to a pipe that no longer has a reader.
 func IsClosedPipe(err error) bool {
 	return errors.Is(err, syscall.EPIPE)
 }
@@ -77,6 +77,6 @@ func Report(stderr io.Writer, name string, err error) {
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
-	// An error of stderr cannot be reported.
+	// There is nowhere left to report an error of stderr.
 	_, _ = fmt.Fprintf(stderr, "%s: %s\n", name, strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagError replaces pflag's error for a value of the wrong type, which has names of Go functions, by one with the expected value.
+// FlagError replaces pflag's error for a value of the wrong type, which names Go functions, by an error with the expected value.
 func FlagError(err error) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {

@@ -9,9 +9,9 @@ import (
 // Group runs the parts of a process and stops them in order.
 //
 // Add a part after the parts that it depends on: a broker before the stages that use it, the stages before the listener that
-// passes requests to them. When the context ends, or the first part ends by itself, the group stops them in reverse order, each
-// after the one added later has returned. So a running request still has its stage, and a stage that commits still has its
-// broker.
+// passes requests to them. When the context ends, or the first part ends by itself, the group stops the parts in reverse order
+// of addition and waits for each before it stops the next. So a running request still has its stage, and a committing stage
+// still has its broker.
 type Group struct {
 	parts []*part
 	ended chan *part
@@ -27,8 +27,8 @@ type part struct {
 // NewGroup returns an empty group.
 func NewGroup() *Group { return &Group{ended: make(chan *part, 1)} }
 
-// Go starts a part. The group cancels the part's context when it stops the part; ctx only provides values. run must return then.
-// A part that returns before that, even without an error, stops the group.
+// Go starts a part. The group cancels the part's context when it stops the part, and run must then return; ctx only provides
+// values. A part that returns before that, even without an error, stops the group.
 func (g *Group) Go(ctx context.Context, name string, run func(ctx context.Context) error) {
 	partCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &part{name: name, cancel: cancel, done: make(chan struct{})}
@@ -54,8 +54,8 @@ func (g *Group) Closing(ctx context.Context, name string, f func() error) {
 	})
 }
 
-// Wait blocks until ctx or a part ends, stops all parts in order and returns their errors, each with the name of its part; nil if
-// only ctx ended.
+// Wait blocks until ctx or a part ends, stops all parts as Abort does and returns their errors, each with the name of its part.
+// It returns nil if only ctx ended.
 func (g *Group) Wait(ctx context.Context) error {
 	var first *part
 	select {
@@ -68,7 +68,7 @@ func (g *Group) Wait(ctx context.Context) error {
 	return g.Abort(nil)
 }
 
-// Abort stops all parts in order and returns cause joined with their errors. Use it if the start-up fails.
+// Abort stops all parts in reverse order of addition and returns cause joined with their errors. Use it if the start-up fails.
 func (g *Group) Abort(cause error) error {
 	errs := []error{cause}
 	for i := len(g.parts) - 1; i >= 0; i-- {
@@ -82,7 +82,7 @@ func (g *Group) Abort(cause error) error {
 	return errors.Join(errs...)
 }
 
-// Ended reports whether a part has ended by itself, so that a start-up need not wait for it to be ready. Abort returns its error.
+// Ended reports whether a part has ended by itself, so that a start-up need not wait for it to be ready. Abort returns the part's error.
 func (g *Group) Ended() bool {
 	for _, p := range g.parts {
 		select {

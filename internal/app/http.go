@@ -47,19 +47,19 @@ func AddressInUse(addr, flag string) error {
 		addr, flag, net.JoinHostPort(host, "0"), strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 }
 
-// ServeHTTP serves requests on l until ctx ends. Then it accepts no new ones, waits for running ones up to DrainTimeout, and
-// closes their connections. It returns when all are closed. Reading a body and writing a response have no time limit: event
-// streams last as long as a run.
+// ServeHTTP serves requests on l until ctx ends. Then it accepts no new requests, waits up to DrainTimeout for running ones,
+// closes their connections and returns. Reading a body and writing a response have no time limit, since an event stream
+// lasts as long as its run.
 func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger) error {
 	return ServeDraining(ctx, l, handler, logger, Drain{Timeout: DrainTimeout})
 }
 
-// Drain is how a server stops.
+// Drain configures how a server stops.
 type Drain struct {
 	// Timeout is how long running requests may take.
 	Timeout time.Duration
-	// Begin makes the handler refuse new requests. The listener stays open while requests run, so that callers get the refusal. End
-	// makes running requests end after Timeout. If Begin is nil, the listener closes at once, and after Timeout the connections.
+	// Begin makes the handler refuse new requests. The listener stays open while requests run, so that callers get the refusal. End makes
+	// running requests end after Timeout. If Begin is nil, the listener closes at once and the connections close after Timeout.
 	Begin, End func()
 	// Waiting is called after Begin with the number of running requests, unless there are none. It may be nil.
 	Waiting func(requests int)

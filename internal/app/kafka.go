@@ -66,12 +66,12 @@ func (p *Process) openProbe(ctx context.Context) error {
 	return nil
 }
 
-// checkTopics checks that the topic set exists and has the partition count of the first success. It passes for topics that were
-// made again: each stage handles that itself.
+// checkTopics checks that the topic set exists and has the same partition count as at the first success. Recreated topics pass,
+// since each stage handles them itself.
 func (p *Process) checkTopics(ctx context.Context) error {
 	set, err := p.probe.TopicSet(ctx)
 	switch {
-	case errors.Is(err, kafka.ErrNoTopic): // the command is without the flags of the connection
+	case errors.Is(err, kafka.ErrNoTopic): // the suggested command lacks the flags of the connection
 		err = fmt.Errorf("%w: create them with: skein topics create --brokers %s", err, strings.Join(p.Kafka.Brokers, ","))
 		if p.Kafka.TopicPrefix != "" {
 			err = fmt.Errorf("%w --topic-prefix %s", err, p.Kafka.TopicPrefix)
@@ -88,7 +88,7 @@ func (p *Process) checkTopics(ctx context.Context) error {
 	return nil
 }
 
-// Partitions returns the partition count of the topics, after AwaitKafka.
+// Partitions returns the partition count of the topics. Call it after AwaitKafka.
 func (p *Process) Partitions() int { return int(p.topics.Load().Partitions) }
 
 // awaitTimeout bounds one check of Await; awaitPause is the time between two.
@@ -97,14 +97,14 @@ const (
 	awaitPause   = 2 * time.Second
 )
 
-// AwaitKafka adds a check of the brokers to readiness, and waits until the topic set exists. Until then, and whenever the set
-// changes, readiness and a line of the log have the error, with the command that makes the topics. Stages make no topics: with a
-// misspelt prefix they would make a second, empty set. Different partition counts are an error, because waiting does not help.
+// AwaitKafka adds checks of the brokers and topics to readiness, and waits until the topic set exists. Until then, and whenever the
+// set changes, readiness and the log report the error with the command that creates the topics. Stages create no topics: with a
+// misspelt prefix they would create a second, empty set. Different partition counts are an error, because waiting does not help.
 func (p *Process) AwaitKafka(ctx context.Context) error {
 	if err := p.openProbe(ctx); err != nil {
 		return err
 	}
-	p.Admin.AddDependency("kafka", p.probe.Ping) // a stage that waits for events would not notice soon that no broker answers
+	p.Admin.AddDependency("kafka", p.probe.Ping) // a stage that waits for events would notice late that no broker answers
 	p.Admin.AddDependency("topics", p.checkTopics)
 	return p.Await(ctx, "topics", p.checkTopics, kafka.ErrPartitionCounts)
 }
@@ -124,8 +124,8 @@ func (p *Process) WatchStalls(ctx context.Context, stage, topic, group string, l
 	return nil
 }
 
-// Await calls check until it returns nil, so that a stage waits at its start for things that are missing and needs no restart. It
-// logs each new error. It returns an error that is one of final, and that of ctx.
+// Await calls check until it returns nil, so that a starting stage waits for what is missing and needs no restart. It logs each
+// new error. It returns ctx's error, and at once any error of check that is one of final.
 func (p *Process) Await(ctx context.Context, what string, check func(context.Context) error, final ...error) error {
 	logged := ""
 	for {

@@ -35,9 +35,9 @@ func utc(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// ClientLogger returns a logger for Kafka clients. It logs their info lines, of every flush and transaction, only at debug level.
-// It logs equal warnings, such as those of every retry while brokers are away, once a minute with the number of omitted ones; at
-// debug level it logs all.
+// ClientLogger returns a logger for Kafka clients. Their info lines, one for each flush and transaction, appear only at debug
+// level. Equal warnings, such as those of every retry while brokers are away, appear once a minute with the number of omitted
+// ones; at debug level all appear.
 func ClientLogger(l *slog.Logger) *slog.Logger {
 	return slog.New(clientHandler{l.Handler(), &repeats{last: make(map[string]*repeat)}})
 }

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// CheckLoopback returns an error for addresses that other machines can reach, and that of Exposed.
+// CheckLoopback returns an error for an address that other machines can reach, and any error of Exposed.
 func CheckLoopback(addr string) error {
 	exposed, err := Exposed(addr)
 	if exposed {

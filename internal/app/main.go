@@ -15,9 +15,9 @@ type RunFunc func(ctx context.Context, args []string, stdin io.Reader, stdout, s
 
 // Main runs a command as this process and exits with its code.
 //
-// The first SIGINT or SIGTERM cancels the command's context, which drains it. The second one exits at once, with the code of a
-// process killed by that signal. SIGPIPE is ignored: a write to a closed pipe fails with EPIPE, and the command ends quietly (see
-// ExitCode).
+// The first SIGINT or SIGTERM cancels the command's context, so that the command drains. The second one exits at once, with the
+// code of a process killed by that signal. SIGPIPE is ignored: a write to a closed pipe fails with EPIPE, and the command ends
+// quietly (see ExitCode).
 func Main(name string, run RunFunc) {
 	debug.SetMemoryLimit(heapLimit(debug.SetMemoryLimit(-1)))
 	signal.Ignore(syscall.SIGPIPE)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// settingsFile lists the settings of every binary of Skein, one line "BINARY SETTING" each, sorted. A binary does not contain the
-// flags of others; a test of each binary compares its lines with its flags.
+// settingsFile lists the settings of every binary of Skein, sorted, one line "BINARY SETTING" each. It exists because a binary
+// lacks the flags of the others; a test of each binary compares its lines with its flags.
 //
 //go:embed settings.txt
 var settingsFile string

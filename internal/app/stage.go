@@ -134,7 +134,7 @@ func NewRegistry() *prometheus.Registry {
 	return r
 }
 
-// adminFront has the settings of the listener for metrics and health.
+// adminFront has the settings of the administration listener.
 type adminFront struct {
 	listen, token string
 	profiles      bool
@@ -165,7 +165,7 @@ func (f *adminFront) serve(ctx context.Context, p *Process) (net.Listener, error
 	return p.secure(l, "admin-tls", &f.tls)
 }
 
-// secure adds TLS to a listener, if it is set, and a remark to readiness if its certificate cannot be used.
+// secure adds TLS to a listener if t is set, and a remark to readiness while the listener's certificate cannot be used.
 func (p *Process) secure(l net.Listener, name string, t *ListenerTLS) (net.Listener, error) {
 	l, check, err := t.Listen(l, p.Logger)
 	if err != nil {
@@ -178,7 +178,7 @@ func (p *Process) secure(l net.Listener, name string, t *ListenerTLS) (net.Liste
 }
 
 func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error {
-	OwnFilesOnly() // for local stores
+	OwnFilesOnly() // for the files of local stores
 	p.Registry = NewRegistry()
 	p.Kafka.Logger, p.Kafka.Registerer = ClientLogger(p.Logger), p.Registry
 	p.Admin = admin.New(p.Registry)
@@ -198,7 +198,7 @@ func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error
 		return err
 	}
 	p.Logger.Info("starting", "version", BuildInfo().Version, "admin", l.Addr().String())
-	// It is added first, so that it stops last and a draining process still serves health and metrics.
+	// The admin listener is added first, so that it stops last and a draining process still serves health and metrics.
 	p.Group.Go(ctx, "admin listener", func(ctx context.Context) error {
 		return ServeHTTP(ctx, l, p.Admin.Handler(), p.Logger)
 	})

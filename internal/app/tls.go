@@ -18,7 +18,7 @@ import (
 	"github.com/skeinhq/skein/internal/reload"
 )
 
-// certificatePoll is how old what was read of a listener's files may be: a connection after that reads them again.
+// certificatePoll is the maximum age of a listener's loaded files. A connection that finds older ones reads the files again.
 const certificatePoll = 2 * time.Second
 
 // ListenerTLS has the files of a listener's TLS settings. Without files the listener has no TLS.
@@ -46,8 +46,8 @@ func (t *ListenerTLS) Check() error {
 	return nil
 }
 
-// Listen returns the listener with TLS, if it is set, and a check that fails while the files cannot be used; the listener then uses
-// those of the last successful read. A first read that fails is an error.
+// Listen returns the listener with TLS, if TLS is set, and a check that fails while the files cannot be used. The listener then
+// keeps the files of the last successful read. A first read that fails is an error.
 func (t *ListenerTLS) Listen(l net.Listener, logger *slog.Logger) (net.Listener, func(context.Context) error, error) {
 	if t.cert == "" {
 		return l, nil, nil
@@ -63,7 +63,7 @@ func (t *ListenerTLS) Listen(l net.Listener, logger *slog.Logger) (net.Listener,
 	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: files.config}), files.check, nil
 }
 
-// listenerFiles are what was read last of a listener's files.
+// listenerFiles holds the listener's TLS configuration from the last successful read of its files.
 type listenerFiles struct {
 	*ListenerTLS
 	logger *slog.Logger
@@ -71,9 +71,9 @@ type listenerFiles struct {
 	now    atomic.Pointer[tls.Config]
 }
 
-// config is called for each connection.
+// config returns the TLS configuration for one connection.
 func (f *listenerFiles) config(h *tls.ClientHelloInfo) (*tls.Config, error) {
-	_ = f.source.Load(h.Context(), time.Now().Add(-certificatePoll)) // logged
+	_ = f.source.Load(h.Context(), time.Now().Add(-certificatePoll)) // Refused logs the error
 	return f.now.Load(), nil
 }
 
@@ -85,7 +85,7 @@ func (f *listenerFiles) check(ctx context.Context) error {
 	return err
 }
 
-// read returns the files, with a NUL after each: PEM has none.
+// read returns the three files joined, with a NUL after each, since PEM contains none.
 func (f *listenerFiles) read(context.Context) ([]byte, error) {
 	var all []byte
 	for _, path := range []string{f.cert, f.key, f.clientsOwn} {
@@ -101,7 +101,7 @@ func (f *listenerFiles) read(context.Context) ([]byte, error) {
 	return all, nil
 }
 
-// take puts the files in force.
+// take makes the files that read returned the listener's configuration.
 func (f *listenerFiles) take(all []byte) error {
 	texts := bytes.Split(all, []byte{0})
 	pair, err := tls.X509KeyPair(texts[0], texts[1])
@@ -111,7 +111,7 @@ func (f *listenerFiles) take(all []byte) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
 	if f.clientsOwn != "" {
 		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		// A session that is resumed would be one under authorities that may be gone.
+		// A resumed session could rest on authorities that have been removed.
 		config.SessionTicketsDisabled = true
 		if !config.ClientCAs.AppendCertsFromPEM(texts[2]) {
 			return fmt.Errorf("reading the CAs of clients: %w", errors.New(f.clientsOwn+" holds no PEM certificate"))
