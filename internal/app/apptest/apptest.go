@@ -56,7 +56,7 @@ func Golden(t *testing.T, help string) {
 	}
 }
 
-// Refuses checks that a command line ends with a usage error of one line that holds want.
+// Refuses checks that a command line fails with a one-line usage error that contains want.
 func Refuses(t *testing.T, s app.Stage, want, args string) {
 	t.Helper()
 	stdout, stderr, code := Run(t, s, strings.Fields(args)...)

@@ -26,10 +26,10 @@ import (
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
-// patience is how long a test waits for what must happen; the machine may be busy.
+// patience bounds each wait of a test. It is long because the machine may be busy.
 const patience = time.Minute
 
-// Running is a stage's whole process, inside the test.
+// Running is a stage's whole process, which runs inside the test.
 type Running struct {
 	t     *testing.T
 	log   logtest.Log
@@ -37,7 +37,7 @@ type Running struct {
 	admin string
 }
 
-// Start runs one command line of a stage's binary until the test ends, which must be a clean end.
+// Start runs one command line of a stage's binary until the test ends. The test fails if the command then returns an error.
 func Start(t *testing.T, s app.Stage, args ...string) *Running {
 	t.Helper()
 	r := &Running{t: t, ended: make(chan struct{})}
@@ -61,7 +61,7 @@ func Start(t *testing.T, s app.Stage, args ...string) *Running {
 	return r
 }
 
-// Said waits for a line of the log with a message and returns one of its values.
+// Said waits until the log has a line with the message, and returns that line's value of key.
 func (r *Running) Said(message, key string) string {
 	r.t.Helper()
 	var value string
@@ -78,11 +78,10 @@ func (r *Running) Said(message, key string) string {
 	return value
 }
 
-// Ready waits until the process says that it can take work, with all of the texts beside.
+// Ready waits until readiness answers 200 with all texts in its body.
 func (r *Running) Ready(texts ...string) { r.answers("it is ready", http.StatusOK, texts) }
 
-// NotReady waits until the process says that it cannot take work, with all of the texts in its reason.
-// It must be alive all the same.
+// NotReady waits until readiness answers 503 with all texts in its body. Liveness must still answer 200.
 func (r *Running) NotReady(texts ...string) {
 	r.t.Helper()
 	r.answers("it is not ready", http.StatusServiceUnavailable, texts)
@@ -91,7 +90,7 @@ func (r *Running) NotReady(texts ...string) {
 	}
 }
 
-// answers waits until readiness answers with a status and all of the texts.
+// answers waits until readiness answers with the status want and all texts in its body.
 func (r *Running) answers(what string, want int, texts []string) {
 	r.t.Helper()
 	r.await(what+", with "+strings.Join(texts, ", "), func() (string, bool) {
@@ -143,9 +142,8 @@ func (r *Running) await(what string, ask func() (string, bool)) {
 	}
 }
 
-// KafkaComesAndGoes takes a stage through bad weather: it starts while no broker answers, Kafka comes,
-// goes and comes again, and all the while the process lives and its readiness tells the truth. args
-// are the command line beside the brokers.
+// KafkaComesAndGoes starts a stage before any broker answers, then starts, stops and restarts Kafka. The process must
+// survive and its readiness must follow Kafka's state. args is the command line without --brokers.
 func KafkaComesAndGoes(t *testing.T, s app.Stage, args ...string) {
 	t.Helper()
 	t.Parallel() // it waits most of the time
@@ -167,10 +165,9 @@ func KafkaComesAndGoes(t *testing.T, s app.Stage, args ...string) {
 	r.Said("check passes again", "after")
 }
 
-// CredentialsAreMended takes a stage through wrong credentials on a real Kafka: its password is wrong
-// when it starts and is mended; then it is changed at the brokers, which are restarted, and mended again.
-// All the while the process lives, and its readiness tells the truth. args are the command line beside
-// what is Kafka's.
+// CredentialsAreMended runs a stage on a real Kafka with a wrong password, corrects the password, changes it at the
+// brokers, which restart, and corrects it again. The process must survive and its readiness must follow. args is the
+// command line without the flags of the Kafka connection.
 func CredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
 	t.Helper()
 	t.Parallel() // it waits most of the time
@@ -206,7 +203,7 @@ func CredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
 	}
 }
 
-// Migrated makes the schema of a SQLite store, as "skein migrate" does, and returns its file.
+// Migrated makes the schema of a SQLite store, as "skein migrate" does, and returns path, the store's file.
 func Migrated(t *testing.T, path string) string {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), path)
@@ -219,8 +216,8 @@ func Migrated(t *testing.T, path string) string {
 	return path
 }
 
-// StoreCredentialsAreMended takes a stage through a wrong password of ClickHouse: when it starts, and when
-// it is changed at the server. args are the command line beside what is ClickHouse's.
+// StoreCredentialsAreMended runs a stage with a wrong ClickHouse password, at the start and after a change at the
+// server. args is the command line without the flags of ClickHouse.
 func StoreCredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
 	t.Helper()
 	g := clickhousetest.StartGuarded(t)
@@ -256,8 +253,8 @@ func StoreCredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
 	}
 }
 
-// TopicsAreWaitedFor starts a stage before its topics are there: it makes none, says what is missing and
-// which command makes it, and goes on by itself once they are there. args are the command line beside
+// TopicsAreWaitedFor starts a stage without its topics. The stage must create none, must report the missing ones with
+// the command that creates them, and must continue by itself once they exist. args is the command line without
 // brokers and prefix.
 func TopicsAreWaitedFor(t *testing.T, s app.Stage, args ...string) {
 	t.Helper()
@@ -280,7 +277,7 @@ func TopicsAreWaitedFor(t *testing.T, s app.Stage, args ...string) {
 	if n := r.logged("waiting for what is missing"); n != 1 {
 		t.Errorf("it has said %d times that topics are missing, want once", n)
 	}
-	// They are looked at for as long as it runs.
+	// A stage keeps checking the topics while it runs.
 	snapshots := cfg.Topics().Snapshots
 	if err := c.Fake.DeleteTopic(snapshots); err != nil {
 		t.Fatal(err)
@@ -292,9 +289,9 @@ func TopicsAreWaitedFor(t *testing.T, s app.Stage, args ...string) {
 	r.Ready()
 }
 
-// OpenTransactionIsTold has somebody leave a transaction open on the topic that a stage reads, on a real
-// Kafka: nothing behind it is given out, and the stage says so, in its readiness and log and by its lag,
-// until the transaction has ended. args are the command line beside brokers and prefix.
+// OpenTransactionIsTold leaves a transaction open on the topic that a stage reads, on a real Kafka. Kafka then
+// returns no record after its start, and the stage must report it in readiness, log and lag until it ends. args is
+// the command line without brokers and prefix.
 func OpenTransactionIsTold(t *testing.T, s app.Stage, topic func(kafka.Topics) string, args ...string) {
 	t.Helper()
 	t.Parallel() // it waits most of the time
@@ -306,7 +303,7 @@ func OpenTransactionIsTold(t *testing.T, s app.Stage, topic func(kafka.Topics) s
 	if lag := r.metric("skein_" + s.Name + "_lag_seconds"); lag != 0 {
 		t.Errorf("the lag is %v before anything came", lag)
 	}
-	// It must not end by itself before the stage has seen it.
+	// The transaction must not time out before the stage has detected it.
 	cfg.Options = func() []kgo.Opt { return []kgo.Opt{kgo.TransactionTimeout(10 * time.Minute)} }
 	somebody, err := kafka.NewTransactor(t.Context(), cfg, cfg.TopicPrefix+"somebody")
 	if err != nil {
@@ -338,7 +335,7 @@ func OpenTransactionIsTold(t *testing.T, s app.Stage, topic func(kafka.Topics) s
 	}
 }
 
-// metric returns a metric of the process by its name with labels.
+// metric returns the value of a metric of the process. The argument name includes the labels.
 func (r *Running) metric(name string) float64 {
 	r.t.Helper()
 	_, body := r.get("/metrics")
@@ -367,6 +364,6 @@ func freePort(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }() // it held the port
+	defer func() { _ = l.Close() }() // frees the port
 	return l.Addr().(*net.TCPAddr).Port
 }

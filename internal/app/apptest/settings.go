@@ -11,8 +11,8 @@ import (
 
 var flagInHelp = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z][a-z0-9-]*)`)
 
-// Settings holds the list of settings, which every binary reads so that one file or environment serves
-// all of them, to the flags in a binary's help; -update rewrites the binary's lines of the list.
+// Settings compares the binary's lines in the list of settings with the flags in its help; -update rewrites them.
+// Every binary reads the list, so that one file or environment can serve all binaries.
 func Settings(t *testing.T, binary, help string) {
 	t.Helper()
 	path := filepath.Join(moduleRoot(t), "internal", "app", "settings.txt")
@@ -49,7 +49,7 @@ func Settings(t *testing.T, binary, help string) {
 	}
 }
 
-// moduleRoot is the folder above the test's that has a go.mod.
+// moduleRoot returns the closest parent folder of the test that has a go.mod.
 func moduleRoot(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
