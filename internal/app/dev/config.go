@@ -25,11 +25,11 @@ type Config struct {
 	Listen string
 	// KafkaListen is HOST:PORT on a loopback address.
 	KafkaListen string
-	// AdminListen is the address of metrics, health and profiles; empty: none.
+	// AdminListen is the address of metrics, health and profiles; "" disables them.
 	AdminListen string
 	// Partitions is the partition count of new topics.
 	Partitions int
-	// Checkpoint is the interval in which an open run is written, so that it can be read.
+	// Checkpoint is the interval at which an open run is written, so that it can be read.
 	Checkpoint time.Duration
 	// StreamLife is the maximum duration of a live stream. A short one tests a front end's reconnection.
 	StreamLife time.Duration
@@ -39,7 +39,7 @@ type Config struct {
 	Agents agents.Config
 	// Links are the page's links to other tools.
 	Links []web.Link
-	// CORS allows calls of web pages; not of every origin, unless requests need a key.
+	// CORS allows calls from web pages. It must not allow every origin, unless requests need a key.
 	CORS   app.CORS
 	Logger *slog.Logger
 	// Draining is called when the server begins to wait for running requests, with their number. It may be nil.

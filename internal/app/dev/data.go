@@ -20,8 +20,8 @@ import (
 //
 // After a kill, part of a transaction may be committed: kfake ends a transaction partition by partition and writes the group's
 // offsets last, so records may exist without their offsets, never the reverse. The compactor then processes these events again,
-// and drops those that a record covers. After a power failure the log may have lost its end. In both cases the local store and
-// the index may have more than the log, so both are made again from the log before new events are accepted.
+// and drops those that a record covers. After a power failure the end of the log may be lost. In both cases the local store and
+// the index may be ahead of the log, so both are rebuilt from the log before new events are accepted.
 func (s *Server) openBroker(ctx context.Context) error {
 	if s.folder.unclean {
 		s.cfg.Logger.Info("the last process did not close the data folder; derived data is made again")

@@ -11,7 +11,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// The names in a data folder. The compactor's and the index's folders are derived data: they can be made again from the broker's topics.
+// The names in a data folder. The folders of the compactor and the index hold derived data, which can be rebuilt from the broker's topics.
 const (
 	lockName      = "lock"
 	markerName    = "running"

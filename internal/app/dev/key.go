@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// The files of the API key in a data folder: the key itself, for its user only, and its hash.
+// The files of the API key in a data folder: the key itself, readable by its user only, and the key's hash.
 const (
 	keyName    = "api-key"
 	hashesName = "api-keys.yaml"
@@ -28,7 +28,7 @@ func (s *Server) authenticator() (tenant.Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The old hash may be of a deleted key.
+	// Remove the old hash, which may be that of a deleted key.
 	hashes := s.folder.in(hashesName)
 	if err := os.Remove(hashes); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("writing API key: %w", err)
@@ -41,7 +41,7 @@ func (s *Server) authenticator() (tenant.Authenticator, error) {
 	return auth, auth.Ready()
 }
 
-// apiKey returns the folder's API key, and generates it if there is none.
+// apiKey returns the folder's API key. It generates the key if there is none.
 func (f *folder) apiKey() (string, error) {
 	path := f.in(keyName)
 	text, err := os.ReadFile(path)

@@ -41,8 +41,8 @@ type Server struct {
 	keyFile string
 }
 
-// Start starts all stages and returns once they answer requests. If the last process did not close the folder, derived data is
-// first made again from the broker's topics.
+// Start starts all stages and returns once they answer requests. If the last process did not close the folder, Start first
+// rebuilds the derived data from the broker's topics.
 //
 // The caller must call Wait or Close. After an error nothing is running.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
@@ -54,7 +54,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.admin = admin.New(s.registry)
 	s.admin.ServeProfiles() // loopback only
 	if err := s.start(ctx); err != nil {
-		// Everything that was opened is a part of the group.
+		// Everything opened so far is a part of the group.
 		return nil, s.group.Abort(err)
 	}
 	s.admin.Started()
@@ -112,7 +112,7 @@ func (s *Server) listen(ctx context.Context) error {
 	if s.http, err = app.Listen(ctx, s.cfg.Listen, "listen"); err != nil {
 		return err
 	}
-	// ServeHTTP also closes it, but a failed start does not call that.
+	// ServeHTTP also closes this listener, but a failed start does not reach ServeHTTP.
 	s.group.Closing(ctx, "HTTP port", func() error {
 		_ = s.http.Close() // most likely closed before
 		return nil
@@ -129,7 +129,7 @@ func (s *Server) listen(ctx context.Context) error {
 	return nil
 }
 
-// URL returns the address of the HTTP API, such as "http://127.0.0.1:8420"; that on loopback if the server listens on all addresses.
+// URL returns the address of the HTTP API, such as "http://127.0.0.1:8420". It uses loopback if the server listens on all addresses.
 func (s *Server) URL() string {
 	host, port, err := net.SplitHostPort(s.http.Addr().String())
 	if err != nil { // a TCP listener always has HOST:PORT

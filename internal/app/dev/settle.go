@@ -10,12 +10,12 @@ import (
 const (
 	// settlePoll is the interval of reading the index's position.
 	settlePoll = 20 * time.Millisecond
-	// settleFor bounds the wait: an open run keeps the position at its first event that no record covers.
+	// settleFor bounds the wait. An open run holds the index's position at its first event that no record covers.
 	settleFor = 5 * time.Second
 )
 
-// Settle waits, for up to settleFor, until the index has reached the current end of skein.events, including events of ended
-// streams that the proxy still publishes. After that, a run that is not in the index does not exist.
+// Settle waits until the index has reached the current end of skein.events, including events that the proxy still publishes
+// from ended streams. Then a run that is not in the index does not exist. Settle gives up after settleFor without an error.
 func (s *Server) Settle(ctx context.Context) error {
 	deadline := time.After(settleFor)
 	var events map[int32]kafka.Span

@@ -19,7 +19,7 @@ const (
 	cacheBytes = 16 << 20
 	// readyPoll is the interval of checking whether the stages are ready.
 	readyPoll = 10 * time.Millisecond
-	// readyTimeout bounds the wait for them.
+	// readyTimeout bounds the wait until all stages are ready.
 	readyTimeout = 2 * time.Minute
 )
 
@@ -46,7 +46,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	s.ingest = front
 	s.admin.AddCheck("ingest", func(context.Context) error { return front.Ready() })
 	s.group.Go(ctx, "ingest", func(ctx context.Context) error {
-		// The group has stopped the HTTP listener before: no request is running.
+		// The group has stopped the HTTP listener by now, so no request is running.
 		return errors.Join(front.Run(ctx), front.Close())
 	})
 
@@ -68,7 +68,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	}
 	api, health := split(front.Handler(), answers.Handler()), s.admin.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" { // for skein health, without an admin port
+		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" { // for skein health if there is no admin port
 			health.ServeHTTP(w, r)
 			return
 		}
@@ -83,7 +83,7 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 	cfg.CacheBytes = cacheBytes
 	cfg.KeepEvents = s.cfg.KeepEvents
 	cfg.Registerer = s.registry
-	// Changed open runs are always written: on one machine that costs little, and developers look at running runs.
+	// Write open runs whenever they change: on one machine that costs little, and developers look at running runs.
 	cfg.CheckpointInterval, cfg.CheckpointFactor = s.cfg.Checkpoint, 0
 	cfg.CheckpointMax = max(cfg.CheckpointMax, cfg.CheckpointInterval)
 	c, err := compactor.New(cfg, s.client("compactor"), s.cfg.Logger)
@@ -98,7 +98,7 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 
 func (s *Server) startIndexer(ctx context.Context) (ready func() bool, err error) {
 	cfg := indexer.DefaultConfig(s.client("indexer"))
-	// About one block per commit of the compactor, so that records become visible at once.
+	// Write about one block per commit of the compactor, so that records become visible at once.
 	cfg.MaxDelay = 20 * time.Millisecond
 	cfg.Logger, cfg.Registerer = s.cfg.Logger, s.registry
 	i, err := indexer.New(cfg, s.store)
