@@ -10,7 +10,7 @@ import (
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 )
 
-// Config is the default one for a data folder, with ports that are free.
+// Config returns the default configuration for a data folder, with free ports.
 func Config(folder string) dev.Config {
 	cfg := dev.DefaultConfig()
 	cfg.Data, cfg.Listen, cfg.KafkaListen = folder, "127.0.0.1:0", "127.0.0.1:0"
@@ -37,7 +37,7 @@ func Start(tb testing.TB, change ...func(*dev.Config)) *dev.Server {
 	return server
 }
 
-// Agents makes the server a proxy before agents, each NAME=URL.
+// Agents makes the server a proxy for agents, each given as NAME=URL.
 func Agents(tb testing.TB, pairs ...string) func(*dev.Config) {
 	tb.Helper()
 	known, err := agents.ParsePairs(pairs)
@@ -47,7 +47,7 @@ func Agents(tb testing.TB, pairs ...string) func(*dev.Config) {
 	return func(cfg *dev.Config) { cfg.Agents = known }
 }
 
-// Client returns a client of a server, which is closed when the test ends.
+// Client returns a client of the server at url and closes it when the test ends.
 func Client(tb testing.TB, url string) *client.Client {
 	tb.Helper()
 	c, err := client.New(url)
