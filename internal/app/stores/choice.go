@@ -76,7 +76,7 @@ func (c *Choice) Check() error {
 }
 
 // Open opens the store, after Check. It does not connect to ClickHouse, so that a stage can start while ClickHouse is away;
-// readiness reports that.
+// readiness reports the failing connection.
 func (c *Choice) Open(ctx context.Context, logger *slog.Logger) (Store, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (c *Choice) Open(ctx context.Context, logger *slog.Logger) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The driver logs errors that it also returns; the caller decides what to log.
+	// The driver logs errors that it also returns; the caller decides which to log.
 	if logger.Enabled(ctx, slog.LevelDebug) {
 		o.Logger = logger
 	}

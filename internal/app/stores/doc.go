@@ -1,3 +1,3 @@
-// Package stores opens the lineage store of a command's flags. Besides the binaries' mains it is the only package that imports
-// both stores.
+// Package stores opens the lineage store that a command's flags select. It is the only package besides the binaries' mains
+// that imports both stores.
 package stores
