@@ -13,9 +13,9 @@ import (
 // Conversation is a thread to play.
 type Conversation struct {
 	ThreadID string
-	// Title describes it in a few words.
+	// Title describes the conversation in a few words.
 	Title string
-	// Producer is the producer of its runs.
+	// Producer is the producer of the conversation's runs.
 	Producer client.Producer
 	Runs     []Run
 }
@@ -30,7 +30,7 @@ type Run struct {
 // Branched is the thread with branches, which the demo draws.
 const Branched = "trip-to-lisbon"
 
-// titles are the conversations. Each has a folder in conversations/ with the files N-RUN.input.json and N-RUN.jsonl of its Nth run.
+// titles lists the conversations. Each has a folder in conversations/ with the files N-RUN.input.json and N-RUN.jsonl of its Nth run.
 var titles = []struct{ thread, title, agent, user string }{
 	{"support-4711", "a refund that a person approves", "support", "ann"},
 	{"research-heat-pumps", "a report by two subagents", "research", "ben"},

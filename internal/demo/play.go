@@ -32,12 +32,12 @@ type Played struct {
 // Player plays conversations through the HTTP API.
 type Player struct {
 	Client *client.Client
-	// Settle waits until the API shows all published events. Play calls it once, if a run is missing or open: an interrupted player may have
-	// published some of it just before. It may be nil.
+	// Settle waits until the API shows all published events. Play calls it once if a run is missing or open, since an interrupted player may
+	// just have published part of it. Settle may be nil.
 	Settle func(ctx context.Context) error
 	// Progress is called after each run with the number of existing runs, by several goroutines. It may be nil.
 	Progress func(done, total int)
-	// Patience bounds how long the API may take to show a published conversation; 0 is a minute.
+	// Patience bounds how long the API may take to show a published conversation; 0 means one minute.
 	Patience time.Duration
 }
 
@@ -109,8 +109,8 @@ func (p Player) existing(ctx context.Context, thread string) (map[string]string,
 	return runs, err
 }
 
-// send publishes a run and returns the position of its last event. Events have their numbers, so that Skein drops those of an
-// earlier, interrupted try. The input goes first; for a run that has begun it is not sent again, because it would count as late.
+// send publishes a run and returns the position of its last event. It numbers the events, so that Skein drops those of an
+// earlier, interrupted try. It sends the input first, unless the run has begun, because the input would then count as late.
 func (p Player) send(ctx context.Context, c Conversation, r Run, begins bool) (string, error) {
 	as := p.Client.As(c.Producer)
 	if begins {
@@ -132,12 +132,12 @@ func (p Player) send(ctx context.Context, c Conversation, r Run, begins bool) (s
 const (
 	// retryPause is the pause between two requests for a thread that the API does not show yet.
 	retryPause = 50 * time.Millisecond
-	// defaultPatience is many times longer than on the slowest machine.
+	// defaultPatience is many times what the slowest machine needs.
 	defaultPatience = time.Minute
 )
 
-// await waits until the API shows a thread up to a position; it returns at once for "". The API itself waits for a while; await
-// repeats the request after a 425 or 404.
+// await waits until the API shows a thread up to a position; it returns at once for "". The API waits for a while before it
+// answers; await repeats the request after a 425 or 404.
 func (p Player) await(ctx context.Context, thread, position string) error {
 	if position == "" {
 		return nil
