@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
-// after returns a history after a change. It does not modify h.
+// after returns the history that a change makes of h. It does not modify h.
 func after(h lineage.History, c timeline.Change) (lineage.History, error) {
 	if len(c.Messages) > 0 {
 		h.Messages = slices.Clone(h.Messages)

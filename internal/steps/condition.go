@@ -23,13 +23,13 @@ type Condition struct {
 	decoded decoded
 }
 
-// NewCondition compiles an expression. The error is CEL's, with line and column.
+// NewCondition compiles an expression. CEL's error names the line and column.
 func NewCondition(text string) (*Condition, error) {
 	env, err := cel.NewEnv(
 		cel.Variable("messages", cel.ListType(cel.DynType)),
 		cel.Variable("state", cel.DynType),
 		cel.Variable("event", cel.MapType(cel.StringType, cel.DynType)),
-		cel.CrossTypeNumericComparisons(true), // for state.n > 5: the state has doubles
+		cel.CrossTypeNumericComparisons(true), // for state.n > 5, since numbers in the state are doubles
 		cel.OptionalTypes(),
 		ext.Strings(), ext.Lists(), ext.Math(),
 	)
@@ -64,7 +64,7 @@ func (e *UndecidedError) Error() string { return e.err.Error() }
 // Unwrap returns CEL's error.
 func (e *UndecidedError) Unwrap() error { return e.err }
 
-// Holds reports whether the condition is true at a moment. The error is an *UndecidedError, ErrCost, or that of the context.
+// Holds reports whether the condition is true at a moment. The error is an *UndecidedError, ErrCost, or the context's error.
 func (c *Condition) Holds(ctx context.Context, m Moment) (bool, error) {
 	c.decoded.moment = m
 	value, _, err := c.program.ContextEval(ctx, &c.decoded)
@@ -84,8 +84,8 @@ func (c *Condition) Holds(ctx context.Context, m Moment) (bool, error) {
 	return holds, nil
 }
 
-// decoded provides the variables of a moment to CEL. It decodes only the variables in the expression, and only what has changed
-// since the last moment.
+// decoded provides the variables of a moment to CEL. It decodes only the variables that the expression names, and of messages
+// and state only what has changed since the last moment.
 type decoded struct {
 	moment   Moment
 	messages []any
@@ -136,7 +136,7 @@ func identical(a, b json.RawMessage) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// value decodes JSON; nil for invalid JSON.
+// value decodes JSON. It returns nil for invalid JSON.
 func value(text json.RawMessage) any {
 	var v any
 	if json.Unmarshal(text, &v) != nil {

@@ -10,7 +10,7 @@ const pageSteps = 1000
 
 // Found is the result of Find.
 type Found struct {
-	// Moment is the first one at which the condition was true; nil if there is none.
+	// Moment is the first moment at which the condition was true; nil if there is none.
 	Moment *Moment
 	// Looked is the number of evaluated events.
 	Looked int
@@ -18,8 +18,8 @@ type Found struct {
 	Undecided error
 }
 
-// Find looks for the first event of a run at which a condition is true, among those that within accepts. It calls progress with the
-// number of steps read.
+// Find looks for the first event of a run at which a condition is true. It considers only steps that the argument within accepts,
+// and calls progress with the number of steps read.
 func Find(ctx context.Context, source Source, c *Condition, within func(Step) bool, progress func(done, total int)) (Found, error) {
 	var f Found
 	for from := 0; ; {

@@ -25,7 +25,7 @@ type Step struct {
 	Kind     record.Kind      `json:"kind"`
 	Type     agui.Type        `json:"type"`
 	Outcome  fold.Outcome     `json:"outcome"`
-	// Event is the record's value; Bytes if that is not JSON.
+	// Event is the record's value. If the value is not JSON, it is in Bytes.
 	Event  json.RawMessage `json:"event"`
 	Bytes  []byte          `json:"bytes"`
 	Change timeline.Change `json:"change"`
@@ -51,10 +51,10 @@ type Moment struct {
 	lineage.History
 }
 
-// Source returns up to limit steps of a run, beginning with step from.
+// Source returns up to limit steps of a run, from the step numbered from.
 type Source func(ctx context.Context, from, limit int) (*Page, error)
 
-// Of returns the steps of a run in the HTTP API. The path is a client.RunPath, or a client.ThreadPath for the thread's tip.
+// Of returns a Source that reads a run's steps from the HTTP API. path is a client.RunPath, or a client.ThreadPath for the thread's tip.
 func Of(c *client.Client, path string) Source {
 	return func(ctx context.Context, from, limit int) (*Page, error) {
 		body, err := c.Get(ctx, path+"/state", url.Values{"from": {strconv.Itoa(from)}, "limit": {strconv.Itoa(limit)}})
