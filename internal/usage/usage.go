@@ -14,23 +14,23 @@ import (
 const Other = "other"
 
 const (
-	// window is how long tenants are measured before labels are reassigned.
+	// window is how long the tenants' use is measured before labels are reassigned.
 	window = time.Minute
-	// margin is how many times more a tenant must have used to get another's label. It keeps two tenants with similar use
-	// from swapping again and again.
+	// margin is the factor by which a tenant must have used more to take over another's label. It keeps two tenants with
+	// similar use from swapping again and again.
 	margin = 1.5
-	// most is the limit of individually counted tenants, because writers to Kafka can invent any number of names.
+	// most limits how many tenants are counted individually, because writers to Kafka can invent any number of names.
 	most = 10_000
 )
 
 // Measure is the full name and the help text of one metric.
 type Measure struct{ Name, Help string }
 
-// Counters are one counter per measure and tenant. The first measure decides which tenants are the largest. The first n
+// Counters has one counter per measure and tenant. The first measure decides which tenants are the largest. The first n
 // tenants get a label at once. After that, a tenant with more use takes over the label of one with less. Its counter
-// then begins at 0, and its earlier use remains in Other. A counter therefore never decreases; it disappears if its
-// tenant loses the label. A tenant without a label takes about 150 bytes until it has been idle for a while. Beyond
-// 10,000 tenants, the rest is counted only in Other. nil Counters count nothing.
+// then begins at 0, and its earlier use remains in Other. So a counter never decreases, but disappears if its tenant
+// loses the label. A tenant without a label takes about 150 bytes until it has been idle for a while. Tenants beyond
+// 10,000 count only in Other. A nil *Counters counts nothing.
 type Counters struct {
 	n     int
 	descs []*prometheus.Desc
