@@ -1,3 +1,3 @@
-// Package schemas holds what is written down for others and embedded into the binary: the SQL of
-// the stores by number, the OpenAPI and AsyncAPI descriptions, the JSON Schemas and the test vectors of keys.
+// Package schemas embeds the published formats into the binary: the numbered SQL migrations of the stores, the
+// OpenAPI and AsyncAPI descriptions, the JSON Schemas and the test vectors of keys.
 package schemas

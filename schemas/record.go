@@ -14,8 +14,8 @@ var KeyVectors []byte
 //go:embed run-record.v1.schema.json
 var RunRecordV1 []byte
 
-// ExportV1 is the JSON Schema of the export artifact ag-ui.compacted-message-snapshot.export.v1. It is
-// frozen. That message ids do not repeat is a rule beside it, since JSON Schema cannot say it.
+// ExportV1 is the frozen JSON Schema of the export artifact ag-ui.compacted-message-snapshot.export.v1. It cannot
+// express one further rule: message ids do not repeat.
 //
 //go:embed compacted-message-snapshot.export.v1.schema.json
 var ExportV1 []byte
