@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// LinksPath is where the page reads its links.
+// LinksPath is the path from which the page reads its links.
 const LinksPath = "/links.json"
 
-// Link leads from a run to another tool. In its URL {thread}, {run}, {agent} and {label.KEY} stand for what the run has; a run that
-// lacks one of them has no such link.
+// Link leads from a run to another tool. {thread}, {run}, {agent} and {label.KEY} in its URL stand for values of the run. A run
+// that lacks one of these values does not show the link.
 type Link struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`

@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// Static is content that every caller is answered with. It is compressed once, so that who takes an answer slowly holds no encoder.
+// Static is content that is the same for every caller. It is compressed once, so that a slow reader of a response holds no encoder.
 type Static struct {
-	body, packed   []byte // packed is nil where it gains nothing
-	tag            string // of the content, however it is encoded
+	body, packed   []byte // packed is nil if compression gains nothing
+	tag            string // of the content, whether or not it is compressed
 	kind, lifetime string
 }
 
-// NewStatic returns content of a media type, which caches may keep as cacheControl says.
+// NewStatic returns content of a media type. cacheControl is the value of its Cache-Control header.
 func NewStatic(body []byte, mediaType, cacheControl string) Static {
 	sum := sha256.Sum256(body)
 	s := Static{body: body, tag: `W/"` + hex.EncodeToString(sum[:8]) + `"`, kind: mediaType, lifetime: cacheControl}
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
-		panic(err) // the level is one
+		panic(err) // the level is valid
 	}
-	_, _ = w.Write(body) // a buffer
-	_ = w.Close()        // a buffer
+	_, _ = w.Write(body) // a buffer returns no error
+	_ = w.Close()        // a buffer returns no error
 	if b.Len() < len(body) {
 		s.packed = b.Bytes()
 	}
 	return s
 }
 
-// ServeHTTP answers GET and HEAD; what else there is, is for who calls it.
+// ServeHTTP answers GET and HEAD; the caller must refuse other methods.
 func (s Static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -51,7 +51,7 @@ func (s Static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// takesGzip reports whether the caller names gzip among the encodings that it takes.
+// takesGzip reports whether the request accepts the encoding gzip.
 func takesGzip(r *http.Request) bool {
 	for _, header := range r.Header.Values("Accept-Encoding") {
 		for one := range strings.SplitSeq(header, ",") {

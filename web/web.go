@@ -1,5 +1,5 @@
-// Package web is the page: what a person sees who opens Skein in a browser. Its source is TypeScript in src; make web builds
-// it into dist, which is committed and goes into the binary.
+// Package web serves the page that Skein shows in a browser. Its source is TypeScript in src; make web builds it into dist,
+// which is committed and embedded into the binary.
 package web
 
 import (
@@ -16,11 +16,11 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// policy lets the page load what is served beside it, and nothing else: no other host, no inline script or style.
+// policy lets the page load only what Skein serves with it: nothing from other hosts, and no inline script or style.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
-// Index is the path of the page, AssetPrefix that of what it loads.
+// Index is the path of the page, and AssetPrefix that of the files that it loads.
 const (
 	Index       = "/"
 	AssetPrefix = "/assets/"
@@ -31,7 +31,7 @@ const (
 func Handler(links []Link) http.Handler {
 	body, err := json.Marshal(append([]Link{}, links...))
 	if err != nil {
-		panic(err) // they are texts
+		panic(err) // strings always encode
 	}
 	all := maps.Clone(files())
 	all[LinksPath] = NewStatic(body, types[".json"], "no-cache")
@@ -55,12 +55,12 @@ var files = sync.OnceValue(func() handler {
 		return err
 	})
 	if err != nil {
-		panic("reading the embedded page: " + err.Error()) // it is a part of this binary
+		panic("reading the embedded page: " + err.Error()) // the page is embedded in this binary
 	}
 	return all
 })
 
-// types are those of the files; what the machine's own list says does not count.
+// types maps a file's extension to its media type, so that the machine's own list of types does not matter.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 	".json": "application/json",
