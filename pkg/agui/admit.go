@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// MaxMembers is how many members one object of an event or input may have. An index of the names takes some 100 bytes a
-// member, ten times as much as a short member itself.
+// MaxMembers is how many members one object of an event or input may have. An index of the names takes some 100 bytes
+// per member, ten times the size of a short member itself.
 const MaxMembers = 100_000
 
-// Admit checks what ingest requires of an event, and returns its type unchanged: Envelope, MaxMessages, MaxToolCalls, MaxMembers,
-// and no timestamp before 1970. IsMalformed is true for every error.
+// Admit checks what ingest requires of an event, and returns its type unchanged. It checks Envelope, MaxMessages, MaxToolCalls
+// and MaxMembers, and rejects a timestamp before 1970. IsMalformed is true for every error.
 func Admit(b []byte) (Type, error) {
 	var e Event
 	if err := e.scan(b); err != nil {

@@ -37,12 +37,12 @@ var (
 	isBool   = ofKind(kindBool, "true or false")
 )
 
-// maxSafe is the greatest integer that a JavaScript number holds exactly.
+// maxSafe is JavaScript's MAX_SAFE_INTEGER.
 const maxSafe = 1<<53 - 1
 
 // safeInt reads a number whose value is an integer within ±(2^53-1), in any notation (1e3, 1.0).
 func safeInt(v []byte) (int64, bool) {
-	if n := int64(0); len(v) > 0 && len(v) <= 15 { // all digits: no copy
+	if n := int64(0); len(v) > 0 && len(v) <= 15 { // all digits, so no copy is needed
 		for i, c := range v {
 			if c < '0' || c > '9' {
 				break
@@ -90,7 +90,7 @@ var (
 	isSubtype       = oneOf("tool-call", "message")
 )
 
-// inner returns an error of a nested value with the name of the member that contains it.
+// inner adds the name of the member that contains a nested value to that value's error.
 func inner(t Type, where string, err error) error {
 	if err == nil {
 		return nil
@@ -124,8 +124,8 @@ func isContent(t Type, f Field, v []byte) error {
 	return checkContent(t, f.String(), v)
 }
 
-// checkContent accepts a string or a list of content parts. It accepts parts of unknown types: a reader may strip them, as the client
-// does, but a store keeps them.
+// checkContent accepts a string or a list of content parts. It accepts parts of unknown types, which the client strips but a store
+// must keep.
 func checkContent(t Type, where string, v json.RawMessage) error {
 	switch kindOf(v) {
 	case kindString:
@@ -172,7 +172,7 @@ func checkPart(t Type, where string, part json.RawMessage) error {
 	return nil
 }
 
-// checkSource also reports whether the source's type is known. If it is not, the client strips the whole part, and Skein keeps it.
+// checkSource checks a source and reports whether its type is known. If it is not, the client strips the whole part, and Skein keeps it.
 func checkSource(t Type, where string, source json.RawMessage) (known bool, err error) {
 	switch stringOrNone(Lookup(source, "type")) {
 	case "data":
@@ -185,7 +185,7 @@ func checkSource(t Type, where string, source json.RawMessage) (known bool, err 
 	return false, nil
 }
 
-// stringOrNone returns a string, decoded, and "" for anything else.
+// stringOrNone returns the decoded string, or "" if v is not a string.
 func stringOrNone(v json.RawMessage) string {
 	if kindOf(v) != kindString {
 		return ""
@@ -193,7 +193,7 @@ func stringOrNone(v json.RawMessage) string {
 	return unquote(v)
 }
 
-// isPatch accepts an RFC 6902 patch. An operation of an unknown name may have any members: the client and the fold leave it out.
+// isPatch accepts an RFC 6902 patch. An operation of an unknown name may have any members, since the client and the fold leave it out.
 func isPatch(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindArray {
 		return want(t, f, v, "a JSON Patch, a list of operations")

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// MalformedError is the error for bad data. It costs the event, never the stream.
+// MalformedError is the error for bad data. It rejects one event, never the stream.
 type MalformedError struct {
 	// Rule is a short stable name for counting, such as "not-json" or "schema".
 	Rule string
@@ -35,7 +35,7 @@ const (
 	RuleNotObject = "not-an-object"
 	RuleNoType    = "no-type"
 	RuleSchema    = "schema"
-	// RuleChunk is for chunks that the client cannot assign to a stream, such as a first one without an id.
+	// RuleChunk is for chunks that the client cannot assign to a stream, such as a first chunk without an id.
 	RuleChunk = "chunk"
 	// RuleTooMany is for input or snapshots over MaxMessages or MaxToolCalls, and objects over MaxMembers.
 	RuleTooMany = "too-many"
@@ -58,7 +58,7 @@ func syntaxAt(i int) error {
 	return &MalformedError{Rule: RuleNotJSON, Detail: fmt.Sprintf("not JSON: unexpected character at byte %d", i+1)}
 }
 
-// atDepth replaces errTooDeep by an error with the limit, if that is not MaxDepth.
+// atDepth replaces errTooDeep by an error that names the limit, if the limit is not MaxDepth.
 func atDepth(err error, t Type, depth int) error {
 	if err == errTooDeep && depth != MaxDepth { //nolint:errorlint // made here, never wrapped
 		return deeper(t, "", depth)

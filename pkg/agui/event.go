@@ -12,20 +12,20 @@ import (
 type Type string
 
 // Event is one AG-UI event: its exact bytes, and the positions of its members in them. Members that the protocol does not
-// describe for the event's type are in Raw only.
+// describe for the event's type are only in Raw.
 type Event struct {
-	// Type is the event's type after the upgrade table; Raw keeps the older form.
+	// Type is the event's type after the upgrade table; Raw keeps the form as received.
 	Type Type
 	// Raw is the event as received. It aliases the bytes given to Decode.
 	Raw json.RawMessage
-	// Body is what is folded and kept: Raw with null in place of numbers that no double can hold, such as 1e400. The client has infinity
-	// there and encodes it as null; other readers refuse such a number.
+	// Body is what is folded and kept: Raw with null in place of numbers that no double can hold, such as 1e400. The client reads such a
+	// number as infinity and encodes it as null; other readers refuse it.
 	Body json.RawMessage
 
 	// ThreadID, RunID and ParentRunID are those of RUN_STARTED and RUN_FINISHED; empty for other types.
 	ThreadID, RunID, ParentRunID string
 	// Timestamp is the agent's, in milliseconds since 1970. The protocol defines no unit: most agents send milliseconds, llama-index
-	// sends seconds. Values that would be before March 1973 in milliseconds are read as seconds.
+	// sends seconds. A value is read as seconds if in milliseconds it would be before March 1973.
 	Timestamp    int64
 	HasTimestamp bool
 
@@ -39,8 +39,8 @@ type Event struct {
 
 const inExtras = ^uint32(0)
 
-// Envelope checks that an event is one JSON object in UTF-8, with a type, nested no deeper than that type allows. It returns
-// the type unchanged. IsMalformed is true for every error.
+// Envelope checks that an event is one JSON object in UTF-8, has a type, and is nested no deeper than that type allows. It
+// returns the type unchanged. IsMalformed is true for every error.
 func Envelope(b []byte) (Type, error) {
 	var e Event
 	if err := e.scan(b); err != nil {
@@ -59,7 +59,7 @@ func Decode(b []byte) (*Event, error) {
 	return e, nil
 }
 
-// Decode is the function Decode, into an event that it reuses.
+// Decode is like the function Decode, but reuses e.
 func (e *Event) Decode(b []byte) error {
 	e.ThreadID, e.RunID, e.ParentRunID, e.Timestamp, e.HasTimestamp = "", "", "", 0, false
 	e.beyond, e.extras = false, e.extras[:0]
@@ -88,7 +88,7 @@ func (e *Event) scan(b []byte) error {
 	if err != errTooDeep { //nolint:errorlint // made here, never wrapped
 		return err
 	}
-	// Some types may be deeper; the type is known only after all members were read.
+	// Some types may be nested deeper, but the type is known only after all members were read.
 	if err = e.scanDepth(b, MaxEventDepth); err == nil {
 		depth := e.Type.maxDepth()
 		err = atDepth(e.scanDepth(b, depth), e.Type, depth)
@@ -96,7 +96,7 @@ func (e *Event) scan(b []byte) error {
 	return err
 }
 
-// scanDepth is scan with a limit of depth; it returns errTooDeep if the event is deeper.
+// scanDepth is scan with the limit depth; it returns errTooDeep if the event is nested deeper.
 func (e *Event) scanDepth(b []byte, depth int) error {
 	e.has, e.undescribed = 0, false
 	i := skipSpace(b, 0)
@@ -169,11 +169,11 @@ func (e *Event) scanDepth(b []byte, depth int) error {
 		}
 		return nil
 	}
-	e.Type = e.spec.name // no copy of what is known
+	e.Type = e.spec.name // avoids copying a known name
 	return nil
 }
 
-// secondsBelow is 1e11: in milliseconds a day in March 1973, in seconds the year 5138.
+// secondsBelow is 1e11: read as milliseconds, that is a day in March 1973; read as seconds, the year 5138.
 const secondsBelow = 100_000_000_000
 
 func lookupField(name []byte) (Field, bool) {
@@ -215,8 +215,8 @@ func (e *Event) check() error {
 	return nil
 }
 
-// Time returns the event's timestamp, or the zero time if it has none between 1970 and 9999, the last year of RFC 3339. (One in
-// microseconds, for example, is outside.)
+// Time returns the event's timestamp, or the zero time unless it lies between 1970 and 9999, the last year of RFC 3339. (A
+// timestamp in microseconds, for example, is later.)
 func (e *Event) Time() time.Time {
 	const last = 253402300799999
 	if !e.HasTimestamp || e.Timestamp <= 0 || e.Timestamp > last {
@@ -243,7 +243,7 @@ func (e *Event) JSON(f Field) json.RawMessage {
 	return e.Body[s[0]:s[1]]
 }
 
-// String returns a member that is a string, decoded, and whether it is present.
+// String returns the decoded value of a string member, and whether the member is present.
 func (e *Event) String(f Field) (string, bool) {
 	v := e.JSON(f)
 	if kindOf(v) != kindString {
@@ -252,7 +252,7 @@ func (e *Event) String(f Field) (string, bool) {
 	return unquote(v), true
 }
 
-// Text returns a member that is a string, still escaped, or nil if it is absent.
+// Text returns the value of a string member, still escaped, or nil if the member is absent.
 func (e *Event) Text(f Field) Text {
 	v := e.JSON(f)
 	if kindOf(v) != kindString {
@@ -261,14 +261,14 @@ func (e *Event) Text(f Field) Text {
 	return TextOf(v)
 }
 
-// Messages returns the messages of a MESSAGES_SNAPSHOT in order, and how many others it has that are left out: those
-// without a role, or with an unknown one and no id.
+// Messages returns the messages of a MESSAGES_SNAPSHOT in order, and how many others it leaves out: those without a
+// role, or with an unknown one and no id.
 func (e *Event) Messages() (messages []Message, stripped int) {
 	return messagesOf(e.JSON(FieldMessages))
 }
 
-// Input returns RUN_STARTED's input, or nil if it has none. It shares nothing with the event. Made message ids contain
-// run, or the event's runId if run is empty.
+// Input returns RUN_STARTED's input, or nil if it has none. The input shares no memory with the event. Ids made for
+// messages contain run, or the event's runId if run is empty.
 func (e *Event) Input(run string) *RunAgentInput {
 	v := e.JSON(FieldInput)
 	if e.Type != RunStarted || v == nil {
@@ -281,7 +281,7 @@ func (e *Event) Input(run string) *RunAgentInput {
 	return in
 }
 
-// OutcomeType returns the type of RUN_FINISHED's outcome: "success" if it is absent or of an unknown type.
+// OutcomeType returns the type of RUN_FINISHED's outcome. It returns "success" if the outcome is absent or of an unknown type.
 func (e *Event) OutcomeType() string {
 	switch t := stringOrNone(Lookup(e.JSON(FieldOutcome), "type")); t {
 	case "interrupt", "cancelled":

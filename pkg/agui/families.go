@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Families is a set of families of events that a run record keeps unchanged, although they fold to nothing. As text it is names
-// separated by commas, or "none"; as JSON a list of names. The zero value is the default: all but raw.
+// Families is a set of event families that a run record keeps unchanged, although their events fold to nothing. As text it is a
+// comma-separated list of names, or "none"; as JSON a list of names. The zero value is the default: all but raw.
 type Families uint8 // the set, xor byDefault
 
 const (
@@ -16,7 +16,7 @@ const (
 	familySubagent                      // SUBAGENT_*
 	familyCustom                        // CUSTOM
 	familyMeta                          // META
-	familyUnknown                       // types of no version of the protocol
+	familyUnknown                       // types that no version of the protocol has
 	familyRaw                           // RAW
 
 	byDefault = familyStep | familySubagent | familyCustom | familyMeta | familyUnknown
@@ -28,7 +28,7 @@ const (
 // familyNames has the name of each bit.
 var familyNames = []string{"step", "subagent", "custom", "meta", "unknown", "raw"}
 
-// noFamily is the text of the empty set, as an empty setting could be a mistake.
+// noFamily is the text of the empty set. An empty text could be a mistake.
 const noFamily = "none"
 
 // FamilyNames returns the names of all families, in the order in which they are written.

@@ -62,8 +62,8 @@ var fieldNames = [numFields]string{
 // String returns the member's name on the wire.
 func (f Field) String() string { return fieldNames[f] }
 
-// fieldSlots is a hash table of the fields by name, with open addressing: every member of every event is looked up. A slot holds
-// the field plus 1, or 0.
+// fieldSlots is a hash table of the fields by name, with open addressing, since every member of every event is looked up. A slot
+// holds the field plus 1, or 0 if it is empty.
 var fieldSlots = func() (slots [256]Field) {
 	for f, name := range fieldNames {
 		i := fieldHash(name)
@@ -160,7 +160,7 @@ type member struct {
 func must(f Field, c check) member { return member{f, true, c} }
 func may(f Field, c check) member  { return member{f, false, c} }
 
-// event adds the members of every event; attributable adds subagentRunId, too.
+// event returns the given members and those that every event has; attributable adds subagentRunId, too.
 func event(members ...member) []member {
 	return append(members, may(FieldTimestamp, isTimestamp), may(FieldRawEvent, isNotNull), may(FieldMetadata, isObject))
 }

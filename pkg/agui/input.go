@@ -11,26 +11,26 @@ type RunAgentInput struct {
 	ThreadID, RunID string
 	// ParentRunID is empty if the input names none.
 	ParentRunID string
-	// Messages all have an id. A message without one gets "message-RUN-N", of the run's id and the message's position from 1, which
-	// no message of another run has.
+	// Messages all have an id. A message without one gets "message-RUN-N", from the run's id and the message's position, counted
+	// from 1. No message of another run has this id.
 	Messages []Message
-	// Stripped is how many other messages the input has: those without a role, or with an unknown one and no id.
+	// Stripped is how many messages were left out of Messages: those without a role, or with an unknown one and no id.
 	Stripped int
 	// State is nil if the state is absent or null.
 	State json.RawMessage
 	// Resume has the answers to the parent run's interrupts.
 	Resume []json.RawMessage
 	// Serialised reports whether the input was on RUN_STARTED. AG-UI allows such an input to leave out messages of the history;
-	// lineage.Normalised decides whether it did.
+	// lineage.Normalised decides whether this one did.
 	Serialised bool
 	// Raw is the input after the upgrade table, without made ids, and with null in place of numbers that no double can hold (see
-	// Event.Body). If neither applies it is the input's own bytes.
+	// Event.Body). If none of this changed the input, Raw is its original bytes.
 	Raw json.RawMessage
 }
 
 // DecodeInput reads a RunAgentInput, which aliases b. It accepts the older forms of the upgrade table, and inputs without
-// threadId and runId, which the caller then knows from the request's path. Made message ids contain run, or the input's runId if
-// run is empty. If the schema rejects the input, IsMalformed is true for the error.
+// threadId and runId, which the caller takes from the request's path. Made message ids contain run, or the input's runId if run
+// is empty. If the schema rejects the input, IsMalformed is true for the error.
 func DecodeInput(b []byte, run string) (*RunAgentInput, error) {
 	beyond := false
 	if err := checkNoting(b, MaxInputDepth, &beyond); err != nil {

@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// Layout describes a conversation as consecutive segments of another one, the base, and of a list of its own messages. With it a
-// run is stored as what it added to its parent's history.
-//
-// An empty layout is the default rule: every own message replaces the first base message of its id in place, or is appended in
-// order. The layout of an empty conversation on a base that is not empty has one segment of length 0.
+// Layout describes a conversation as a sequence of segments, each from another conversation (the base) or from a list of its own
+// messages. It allows storing a run as what the run added to its parent's history.
+// An empty layout is the default rule: every own message replaces, in place, the first base message with its id, or is
+// appended in order. The layout of an empty conversation on a base that is not empty has one segment of length 0.
 type Layout []Segment
 
 // Segment is a half-open range of the own list if Own is set, else of the base.
@@ -49,8 +48,8 @@ func (l Layout) Apply(base, own []Message) ([]Message, error) {
 	return full, nil
 }
 
-// overlay is the default rule. Of several own messages with the id of a base message the last one replaces it; several with an id
-// that base does not have are all appended.
+// overlay applies the default rule. If several own messages have the id of a base message, the last one replaces it. If several
+// have an id that base lacks, all are appended.
 func overlay(base, own []Message) []Message {
 	full := make([]Message, len(base), len(base)+len(own))
 	copy(full, base)
@@ -76,9 +75,9 @@ func overlay(base, own []Message) []Message {
 	return full
 }
 
-// Diff returns the messages of full that base does not hold with the same content, in the order of
-// full, and the layout that builds full from base and them: nil exactly where the default rule
-// does. Content is equal where Raw is equal byte for byte. The cost is linear in the two lists.
+// Diff returns the messages of full that base does not hold with the same content, in order, and the layout that
+// builds full from base and these messages. The layout is nil exactly if the default rule builds full. Content is
+// equal if Raw is equal byte for byte. The cost is linear in the two lists.
 func Diff(base, full []Message) (own []Message, layout Layout) {
 	same := 0
 	for same < len(base) && same < len(full) && equal(base[same], full[same]) {
@@ -92,7 +91,7 @@ func Diff(base, full []Message) (own []Message, layout Layout) {
 	}
 	if same < len(full) {
 		find := indexOf(base)
-		next := same // the base message that would continue the segment
+		next := same // the base message that continues the segment
 		for _, m := range full[same:] {
 			var at int
 			if next < len(base) && equal(base[next], m) {
@@ -118,7 +117,7 @@ func Diff(base, full []Message) (own []Message, layout Layout) {
 	return own, layout
 }
 
-// disjoint reports whether no id is in both lists. It makes a set of the added messages, which are few, not of the base.
+// disjoint reports whether no id is in both lists. It makes a set only of the added messages, since they are few.
 func disjoint(base, added []Message) bool {
 	ids := make(map[string]struct{}, len(added))
 	for _, m := range added {
@@ -135,7 +134,7 @@ func disjoint(base, added []Message) bool {
 	return true
 }
 
-// add appends a segment, merged with the last one if it continues that.
+// add appends a segment. It merges s into the last segment if s continues it.
 func (l Layout) add(s Segment) Layout {
 	if n := len(l); n > 0 && l[n-1].Own == s.Own && l[n-1].To == s.From {
 		l[n-1].To = s.To
@@ -147,9 +146,9 @@ func (l Layout) add(s Segment) Layout {
 // contentSeed differs in each process; its hashes never leave it.
 var contentSeed = maphash.MakeSeed()
 
-// indexOf returns a function that finds the first message of the list with equal content, or -1.
-// If ids are unique, it looks up by id alone, so that each content is compared once; otherwise by content too, so that many messages
-// of one id cost linear time.
+// indexOf returns a function that finds the first message of the list with equal content, or -1. If all ids are unique, it looks up
+// by id alone and compares each content once. Otherwise it looks up by a hash of the content, too, so that many messages with one id
+// cost linear time.
 func indexOf(list []Message) func(Message) int {
 	type key struct {
 		id  string

@@ -32,8 +32,8 @@ type Message struct {
 // MarshalJSON returns Raw.
 func (m Message) MarshalJSON() ([]byte, error) { return m.Raw, nil }
 
-// UnmarshalJSON reads a message and keeps a copy of b. It requires only an id and a role: a store must be able to read what it
-// has written.
+// UnmarshalJSON reads a message and keeps a copy of b. It requires only an id and a role, since a store must be able to read
+// whatever it has written.
 func (m *Message) UnmarshalJSON(b []byte) error {
 	id, role := Lookup(b, "id"), Lookup(b, "role")
 	if kindOf(id) != kindString || kindOf(role) != kindString {
@@ -43,8 +43,8 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// messagesOf reads ids and roles of checked messages without copying the messages. Like the client's enforcement, it leaves out those
-// that lack either, which cannot be stored or found.
+// messagesOf reads ids and roles of checked messages without copying the messages. Like the client's enforcement, it leaves out
+// messages that lack an id or a role, since these cannot be stored or found.
 func messagesOf(list json.RawMessage) (messages []Message, stripped int) {
 	for raw := range Elements(list) {
 		id, role := Lookup(raw, "id"), Lookup(raw, "role")
@@ -60,8 +60,8 @@ func messagesOf(list json.RawMessage) (messages []Message, stripped int) {
 // Get returns a member of the message, or nil.
 func (m Message) Get(name string) json.RawMessage { return Lookup(m.Raw, name) }
 
-// checkMessage checks a message against the schema of its role in AG-UI 1.0. Other members may be anything, and so may a message
-// without a known role: see messagesOf.
+// checkMessage checks a message against the schema of its role in AG-UI 1.0. Members outside the schema may be anything. So may
+// a message without a known role (see messagesOf).
 func checkMessage(t Type, raw json.RawMessage) error {
 	if kindOf(raw) != kindObject {
 		return malformed(t, "message must be an object, not %s", kindOf(raw))

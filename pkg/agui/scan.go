@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep an event and the state may be nested: a value at the top has depth 1.
+// MaxDepth is how deep an event and the state may be nested. A value at the top level has depth 1.
 //
 // What a fold makes of events returns inside deeper values: in a snapshot, in the input of the next run, in the event that
-// repeats that input. Each of these has a limit of its own, so that what a fold holds always fits:
+// repeats that input. So each of these has its own limit, and what a fold holds always fits:
 //
 //	state            MaxDepth          a STATE_SNAPSHOT has 1 more
 //	message          MaxMessageDepth   a tool call's metadata, as deep as an event can bring it; a MESSAGES_SNAPSHOT has 2 more
@@ -40,12 +40,12 @@ func (t Type) maxDepth() int {
 }
 
 // The scanner reads JSON (RFC 8259) in place: it checks the grammar, finds where values begin and end, and copies nothing.
-// "Checked" below means: has passed the scanner.
+// Below, "checked" means that a text has passed the scanner.
 
-// checked is the depth to start from for a checked text, which needs no limit.
+// checked is the start depth for a checked text, which needs no limit.
 const checked = math.MinInt32
 
-// within returns the depth to start from if a text may be that deep: the scanner stops at MaxDepth.
+// within returns the start depth that allows a text to be nested depth levels deep, since the scanner stops at MaxDepth.
 func within(depth int) int { return MaxDepth - depth }
 
 // tooDeep reports whether a checked value is nested deeper than depth.
@@ -70,7 +70,7 @@ func skipSpace(b []byte, i int) int {
 // skipValue checks the value that begins at b[i] and returns the index after it.
 func skipValue(b []byte, i, depth int) (int, error) { return skipNoting(b, i, depth, nil) }
 
-// skipNoting is skipValue that sets *beyond, if it is not nil, when the value contains a number that no double can hold.
+// skipNoting is skipValue, but sets *beyond if the value contains a number that no double can hold. beyond may be nil.
 func skipNoting(b []byte, i, depth int, beyond *bool) (int, error) {
 	if i >= len(b) {
 		return i, errTruncated
@@ -164,7 +164,7 @@ func skipArray(b []byte, i, depth int, beyond *bool) (int, error) {
 	}
 }
 
-// plain marks the bytes that a JSON string may hold as they are.
+// plain marks the bytes that a JSON string may hold without an escape.
 var plain = func() (t [256]bool) {
 	for c := 0x20; c < 256; c++ {
 		t[c] = c != '"' && c != '\\'
@@ -257,14 +257,14 @@ func skipNumber(b []byte, i int, beyond *bool) (int, error) {
 	}
 	if large && beyond != nil && !*beyond {
 		_, err := strconv.ParseFloat(string(b[start:i]), 64)
-		*beyond = err != nil // out of range: a number that is too small is 0 without an error
+		*beyond = err != nil // out of range; a number that is too small becomes 0 without an error
 	}
 	return i, nil
 }
 
 // withinDoubles returns a checked text with null in place of each number that no double can hold.
 func withinDoubles(b []byte) []byte {
-	out := make([]byte, 0, len(b)) // null is shorter than all of these
+	out := make([]byte, 0, len(b)) // null is shorter than every number that it replaces
 	kept := 0
 	for i := 0; i < len(b); {
 		start, beyond := i, false
@@ -319,7 +319,7 @@ func Check(b []byte) error { return CheckDepth(b, MaxDepth) }
 // CheckDepth is Check with another limit.
 func CheckDepth(b []byte, depth int) error { return checkNoting(b, depth, nil) }
 
-// checkNoting is CheckDepth with the beyond of skipNoting.
+// checkNoting is CheckDepth with the argument beyond of skipNoting.
 func checkNoting(b []byte, depth int, beyond *bool) error {
 	if !utf8.Valid(b) {
 		return errNotUTF8
@@ -334,7 +334,7 @@ func checkNoting(b []byte, depth int, beyond *bool) error {
 	return nil
 }
 
-// Members iterates over the members of a checked JSON object in order, values without white space around them. It yields nothing
+// Members iterates over the members of a checked JSON object in order. Values have no white space around them. It yields nothing
 // for any other value. It yields a repeated name once, at its first position and with its last value, as JavaScript does.
 func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
@@ -347,7 +347,7 @@ func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	}
 }
 
-// memberSpan has the offsets of a member in its object: of its name with the quotes, and of its value.
+// memberSpan has the offsets of a member in its object: of its name, with the quotes, and of its value.
 type memberSpan struct{ start, nameEnd, value, end uint32 }
 
 func (m memberSpan) name(obj json.RawMessage) json.RawMessage { return obj[m.start:m.nameEnd] }
@@ -364,7 +364,7 @@ func memberSpans(spans []memberSpan, obj json.RawMessage) []memberSpan {
 	return spans
 }
 
-// fewMembers is the number of members up to which names are compared with one another.
+// fewMembers is the number of members up to which repeats compares names with one another.
 const fewMembers = 16
 
 // unrepeated returns the members with each name once.
@@ -407,11 +407,11 @@ func repeats(obj json.RawMessage, members []memberSpan) bool {
 	return false
 }
 
-// noMember is the index that is neither a member's nor the end.
+// noMember is an index that is neither that of a member nor that of the end.
 const noMember = -2
 
-// FirstMember returns the offset of the first member of a checked JSON object, for MemberAt. It is negative if there is
-// none, and for any other value.
+// FirstMember returns the offset of the first member of a checked JSON object, for MemberAt. It is negative for an
+// empty object and for any other value.
 func FirstMember(obj json.RawMessage) int {
 	i := skipSpace(obj, 0)
 	if i >= len(obj) || obj[i] != '{' {
@@ -427,8 +427,8 @@ func memberFrom(obj json.RawMessage, i int) int {
 	return -1
 }
 
-// MemberAt returns the member at offset i of a checked JSON object, its name with the quotes, and the offset of the next
-// member, negative after the last.
+// MemberAt returns the name, with the quotes, and the value of the member at offset i of a checked JSON object, and the
+// offset of the next member. That offset is negative after the last member.
 func (s *Spans) MemberAt(obj json.RawMessage, i int) (name, value json.RawMessage, next int) {
 	m, next := s.memberAt(obj, i)
 	return m.name(obj), obj[m.value:m.end], next
@@ -453,7 +453,7 @@ func (s *Spans) memberAt(obj json.RawMessage, i int) (m memberSpan, next int) {
 // Elements iterates over the elements of a checked JSON array. It yields nothing for any other value.
 func Elements(arr json.RawMessage) iter.Seq[json.RawMessage] { return (*Spans)(nil).Elements(arr) }
 
-// Elements iterates like the function Elements, without scanning again the elements that s has spans for.
+// Elements is like the function Elements, but does not scan elements again if s has spans for them.
 func (s *Spans) Elements(arr json.RawMessage) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
 		i := skipSpace(arr, 0)
@@ -473,7 +473,7 @@ func (s *Spans) Elements(arr json.RawMessage) iter.Seq[json.RawMessage] {
 	}
 }
 
-// Lookup returns the value of the last member of that name in a checked JSON object, or nil.
+// Lookup returns the value of the last member with that name in a checked JSON object, or nil.
 func Lookup(obj json.RawMessage, name string) json.RawMessage {
 	var found json.RawMessage
 	for i := FirstMember(obj); i >= 0; {
@@ -486,7 +486,7 @@ func Lookup(obj json.RawMessage, name string) json.RawMessage {
 	return found
 }
 
-// isName reports whether a member's name, given with its quotes, equals is.
+// isName reports whether a member's name, given with its quotes, equals the argument is.
 func isName(name json.RawMessage, is string) bool {
 	in := name[1 : len(name)-1]
 	if bytes.IndexByte(in, '\\') < 0 {
@@ -495,10 +495,10 @@ func isName(name json.RawMessage, is string) bool {
 	return unquote(name) == is
 }
 
-// Without returns the object without the members of a name and otherwise unchanged, or obj itself if there are none.
+// Without returns the object without the members of that name, or obj itself if there are none.
 func Without(obj json.RawMessage, name string) json.RawMessage { return with(obj, name, nil) }
 
-// with returns the object with another value for a member that it has, or obj itself without the member. A nil value removes it.
+// with replaces the value of a member, or removes the member if value is nil. It returns obj itself if the member is absent.
 func with(obj json.RawMessage, name string, value json.RawMessage) json.RawMessage {
 	out, _ := mapMembers(obj, func(n string, v json.RawMessage) (json.RawMessage, bool) {
 		if n == name {
@@ -546,7 +546,7 @@ func (k kind) String() string {
 	return [...]string{"nothing", "a string", "a number", "a boolean", "null", "an object", "an array"}[k]
 }
 
-// IsObject reports whether v is a JSON object. Like IsString and IsArray it takes a checked value.
+// IsObject reports whether v is a JSON object. Like IsString and IsArray, it requires a checked value.
 func IsObject(v json.RawMessage) bool { return kindOf(v) == kindObject }
 
 // IsString reports whether v is a JSON string.

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Spans has the ends of the long objects and arrays of a checked JSON text. Without them, reading a text level by level scans what
-// is deep in it once for each level. A nil *Spans is valid and has none.
+// Spans has the ends of the long objects and arrays of a checked JSON text. Without them, reading a text level by level scans
+// deeply nested values once for each level. A nil *Spans is valid and has none.
 type Spans struct {
 	text         json.RawMessage
 	starts, ends []uint32
 }
 
-// LongSpan is how many bytes an object or array has at least to be in Spans. It bounds the memory of Spans to a fraction of
-// the text, and repeated scans of shorter values to MaxDepth times so many bytes.
+// LongSpan is the minimum size in bytes of an object or array in Spans. It bounds the memory of Spans to a fraction of the
+// text, and bounds repeated scans of shorter values to MaxDepth times LongSpan bytes.
 const LongSpan = 4096
 
-// SpansOf returns the spans of a checked text; nil if nothing in it is long.
+// SpansOf returns the spans of a checked text. It returns nil if the text is shorter than LongSpan.
 func SpansOf(text json.RawMessage) *Spans {
 	if len(text) < LongSpan {
 		return nil
@@ -37,7 +37,7 @@ func SpansOf(text json.RawMessage) *Spans {
 		case '}', ']':
 			at := open[len(open)-1]
 			open = open[:len(open)-1]
-			if s.ends[at] = uint32(i + 1); i+1-int(s.starts[at]) < LongSpan { // and everything in it is shorter
+			if s.ends[at] = uint32(i + 1); i+1-int(s.starts[at]) < LongSpan { // so is everything in it
 				s.starts, s.ends = s.starts[:at], s.ends[:at]
 			}
 		}
@@ -45,10 +45,10 @@ func SpansOf(text json.RawMessage) *Spans {
 	return s
 }
 
-// skip is skipValue for a checked text. in is the text of s, or a slice of it.
+// skip is skipValue for a checked text. The argument in is the text of s or a slice of it.
 func (s *Spans) skip(in json.RawMessage, i int) (int, error) {
 	if s != nil && i < len(in) && (in[i] == '{' || in[i] == '[') {
-		before := cap(s.text) - cap(in) // the offset of in
+		before := cap(s.text) - cap(in) // the offset of in within s.text
 		if at, ok := slices.BinarySearch(s.starts, uint32(before+i)); ok {
 			return int(s.ends[at]) - before, nil
 		}

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// String is a string of an event, for encoding/json. AG-UI's strings are UTF-16 and may contain half a surrogate pair (WTF-8
-// in Go, see Text). encoding/json turns each half into U+FFFD, so that two ids may become one; String encodes it as its \u
-// escape. Otherwise it encodes like encoding/json without HTML escaping.
+// String is a string of an event, for encoding/json. AG-UI's strings are UTF-16 and may contain half a surrogate pair, which
+// is WTF-8 in Go (see Text). encoding/json turns each half into U+FFFD, so that two ids may become one. String encodes a
+// half as its \u escape. Otherwise it encodes like encoding/json without HTML escaping.
 //
 // Use String, Strings or StringMap wherever ids, names and models of events are encoded.
 type String string
@@ -36,10 +36,10 @@ func (s String) appendJSON(dst []byte) []byte {
 	return append(dst, lineEnds.Replace(string(AppendString(nil, string(s))))...)
 }
 
-// lineEnds escapes what encoding/json escapes, too, since JavaScript once read them as ends of lines.
+// lineEnds escapes two characters as encoding/json does, since JavaScript once read them as line ends.
 var lineEnds = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`)
 
-// valid returns JSON from encoding/json, which does not check for UTF-8, as valid UTF-8.
+// valid makes JSON from encoding/json, which does not check UTF-8, valid UTF-8.
 func valid(b []byte) []byte {
 	if utf8.Valid(b) {
 		return b
@@ -80,7 +80,7 @@ func (l *Strings) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// StringMap is a map by strings, each encoded as a String.
+// StringMap is a map with string keys, each encoded as a String.
 type StringMap[V any] map[string]V
 
 // MarshalJSON implements json.Marshaler. Names are sorted.

@@ -7,20 +7,19 @@ import (
 )
 
 // Text is the inside of a JSON string, still escaped. Deltas are joined in this form because AG-UI's strings are UTF-16: two deltas
-// may each carry half a surrogate pair, which become one character when the escapes are joined. A Go string would have U+FFFD
-// twice.
+// may each carry half a surrogate pair, and joining the escapes makes one character. Two Go strings would have U+FFFD twice.
 type Text []byte
 
 // TextOf returns the inside of a checked JSON string.
 func TextOf(v json.RawMessage) Text { return Text(v[1 : len(v)-1]) }
 
-// String decodes the text. A lone surrogate becomes its three-byte form (WTF-8), so that texts that
-// differ stay different.
+// String decodes the text. A lone surrogate becomes its three-byte form (WTF-8), so that different texts stay
+// different.
 func (t Text) String() string { return string(appendDecoded(nil, t)) }
 
-// Equal reports whether both decode to the same string. The cost is in proportion to the shorter one.
+// Equal reports whether both decode to the same string. The cost is proportional to the shorter one.
 func (t Text) Equal(o Text) bool {
-	const longest = len(`\u0041`) // what one character may take
+	const longest = len(`\u0041`) // the longest escape of one character
 	if len(t) > longest*len(o) || len(o) > longest*len(t) {
 		return false
 	}
@@ -31,7 +30,7 @@ func (t Text) Equal(o Text) bool {
 }
 
 // AppendJSON appends the text as a JSON string in normal form: it escapes only what JSON requires, joins surrogate pairs, and keeps
-// lone surrogates as \u escapes. The bytes do not depend on how the text was split into deltas.
+// lone surrogates as \u escapes. The result does not depend on how the text was split into deltas.
 func (t Text) AppendJSON(dst []byte) []byte {
 	dst = append(dst, '"')
 	if bytes.IndexByte(t, '\\') < 0 {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// upgrade applies the upgrade table: older wire forms that agents still send, and their form in AG-UI 1.0. It changes the decoded
-// members, not the event's bytes. Each row is tested as a pair of an older and a 1.0 event in upgrade_test.go, and as a pair
-// of runs in test/conformance.
+// upgrade converts older wire forms that agents still send to their form in AG-UI 1.0, by the table below. It changes the decoded
+// members, not the event's bytes. upgrade_test.go tests each row as a pair of an older and a 1.0 event, and test/conformance as a
+// pair of runs.
 //
 //	member or form                                    becomes
 //	rawEvent, result, outcome, parentMessageId: null  absent
@@ -105,8 +105,8 @@ func upgradeInput(in json.RawMessage) (json.RawMessage, bool) {
 	})
 }
 
-// nameMessages turns bare strings into user messages, and adds a missing id, or a missing role if the content is that of a user
-// message. An id is made of the run's id and the message's position from 1, so that messages of different runs never share one.
+// nameMessages turns bare strings into user messages. It adds a missing id, and a missing role if the content is that of a user
+// message. An id contains the run's id and the message's position from 1, so that messages of different runs never share one.
 func nameMessages(list json.RawMessage, run string) (json.RawMessage, bool) {
 	place := 0
 	return MapElements(list, func(m json.RawMessage) (json.RawMessage, bool) {
@@ -133,8 +133,8 @@ func madeID(run string, place int) json.RawMessage {
 	return AppendString(nil, "message-"+run+"-"+strconv.Itoa(place))
 }
 
-// UpgradeMessage converts a message's binary content parts to media parts, and drops null metadata of parts. It drops a null
-// subagentRunId if the role is unknown; the schemas of known roles reject it.
+// UpgradeMessage converts a message's binary content parts to media parts, and drops null metadata of parts. If the role is
+// unknown, it drops a null subagentRunId, which the schemas of known roles reject.
 func UpgradeMessage(m json.RawMessage) (up json.RawMessage, changed bool) {
 	if up = m; kindOf(Lookup(m, "subagentRunId")) == kindNull && !knownRole(stringOrNone(Lookup(m, "role"))) {
 		up, changed = Without(up, "subagentRunId"), true
@@ -145,8 +145,8 @@ func UpgradeMessage(m json.RawMessage) (up json.RawMessage, changed bool) {
 	return up, changed
 }
 
-// upgradeParts drops a binary part that mirrors a media part, since agents send an attachment in both forms for older
-// clients. It keeps equal media parts, and binary parts without a media part.
+// upgradeParts drops a binary part that mirrors a media part, since agents send an attachment in both forms for the
+// sake of older clients. It keeps equal media parts, and binary parts that mirror none.
 func upgradeParts(parts json.RawMessage) (json.RawMessage, bool) {
 	var media map[attachment]bool // of the media parts; made for the first binary part
 	return MapElements(parts, func(part json.RawMessage) (json.RawMessage, bool) {
@@ -175,8 +175,8 @@ func upgradeParts(parts json.RawMessage) (json.RawMessage, bool) {
 	})
 }
 
-// upgradeBinary converts a binary part. Like the client, it tests data, url and filename as JavaScript's if does, and copies values that
-// are not strings, which the schema then rejects.
+// upgradeBinary converts a binary part. Like the client, it tests data, url and filename for JavaScript truthiness. It copies values
+// that are not strings, which the schema then rejects.
 func upgradeBinary(part json.RawMessage) (json.RawMessage, bool) {
 	mime := Lookup(part, "mimeType")
 	if kindOf(mime) != kindString {
@@ -187,7 +187,7 @@ func upgradeBinary(part json.RawMessage) (json.RawMessage, bool) {
 		source, value = "url", Lookup(part, "url")
 	}
 	if !truthy(value) {
-		return nil, false // only an id
+		return nil, false // the part has only an id
 	}
 	out := fmt.Appendf(nil, `{"type":"%s","source":{"type":"%s","value":%s,"mimeType":%s}`, mediaType(unquote(mime)), source, value, mime)
 	if name := Lookup(part, "filename"); truthy(name) {
@@ -196,10 +196,10 @@ func upgradeBinary(part json.RawMessage) (json.RawMessage, bool) {
 	return append(out, '}'), true
 }
 
-// attachment identifies a media part, each member as scalar returns it; filename is "" if it is to be ignored.
+// attachment identifies a media part. Each member is what scalar returns; a filename of "" is ignored.
 type attachment struct{ kind, source, value, mimeType, filename string }
 
-// attachments returns those of the media parts, each with its filename and without, since a binary part without one mirrors both.
+// attachments returns each media part with and without its filename, since a binary part without a filename mirrors both.
 func attachments(parts json.RawMessage) map[attachment]bool {
 	all := map[attachment]bool{}
 	for part := range Elements(parts) {
@@ -219,7 +219,7 @@ func attachmentOf(part json.RawMessage) attachment {
 	}
 }
 
-// scalar returns equal texts for values that are equal by JavaScript's ===, and "" for a list or an object.
+// scalar returns equal texts for values that are equal by JavaScript's ===. It returns "" for a list or an object.
 func scalar(v json.RawMessage) string {
 	switch kindOf(v) {
 	case kindString:
@@ -232,7 +232,7 @@ func scalar(v json.RawMessage) string {
 	return ""
 }
 
-// truthy reports whether JavaScript's if takes the value for true.
+// truthy reports whether JavaScript's if treats the value as true.
 func truthy(v json.RawMessage) bool {
 	switch kindOf(v) {
 	case kindNone, kindNull:
@@ -272,7 +272,7 @@ func dropsNull(member string) func(json.RawMessage) (json.RawMessage, bool) {
 	}
 }
 
-// mapMembers replaces member values of an object; nil drops the member. It returns v itself if nothing changes.
+// mapMembers replaces the values of an object's members; a nil value drops the member. It returns v itself if nothing changes.
 func mapMembers(v json.RawMessage, change func(string, json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
 	out, changed := []byte{'{'}, false
 	for name, m := range Members(v) {
@@ -292,7 +292,7 @@ func mapMembers(v json.RawMessage, change func(string, json.RawMessage) (json.Ra
 	return append(out, '}'), true
 }
 
-// MapElements replaces the elements of an array; nil drops the element. It returns v itself if nothing changes.
+// MapElements replaces the elements of an array; a nil value drops the element. It returns v itself if nothing changes.
 func MapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
 	out, changed := []byte{'['}, false
 	for m := range Elements(v) {
@@ -312,7 +312,7 @@ func MapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessag
 	return append(out, ']'), true
 }
 
-// WithFirst returns the object with another member at the front.
+// WithFirst returns the object with one more member at the front.
 func WithFirst(obj json.RawMessage, name string, v json.RawMessage) json.RawMessage {
 	out := append(append(AppendString([]byte{'{'}, name), ':'), v...)
 	for n, m := range Members(obj) {
