@@ -7,10 +7,10 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// The reducers below do what defaultApplyEvents of @ag-ui/client 1.0.0 does, event by event. If the client only warns, they
-// change nothing and count the rule.
+// The reducers below do what defaultApplyEvents of @ag-ui/client 1.0.0 does, event by event. Where the client only warns,
+// they change nothing and count the rule.
 
-// messageStart opens a text or reasoning message and appends it if its id is new.
+// messageStart opens a text or reasoning message. It appends the message if its id is new.
 func (r *Run) messageStart(kind entityKind, id, role string, name *agui.String, o owner, metadata json.RawMessage) {
 	r.p.verify.open(kind, id, o)
 	m := r.conv.find(id)
@@ -40,7 +40,7 @@ func (r *Run) messageEnd(kind entityKind, id string, o owner, metadata json.RawM
 	}
 }
 
-// appendTo appends a delta to the message of the id.
+// appendTo appends a delta to the message with the id.
 func (r *Run) appendTo(id string, delta agui.Text, metadata json.RawMessage) {
 	if m := r.withText(id); m != nil {
 		m.appendText(delta)
@@ -48,7 +48,7 @@ func (r *Run) appendTo(id string, delta agui.Text, metadata json.RawMessage) {
 	}
 }
 
-// withText returns the message of the id, whatever its role, unless it is an activity. Otherwise it counts an anomaly and returns nil.
+// withText returns the message with the id, unless it is an activity. Otherwise it counts an anomaly and returns nil.
 func (r *Run) withText(id string) *message {
 	m := r.conv.find(id)
 	switch {
@@ -75,7 +75,7 @@ func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, meta
 		r.p.called[call] = true
 		r.p.ToolCallIDs = append(r.p.ToolCallIDs, call)
 	}
-	// A second start of a call changes its name and keeps its arguments.
+	// A second start of a call changes the call's name and keeps its arguments.
 	if m, c := r.conv.owner(call); c != nil {
 		if have, ok := c.name(); !ok || have != name {
 			m.open()
@@ -96,8 +96,8 @@ func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, meta
 	r.conv.addCall(m, c)
 }
 
-// toolParent returns the assistant message that a new call is added to, and appends one if there is none. If the parent id
-// names a message of another role, the appended message has the call's id. An empty parent id counts as none.
+// toolParent returns the assistant message to which a new call is added, and appends one if there is none. If the parent
+// id names a message of another role, the appended message has the call's id. An empty parent id counts as none.
 func (r *Run) toolParent(call, parent string, hasParent bool, o owner) *message {
 	id := call
 	if hasParent && parent != "" {
@@ -154,8 +154,8 @@ func (r *Run) toolEnd(call string, o owner, metadata json.RawMessage) {
 	}
 }
 
-// toolResult inserts the result after the assistant message that holds the call and the tool messages that follow it, or
-// appends it if no message holds the call.
+// toolResult inserts the result after the assistant message that holds the call and the tool messages that follow that
+// message. If no message holds the call, it appends the result.
 func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 	call, _ := ev.String(agui.FieldToolCallID)
 	r.p.verify.toolResult(id, o)
@@ -197,8 +197,8 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 	m.open().set("encryptedValue", v)
 }
 
-// messagesSnapshot merges by id: known messages are replaced in place, unknown ones appended in snapshot order, and all others
-// removed, except activity and reasoning messages that the snapshot does not own (see authority).
+// messagesSnapshot merges by id: it replaces known messages in place, appends unknown ones in snapshot order, and removes all
+// others except activity and reasoning messages that the snapshot does not own (see authority).
 func (r *Run) messagesSnapshot(ev *agui.Event) {
 	incoming, stripped := ev.Messages()
 	r.noteStripped(ruleStripped, stripped)
@@ -225,7 +225,7 @@ func (r *Run) messagesSnapshot(ev *agui.Event) {
 	})
 }
 
-// noteStripped counts n messages or patch operations that the fold left out.
+// noteStripped counts n messages or patch operations that the fold has left out, by the argument rule.
 func (r *Run) noteStripped(rule string, n int) {
 	for range n {
 		r.Note(rule)
@@ -233,8 +233,8 @@ func (r *Run) noteStripped(rule string, n int) {
 }
 
 // authority reads metadata["@ag-ui/client"].authoritativeActivityTypes, which declares the activity types that a snapshot
-// owns: those of a list, all for null, none for anything else. If it is absent, declared is false: a snapshot then owns
-// all activities if it contains one.
+// owns: the types in a list, all types for null, none for anything else. If the member is absent, declared is false; such
+// a snapshot owns all activities if it contains one.
 func authority(metadata json.RawMessage) (owned set, all, declared bool) {
 	v := agui.Lookup(metadata, "@ag-ui/client")
 	if v == nil {
@@ -261,8 +261,8 @@ func authority(metadata json.RawMessage) (owned set, all, declared bool) {
 	return owned, false, true
 }
 
-// activitySnapshot makes or replaces an activity message. As in the client, that is another message: if the old one is at several
-// positions, it stays at the others.
+// activitySnapshot makes or replaces an activity message. As in the client, it replaces only the first position: if the old
+// message is at several positions, it stays at the others.
 func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	replace := string(ev.JSON(agui.FieldReplace)) != "false"
 	r.p.verify.activity(id, o, replace)
@@ -271,7 +271,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	content := rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))
 	m := r.conv.find(id)
 	if m != nil && m.role == agui.RoleActivity {
-		if replace { // the metadata stays; the attribution is the snapshot's
+		if replace { // the metadata stays, and the attribution becomes the snapshot's
 			before := m
 			m = owned(m)
 			obj := m.open()
@@ -286,7 +286,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 		r.mergeMetadata(m, metadata)
 		return
 	}
-	if m != nil && !replace { // a message of another role stays unchanged
+	if m != nil && !replace { // without replace, a message of another role stays unchanged
 		return
 	}
 	made := newMessage(id, agui.RoleActivity, member{"id", stringValue(id)}, member{"role", stringValue(agui.RoleActivity)},
@@ -302,7 +302,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	}
 }
 
-// owned returns a message that can be changed at its first position alone: m, or a copy if m is at several positions.
+// owned returns a message that can be changed at its first position only: m, or a copy if m is at several positions.
 func owned(m *message) *message {
 	if m.places == 1 {
 		return m
@@ -330,9 +330,9 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 		doc = newTree(&r.reading, json.RawMessage(`{}`))
 		if c, ok := obj.get("content").(rawValue); ok && string(c) != "null" {
 			doc = newTree(&r.reading, json.RawMessage(c))
-			obj.set("content", doc) // so that the next patch need not read it, even if this one fails
+			obj.set("content", doc) // keeps the parsed content for the next patch, even if this one fails
 		}
-		doc.object = true // the schema of activities demands it: a client could not restore the message otherwise
+		doc.object = true // the schema of activities requires an object; otherwise a client could not restore the message
 	}
 	if m.places > 1 {
 		content = doc.JSON()
@@ -357,7 +357,7 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	r.conv.replace(before, m)
 }
 
-// stateDelta applies a patch to the state, as a whole or not at all.
+// stateDelta applies a patch to the state, either as a whole or not at all.
 func (r *Run) stateDelta(patch json.RawMessage) {
 	stripped, err := r.state.apply(patch, func() int { return r.conv.contentBytes(nil) })
 	if err != nil {

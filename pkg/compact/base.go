@@ -7,23 +7,23 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Base is an immutable list of messages that folds start from (NewOn). Bases made by Extend share one list and its indexes: starting
-// a fold, and extending the longest of them, cost the same however long the list is. Neither Bases that share a list
-// nor folds that start from them are safe for concurrent use. The zero Base is empty.
+// Base is an immutable list of messages from which folds start (NewOn). Bases made by Extend share one list and its indexes, so
+// starting a fold and extending the longest Base cost the same for any length of the list. Neither Bases that share a list nor the
+// folds that start from them are safe for concurrent use. The zero Base is empty.
 type Base struct {
 	// messages is a prefix of known.list.
 	messages []agui.Message
 	known    *known
 }
 
-// known is what Bases share: the list and indexes of it, which are built as far as they are used.
+// known is what Bases share: the list and its indexes. Each index is built only as far as it is used.
 type known struct {
 	list   []agui.Message // of the longest Base; its messages never change
 	first  map[string]int // the first index of each id in list[:ids]
 	ids    int
-	calls  map[string]int // the index of the first message that holds a tool call of each id, in list[:called]
+	calls  map[string]int // the index of the first message that holds a tool call with each id, in list[:called]
 	called int
-	sizes  []int // bytes as JSON of the messages of each prefix of list
+	sizes  []int // the size as JSON, in bytes, of each prefix of list
 }
 
 // NewBase returns a Base of these messages, which must not change.
@@ -34,7 +34,7 @@ func NewBase(messages []agui.Message) Base {
 // Messages returns the list. It must not be changed.
 func (b Base) Messages() []agui.Message { return b.messages[:len(b.messages):len(b.messages)] }
 
-// Is reports whether b and o are one list, without a look at the messages.
+// Is reports whether b and o are the same list, without comparing messages.
 func (b Base) Is(o Base) bool { return b.known == o.known && len(b.messages) == len(o.messages) }
 
 // Bytes returns the size of the messages as JSON in bytes, without separators.
@@ -53,8 +53,8 @@ func (b Base) Bytes() int {
 	return k.sizes[n-1]
 }
 
-// List returns a key of the list that b shares, equal for all Bases that share it, and about how many bytes of memory that
-// list holds.
+// List returns a key of the list that b shares, which is equal for all Bases that share the list, and about how many bytes
+// of memory the list holds.
 func (b Base) List() (list any, held int) {
 	if b.known == nil {
 		return nil, 0
@@ -63,12 +63,12 @@ func (b Base) List() (list any, held int) {
 	return b.known, whole.Bytes() + messageOverhead*len(b.known.list)
 }
 
-// messageOverhead is about how many bytes a message takes besides its JSON: itself, its id and role, its size and its
-// index entry, with the spare room of slices and maps.
+// messageOverhead is about how many bytes a message takes besides its JSON: the struct, its id and role, its size and
+// its index entry, with the unused capacity of slices and maps.
 const messageOverhead = 200
 
-// Extend returns b with messages appended. The cost is in proportion to those messages if b is the longest Base of its list, or if
-// the longer ones continue with the same messages; otherwise the list is copied.
+// Extend returns b with messages appended. The cost is proportional to own if b is the longest Base of its list, or if the longer
+// ones continue with the same messages; otherwise Extend copies the list.
 func (b Base) Extend(own []agui.Message) Base {
 	k, n := b.known, len(b.messages)
 	switch {
@@ -90,7 +90,7 @@ func sameMessage(a, b agui.Message) bool {
 	return a.ID == b.ID && a.Role == b.Role && bytes.Equal(a.Raw, b.Raw)
 }
 
-// Has reports whether a message of the list has the id.
+// Has reports whether a message of b has the id.
 func (b Base) Has(id string) bool {
 	k := b.known
 	if k == nil {
@@ -108,7 +108,7 @@ func (b Base) Has(id string) bool {
 	return ok && at < len(b.messages)
 }
 
-// hasCall reports whether a message of the list holds a tool call of the id.
+// hasCall reports whether a message of b holds a tool call with the id.
 func (b Base) hasCall(id string) bool {
 	k := b.known
 	if k == nil {

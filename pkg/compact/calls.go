@@ -6,17 +6,17 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// holder is a message that holds a tool call, and the call's index among the message's calls. The schema has calls in assistant
-// messages only; the client finds them in any.
+// holder is a message that holds a tool call, and the call's index among the message's calls. By the schema only assistant
+// messages hold calls, but the client finds calls in any message.
 type holder struct {
 	m  *message
 	at int
 }
 
-// owner returns the first message that holds a tool call of the id, and the call, ready for a change.
+// owner returns the first message that holds a tool call with the id, and the call. Both are ready to be changed.
 func (c *conversation) owner(callID string) (*message, *toolCall) { return c.held(callID, false) }
 
-// caller is owner for assistant messages.
+// caller is like owner, but considers only assistant messages.
 func (c *conversation) caller(callID string) (*message, *toolCall) { return c.held(callID, true) }
 
 func (c *conversation) held(callID string, assistant bool) (*message, *toolCall) {
@@ -46,7 +46,7 @@ func (c *conversation) held(callID string, assistant bool) (*message, *toolCall)
 	return first.m, first.m.calls.list[first.at]
 }
 
-// position returns the first position of a message, which index finds by a search. It numbers all messages if an event has moved any.
+// position returns the first position of a message. Unlike index it does not search, but numbers all messages if an event has moved any.
 func (c *conversation) position(m *message) int {
 	if !c.numbered {
 		for i, m := range slices.Backward(c.list) {
@@ -57,7 +57,7 @@ func (c *conversation) position(m *message) int {
 	return m.at
 }
 
-// hold notes the tool calls of a message of the list; of several calls of one id the first counts.
+// hold records the tool calls of a message of the list. Of several calls with one id, only the first counts.
 func (c *conversation) hold(m *message) {
 	if c.holders == nil {
 		return
@@ -70,7 +70,7 @@ func (c *conversation) hold(m *message) {
 	}
 }
 
-// release forgets, of the holders of these calls, the messages that have left the list.
+// release removes messages that have left the list from the holders of these calls.
 func (c *conversation) release(callIDs []string) {
 	slices.Sort(callIDs)
 	for _, id := range slices.Compact(callIDs) {
@@ -83,7 +83,7 @@ func (c *conversation) release(callIDs []string) {
 	}
 }
 
-// addCall appends a tool call that no message holds to a message.
+// addCall appends a tool call to a message. No message may hold the call yet.
 func (c *conversation) addCall(m *message, call *toolCall) {
 	obj := m.open()
 	if m.calls == nil {
@@ -91,7 +91,7 @@ func (c *conversation) addCall(m *message, call *toolCall) {
 		obj.set("toolCalls", m.calls)
 	}
 	m.calls.list = append(m.calls.list, call)
-	if c.holders != nil { // looking for the message may have unshared the base
+	if c.holders != nil { // the search for the message may have unshared the base
 		c.holders[call.id] = append(c.holders[call.id], holder{m, len(m.calls.list) - 1})
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Chunks are AG-UI's shorthand for start, content and end. They are expanded as transformChunks of @ag-ui/client 1.0.0
-// does: each subagent, and the parent agent, has one lane, which has at most one open stream.
+// Chunks are AG-UI's shorthand for start, content and end. The fold expands them as transformChunks of @ag-ui/client
+// 1.0.0 does: the parent agent and each subagent have one lane, which has at most one open stream.
 
 // owner is the subagent that an event is attributed to, or the parent agent.
 type owner struct {
@@ -23,13 +23,13 @@ func (o owner) tag(obj *object) {
 	}
 }
 
-// lane is the stream that one owner is assembling from chunks.
+// lane is the stream that one owner assembles from chunks.
 type lane struct {
 	Owner  agui.String `json:"owner,omitempty"`
 	Tagged bool        `json:"tagged,omitempty"` // false: the parent agent
 	Kind   entityKind  `json:"kind"`
 	ID     agui.String `json:"id"`
-	// From the first chunk; a later chunk that repeats them must agree.
+	// These come from the first chunk; a later chunk that repeats one must agree.
 	Role   string       `json:"role,omitempty"`
 	Name   *agui.String `json:"name,omitempty"` // of a text message, or of a tool call
 	Parent *agui.String `json:"parent,omitempty"`
@@ -41,8 +41,8 @@ func (l *lane) owner() owner { return owner{string(l.Owner), l.Tagged} }
 
 func (l *lane) entity() entity { return entity{l.Kind, string(l.ID)} }
 
-// lanes are the open streams: at most one for each owner, and one for each kind and id. The zero value has none. Its maps are
-// not walked, since that costs as much as the most they ever held.
+// lanes are the open streams: at most one for each owner, and one for each kind and id. The zero value has none. The code
+// never iterates over its maps, since that costs as much as the most entries that they ever held.
 type lanes struct {
 	byOwner map[owner]*lane
 	byID    map[entity]*lane
@@ -68,7 +68,7 @@ func (s *lanes) close(l *lane) {
 	s.byKind[l.Kind].Remove(l.kindEntry)
 }
 
-// anyOf returns a lane of a kind, or nil, and whether it is the only one.
+// anyOf returns a lane of a kind, or nil, and whether the lane is the only one of its kind.
 func (s *lanes) anyOf(kind entityKind) (found *lane, only bool) {
 	of := s.byKind[kind]
 	if of == nil || of.Len() == 0 {
@@ -92,7 +92,7 @@ func (r *Run) closeLane(l *lane) {
 	}
 	r.p.lanes.close(l)
 	event := r.conv.incoming
-	r.conv.incoming = 0 // an end brings nothing, whatever event it comes from
+	r.conv.incoming = 0 // an end adds nothing, whatever event causes it
 	defer func() { r.conv.incoming = event }()
 	o := l.owner()
 	if l.Kind == kindTool {
@@ -102,8 +102,8 @@ func (r *Run) closeLane(l *lane) {
 	}
 }
 
-// closeLanes closes the lanes that an event other than a chunk closes: run-level events close all lanes, most others that of
-// their owner. RAW, ACTIVITY_*, REASONING_ENCRYPTED_VALUE, SUBAGENT_STARTED and unknown types close none.
+// closeLanes closes the lanes that an event other than a chunk closes: run-level events close all lanes, most others the
+// lane of their owner. RAW, ACTIVITY_*, REASONING_ENCRYPTED_VALUE, SUBAGENT_STARTED and unknown types close none.
 func (r *Run) closeLanes(t agui.Type, o owner) {
 	if len(r.p.lanes.byOwner) == 0 {
 		return
@@ -170,7 +170,7 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 		r.startLane(l, ev.JSON(agui.FieldMetadata))
 	}
 	// A chunk without a delta counts as an empty delta if it has another member of its own. The client's enforcement removes
-	// members that the protocol does not describe before the verification, which therefore ignores a chunk that has no others.
+	// members that the protocol does not describe before the verification, so the verification ignores a chunk with no others.
 	described := ev.Has(agui.FieldDelta) || ev.Has(agui.FieldRawEvent) || (!opened && ev.Has(agui.FieldMetadata))
 	if described {
 		r.p.verify.within(at.Kind, string(at.ID), at.owner())
@@ -197,7 +197,7 @@ func (r *Run) startLane(l *lane, metadata json.RawMessage) {
 	}
 }
 
-// continueLane applies content as the reducer does, without verification.
+// continueLane applies content as the reducer does, but without verification.
 func (r *Run) continueLane(l *lane, delta agui.Text, metadata json.RawMessage) {
 	if l.Kind == kindTool {
 		r.appendArgs(string(l.ID), delta, metadata)
@@ -234,7 +234,7 @@ func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o
 	return l.owner(), nil
 }
 
-// agrees checks that a chunk which continues a stream repeats nothing of the first chunk differently.
+// agrees checks that a chunk which continues a stream does not contradict the first chunk.
 func (l *lane) agrees(ev *agui.Event, kind entityKind) error {
 	differs := func(f agui.Field, have *agui.String) bool {
 		v := optional(ev, f)
@@ -254,7 +254,7 @@ func (l *lane) agrees(ev *agui.Event, kind entityKind) error {
 	return nil
 }
 
-// optional returns a member that is a string, or nil.
+// optional returns the value of a string member, or nil if the member is absent.
 func optional(ev *agui.Event, f agui.Field) *agui.String {
 	v, ok := ev.String(f)
 	if !ok {

@@ -7,32 +7,32 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// conversation is the list of messages, with maps that find a message by its id or by a tool call. Appending a message and finding one
-// cost the same however long the list is. A result that is inserted, an activity that replaces a message, and a snapshot may walk the
-// list: some nanoseconds a message (docs/adr/021).
+// conversation is the list of messages, with maps that find a message by its id or by a tool call. Appending and finding a message
+// cost the same for any length of the list. A result that is inserted, an activity that replaces a message, and a snapshot may walk
+// the list, at some nanoseconds per message (docs/adr/021).
 type conversation struct {
-	// base precedes the list until an event names one of its messages, by id or by tool call: most runs only add. unshare then copies
-	// it into the list.
+	// base precedes the list until an event names one of its messages, by id or by tool call. unshare then copies base into the list.
+	// Most runs only add messages.
 	base Base
 	list []*message
-	// first maps an id to the first message of the list that has it. It is shorter than the list if an id repeats, which only
-	// snapshots, inputs and tool results can cause.
+	// first maps an id to the first message of the list with that id. It is shorter than the list if an id repeats, which
+	// only snapshots, inputs and tool results can cause.
 	first map[string]*message
-	// holders maps a tool call's id to the messages that hold such a call. It is nil until the first tool event.
+	// holders maps a tool call's id to the messages that hold a call with that id. It is nil until the first tool event.
 	holders map[string][]holder
 	// numbered reports whether message.at is right for all messages.
 	numbered bool
-	// recent is the last result of find: deltas of one message follow each other.
+	// recent caches the last result of find, since deltas of one message follow each other.
 	recent *message
-	// repeated is how many bytes messages occupy in positions beyond their first, by message.size.
+	// repeated is how many bytes messages occupy at positions beyond their first, as counted by message.size.
 	repeated int
 	// incoming is the size of the event being folded.
 	incoming int
-	// pass numbers the walks that mark messages as seen.
+	// pass is the number of the current walk, which marks messages as seen.
 	pass int
 }
 
-// keeps reports whether a snapshot that does not name the message may keep it.
+// keeps reports whether a snapshot may keep the message without naming it.
 func keeps(m *message) bool { return m.role == agui.RoleReasoning || m.role == agui.RoleActivity }
 
 func newConversation(messages []agui.Message) *conversation {
@@ -63,7 +63,7 @@ func (c *conversation) reset(list []*message) {
 	}
 }
 
-// occupy counts a position of the list that m takes. Positions are taken from the front.
+// occupy counts one more position of the list for m. m becomes the first message with its id if there is none yet.
 func (c *conversation) occupy(m *message) {
 	if m.places++; m.places > 1 {
 		c.repeated += m.size
@@ -73,7 +73,7 @@ func (c *conversation) occupy(m *message) {
 	}
 }
 
-// vacate counts a position that m leaves.
+// vacate counts one position less for m.
 func (c *conversation) vacate(m *message) {
 	if m.places--; m.places > 0 {
 		c.repeated -= m.size
@@ -90,8 +90,8 @@ func (c *conversation) seen(m *message) bool {
 	return met
 }
 
-// same returns the positions that hold a message which an earlier position holds too, each as the message's first position, the
-// position, both from 0, and the message's size.
+// same returns the positions that hold a message which an earlier position holds, too. Each entry has the message's first
+// position, the repeated position, both from 0, and the message's size.
 func (c *conversation) same() [][3]int {
 	// Messages that follow a base are new: each is at one position.
 	if !c.idsRepeat() || len(c.base.messages) > 0 {
@@ -110,7 +110,7 @@ func (c *conversation) same() [][3]int {
 	return places
 }
 
-// restoreSame puts one message at the positions that same returned.
+// restoreSame makes the positions that same returned share one message again.
 func (c *conversation) restoreSame(places [][3]int) error {
 	if len(places) == 0 {
 		return nil
@@ -143,7 +143,7 @@ func (c *conversation) added() []agui.Message {
 	return out
 }
 
-// find returns the first message of an id, or nil, and counts the event as growth of it.
+// find returns the first message with the id, or nil, and counts the event as growth of that message.
 func (c *conversation) find(id string) *message {
 	if c.recent == nil || c.recent.id != id {
 		if c.base.Has(id) {
@@ -159,7 +159,7 @@ func (c *conversation) find(id string) *message {
 	return c.recent
 }
 
-// enlarge counts the event as growth of a message that it may change: the growth shows at all of the message's positions.
+// enlarge counts the event as growth of a message that it may change. The growth counts at each of the message's positions.
 func (c *conversation) enlarge(m *message) {
 	m.size += c.incoming
 	c.repeated += (m.places - 1) * c.incoming
@@ -167,7 +167,7 @@ func (c *conversation) enlarge(m *message) {
 
 // push appends a message.
 func (c *conversation) push(m *message) {
-	if c.base.Has(m.id) { // whose message is the first of the id
+	if c.base.Has(m.id) { // a message of base is the first with this id
 		c.unshare()
 	}
 	m.at = len(c.list)
@@ -181,15 +181,15 @@ func (c *conversation) index(m *message) int {
 	if m.places > 1 {
 		return slices.Index(c.list, m)
 	}
-	i := len(c.list) - 1 // events are mostly about what is near the end
+	i := len(c.list) - 1 // events mostly concern messages near the end
 	for c.list[i] != m {
 		i--
 	}
 	return i
 }
 
-// insertResult inserts the result of a tool call after the message that holds the call and the tool messages that follow it.
-// The result holds no calls of its own.
+// insertResult inserts the result of a tool call after the message that holds the call and the tool messages that follow
+// that message. The result must hold no calls of its own.
 func (c *conversation) insertResult(caller, m *message) {
 	if c.base.Has(m.id) {
 		c.unshare()
@@ -207,7 +207,7 @@ func (c *conversation) insertResult(caller, m *message) {
 	}
 }
 
-// replace puts m, an activity, at the first position of before, the first message of the id. m may be before itself.
+// replace puts m, an activity, at the first position of before, which must be the first message with m's id. m may be before itself.
 func (c *conversation) replace(before, m *message) {
 	if m == before {
 		return
@@ -224,15 +224,15 @@ func (c *conversation) replace(before, m *message) {
 	c.hold(m)
 }
 
-// merge applies a snapshot. A message that it names is replaced, at all positions of the id, by the last message of the snapshot with that
-// id; of the others those for which drops reports true are removed; messages of new ids are appended. Nothing is shared any more.
+// merge applies a snapshot. At all positions of an id that the snapshot names, it puts the snapshot's last message with that id. It
+// removes other messages for which drops returns true, and appends messages with new ids. It first unshares the base.
 func (c *conversation) merge(fresh []*message, drops func(*message) bool) {
 	c.unshare()
 	named := make(map[string]*message, len(fresh))
 	for _, m := range fresh {
 		named[m.id], m.size = m, len(m.raw)
 	}
-	repeat, lost := c.idsRepeat(), false // lost: a message that stays may now be the first of its id
+	repeat, lost := c.idsRepeat(), false // lost: a message that stays may now be the first with its id
 	var calls []string
 	next := c.list[:0]
 	for _, m := range c.list {
@@ -272,13 +272,13 @@ func (c *conversation) merge(fresh []*message, drops func(*message) bool) {
 	}
 }
 
-// maxRepeated is how many bytes messages may occupy in positions beyond their first: each position is written, so a large message
-// at many of them, or one that grows there, would fill the memory. The client gets there only by results that come again and again
-// with one id.
+// maxRepeated limits the bytes that messages may occupy at positions beyond their first. Each position is written, so a large
+// message at many positions, or one that grows there, would fill the memory. The client gets there only if results with one id
+// come again and again.
 const maxRepeated = 16 << 20
 
-// repeats returns how many bytes messages would occupy in positions beyond their first after a snapshot, including those that it may
-// keep.
+// repeats returns how many bytes messages would occupy at positions beyond their first after a snapshot. It includes messages that
+// the snapshot may keep.
 func (c *conversation) repeats(snapshot *agui.Event) int {
 	c.unshare()
 	if !c.idsRepeat() {
@@ -306,7 +306,7 @@ func (c *conversation) repeats(snapshot *agui.Event) int {
 	return total
 }
 
-// separate makes messages of their own of those that are at several positions.
+// separate replaces every repetition of a message at a further position by a copy.
 func (c *conversation) separate() {
 	c.pass++
 	for i, m := range c.list {
@@ -317,7 +317,7 @@ func (c *conversation) separate() {
 	c.reset(c.list)
 }
 
-// contentBytes returns the size of the contents of all activities but one in bytes.
+// contentBytes returns the size in bytes of the contents of all activities except one.
 func (c *conversation) contentBytes(except *message) int {
 	total := 0
 	for _, m := range c.base.messages {

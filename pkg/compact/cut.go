@@ -7,10 +7,10 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Cut returns a fold that continues the run with less content (docs/adr/014): with these messages, state and kept events, in which
-// references replace what was cut. It folds no more contents, counts no anomalies, and forgets what is open; it still counts events
-// by type, and the terminal event ends it. It counts types of the protocol and, if withCounts is set, those that the run had
-// before: made-up types would fill the memory that a cut frees. Without withCounts its counts start from zero.
+// Cut returns a fold that continues the run with less content (docs/adr/014). It starts from these messages, state and kept events,
+// in which references replace what was cut. It folds no more contents, counts no anomalies, and forgets what is open. It still
+// counts events by type: those of the protocol and, if withCounts is set, others that the run had before, since made-up types would
+// fill the memory that a cut frees. The terminal event ends it. Without withCounts its counts start from zero.
 func (r *Run) Cut(messages []agui.Message, state, started json.RawMessage, kept []json.RawMessage, withCounts bool) *Run {
 	was := r.Summary()
 	c := New(messages, state)
@@ -49,12 +49,12 @@ func (r *Run) counts(t agui.Type) bool {
 
 const (
 	messageCost  = 512 // bytes of a message of the list: its index entries and, after a change, its members
-	nodeCost     = 100 // bytes of a node of a document that patches have read
-	freeElements = 64  // of each that are not counted: an empty fold takes about as much
+	nodeCost     = 100 // bytes of a node of a document that patches have parsed
+	freeElements = 64  // number of each that is not counted, since an empty fold takes about as much
 )
 
-// Overhead returns about how many bytes of memory the fold takes besides the JSON it was given: much, if messages are short or
-// patches have read large documents. It is cheap.
+// Overhead returns about how many bytes of memory the fold takes besides the JSON that it was given. It is large if messages
+// are short or patches have parsed large documents. The call is cheap.
 func (r *Run) Overhead() int {
 	elements := len(r.conv.list) + len(r.p.ToolCallIDs) + len(r.p.Events)
 	return messageCost*max(0, elements-freeElements) + nodeCost*max(0, r.reading.nodes-freeElements)

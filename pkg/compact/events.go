@@ -10,17 +10,17 @@ import (
 // Step is one run of the stream that Compacted returns.
 type Step struct {
 	*Run
-	// Parent is the run that this one continues, an earlier step, or nil for a root. ParentRunID is its id if RUN_STARTED has to
-	// name it.
+	// Parent is the run that this one continues, an earlier step, or nil for a root. ParentRunID is the parent's id if
+	// RUN_STARTED has to name it.
 	Parent      *Run
 	ParentRunID string
 }
 
 // Compacted returns the runs of a thread, in order, as a short stream of events. Each run has its RUN_STARTED, its kept
-// events, the whole conversation and state at its end, and its terminal event. A client that starts empty holds after each
-// run what the run left; so does a Skein that knows nothing of the thread, with the same parents. A stream that started with
-// RUN_STARTED and passed the client's verification still passes it. Runs before the last one that have no RUN_STARTED are left
-// out, since their events would become part of another run.
+// events, the whole conversation and state at its end, and its terminal event. After each run, a client that starts empty
+// holds what the run left. So does a Skein that knows nothing of the thread, and it finds the same parents. A stream that
+// started with RUN_STARTED and passed the client's verification still passes it. Runs before the last one without RUN_STARTED
+// are left out, since their events would become part of another run.
 //
 // The client's own compactEvents changes what the client holds: see docs/fold.md.
 func Compacted(steps ...Step) []json.RawMessage {
@@ -68,9 +68,9 @@ func (s Step) started(event json.RawMessage) json.RawMessage {
 	return append(append(append([]byte(nil), event[:end]...), member...), '}')
 }
 
-// messagesAfter returns events that give a client this conversation, whichever of these runs' conversations it holds (nil is an
-// empty one). One snapshot is usually enough. But a client keeps activities and reasoning that a snapshot does not name, and
-// the positions of messages that it knows: if that makes a difference, the events remove everything first.
+// messagesAfter returns events that give a client these messages, whichever of the conversations of the runs in before it holds
+// (nil is an empty one). One snapshot is usually enough. But a client keeps activities and reasoning that a snapshot does not
+// name, and keeps known messages in their positions. If that changes the result, the events first remove everything.
 func messagesAfter(messages []agui.Message, before ...*Run) []json.RawMessage {
 	plain := messagesEvent(messages, "")
 	for _, r := range before {
@@ -81,7 +81,7 @@ func messagesAfter(messages []agui.Message, before ...*Run) []json.RawMessage {
 	return []json.RawMessage{plain}
 }
 
-// leaves reports whether an event turns the conversation before into the one wanted.
+// leaves reports whether an event turns the conversation before into the conversation want.
 func leaves(event json.RawMessage, before, want []agui.Message) bool {
 	r := New(before, nil)
 	ev, err := agui.Decode(event)
@@ -94,8 +94,8 @@ func leaves(event json.RawMessage, before, want []agui.Message) bool {
 // ownsActivities is the metadata of a snapshot that removes all activities that it does not name.
 const ownsActivities = `,"metadata":{"@ag-ui/client":{"authoritativeActivityTypes":null}}`
 
-// replaceAll returns events that replace everything a client holds. A snapshot with one reasoning message that owns all activities
-// removes everything else; that message then becomes an activity, which the last snapshot does not name.
+// replaceAll returns events that replace everything a client holds. The first is a snapshot of one reasoning message that owns all
+// activities, so it removes all else. That message then becomes an activity, which the last snapshot does not name.
 func replaceAll(messages []agui.Message) []json.RawMessage {
 	id := "skein-afresh"
 	for slices.ContainsFunc(messages, func(m agui.Message) bool { return m.ID == id }) {

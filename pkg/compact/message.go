@@ -13,12 +13,12 @@ type message struct {
 	obj      *object         // its members; nil until read parses them
 	text     *textValue      // the content if a delta has been appended to it
 	calls    *callList       // the tool calls if obj has any
-	// places is the number of its positions in the list, and at the first of them: see conversation.numbered.
+	// places is the number of the message's positions in the list, and at is the first of them: see conversation.numbered.
 	places, at int
-	// size is what each position beyond the first counts for: the message's bytes when a snapshot put it there, and those of the
-	// events that named it since.
+	// size is what each position beyond the first counts for: the message's bytes when a snapshot put it there, plus the bytes
+	// of the events that have named it since.
 	size int
-	pass int // the last walk that has met it: see conversation.seen
+	pass int // the last walk that has seen it: see conversation.seen
 	// activity caches the activity type of a message that is not open.
 	activity *string
 }
@@ -33,7 +33,7 @@ func fromMessage(m agui.Message) *message {
 	return &message{id: m.ID, role: m.Role, raw: m.Raw}
 }
 
-// fromMessages is fromMessage for a list; more is how many will be appended to the result.
+// fromMessages is fromMessage for a list. more is how many messages the caller will append to the result.
 func fromMessages(messages []agui.Message, more int) []*message {
 	room := make([]message, len(messages)) // one allocation
 	list := make([]*message, len(messages), len(messages)+more)
@@ -52,7 +52,7 @@ func (m *message) export() agui.Message {
 	return agui.Message{ID: m.id, Role: m.role, Raw: m.raw}
 }
 
-// open parses the message for a change and drops its JSON.
+// open parses the message so that it can be changed, and drops its JSON.
 func (m *message) open() *object {
 	obj := m.read()
 	m.raw = nil
@@ -71,8 +71,8 @@ func (m *message) read() *object {
 	return m.obj
 }
 
-// appendText appends a delta to the content. Content that is not a string (absent, or parts) is replaced, as by the
-// client's reducer.
+// appendText appends a delta to the content. It replaces content that is not a string (absent, or parts), as the
+// client's reducer does.
 func (m *message) appendText(delta agui.Text) {
 	obj := m.open()
 	if m.text == nil {
@@ -132,8 +132,8 @@ func (m *message) hasCalls() bool {
 
 // toolCall is one entry of a message's toolCalls, parsed.
 type toolCall struct {
-	// odd is the JSON of an entry that is not a tool call; nothing finds it. The schema allows it in messages other than those of
-	// assistants.
+	// odd is the JSON of an entry that is not a tool call, which no look-up finds. The schema allows such an entry in messages
+	// other than those of assistants.
 	odd  rawValue
 	id   string
 	obj  *object
@@ -149,7 +149,7 @@ func newToolCall(id, name string) *toolCall {
 	}}}
 }
 
-// name returns the call's name, and whether it has one that is a string.
+// name returns the call's name, and whether the call has a name that is a string.
 func (c *toolCall) name() (string, bool) { return textOf(c.fn.get("name")) }
 
 type callList struct{ list []*toolCall }

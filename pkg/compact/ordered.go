@@ -12,13 +12,13 @@ type value interface {
 	appendJSON(dst []byte) []byte
 }
 
-// ordered holds the members of a JSON object in order. Finding, adding and removing one costs the same however many there are.
+// ordered holds the members of a JSON object in order. Finding, adding and removing a member cost the same for any number of members.
 type ordered[V interface {
 	comparable
 	value
 }] struct {
 	list  []named[V]
-	index map[string]int // the index in list of each name, if list is longer than indexed
+	index map[string]int // the index in list of each name, if list has more members than indexed
 	holes int            // how many members of list were removed: their value is nil
 }
 
@@ -99,7 +99,7 @@ func (o *ordered[V]) remove(name string) {
 	}
 }
 
-// push appends a member of a new name, and pop undoes that.
+// push appends a member with a new name; pop undoes it.
 func (o *ordered[V]) push(name string, v V) {
 	o.list = append(o.list, named[V]{name, v})
 	if o.index != nil {
@@ -115,7 +115,7 @@ func (o *ordered[V]) pop() {
 	o.list = o.list[:last]
 }
 
-// hide removes the member at an index and leaves a hole, and show undoes that.
+// hide removes the member at an index and leaves a hole; show undoes it.
 func (o *ordered[V]) hide(i int) {
 	var none V
 	delete(o.index, o.list[i].name)

@@ -13,26 +13,26 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// JSON Patch (RFC 6902) as the official client applies it: fast-json-patch 3.1.1 with validation. The library
+// This is JSON Patch (RFC 6902) as the official client applies it: fast-json-patch 3.1.1 with validation. The library
 // evanphx/json-patch follows the RFC in places where the client does not, and parses the document for every patch. So the fold
-// has its own implementation, which tests compare with the library (docs/adr/003).
+// has its own implementation, which tests compare with that library (docs/adr/003).
 
-// Limits: a few small patches could otherwise fill the memory, or stop a partition for minutes.
+// These are limits, since a few small patches could otherwise fill the memory or block a partition for minutes.
 const (
-	// maxWork is how much work one patch may be, in the unit of moving a pointer: about half a second.
+	// maxWork limits the work of one patch. The unit is moving a pointer; the limit takes about half a second.
 	maxWork = 1 << 28
-	// visitWork is the work for each value of an object or list that a patch leads into: 2^20 of them.
+	// visitWork is the work for each value of an object or list on a path of a patch: maxWork allows 2^20 of them.
 	visitWork = 256
-	// carryWork is the work for each byte of a value that is copied or moved: 64 MiB.
+	// carryWork is the work for each byte of a value that is copied or moved: maxWork allows 64 MiB.
 	carryWork = 4
-	// maxDocuments is how many bytes a patch with a copy may leave in the state and all activity contents.
+	// maxDocuments is the maximum size, in bytes, of the state and all activity contents after a patch with a copy.
 	maxDocuments = 64 << 20
-	// maxNodes is how many nodes the trees of a run may have before a patch drops them. A node takes 50 to 150 bytes. Reading again costs
-	// the size of the documents.
+	// maxNodes is how many nodes the trees of a run may have before the next patch drops them. A node takes 50 to 150 bytes. Parsing
+	// again costs in proportion to the size of the documents.
 	maxNodes = 1 << 20
 )
 
-// Errors of a patch; after each the document is unchanged.
+// These are the errors of a patch. After each of them the document is unchanged.
 var (
 	errNoSuchPath = errors.New("applying patch: the path does not exist")
 	errIndex      = errors.New("applying patch: the index is not a number or is out of range")
@@ -50,15 +50,15 @@ type patcher struct {
 	undo   []func()
 	work   int
 	copies bool // one of its operations was a copy
-	// holes counts the members that each object lost, and removed all of them.
+	// holes counts the members that each object has lost; removed is the sum over all objects.
 	holes   map[*container]int
 	removed int
-	// stripped is how many operations RFC 6902 does not define.
+	// stripped is the number of operations that RFC 6902 does not define.
 	stripped int
 }
 
 // apply applies a patch, a checked JSON array, as a whole or not at all. It returns how many operations it left out
-// because RFC 6902 does not define them. others returns the size of the run's other documents in bytes.
+// because RFC 6902 does not define them. others returns the size in bytes of the run's other documents.
 func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, err error) {
 	if t.reading.nodes > maxNodes {
 		t.forget()
@@ -97,7 +97,7 @@ func (p *patcher) operations(patch json.RawMessage, others func() int) error {
 	return nil
 }
 
-// spend counts work. What counts must not depend on what earlier patches have read: a fold that is resumed must fail alike.
+// spend counts work. The work must not depend on what earlier patches have parsed, so that a resumed fold fails at the same patch.
 func (p *patcher) spend(work int) error {
 	if p.work += work; p.work > maxWork {
 		return errWork
@@ -121,7 +121,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 		}
 	}
 	if !isOperation(name) {
-		p.stripped++ // as by the client's enforcement, whatever its members
+		p.stripped++ // the client's enforcement also removes it, whatever its members
 		return nil
 	}
 	if path != "" && !p.t.root.isObject() && !p.t.root.isArray() {
@@ -130,7 +130,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 	switch name {
 	case "add", "replace":
 		v := &node{text: bytes.Clone(value)}
-		p.t.reading.nodes += 1 + len(value)/64 // a copy or move of a part keeps all of its text
+		p.t.reading.nodes += 1 + len(value)/64 // a part that is copied or moved retains the whole text
 		if path == "" {
 			return p.setRoot(v)
 		}
@@ -170,8 +170,8 @@ func isOperation(name string) bool {
 	return false
 }
 
-// onScalar applies an operation to a document without members. JavaScript ignores an assignment to a member of a number, so for the
-// client some of these succeed. None changes anything.
+// onScalar applies an operation to a document without members. JavaScript ignores an assignment to a member of a number, so some of
+// these operations succeed for the client. None changes anything.
 func (p *patcher) onScalar(name, path, from string) error {
 	text := string(p.t.root.text)
 	step := path[1:]
@@ -196,7 +196,7 @@ func (p *patcher) onScalar(name, path, from string) error {
 
 var zero = json.RawMessage(`0`)
 
-// test compares a value of the document with one of the patch as the client does, ignoring the order of members.
+// test compares a value of the document with a value of the patch as the client does: it ignores the order of members.
 func (p *patcher) test(n, o *node) error {
 	switch {
 	case n.isObject() != o.isObject() || n.isArray() != o.isArray():
@@ -264,7 +264,7 @@ func (p *patcher) set(path string, v *node, replace bool) error {
 	return p.put(at, v, replace)
 }
 
-// transfer applies move and copy. Like the client, it resolves the source before the target.
+// transfer applies move and copy. Like the client, it looks up the source before the target.
 func (p *patcher) transfer(move bool, from, path string) error {
 	source := p.t.root
 	var at place
@@ -273,11 +273,11 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		if at, err = p.existing(from); err != nil {
 			return err
 		}
-		if source = at.value(); source == nil { // inherited in JavaScript: a function, which no JSON can hold
+		if source = at.value(); source == nil { // an inherited member is a function in JavaScript, which JSON cannot hold
 			return errNoSuchPath
 		}
 	} else if move && path != "" {
-		return errNoSuchPath // the document cannot be put into itself
+		return errNoSuchPath // a document cannot be moved into itself
 	}
 	if path == "" {
 		return p.setRoot(source)
@@ -287,9 +287,9 @@ func (p *patcher) transfer(move bool, from, path string) error {
 	}
 	work, spans := 0, source.spans
 	if source.isObject() || source.isArray() {
-		work = p.removed // holes in it, at most
+		work = p.removed // at most so many holes in it
 	}
-	if source.text == nil { // changed: its spans are of another text
+	if source.text == nil { // the source has changed, so spans belong to an older text
 		spans = nil
 	}
 	text := source.encoded()
@@ -309,7 +309,7 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		p.t.reading.room -= len(text)
 		source = &node{text: text, spans: spans, deep: source.deep}
 	}
-	// The target is looked up again: removing the source may have moved or removed it.
+	// Look up the target again, since removing the source may have moved or removed it.
 	target, err := p.lastStep(path, true)
 	if err != nil {
 		return err
@@ -317,13 +317,13 @@ func (p *patcher) transfer(move bool, from, path string) error {
 	return p.put(target, source, false)
 }
 
-// place is what a path names: a member or an element, which need not exist.
+// place is what a path refers to: a member or an element, which need not exist.
 type place struct {
 	way    []*node // from the root to parent
 	parent *node
 	name   string // of a member
-	index  int    // of an element, may be out of range; of a member, -1 if it does not exist
-	shown  bool   // an element is named by its index as RFC 6901 writes it, not by "-" or "01"
+	index  int    // of an element, possibly out of range; or of a member, -1 if it does not exist
+	shown  bool   // the path names an element by its index as RFC 6901 writes it, not by "-" or "01"
 }
 
 // value returns the value at the place, or nil.
@@ -337,8 +337,8 @@ func (at place) value() *node {
 	return at.parent.value(at.index)
 }
 
-// exists reports whether replace and remove find a value at the place. As for the client, a member that every JavaScript object
-// inherits counts.
+// exists reports whether replace and remove find a value at the place. Like the client, it also counts a member that every
+// JavaScript object inherits.
 func (at place) exists() bool {
 	if at.parent.isArray() {
 		return at.shown && at.value() != nil
@@ -352,8 +352,8 @@ var inherited = map[string]bool{
 	"propertyIsEnumerable": true, "__defineGetter__": true, "__defineSetter__": true, "__lookupGetter__": true, "__lookupSetter__": true,
 }
 
-// lastStep follows a non-empty path up to its last step. All containers on the way must exist. lenient accepts indexes on the way that
-// RFC 6901 does not allow, such as "01", as the client does for the path of test, move and copy.
+// lastStep follows a non-empty path up to its last step. All containers on the way must exist. If lenient is set, it accepts indexes
+// on the way that RFC 6901 does not allow, such as "01", as the client does for the path of test, move and copy.
 func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 	at := place{}
 	n := p.t.root
@@ -383,7 +383,7 @@ func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 		if i == len(steps)-1 {
 			return at, nil
 		}
-		// Only as the last step may "-" and "01" name an element.
+		// "-" and "01" may name an element only in the last step.
 		next := at.value()
 		if next == nil || (n.isArray() && !at.shown && !lenient) {
 			return at, errNoSuchPath
@@ -393,7 +393,7 @@ func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 	return at, nil
 }
 
-// element parses an array index as the client does: any number of digits, as a 32-bit integer; "-" is the end.
+// element parses an array index as the client does: any number of digits, read as a 32-bit integer. "-" is the end.
 func (at *place) element(key string) error {
 	if key == "-" {
 		at.index = at.parent.count()
@@ -405,7 +405,7 @@ func (at *place) element(key string) error {
 		}
 	}
 	f, err := strconv.ParseFloat(key, 64)
-	if err != nil { // empty, or out of range: 0 for the client
+	if err != nil { // an empty or out-of-range index, which is 0 for the client
 		f = 0
 	}
 	at.index = int(int32(uint32(math.Mod(f, 1<<32))))
@@ -431,7 +431,7 @@ func (p *patcher) existing(path string) (place, error) {
 	return at, nil
 }
 
-// changed drops the JSON of all nodes on the way. undo restores it, so that a failed patch does not even change white space.
+// changed drops the JSON of all nodes on the way to a place. undo restores it, so that a failed patch does not even change white space.
 func (p *patcher) changed(at place) {
 	type form struct {
 		text json.RawMessage
@@ -456,7 +456,7 @@ func (p *patcher) setRoot(v *node) error {
 	return nil
 }
 
-// put replaces the value at a place, or adds it. A new element past the end appends.
+// put adds or replaces the value at a place. It appends a new element whose index is past the end.
 func (p *patcher) put(at place, v *node, replace bool) error {
 	if len(at.way)+v.depth() > agui.MaxDepth {
 		return errDepth

@@ -9,20 +9,20 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Prelude returns events that bring an empty client to the fold's current point: RUN_STARTED if the run has one, the
-// whole conversation and state, and the opening event of everything that is open. After them and the events that follow,
-// the client holds the same as one that has played every event, and its verification reports nothing else. This holds if each
-// id means one thing. If two agents continue a message of one id, or a snapshot repeats an id, the client's result depends on
+// Prelude returns events that bring an empty client to the fold's current point: RUN_STARTED if the run has one, the whole
+// conversation and state, and the opening event of everything that is open. After these and the following events, the client
+// holds the same as one that has played every event, and its verification reports nothing else. This requires that each id
+// has one meaning: if two agents continue a message with one id, or a snapshot repeats an id, the client's result depends on
 // earlier events.
 //
-// An open message of THINKING_* events has an id that each client makes by itself. The prelude therefore ends with such events
-// for it.
+// Each client makes its own id for an open message of THINKING_* events. So the prelude ends with such events for that
+// message.
 func (r *Run) Prelude() []json.RawMessage { return r.prelude(false) }
 
-// PreludeAfresh is Prelude for a client that holds another conversation, all of which it removes.
+// PreludeAfresh is Prelude for a client that holds another conversation. Its events first remove that conversation.
 func (r *Run) PreludeAfresh() []json.RawMessage { return r.prelude(true) }
 
-// Snapshots returns events that give a client this conversation and state. If replace is set, they remove everything that it held.
+// Snapshots returns events that give a client this conversation and state. If replace is set, they first remove everything that it holds.
 func Snapshots(messages []agui.Message, state json.RawMessage, replace bool) []json.RawMessage {
 	if replace {
 		return append(replaceAll(messages), stateEvent(state))
@@ -36,7 +36,7 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 		events = append(events, r.p.Started)
 	}
 	v := r.p.verify
-	// Ended subagents, too: one that starts later may name them as its parent.
+	// Include ended subagents, since a subagent that starts later may name one as its parent.
 	for _, id := range slices.Sorted(maps.Keys(v.Closed)) {
 		events = append(events, eventOf(agui.SubagentStarted, owner{id, true}, "name", id), eventOf(agui.SubagentFinished, owner{id, true}))
 	}
@@ -44,7 +44,7 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 		events = append(events, eventOf(agui.SubagentStarted, owner{id, true}, "name", id))
 	}
 	gone, open := r.opened()
-	events = append(events, gone...) // the snapshot removes their messages
+	events = append(events, gone...) // the snapshot removes the messages of these
 	messages := r.Messages()
 	var thought []json.RawMessage
 	if id := string(r.p.Thinking.Message); id != "" && v.Open[kindReasoning][id] {
@@ -76,12 +76,12 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 	return events
 }
 
-// opened returns the opening events of everything open that neither chunks nor THINKING_* events opened. gone are those whose message
-// is no longer in the conversation.
+// opened returns the opening events of everything open, except what chunks or THINKING_* events opened. gone has the events whose
+// message is no longer in the conversation.
 func (r *Run) opened() (gone, open []json.RawMessage) {
 	v := r.p.verify
-	// A call that is gone gets a message of its own: for a call without one the client makes a message of the call's id, whose
-	// position a message of that id in the snapshot would then take.
+	// A call that is gone gets a parent message of its own. Otherwise the client would make a message with the call's id, and
+	// a message with that id in the snapshot would take its position.
 	nobody := "gone"
 	for r.conv.find(nobody) != nil {
 		nobody += "-"

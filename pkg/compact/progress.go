@@ -28,28 +28,28 @@ type Summary struct {
 	Anomalies  map[string]int64                 `json:"anomalies"`  // by rule
 
 	Started  json.RawMessage   `json:"started,omitempty"` // RUN_STARTED without its input
-	Kept     []json.RawMessage `json:"kept,omitempty"`    // events of the families that Keep set
+	Kept     []json.RawMessage `json:"kept,omitempty"`    // events of the families set by Keep
 	Terminal json.RawMessage   `json:"terminal,omitempty"`
 
 	Interrupts       []json.RawMessage `json:"interrupts,omitempty"`
 	PendingToolCalls agui.Strings      `json:"pendingToolCalls,omitempty"`
 }
 
-// Summary returns what the fold has counted so far. Maps and slices are the fold's own: read them before the next Apply
+// Summary returns what the fold has counted so far. Maps and slices belong to the fold: read them before the next Apply
 // and do not change them.
 func (r *Run) Summary() Summary {
 	r.p.addBurst()
 	return r.p.Summary
 }
 
-// progress is everything a fold holds besides messages and state; its JSON is the checkpoint.
+// progress is everything that a fold holds besides messages and state; its JSON is the checkpoint.
 type progress struct {
 	Summary
 	RunID       agui.String  `json:"runId,omitempty"`
 	ToolCallIDs agui.Strings `json:"toolCallIds,omitempty"` // started in this run, in order
 	Answered    set          `json:"answered,omitempty"`
 	Thinking    thinking     `json:"thinking"`
-	// Same lists the positions that hold one message: see conversation.same.
+	// Same lists the positions that share a message: see conversation.same.
 	Same [][3]int `json:"same,omitempty"`
 	// Cut reports whether the fold ignores contents: see Run.Cut.
 	Cut bool `json:"cut,omitempty"`

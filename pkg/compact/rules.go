@@ -2,8 +2,8 @@ package compact
 
 import "slices"
 
-// The rules that a fold counts in Summary.Anomalies, by name. Names are stable, since run records contain them. docs/fold.md
-// explains each.
+// These are the names of the rules that a fold counts in Summary.Anomalies. The names are stable, since run records contain
+// them. docs/fold.md explains each rule.
 
 // VerificationRules returns the rules of the client's verifyEvents. The official client ends a stream at the first breach; the
 // fold counts it and continues.
@@ -25,7 +25,7 @@ func VerificationRules() []string {
 }
 
 // ReducerRules returns the rules for events that the client's reducer, or its enforcement before it, ignores or applies only in
-// part, with a warning or without.
+// part, with or without a warning.
 func ReducerRules() []string {
 	return []string{
 		"activity-delta-on-message", "activity-patch-failed", "activity-unknown", "encrypted-value-unknown", ruleStripped, "message-unknown",
@@ -33,15 +33,15 @@ func ReducerRules() []string {
 	}
 }
 
-// ruleStripped counts messages without a role, or with an unknown one and no id, which the client's enforcement and the fold
-// remove from their list.
+// ruleStripped counts messages without a role, or with an unknown role and no id. The client's enforcement and the fold
+// remove them from the list of messages.
 const ruleStripped = "message-stripped"
 
-// ruleOperation counts operations that RFC 6902 does not define, which the client's enforcement and the fold remove from their
+// ruleOperation counts operations that RFC 6902 does not define. The client's enforcement and the fold remove them from the
 // patch.
 const ruleOperation = "operation-stripped"
 
-// Prefixes and suffixes of rules about an entity.
+// The prefixes and suffixes of rules that concern an entity.
 const (
 	startWhileOpen = "-start-while-open"
 	contentNotOpen = "-content-not-open"

@@ -24,7 +24,7 @@ type Run struct {
 	reading reading
 	p       progress
 	keep    agui.Families
-	// recentID is the last message id that had no escapes.
+	// recentID is the last message id without escapes.
 	recentID string
 }
 
@@ -40,7 +40,7 @@ func New(messages []agui.Message, state json.RawMessage) *Run {
 	return r
 }
 
-// trees yields the documents that patches may have read.
+// trees yields the documents that patches may have parsed.
 func (r *Run) trees(yield func(*tree) bool) {
 	if !yield(r.state) {
 		return
@@ -62,8 +62,8 @@ func NewOn(base Base, state json.RawMessage) *Run {
 	return r
 }
 
-// Resume continues a fold from a checkpoint: the messages and state as they were when Checkpoint was called, and what
-// Checkpoint returned. It returns an error if the checkpoint does not decode or does not belong to these messages.
+// Resume continues a fold from a checkpoint. Its arguments are the messages and state from when Checkpoint was called, and
+// the result of Checkpoint. It returns an error if the checkpoint does not decode or does not belong to these messages.
 func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, error) {
 	r := New(messages, state)
 	if err := json.Unmarshal(checkpoint, &r.p); err != nil {
@@ -75,20 +75,20 @@ func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, e
 	return r, nil
 }
 
-// Keep sets which families of events Summary.Kept holds; the default is the zero value of agui.Families. Call it before the
-// first Apply, also after Resume: a checkpoint does not contain it. agui.NoFamilies drops the events that the checkpoint has.
+// Keep sets the event families that Summary.Kept holds; the default is the zero value of agui.Families. Call it before the
+// first Apply, also after Resume, since a checkpoint does not contain it. agui.NoFamilies drops the events in the checkpoint.
 func (r *Run) Keep(families agui.Families) {
 	if r.keep = families; families == agui.NoFamilies {
 		r.p.Kept = nil
 	}
 }
 
-// Name sets the run id that ids made by the fold contain. The default is the id on RUN_STARTED, which another run of the
-// thread may have, too. Call it before the first Apply; a checkpoint contains it.
+// Name sets the run id that is part of the ids made by the fold. The default is the id on RUN_STARTED, which another run
+// of the thread may share. Call Name before the first Apply; a checkpoint contains the id.
 func (r *Run) Name(id string) { r.p.RunID = agui.String(id) }
 
-// Checkpoint returns what Resume needs besides Messages and State, as JSON: the same bytes for the same events, however
-// they were batched.
+// Checkpoint returns, as JSON, what Resume needs besides Messages and State. The same events give the same bytes,
+// however they were batched.
 func (r *Run) Checkpoint() (json.RawMessage, error) {
 	r.p.Same = r.conv.same()
 	b, err := json.Marshal(&r.p)
@@ -98,14 +98,14 @@ func (r *Run) Checkpoint() (json.RawMessage, error) {
 	return b, nil
 }
 
-// Ended reports whether a terminal event was folded; Apply returns ErrEnded from then on.
+// Ended reports whether the fold has a terminal event; Apply returns ErrEnded from then on.
 func (r *Run) Ended() bool { return r.p.Terminal != nil }
 
 // Messages returns the current conversation. Later events do not change the slice or its messages.
 func (r *Run) Messages() []agui.Message { return r.conv.export() }
 
-// Added returns the messages that the run appended to base. only is false if the run was not started on base (NewOn), changed
-// the conversation in another way, or appended a message whose id base has. The cost does not depend on the base.
+// Added returns the messages that the run appended to base. only is false if the run was not started on base (NewOn), changed the
+// conversation in another way, or appended a message with an id that base has. The cost does not depend on the size of base.
 func (r *Run) Added(base Base) (added []agui.Message, only bool) {
 	if len(base.messages) == 0 || !base.Is(r.conv.base) {
 		return nil, false
@@ -123,8 +123,8 @@ func (r *Run) State() json.RawMessage { return r.state.JSON() }
 func (r *Run) Note(rule string) { r.p.Anomalies[rule]++ }
 
 // Apply folds one event and keeps nothing that aliases it. After an error for which agui.IsMalformed is true, the fold is as
-// if the event had not been sent. An event that only the client's verification rejects is folded as its reducer does,
-// and counted by rule.
+// if the event had not been sent. An event that only the client's verification rejects is folded as the client's reducer
+// does, and counted by rule.
 func (r *Run) Apply(ev *agui.Event) error {
 	if err := r.apply(ev); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (r *Run) Apply(ev *agui.Event) error {
 	return nil
 }
 
-// End folds a terminal event that is not the agent's: it is not counted, and what it leaves open is no anomaly.
+// End folds a terminal event that is not the agent's. It does not count the event, and what the event leaves open is no anomaly.
 func (r *Run) End(ev *agui.Event) error {
 	if r.Ended() {
 		return ErrEnded
@@ -167,7 +167,7 @@ func (r *Run) apply(ev *agui.Event) error {
 func (r *Run) dispatch(ev *agui.Event, o owner) error {
 	switch ev.Type {
 	case agui.TextMessageChunk, agui.ToolCallChunk, agui.ReasoningMessageChunk:
-		return r.applyChunk(ev, o) // verified as the events that it expands to
+		return r.applyChunk(ev, o) // verified as the events to which it expands
 	}
 	if t := thinkingAs(ev.Type); t != "" {
 		r.applyThinking(ev, t, o)
@@ -300,8 +300,8 @@ func (r *Run) runFinished(ev *agui.Event) {
 	}
 }
 
-// end records the terminal event. Unless RUN_FINISHED names pending tool calls, those are the calls that the run started
-// and did not answer.
+// end records the terminal event. Unless RUN_FINISHED names the pending tool calls, they are the calls that the run
+// started but did not answer.
 func (r *Run) end(ev *agui.Event, status string) {
 	if ev.Type == agui.RunError {
 		r.p.verify.runError()

@@ -8,7 +8,7 @@ import (
 )
 
 // thinkingAs returns the type that replaced a THINKING_* event in AG-UI 1.0, or "" for other types. THINKING_* events carry no
-// ids. The official client makes random ones; the fold numbers them within the run, so that its result is always the same.
+// ids. The official client makes random ones; the fold numbers them within the run, so that its result is deterministic.
 func thinkingAs(t agui.Type) agui.Type {
 	switch t {
 	case agui.ThinkingStart:
@@ -25,7 +25,7 @@ func thinkingAs(t agui.Type) agui.Type {
 	return ""
 }
 
-// thinking is the state of that translation. It is part of the checkpoint.
+// thinking is the state of translating THINKING_* events. It is part of the checkpoint.
 type thinking struct {
 	Made    int         `json:"made,omitempty"` // ids made so far
 	Span    agui.String `json:"span,omitempty"`
@@ -35,7 +35,7 @@ type thinking struct {
 // madeByThinking is the prefix of the ids of messages from THINKING_* events.
 const madeByThinking = "thinking-"
 
-// MadeByThinking reports whether a message has an id that a fold made because its events had none. A client that played the
+// MadeByThinking reports whether a fold made the message's id because its events had none. A client that has played the
 // same events has the message under another id.
 func MadeByThinking(m agui.Message) bool {
 	return m.Role == agui.RoleReasoning && strings.HasPrefix(m.ID, madeByThinking)
@@ -52,7 +52,7 @@ func (r *Run) thinkingID() string {
 	}
 }
 
-// orNew returns the id if it is not empty, else a new one that no message has, as the client does.
+// orNew returns the id, or a new one that no message has if the id is empty, as the client does.
 func (r *Run) orNew(id agui.String) string {
 	if id == "" {
 		return r.thinkingID()

@@ -8,20 +8,20 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// tree is a JSON document that patches change in place. It parses only values that a path leads into, and encodes only those that
-// have changed: a small patch of a large state costs what it touches, and everything else keeps its bytes.
+// tree is a JSON document that patches change in place. It parses only values on the path of a patch, and encodes only values
+// that have changed. So a small patch of a large state costs what it touches, and everything else keeps its bytes.
 type tree struct {
 	root *node
-	// object makes a patch fail that leaves anything other than an object.
+	// object makes a patch fail if it leaves anything other than an object.
 	object  bool
 	reading *reading
 }
 
-// reading is what the trees of a run share.
+// reading is the state that all trees of a run share.
 type reading struct {
-	nodes   int // of all trees, about
+	nodes   int // approximate number in all trees
 	patches int // that were applied or failed
-	room    int // how many bytes all documents may grow until a copy measures them again
+	room    int // how many bytes all documents may grow before a copy measures them again
 	trees   iter.Seq[*tree]
 }
 
@@ -29,7 +29,7 @@ func newTree(r *reading, text json.RawMessage) *tree {
 	return &tree{root: &node{text: text}, reading: r}
 }
 
-// forget drops the nodes of all trees, which are read again from their texts.
+// forget drops the nodes of all trees. Later patches parse the texts again.
 func (t *tree) forget() {
 	t.root = &node{text: t.JSON()}
 	t.reading.nodes = 0
@@ -47,12 +47,12 @@ func (t *tree) appendJSON(dst []byte) []byte { return t.root.appendJSON(dst) }
 
 // node is one value of a tree.
 type node struct {
-	text json.RawMessage // as JSON; nil after a change below, until JSON encodes it
-	// spans index the text that the node's text is a slice of; nil until needed.
+	text json.RawMessage // as JSON; nil from a change below this node until JSON encodes it
+	// spans indexes the text of which the node's text is a slice; nil until needed.
 	spans *agui.Spans
 	// deep is the depth of text plus 1; 0 until needed.
 	deep int32
-	// over is the limit that its members or elements exceeded when they were too many to read, else 0.
+	// over is the limit that the number of members or elements exceeded when read refused to parse them, else 0.
 	over       int32
 	*container // the parsed text; nil until read
 }
@@ -62,7 +62,7 @@ type container struct {
 	array   bool
 	list    []*node
 	members ordered[*node]
-	visited int // the last patch that led into it
+	visited int // the last patch whose path led into it
 }
 
 func (n *node) isObject() bool {
@@ -90,7 +90,7 @@ func (c *container) value(i int) *node {
 	return c.members.list[i].v
 }
 
-// put replaces that value.
+// put replaces the value that value returns for an index.
 func (c *container) put(i int, v *node) {
 	if c.array {
 		c.list[i] = v
@@ -99,7 +99,7 @@ func (c *container) put(i int, v *node) {
 	}
 }
 
-// read parses a container's members or elements, unless there are more than most.
+// read parses a container's members or elements. It returns false if there are more than most.
 func (n *node) read(most int) bool {
 	if n.container != nil {
 		return n.count() <= most
@@ -131,7 +131,7 @@ func (n *node) read(most int) bool {
 	return true
 }
 
-// JSON returns the value as JSON, and keeps it until a change.
+// JSON returns the value as JSON, and caches it until the next change.
 func (n *node) JSON() json.RawMessage {
 	if n.text == nil {
 		n.text, n.spans = n.appendJSON(nil), nil
@@ -139,8 +139,8 @@ func (n *node) JSON() json.RawMessage {
 	return n.text
 }
 
-// encoded returns the value as JSON, and does not keep what it encodes for that: a changed node in each level of a document would keep
-// all that is below it.
+// encoded returns the value as JSON without caching it. Otherwise each level of a document with a changed node would retain the
+// encoding of everything below it.
 func (n *node) encoded() json.RawMessage {
 	if n.text == nil {
 		return n.appendJSON(nil)
@@ -165,7 +165,7 @@ func (n *node) appendJSON(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// depth returns 0 for a scalar, and for a container 1 more than the depth of its deepest value.
+// depth returns 0 for a scalar; for a container it returns 1 plus the depth of the deepest value inside.
 func (n *node) depth() int {
 	if n.deep == 0 {
 		n.deep = int32(textDepth(n.encoded()) + 1)
@@ -202,7 +202,7 @@ func equalScalar(n, o json.RawMessage) bool {
 	if !isNumber(n) || !isNumber(o) || string(n) == string(o) {
 		return string(n) == string(o)
 	}
-	a, _ := strconv.ParseFloat(string(n), 64) // out of range only if stored before there was a limit
+	a, _ := strconv.ParseFloat(string(n), 64) // out of range only if stored before such numbers were replaced
 	b, _ := strconv.ParseFloat(string(o), 64)
 	return a == b
 }

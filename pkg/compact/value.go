@@ -7,8 +7,8 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// A message that a run builds or changes is held as ordered members: unknown members and the order survive, and appending to
-// a string costs what is appended.
+// A message that a run builds or changes is held as ordered members. So unknown members and the order survive, and appending
+// to a string costs only what is appended.
 
 // rawValue is a value that never changes.
 type rawValue json.RawMessage
@@ -20,7 +20,7 @@ type stringValue string
 
 func (v stringValue) appendJSON(dst []byte) []byte { return agui.AppendString(dst, string(v)) }
 
-// textOf returns the text of a value that is a string and does not grow.
+// textOf returns the text of a value that is a string without deltas, and whether it is one.
 func textOf(v value) (string, bool) {
 	switch v := v.(type) {
 	case stringValue:
@@ -36,7 +36,7 @@ type textValue struct{ body agui.Text }
 
 func (v *textValue) appendJSON(dst []byte) []byte { return v.body.AppendJSON(dst) }
 
-// object is the members of a message, a tool call or metadata.
+// object holds the members of a message, a tool call or metadata.
 type (
 	object = ordered[value]
 	member = named[value]

@@ -7,7 +7,7 @@ import (
 )
 
 // The client's verification (verifyEvents of @ag-ui/client 1.0.0) ends a run at the first breach of a rule. Skein stores what
-// agents did, so it counts the rule and continues. docs/fold.md lists the rules.
+// agents did, so it counts the breach and continues. docs/fold.md lists the rules.
 
 // entityKind is a kind of entity that can be open in a run.
 type entityKind string
@@ -28,15 +28,15 @@ type verifier struct {
 	Steps  set                `json:"steps,omitempty"`  // by stepKey
 	Active set                `json:"active,omitempty"` // subagents
 	Closed set                `json:"closed,omitempty"`
-	// Owners has who opened an entity, by bucket and id: a subagent, or null for the parent agent.
+	// Owners maps an entity, by bucket and id, to who opened it: a subagent, or null for the parent agent.
 	Owners map[string]agui.StringMap[*agui.String] `json:"owners,omitempty"`
 
 	note func(rule string)
-	// inside is the entity of the last content event, which is known to be open: deltas of one entity follow each other.
+	// inside is the entity of the last content event, which is known to be open. It is a cache, since deltas of one entity follow each other.
 	inside entity
 }
 
-// silence makes v count nothing until the result is called.
+// silence stops v from counting until restore is called.
 func (v *verifier) silence() (restore func()) {
 	note := v.note
 	v.note = func(string) {}
@@ -75,7 +75,7 @@ func (s set) with(id string) set {
 	return s
 }
 
-// The buckets of Owners: text and tool messages share one, as message ids do.
+// The buckets of Owners. Text and tool messages share one, since they share their message ids.
 const (
 	ownMessage   = "message"
 	ownTool      = "toolCall"
@@ -140,7 +140,7 @@ func (v *verifier) own(bucket, id string, o owner) {
 	v.Owners[bucket][id] = who
 }
 
-// owner returns who opened it.
+// owner returns who opened the entity with this id.
 func (v *verifier) owner(bucket, id string) (o owner, known bool) {
 	who, known := v.Owners[bucket][id]
 	if who != nil {
@@ -204,7 +204,7 @@ func (v *verifier) close(k entityKind, id string, o owner) {
 	}
 }
 
-// toolStart opens a call. Within a parent message, the message's owner owns it.
+// toolStart opens a call. If the call has a parent message, the owner of that message owns the call.
 func (v *verifier) toolStart(call, parent string, hasParent bool, o owner) {
 	if within, known := v.owner(ownMessage, parent); hasParent && known {
 		v.agree(ownMessage, parent, o)
@@ -285,9 +285,9 @@ func (v *verifier) subagentEnded(id string) {
 	v.Closed = v.Closed.with(id)
 }
 
-// seed records the owners that a message of a list names: those of a snapshot always (authoritative), those of an input only if none
-// is known. It ignores messages of unknown roles, and tool calls outside assistant messages, which the client's enforcement
-// removes before its verification.
+// seed records the owners that a message of a list names: always for a snapshot (authoritative), and for an input only if no owner
+// is known yet. It ignores messages of unknown roles, and tool calls outside assistant messages, since the client's enforcement
+// removes these before its verification.
 func (v *verifier) seed(m agui.Message, authoritative bool) {
 	var who owner
 	if sub := m.Get("subagentRunId"); sub != nil {
