@@ -8,7 +8,7 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// enforcement does what the client's enforcement does with one event, and collects what that removes and refuses.
+// enforcement applies the client's enforcement to one event, and collects what the client removes and refuses.
 type enforcement struct {
 	stripped []stripped
 	refused  []refusal
@@ -24,8 +24,8 @@ type stripped struct {
 // refusal is a value that breaks the schema, or a missing member.
 type refusal struct{ path, what string }
 
-// walk checks a value, and returns it without what the client removes; refused values stay. known is false if the value is of a kind
-// that the schema does not describe: the client then removes it, and an object that requires it.
+// walk checks a value, and returns the value without what the client removes; refused values stay. known is false if the schema does
+// not describe this kind of value. The client then removes the value, and also an object that requires it.
 func (e *enforcement) walk(v json.RawMessage, of *shape, path string) (left json.RawMessage, known bool) {
 	switch {
 	case of.is != nil:
@@ -144,7 +144,7 @@ func (s *shape) field(name string) *field {
 	return nil
 }
 
-// strip records that a value of an unknown kind is removed.
+// strip records the removal of a value of an unknown kind.
 func (e *enforcement) strip(of *shape, path string, v json.RawMessage) {
 	rule := map[*shape]string{messages.list: RuleMessageStripped, parts.list: RulePartStripped, patch.list: RuleOperationStripped}[of]
 	if rule == "" {
@@ -169,7 +169,7 @@ func (e *enforcement) reset(m mark) {
 	e.stripped, e.refused = e.stripped[:m.stripped], e.refused[:m.refused]
 }
 
-// same reports whether both are the same slice: nothing was removed.
+// same reports whether both are the same slice, which means that nothing was removed.
 func same(a, b json.RawMessage) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 func appendElement(out []byte, v json.RawMessage) []byte {
@@ -179,7 +179,7 @@ func appendElement(out []byte, v json.RawMessage) []byte {
 	return append(out, v...)
 }
 
-// describe returns a value for a message: an object or a list by its kind, a scalar as it is, shortened.
+// describe returns a value for a message: an object or a list by its kind, a scalar as it is but shortened.
 func describe(v json.RawMessage) string {
 	switch {
 	case agui.IsObject(v):

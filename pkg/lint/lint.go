@@ -20,17 +20,17 @@ import (
 type Finding struct {
 	Rule  string `json:"rule"`
 	Level Level  `json:"level"`
-	// File is the name of the stream; Line the event's line from 1, 0 if unknown; Event its number in the file from 1, 0 if the finding
-	// is not about an event.
+	// File is the name of the stream. Line is the event's line, counted from 1; 0 if unknown. Event is its number in the file, counted
+	// from 1; 0 if the finding is not about an event.
 	File  string `json:"file"`
 	Line  int    `json:"line,omitempty"`
 	Event int    `json:"event,omitempty"`
-	// Run is the id of the run on RUN_STARTED, and Type the event's type.
+	// Run is the run id on the last RUN_STARTED, and Type is the event's type.
 	Run  agui.String `json:"runId,omitempty"`
 	Type agui.String `json:"type,omitempty"`
 	// Path is the path of the member in the event: names and indexes, each after a slash, not escaped.
 	Path agui.String `json:"path,omitempty"`
-	// Message describes the finding, for a person; Help says what to do.
+	// Message describes the finding for a person; Help describes what to do.
 	Message string `json:"message"`
 	Help    string `json:"help"`
 }
@@ -39,11 +39,11 @@ type Finding struct {
 type Tally struct {
 	Events, Runs            int
 	Errors, Warnings, Notes int
-	// Stops is the first error, at which the client ends the stream; nil if there is none.
+	// Stops is the first finding at level Error, at which the client ends the stream; nil if there is none.
 	Stops *Finding
 }
 
-// Linter checks the events of one stream, in order, as one client that plays it.
+// Linter checks the events of one stream, in order, as a client that plays the stream does.
 type Linter struct {
 	file  string
 	found func(Finding)
@@ -66,8 +66,8 @@ type opened struct{ kind, id string }
 
 type place struct{ event, line int }
 
-// New returns a Linter for a stream of the given name, which calls found with each finding. input is the agent's input: the client
-// holds its messages and state when the stream begins. A nil input means no messages and the state {}.
+// New returns a Linter for a stream of the given name. The Linter calls found with each finding. input is the agent's input, whose
+// messages and state the client holds when the stream begins. A nil input means no messages and the state {}.
 func New(file string, input *agui.RunAgentInput, found func(Finding)) *Linter {
 	l := &Linter{file: file, found: found, open: map[opened]place{}}
 	if input != nil {
@@ -87,7 +87,7 @@ func (l *Linter) Off(rules ...string) {
 // Tally returns the counts so far.
 func (l *Linter) Tally() Tally { return l.tally }
 
-// Event checks the next event; line is 0 if unknown.
+// Event checks the next event. line is its line number, or 0 if unknown.
 func (l *Linter) Event(data []byte, line int) {
 	l.tally.Events++
 	l.line, l.eventType = line, ""
@@ -129,7 +129,7 @@ func (l *Linter) Event(data []byte, line int) {
 	l.numbers(utf8)
 }
 
-// deepest is how deep an event may be nested to be checked.
+// deepest is the nesting depth up to which an event is checked.
 const deepest = 10_000
 
 // envelope returns the type of an event, and whether the client accepts it as one.
@@ -159,7 +159,7 @@ func (l *Linter) envelope(data []byte) (agui.Type, bool) {
 	return agui.Type(agui.TextOf(kind).String()), true
 }
 
-// skeinTakes returns a remark if Skein accepts the event and only one value was refused.
+// skeinTakes returns a remark if Skein accepts the event and the client refused only one value.
 func (l *Linter) skeinTakes(data []byte, refused int) string {
 	if _, err := agui.Decode(data); err != nil || refused > 1 {
 		return ""
@@ -186,7 +186,7 @@ func (l *Linter) fold(t agui.Type, data []byte) {
 	}
 	if t == agui.RunStarted {
 		if l.end == "" && l.run != nil && l.run.Summary().Started != nil {
-			if l.run.Apply(ev) == nil { // it first ends the streams that chunks opened
+			if l.run.Apply(ev) == nil { // the event first ends the streams that chunks opened
 				l.anomalies(ev)
 			}
 			l.begin()
@@ -220,13 +220,13 @@ func (l *Linter) begin() {
 	}
 	l.tally.Runs++
 	l.run = compact.New(l.messages, l.state)
-	l.run.Name(strconv.Itoa(l.tally.Runs)) // ids that the client makes differ in each run, even if the run's id repeats
+	l.run.Name(strconv.Itoa(l.tally.Runs)) // the client makes different ids in each run, even if the run's id repeats
 	l.counted = map[string]int64{}
 	l.end = ""
 	clear(l.open)
 }
 
-// anomalies makes findings of what the fold has counted at an event. If the client refuses the event, it makes no others.
+// anomalies makes findings of what the fold has counted for an event. If the client refuses the event, it makes only those of level Error.
 func (l *Linter) anomalies(ev *agui.Event) {
 	var names []string
 	refused := false
@@ -238,7 +238,7 @@ func (l *Linter) anomalies(ev *agui.Event) {
 		names = append(names, name)
 		refused = refused || rules[ruleIndex[name]].Level == Error
 	}
-	// In the client, an event first ends the streams that chunks opened.
+	// In the client, an event first ends the streams that chunks have opened.
 	own := entities[cmp.Or(thinking[ev.Type], ev.Type)]
 	closes := func(name string) bool {
 		return strings.HasSuffix(name, "-end-not-open") && (!own.end || name != own.kind+"-end-not-open")
@@ -277,7 +277,7 @@ func (l *Linter) explain(rule string, ev *agui.Event) string {
 	return subject
 }
 
-// remarks complete messages that begin with the subject, by the end of the rule's name.
+// remarks complete messages that begin with the subject. Each applies to rules whose names end with the field rule.
 var remarks = []struct{ rule, text string }{
 	{"-content-not-open", ", which is not open"},
 	{"-end-not-open", ", which is not open"},
@@ -293,7 +293,7 @@ var remarks = []struct{ rule, text string }{
 	{"tool-parent-not-assistant", ", whose parent is not an assistant message"},
 }
 
-// subject describes an event by its type and the id that it names.
+// subject describes an event by its type and the id that it contains.
 func (l *Linter) subject(ev *agui.Event) string {
 	t := string(l.eventType)
 	for _, of := range []struct {
@@ -327,7 +327,7 @@ var entities = map[agui.Type]struct {
 	agui.SubagentError: {"subagent", agui.FieldSubagentRunID, true},
 }
 
-// follow records where entities were opened, for the text of findings only: the fold decides what is open.
+// follow records where entities were opened. Only the text of findings uses this; the fold decides what is open.
 func (l *Linter) follow(ev *agui.Event) {
 	e, ok := entities[cmp.Or(thinking[ev.Type], ev.Type)]
 	if !ok {
@@ -394,7 +394,7 @@ func (l *Linter) End() {
 	}
 }
 
-// numbers finds numbers that no double represents exactly.
+// numbers reports numbers that no double represents exactly.
 func (l *Linter) numbers(data []byte) {
 	rounded, large := "", ""
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -422,11 +422,11 @@ func (l *Linter) numbers(data []byte) {
 	}
 }
 
-// exact reports whether the shortest text of f, the double read from number, equals number.
+// exact reports whether number equals the shortest text of f, the double that was read from number.
 func exact(number string, f float64) bool {
 	const (
 		safe = 15  // digits that every double holds
-		long = 400 // characters, more than any double in full has without trailing zeros
+		long = 400 // characters; more than any double written in full without trailing zeros
 	)
 	if len(number) <= safe && !strings.ContainsAny(number, "eE") {
 		return true
@@ -459,12 +459,12 @@ func (l *Linter) find(rule, path, message string) {
 // about makes a finding about the stream.
 func (l *Linter) about(rule, message string) { l.add(Finding{Rule: rule, Message: message}) }
 
-// Status makes a finding about an HTTP status of the agent that is not 2xx.
+// Status reports an HTTP status of the agent that is not 2xx.
 func (l *Linter) Status(status, body string) {
 	l.about(RuleStatus, strings.TrimSpace("HTTP "+status+" "+quoted([]byte(body))))
 }
 
-// ContentType makes a finding about a content type of the agent that is not that of SSE.
+// ContentType reports a content type of the agent that is not that of SSE.
 func (l *Linter) ContentType(t string) {
 	l.about(RuleContentType, fmt.Sprintf("the answer's Content-Type is %s", strconv.Quote(t)))
 }
@@ -489,7 +489,7 @@ func (l *Linter) add(f Finding) {
 	l.found(f)
 }
 
-// quoted returns the start of a text in quotes, for a message.
+// quoted returns the start of a text in quotes, for use in a message.
 func quoted(b []byte) string {
 	const limit = 80
 	if len(b) == 0 {

@@ -9,21 +9,21 @@ import (
 // older is an older form that the client converts to 1.0 until 2027-09-17.
 type older struct {
 	rule string
-	// what is the older form, and instead that of 1.0, in the client's words.
+	// what is the older form, and instead is the form of 1.0, in the client's words.
 	what, instead string
 }
 
 const absent = "an absent field"
 
-// thinking has the types that AG-UI 1.0 removed, and those that the client converts them to.
+// thinking maps the types that AG-UI 1.0 removed to those to which the client converts them.
 var thinking = map[agui.Type]agui.Type{
 	agui.ThinkingStart: agui.ReasoningStart, agui.ThinkingEnd: agui.ReasoningEnd,
 	agui.ThinkingTextMessageStart: agui.ReasoningMessageStart, agui.ThinkingTextMessageContent: agui.ReasoningMessageContent,
 	agui.ThinkingTextMessageEnd: agui.ReasoningMessageEnd,
 }
 
-// upgrade converts an event as the client does. It returns the type and the event of 1.0, and the older forms that it had. Ids
-// that the client makes are empty.
+// upgrade converts an event as the client does. It returns the type and the event of 1.0, and the older forms that the event
+// contained. Ids that the client would make are empty.
 func upgrade(t agui.Type, v json.RawMessage) (agui.Type, json.RawMessage, []older) {
 	var found []older
 	dropNull := func(v json.RawMessage, name, what string) json.RawMessage {
@@ -105,7 +105,7 @@ func mapMember(v json.RawMessage, name string, change func(json.RawMessage) json
 	return with(v, name, up)
 }
 
-// with returns the object with a member set to value, at the front.
+// with returns the object with one member set to value and moved to the front.
 func with(v json.RawMessage, name string, value json.RawMessage) json.RawMessage {
 	return agui.WithFirst(agui.Without(v, name), name, value)
 }

@@ -15,7 +15,7 @@ const (
 	Error Level = "error"
 	// Warning: the client ignores the event or part of it, or changes its meaning, and continues.
 	Warning Level = "warning"
-	// Note: this client accepts the event, but will stop to, or other readers do not.
+	// Note: this client accepts the event, but a later client will not, or other readers do not.
 	Note Level = "note"
 )
 
@@ -23,11 +23,11 @@ const (
 type Rule struct {
 	Name  string
 	Level Level
-	// Means says in one sentence what is wrong and what the client does, and Do what to do about it.
+	// Means is one sentence on what is wrong and what the client does. Do is what to do about it.
 	Means, Do string
 }
 
-// The rules besides those of the client's verification and reducer.
+// These are the rules besides those of the client's verification and reducer.
 const (
 	RuleStatus          = "http-status"
 	RuleCRLF            = "sse-crlf"
@@ -64,7 +64,7 @@ const (
 // Rules returns all rules, errors first.
 func Rules() []Rule { return slices.Clone(rules) }
 
-// RuleNamed returns a rule, and whether there is one of that name.
+// RuleNamed returns the rule with that name, and whether there is one.
 func RuleNamed(name string) (Rule, bool) {
 	i, ok := ruleIndex[name]
 	if !ok {
@@ -141,7 +141,7 @@ var rules = slices.Concat([]Rule{
 	{RuleSkeinRefuses, Note, "The client accepts the event, Skein does not.", "Stay within the limits that docs/fold.md declares."},
 })
 
-// verification are the rules of the client's verifyEvents; docs/fold.md has the same names.
+// verification has the rules of the client's verifyEvents; docs/fold.md uses the same names.
 var verification = func() []Rule {
 	fails := func(name, what, do string) Rule { return Rule{name, Error, what + ": the client's run fails.", do} }
 	all := []Rule{
@@ -185,7 +185,7 @@ var verification = func() []Rule {
 	return all
 }()
 
-// reducer are the rules of the client's defaultApplyEvents, for events that have passed its enforcement.
+// reducer has the rules of the client's defaultApplyEvents, which apply to events that have passed its enforcement.
 var reducer = []Rule{
 	{"activity-delta-on-message", Warning, "The id of an ACTIVITY_DELTA belongs to a message of another kind: the client drops the event.",
 		"Use each id once."},

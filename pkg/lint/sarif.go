@@ -5,7 +5,7 @@ const project = "https://github.com/skeinhq/skein"
 // node is an object of a SARIF log.
 type node = map[string]any
 
-// sarifProperties has what SARIF has no member for.
+// sarifProperties has the properties for which SARIF has no member.
 type sarifProperties struct {
 	Event int    `json:"event,omitempty"`
 	RunID string `json:"runId,omitempty"`
@@ -13,8 +13,8 @@ type sarifProperties struct {
 	Path  string `json:"path,omitempty"`
 }
 
-// SARIF returns the findings as a SARIF 2.1.0 log, for encoding/json; version is that of the program. Each finding's File must be a
-// URI reference (RFC 3986), such as a path relative to the repository.
+// SARIF returns the findings as a SARIF 2.1.0 log, for encoding/json. version is the version of the program. Each finding's File
+// must be a URI reference (RFC 3986), such as a path relative to the repository.
 func SARIF(version string, findings []Finding) map[string]any {
 	const language = "en-US"
 	text := func(s string) node { return node{"text": s} }
@@ -31,7 +31,7 @@ func SARIF(version string, findings []Finding) map[string]any {
 			"ruleId": f.Rule, "ruleIndex": ruleIndex[f.Rule], "level": f.Level, "message": text(f.Message + ". " + f.Help),
 			"locations": []node{{"physicalLocation": node{
 				"artifactLocation": node{"uri": f.File},
-				"region":           node{"startLine": max(f.Line, 1)}, // code scanning takes nothing without a line
+				"region":           node{"startLine": max(f.Line, 1)}, // code scanning rejects a region without a line
 			}}},
 			"properties": sarifProperties{f.Event, string(f.Run), string(f.Type), string(f.Path)},
 		}
@@ -43,7 +43,7 @@ func SARIF(version string, findings []Finding) map[string]any {
 			"tool": node{"driver": node{
 				"name": "skein lint", "version": version, "informationUri": project, "language": language, "rules": described,
 			}},
-			// These three are SARIF's defaults, which some readers do not know.
+			// These three are SARIF's defaults, spelt out for readers that do not know them.
 			"language": language, "newlineSequences": []string{"\r\n", "\n"}, "columnKind": "utf16CodeUnits",
 			"results": results,
 		}},

@@ -8,19 +8,19 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// shape is the client's schema of one value. One of is, object, list and options is set; the zero value allows any JSON.
+// shape is the client's schema of one value. Exactly one of is, object, list and options is set; the zero value allows any JSON.
 type shape struct {
-	// is checks a value as a whole: it returns what the value must be, "" if it is that.
+	// is checks a value as a whole. It returns a description of what the value must be, or "" if the value is valid.
 	is func(v json.RawMessage) string
-	// object has the members of an object. Others are removed, unless it is open, as RFC 6902 requires of operations.
+	// object has the members of an object. Other members are removed, unless the object is open, as RFC 6902 requires of operations.
 	object []field
 	open   bool
-	// list is the shape of a list's elements; min is the smallest number of them.
+	// list is the shape of a list's elements; min is the minimum number of elements.
 	list *shape
 	min  int
-	// orText allows a string instead of the list.
+	// orText allows a string in place of the list.
 	orText bool
-	// options are shapes of objects by the value of their member by.
+	// options has shapes of objects. The value of an object's member whose name is by selects the shape.
 	by      string
 	options map[string]*shape
 }
@@ -38,14 +38,14 @@ func may(name string, of *shape) field  { return field{name, of, false} }
 func object(fields ...field) *shape { return &shape{object: fields} }
 func listOf(of *shape) *shape       { return &shape{list: of} }
 
-// operation returns the shape of an operation of RFC 6902, which ignores other members.
+// operation returns the shape of an operation of RFC 6902, which may have other members.
 func operation(fields ...field) *shape {
 	return &shape{object: append(fields, must("op", text)), open: true}
 }
 
 func union(by string, options map[string]*shape) *shape { return &shape{by: by, options: options} }
 
-// wants returns the shape of values that pass a test.
+// wants returns the shape of values for which ok returns true.
 func wants(what string, ok func(v json.RawMessage) bool) *shape {
 	return &shape{is: func(v json.RawMessage) string {
 		if ok(v) {
@@ -169,7 +169,7 @@ func event(fields ...field) *shape {
 	return object(append(fields, must("type", text), may("timestamp", integer), may("rawEvent", notNull), may("metadata", anObject))...)
 }
 
-// by returns the shape of an event that a subagent can send.
+// by returns the shape of an event that a subagent may send.
 func by(fields ...field) *shape { return event(append(fields, may("subagentRunId", text))...) }
 
 var events = map[agui.Type]*shape{

@@ -11,17 +11,17 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// maxUnits is the size of the client's buffer for an event that has not ended, in UTF-16 units.
+// maxUnits is how much of an unfinished event the client buffers, in UTF-16 units.
 const maxUnits = 10 << 20
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// ReadSSE checks the events of a Server-Sent Events body, framed as the client does, which is stricter than the standard: an event
-// ends with LF LF, and only lines that begin with "data:" count. first is the number of the first line. An error is from r.
+// ReadSSE checks the events of a Server-Sent Events body. It frames them as the client does, which is stricter than the standard: an event
+// ends with LF LF, and only lines that begin with "data:" count. first is the number of the first line. ReadSSE returns only errors of r.
 func (l *Linter) ReadSSE(r io.Reader, first int) error {
 	s := &frames{l: l, r: bufio.NewReaderSize(r, 64<<10), line: first - 1}
 	if mark, err := s.r.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
-		_, _ = s.r.Discard(len(mark)) // it is buffered
+		_, _ = s.r.Discard(len(mark)) // already buffered, so this cannot fail
 	}
 	for {
 		line, err := s.next()
@@ -44,13 +44,13 @@ type frames struct {
 	l    *Linter
 	r    *bufio.Reader
 	line int
-	// data has the frame's data lines, and at is the number of the first.
+	// data has the frame's data lines, and at is the number of the first one.
 	data [][]byte
 	at   int
 	// carriage reports whether a line of CR alone follows the frame's data. lenient makes such lines end events, as in the
-	// standard: it is set once the client has failed.
+	// standard; it is set once the client has failed.
 	carriage, lenient bool
-	// units is the size of the frame so far. full reports that it exceeds maxUnits: the rest of the frame is ignored.
+	// units is the size of the frame so far. full reports that units exceeds maxUnits, so that the rest of the frame is ignored.
 	units int
 	full  bool
 }
@@ -71,13 +71,13 @@ func (s *frames) next() ([]byte, error) {
 	}
 }
 
-// count adds to units.
+// count adds the UTF-16 units of piece to units.
 func (s *frames) count(piece []byte) {
 	for _, c := range piece {
 		if c&0xC0 != 0x80 { // the first byte of a character
 			s.units++
 		}
-		if c >= 0xF0 { // of a character with two units
+		if c >= 0xF0 { // the first byte of a character that takes two units
 			s.units++
 		}
 	}
@@ -117,7 +117,7 @@ func (s *frames) take(line []byte) {
 	}
 }
 
-// end checks the frame as an event.
+// end checks the collected frame as an event.
 func (s *frames) end() {
 	data := s.data
 	s.data, s.carriage, s.full, s.units = nil, false, false, 0
@@ -135,7 +135,7 @@ func (s *frames) end() {
 	}
 }
 
-// framing makes a finding about the frame of the next event.
+// framing reports a finding about the frame of the next event.
 func (s *frames) framing(rule, message string) {
 	s.l.add(Finding{Rule: rule, Line: s.at, Event: s.l.tally.Events + 1, Message: message})
 }
