@@ -23,7 +23,7 @@ const (
 )
 
 // MessageChange is one change of the list of messages. Changes apply one after another: Index refers to the list after
-// the changes before it.
+// all earlier changes.
 type MessageChange struct {
 	Op        Op          `json:"op"`
 	Index     int         `json:"index"`
@@ -54,8 +54,8 @@ func (c Change) Bytes() int {
 	return n
 }
 
-// Compare returns the change from one history to another. It is cheap for two histories of one fold, which share most
-// messages: it visits each message, but compares only those that differ.
+// Compare returns the change from one history to another. It visits each message but compares only those that differ,
+// so it is cheap for two histories of one fold, which share most messages.
 func Compare(before, after lineage.History) (Change, error) {
 	c := Change{Messages: compareMessages(before.Messages, after.Messages), State: json.RawMessage(`[]`)}
 	if same(before.State, after.State) {
@@ -111,7 +111,7 @@ func CompareMessage(index int, before, after agui.Message) MessageChange {
 	return c
 }
 
-// appended returns the JSON Pointer of a string in a message and the text that was appended to it, as a JSON string. It
+// appended returns the JSON Pointer of a string in a message and the text appended to that string, as a JSON string. It
 // returns "" if the messages differ in anything else. It checks only the strings to which deltas append: the content
 // and the arguments of tool calls.
 func appended(before, after json.RawMessage) (path string, text json.RawMessage) {
@@ -139,7 +139,7 @@ func appended(before, after json.RawMessage) (path string, text json.RawMessage)
 	return "", nil
 }
 
-// inserted reports whether after is before with bytes inserted in one place.
+// inserted reports whether after equals before with bytes inserted in one place.
 func inserted(before, after []byte) bool {
 	n := 0
 	for n < len(before) && before[n] == after[n] {
@@ -148,8 +148,8 @@ func inserted(before, after []byte) bool {
 	return bytes.HasSuffix(after, before[n:])
 }
 
-// behind returns the text by which the JSON string after extends before, as a JSON string of its own. It returns nil
-// unless that text has exactly more bytes.
+// behind returns, as a JSON string, the text by which the JSON string after extends the JSON string before. It
+// returns nil unless that text has exactly as many bytes as the argument more.
 func behind(before, after json.RawMessage, more int) json.RawMessage {
 	if !agui.IsString(before) || !agui.IsString(after) || len(after)-len(before) != more || !bytes.HasPrefix(after, before[:len(before)-1]) {
 		return nil
@@ -161,7 +161,7 @@ func arguments(call json.RawMessage) json.RawMessage {
 	return agui.Lookup(agui.Lookup(call, "function"), "arguments")
 }
 
-// same reports whether two texts are equal. It is fast if both are the same slice, as they usually are.
+// same reports whether two texts are equal. It is fast if both are the same slice, which is the usual case.
 func same(a, b json.RawMessage) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || bytes.Equal(a, b))
 }

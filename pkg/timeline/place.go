@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Place is a value in the state, or a message, whose changes a caller looks for.
+// Place is a value in the state, or a message. A caller looks for its changes.
 type Place struct {
 	path    []string
 	message string // "" for a value in the state
@@ -30,13 +30,13 @@ func StatePlace(pointer string) (Place, error) {
 	return Place{path: path}, nil
 }
 
-// MessagePlace returns the place of the message with this id, which must not be empty.
+// MessagePlace returns the place of the message with this id. The id must not be empty.
 func MessagePlace(id string) Place { return Place{message: id} }
 
 // IsMessage reports whether the place is a message.
 func (p Place) IsMessage() bool { return p.message != "" }
 
-// tokens returns the names in a JSON Pointer, which must not be empty. It returns false if the pointer is invalid.
+// tokens returns the names in a non-empty JSON Pointer. It returns false if the pointer is invalid.
 func tokens(pointer string) ([]string, bool) {
 	if !strings.HasPrefix(pointer, "/") {
 		return nil, false
@@ -60,7 +60,7 @@ func (p Place) Of(h lineage.History) json.RawMessage {
 	return p.in(orEmpty(h.State))
 }
 
-// among returns the first message with the place's id. The fold also uses the first one.
+// among returns the first message with the place's id, which is also the one that the fold uses.
 func (p Place) among(messages []agui.Message) json.RawMessage {
 	for _, m := range messages {
 		if m.ID == p.message {
@@ -84,7 +84,7 @@ func (p Place) in(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// element returns the element of a list that a token of a pointer names; nil if there is none.
+// element returns the element of a list to which a token of a pointer refers; nil if there is none.
 func element(list json.RawMessage, token string) json.RawMessage {
 	n, err := strconv.Atoi(token)
 	if err != nil || strconv.Itoa(n) != token {
@@ -99,7 +99,7 @@ func element(list json.RawMessage, token string) json.RawMessage {
 	return nil
 }
 
-// mayChange reports whether an event may change the value at the place. It looks at the event only, not at the history.
+// mayChange reports whether an event may change the value at the place. It considers only the event, not the history.
 func (p Place) mayChange(ev *agui.Event) bool {
 	switch ev.Type {
 	case agui.StateSnapshot:
@@ -112,8 +112,8 @@ func (p Place) mayChange(ev *agui.Event) bool {
 	return p.IsMessage()
 }
 
-// touched reports whether a JSON Patch may change the value at the place: by an operation at, above or below it, or on
-// a list around it, whose elements may move.
+// touched reports whether a JSON Patch may change the value at the place: by an operation at, above or below the
+// place, or on a list around it, whose elements may move.
 func (p Place) touched(patch json.RawMessage) bool {
 	for op := range agui.Elements(patch) {
 		for _, name := range []string{"path", "from"} {
@@ -146,14 +146,14 @@ func begins(path, with []string) bool {
 	return true
 }
 
-// Watch moves through steps and reports which of them change the value at a place.
+// Watch moves through steps and reports which steps change the value at a place.
 type Watch struct {
 	c     *Cursor
 	place Place
 	value json.RawMessage // compacted
 }
 
-// Watch returns a watch on a place that starts at the cursor and moves it.
+// Watch returns a watch on a place. It starts at the cursor and moves the cursor.
 func (c *Cursor) Watch(p Place) *Watch {
 	return &Watch{c, p, record.Compacted(p.Of(c.History()))}
 }
@@ -161,8 +161,8 @@ func (c *Cursor) Watch(p Place) *Watch {
 // Value returns the value at the place after the cursor's step; nil if there is none.
 func (w *Watch) Value() json.RawMessage { return w.value }
 
-// Next moves to the next step, which must exist, and reports whether the step changed the value at the place. If it
-// did, before is the old value and Value returns the new one.
+// Next moves to the next step, which must exist, and reports whether that step changed the value at the place. If so,
+// before is the old value, and Value returns the new one.
 func (w *Watch) Next() (s Step, before json.RawMessage, changed bool, err error) {
 	before = w.value
 	if s, err = w.c.advance(); err != nil {
@@ -196,7 +196,7 @@ func (w *Watch) Next() (s Step, before json.RawMessage, changed bool, err error)
 	return s, before, changed, err
 }
 
-// Differ reports whether two JSON values differ in meaning. Each may be nil.
+// Differ reports whether two JSON values differ in meaning. Either may be nil.
 func Differ(a, b json.RawMessage) (bool, error) {
 	if a == nil || b == nil || bytes.Equal(a, b) {
 		return (a == nil) != (b == nil), nil
@@ -208,7 +208,7 @@ func Differ(a, b json.RawMessage) (bool, error) {
 	return string(patch) != "[]", nil
 }
 
-// Begins returns the offset of the first folded event, which decided the run's parent; -1 if none was folded.
+// Begins returns the offset of the first folded event, which decides the run's parent; -1 if no event was folded.
 func (t *Timeline) Begins() int64 {
 	for _, s := range t.steps {
 		if folds(s.Outcome) {

@@ -12,31 +12,31 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Reader makes the Timeline of a run from the raw records of its thread. It can continue when more of them arrive: an
-// open run is read to the end of the log, not only to the end of its record.
+// Reader makes the Timeline of a run from the raw records of its thread. It can continue when more records arrive: it
+// reads an open run to the end of the log, not only to the end of the run's record.
 type Reader struct {
 	*Timeline
 	loop   *fold.Loop
 	refold *fold.Refold
-	// target is the run. Ancestors that were open when their child started are folded together with it.
+	// target is the run. Ancestors that were open when their child started are folded along with it.
 	target *fold.RefoldedRun
-	// history returns the history at the end of a run, from its record.
+	// history returns the history at the end of a run, taken from the run's record.
 	history func(run string) (lineage.History, error)
 	// next is the offset below which all records were processed.
 	next int64
-	// strangers maps client run ids of runs without a record to the offset of their first event. After such an event the
-	// run of an event without a run id is unknown, and the reader is stopped.
+	// strangers maps client run ids of runs without a record to the offset of their first event. After such an event, it
+	// is unknown to which run an event without a run id belongs, so the reader is stopped.
 	strangers map[string]int64
 	stopped   bool
-	// ended: the target's terminal event was folded, and its fold was released.
+	// ended: the target's terminal event was folded, and the target's fold was released.
 	ended bool
 	// text is the total length of the target's records, in bytes.
 	text int64
 }
 
-// NewReader returns a reader of one run's raw records. records are those of the run's thread and may lack contents.
-// history returns the history at the end of a run among them. The timeline may hold limit bytes. start is the first
-// offset that the log still has. The error is a *fold.StartError if raw events that the reader needs are gone.
+// NewReader returns a reader of the raw records of one run. records are those of the run's thread and may lack contents.
+// history returns the history at the end of a run among them. limit is how many bytes the timeline may hold. start is the
+// first offset that the log still has. The error is a *fold.StartError if raw events that the reader needs are gone.
 func NewReader(records []*record.Run, run string, start, limit int64, history func(run string) (lineage.History, error)) (*Reader, error) {
 	r := &Reader{Timeline: newTimeline(limit), history: history, strangers: map[string]int64{}}
 	at := slices.IndexFunc(records, func(rec *record.Run) bool { return rec.RunID == run })
@@ -77,7 +77,7 @@ func (r *Reader) Update(records []*record.Run) {
 	}
 }
 
-// Done reports whether all records of the run were processed and no more will come.
+// Done reports whether all records of the run were processed and no more can come.
 func (r *Reader) Done() bool {
 	return r.ended || fold.Final(r.target.Rec) && r.next >= r.target.Rec.Raw.Next
 }
@@ -85,8 +85,8 @@ func (r *Reader) Done() bool {
 // Next returns the offset below which all records were processed.
 func (r *Reader) Next() int64 { return r.next }
 
-// Ranges returns the offset ranges to read next, rising and disjoint. end is the end of the log. Call Take for each
-// record in them, then Taken.
+// Ranges returns the offset ranges to read next, ascending and disjoint. end is the end of the log. Call Take for
+// each record in the ranges, then Taken.
 func (r *Reader) Ranges(end int64) [][2]int64 {
 	var all [][2]int64
 	for p := r.target; p != nil; p = p.Needs {
@@ -101,7 +101,7 @@ func (r *Reader) Ranges(end int64) [][2]int64 {
 	return fold.MergeRanges(all)
 }
 
-// until returns the offset below which the run's records lie. end is the end of the log.
+// until returns the exclusive end of the offsets at which the run's records can be. end is the end of the log.
 func (r *Reader) until(end int64) int64 {
 	if rec := r.target.Rec; rec.Status != record.StatusRunning || rec.InputOnly() {
 		return min(end, rec.Raw.Next)
@@ -109,7 +109,7 @@ func (r *Reader) until(end int64) int64 {
 	return end
 }
 
-// Taken records that Take was called for all records of Ranges(end).
+// Taken marks all records of Ranges(end) as processed. Call it after Take was called for each of them.
 func (r *Reader) Taken(end int64) {
 	if !r.stopped {
 		r.next = max(r.next, r.until(end))
@@ -147,14 +147,14 @@ func (r *Reader) Take(e record.Event) error {
 	if err := r.add(s, bytes.Clone(e.Value), taken.Fold); err != nil {
 		return err
 	}
-	if taken.Fold != nil && taken.Fold.Ended() { // the steps and marks suffice
+	if taken.Fold != nil && taken.Fold.Ended() { // the steps and marks suffice from here on
 		r.ended, taken.Fold, taken.Tally = true, nil, nil
 	}
 	return nil
 }
 
-// foldedMessage is the approximate memory of a message in a fold besides its text, in bytes. listed is the part of it
-// that compact.Run.Overhead does not count.
+// foldedMessage is the approximate memory, in bytes, of a message in a fold besides its text. listed is the part of
+// foldedMessage that compact.Run.Overhead does not count.
 const foldedMessage, listed = 768, 256
 
 // foldBytes returns the approximate memory of a fold besides its text.
@@ -162,7 +162,7 @@ func foldBytes(run *compact.Run) int64 {
 	return listed*int64(run.MessageCount()) + int64(run.Overhead())
 }
 
-// FoldBytes returns the approximate memory of the fold of an open run. Bytes does not include it.
+// FoldBytes returns the approximate memory of the fold of an open run, which Bytes does not include.
 func (r *Reader) FoldBytes() int64 {
 	if r.ended || r.target.Fold == nil {
 		return 0
@@ -192,7 +192,7 @@ func (r *Reader) hasEnded(p *fold.RefoldedRun) bool {
 	return p == r.target && r.ended || p.Fold != nil && p.Fold.Ended()
 }
 
-// strange reports whether a record belongs to a run that has no record, and notes the run's first event.
+// strange reports whether a record belongs to a run without a run record, and notes the first event of that run.
 func (r *Reader) strange(d *fold.Decoded, m *fold.Metadata) bool {
 	id := d.ClientRunID()
 	if id == "" {
@@ -225,6 +225,6 @@ func (r *Reader) Starts(p *fold.RefoldedRun, _ *fold.Decoded, _ *agui.RunAgentIn
 	if p != r.target {
 		return nil
 	}
-	started.Keep(agui.NoFamilies) // the steps have the events
+	started.Keep(agui.NoFamilies) // the steps already hold the events
 	return r.begin(p.From.Parent, started)
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Step is one record of a run. Step 0 is the run's start: the change that its input makes to the parent's history.
-// Steps from 1 on are the run's records in the order of the log, except for inputs before the first event.
+// Step is one record of a run. Step 0 is the run's start: the change that the run's input makes to the parent's
+// history. Steps from 1 on are the run's records in log order, except for inputs before the first event.
 type Step struct {
 	N int
 	// Offset is the record's offset. Step 0 has the input's offset, or -1 if no input was sent separately from the stream.
 	Offset int64
-	// Time is the time of the Kafka record; zero if there is none.
+	// Time is the time of the Kafka record; zero if there is no record.
 	Time    time.Time
 	Kind    record.Kind
 	Seq     int64
 	Outcome fold.Outcome
-	// Value is nil if the Timeline does not hold it (Missing).
+	// Value is nil if the Timeline does not hold it (see Missing).
 	Value []byte
-	// takes is the approximate memory, in bytes, that folding the step takes.
+	// takes is the approximate memory for folding the step, in bytes.
 	takes int64
 }
 
@@ -43,10 +43,10 @@ func (s Step) Type() agui.Type {
 	return ev.Type
 }
 
-// markEvery is the least number of events between two marks. Moving to a step folds about as many at most.
+// markEvery is the minimum number of events between two marks. Moving to a step folds at most about as many.
 const markEvery = 256
 
-// These are the bytes of memory of a step, and of a message, besides their contents.
+// These are the bytes that a step, and a message, take besides their contents.
 const (
 	stepBytes    = 112
 	messageBytes = 56
@@ -58,14 +58,14 @@ type mark struct {
 	messages   []agui.Message
 	state      json.RawMessage
 	checkpoint json.RawMessage
-	// fresh is the number of bytes that it does not share with the mark before it.
+	// fresh is how many bytes this mark does not share with the mark before it.
 	fresh int64
-	// overhead is compact.Run.Overhead of the fold: one from the mark may read the same documents.
+	// overhead is compact.Run.Overhead of the fold. A fold that starts at the mark may parse the same documents.
 	overhead int64
 }
 
-// Timeline holds the steps of a run, and its fold after every few hundred of them, so that the cost of moving to a step
-// does not depend on the length of the run. One goroutine adds steps; Cursors may be used at the same time.
+// Timeline holds the steps of a run, and the run's fold after every few hundred of them, so that the cost of moving to
+// a step does not depend on the length of the run. One goroutine adds steps; Cursors may be used at the same time.
 type Timeline struct {
 	// limit bounds the bytes that the timeline holds.
 	limit  int64
@@ -74,16 +74,16 @@ type Timeline struct {
 	begun  bool
 	steps  []Step // without their values
 	values [][]byte
-	// bare: the values exceed the limit and are not held.
+	// bare: the values exceeded the limit, so the timeline no longer holds them.
 	bare  bool
 	marks []mark
 	every int // events between two marks
 	count int // messages after the last step that was folded
-	// overhead is compact.Run.Overhead after it.
+	// overhead is compact.Run.Overhead after the last step that was folded.
 	overhead int64
-	// folded and bytes count the events since the last mark.
+	// folded is the number of events since the last mark, and bytes is their size.
 	folded, bytes int64
-	// held is the number of bytes that the timeline holds; origin is the part of it for before.
+	// held is how many bytes the timeline holds; origin is the part of held for before.
 	held, origin int64
 }
 
@@ -94,7 +94,7 @@ func newTimeline(limit int64) *Timeline {
 	return &Timeline{limit: limit, every: markEvery, start: Step{Offset: -1, Kind: record.KindInput, Seq: -1, Outcome: fold.Input}}
 }
 
-// Begun reports whether an event of the run was folded. Until then its parent is not decided.
+// Begun reports whether an event of the run was folded. Until then the run's parent is undecided.
 func (t *Timeline) Begun() bool { return t.begun }
 
 // Len returns the number of the last step.
@@ -131,7 +131,7 @@ func (t *Timeline) begin(before lineage.History, started *compact.Run) error {
 	return nil
 }
 
-// add adds a step; run is the fold after it.
+// add appends a step. run is the fold after the step.
 func (t *Timeline) add(s Step, value []byte, run *compact.Run) error {
 	s.N, s.Value = len(t.steps)+1, nil
 	if folds(s.Outcome) {
@@ -160,7 +160,7 @@ func (t *Timeline) add(s Step, value []byte, run *compact.Run) error {
 // folds reports whether a step with this outcome is folded.
 func folds(o fold.Outcome) bool { return o == fold.Folded || o == fold.SyntheticEnd }
 
-// mark adds a mark of the current fold.
+// mark adds a mark that holds the current fold.
 func (t *Timeline) mark(run *compact.Run) error {
 	checkpoint, err := run.Checkpoint()
 	if err != nil {
@@ -183,7 +183,7 @@ func (t *Timeline) mark(run *compact.Run) error {
 	return nil
 }
 
-// sizeOf returns the bytes of a list of messages, without those that it shares with the list known.
+// sizeOf returns the size in bytes of a list of messages, without the texts that it shares with the list known.
 func sizeOf(messages, known []agui.Message) int64 {
 	n := int64(len(messages) * messageBytes)
 	at := 0
@@ -198,7 +198,7 @@ func sizeOf(messages, known []agui.Message) int64 {
 	return n
 }
 
-// fit keeps the timeline within its limit. It drops the values first, which the log still has, and then every second
+// fit keeps the timeline within its limit. It first drops the values, which the log still has, and then every second
 // mark.
 func (t *Timeline) fit() error {
 	if t.held > t.limit && !t.bare {
@@ -214,7 +214,7 @@ func (t *Timeline) fit() error {
 			if t.held -= m.fresh; i%2 > 0 {
 				continue
 			}
-			// Without the dropped mark before it, this mark alone holds the bytes that both held.
+			// The mark before it is dropped, so this mark alone holds what both held.
 			if i > 0 {
 				m.fresh += t.marks[i-1].fresh
 			}
@@ -229,8 +229,8 @@ func (t *Timeline) fit() error {
 	return nil
 }
 
-// Missing returns the range of offsets whose values From needs to move to step from, and on to step to, but the
-// timeline does not hold. The range is empty if none is missing.
+// Missing returns the range of offsets whose values From needs to move to step from and then on to step to, and which
+// the timeline does not hold. The range is empty if no value is missing.
 func (t *Timeline) Missing(c *Cursor, from, to int) (offsets [2]int64) {
 	if !t.bare {
 		return offsets
@@ -254,7 +254,7 @@ func (t *Timeline) markAt(n int) mark {
 	return t.marks[max(i, 0)]
 }
 
-// Cursor is a place after a step of a run. It only moves forward. It is not safe for concurrent use.
+// Cursor is a position after a step of a run. It moves only forward. It is not safe for concurrent use.
 type Cursor struct {
 	from   mark // where it started
 	start  Step
@@ -265,20 +265,20 @@ type Cursor struct {
 	fold   *compact.Run
 	at     lineage.History
 	stale  bool // at is older than the fold
-	// text counts the bytes of the folded events that are not in state. state counts those of the events that made the
+	// text is the size of the folded events that are not counted in state. state is the size of those that made the
 	// current state.
 	text, state int64
 }
 
 const (
-	// foldedByte is the approximate memory, in bytes, of a byte of an event once it is folded: as text that may grow,
-	// written as JSON, and in the form of records. TestCursor_TakesNoMoreThanItCounts checks it.
+	// foldedByte is the approximate memory, in bytes, for each byte of a folded event: as text that may grow, written as
+	// JSON, and in the form of records. TestCursor_TakesNoMoreThanItCounts checks it.
 	foldedByte = 4
-	// openedByte is the same for a byte of a mark that an event changed. The mark still holds the original byte.
+	// openedByte is the same for each byte of a mark that an event has changed. The mark still holds the original byte.
 	openedByte = 3
 )
 
-// Bytes returns the approximate memory that the cursor holds besides its timeline.
+// Bytes returns the approximate memory that the cursor holds in addition to its timeline.
 func (c *Cursor) Bytes() int64 {
 	at := c.History()
 	opened := min(sizeOf(at.Messages, c.from.messages), sizeOf(c.from.messages, nil))
@@ -288,7 +288,7 @@ func (c *Cursor) Bytes() int64 {
 	return foldBytes(c.fold) + int64(len(c.from.checkpoint)) + openedByte*opened + foldedByte*(c.text+c.state)
 }
 
-// CursorBytes returns the approximate memory of moving to step n with From, including what c holds already.
+// CursorBytes returns the approximate memory for moving to step n with From, including what c already holds.
 func (t *Timeline) CursorBytes(c *Cursor, n int) int64 {
 	if t.Reaches(c, n) {
 		return c.Bytes() + t.FoldingBytes(c.n, n)
@@ -298,7 +298,7 @@ func (t *Timeline) CursorBytes(c *Cursor, n int) int64 {
 	return foldedMessage*int64(len(m.messages)) + sizeOf(m.messages, nil) + own + t.FoldingBytes(m.after, n)
 }
 
-// FoldingBytes returns the approximate memory of folding the steps after step from, up to step to.
+// FoldingBytes returns the approximate memory for folding the steps after step from, up to and including step to.
 func (t *Timeline) FoldingBytes(from, to int) int64 {
 	n := int64(0)
 	for _, s := range t.steps[max(from, 0):max(from, to, 0)] {
@@ -307,17 +307,17 @@ func (t *Timeline) FoldingBytes(from, to int) int64 {
 	return n
 }
 
-// Reaches reports whether From moves this cursor on to step n. If a mark is nearer to the step than where the cursor
-// started, From starts a new one at the mark. So the events that a cursor has folded, and the memory for them, do not
-// grow with the run.
+// Reaches reports whether From moves this cursor on to step n. If a mark is nearer to step n than the place where the
+// cursor started, From starts a new cursor at that mark. So the events that a cursor has folded, and the memory for
+// them, do not grow with the run.
 func (t *Timeline) Reaches(c *Cursor, n int) bool {
 	return c != nil && c.n <= n && c.from.after == t.markAt(n).after
 }
 
-// From returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing
-// names; it may be nil if none is missing. The run must have begun. c is a cursor of this timeline or nil. If Reaches
-// reports true, c moves on, which avoids folding the same events again. The caller must not use c afterwards, not even
-// after an error.
+// From returns a cursor after step n, from -1 (before the run's start) to Len. The argument values returns the values
+// that Missing reports; it may be nil if none is missing. The run must have begun. c is a cursor of this timeline, or
+// nil. If Reaches reports true, From moves c on, which avoids folding the same events again. The caller must not use c
+// afterwards, not even after an error.
 func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, error) {
 	if !t.Reaches(c, n) {
 		m := t.markAt(n)
@@ -325,7 +325,7 @@ func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, er
 		if err != nil {
 			return nil, err
 		}
-		run.Keep(agui.NoFamilies) // the steps have the events
+		run.Keep(agui.NoFamilies) // the steps already hold the events
 		c = &Cursor{from: m, n: m.after, fold: run, stale: true}
 	}
 	c.start, c.steps, c.values = t.start, t.steps, values
@@ -348,13 +348,13 @@ func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, er
 	return c, nil
 }
 
-// Park drops what the cursor needs only to move and the timeline has as well. From restores it.
+// Park drops what the cursor needs only for moving and the timeline also holds. From restores it.
 func (c *Cursor) Park() { c.steps, c.values, c.first = nil, nil, lineage.History{} }
 
-// N returns the number of the step that the cursor is after.
+// N returns the number of the cursor's step: the cursor is positioned after it.
 func (c *Cursor) N() int { return c.n }
 
-// History returns the history after that step, in the form of records.
+// History returns the history after the cursor's step, in the form of records.
 func (c *Cursor) History() lineage.History {
 	if c.stale {
 		c.at, c.stale = fold.At(c.fold, c.at), false
@@ -397,7 +397,7 @@ func (c *Cursor) advance() (Step, error) {
 		return s, fmt.Errorf("folding step %d again: %w", s.N, err)
 	}
 	switch size := int64(len(s.Value)); ev.Type {
-	case agui.StateSnapshot: // nothing is left of the earlier state
+	case agui.StateSnapshot: // nothing of the earlier state remains
 		c.state = size
 	case agui.StateDelta:
 		c.state += size
