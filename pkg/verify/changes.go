@@ -28,22 +28,22 @@ type Result struct {
 	RunID    string `json:"runId"`
 	// Position is the position of the run's first record in skein.events.
 	Position record.Position `json:"position"`
-	// FoldVersion is the version of the rules by which the record was made.
+	// FoldVersion is the version of the rules that made the record.
 	FoldVersion int     `json:"foldVersion"`
 	Outcome     Outcome `json:"outcome"`
-	// Why is what is missing if the outcome is Gone.
+	// Why describes what is missing if the outcome is Gone.
 	Why string `json:"why,omitempty"`
 	// Differences lists the members that change, each with the location of its first change.
 	Differences []Difference `json:"differences"`
 }
 
-// FollowChanges makes each run start from the result of its parent's raw events by the current rules. Records that
-// other versions of the rules made are then compared in full, too. Call it before Take, then call Changes after the
-// last record.
+// FollowChanges makes each run start from what the raw events of its parent give under the current rules. Records
+// made under other versions of the rules are then also compared in full. Call it before Take, then call Changes after
+// the last record.
 func (t *Thread) FollowChanges() { t.made = map[string]keyedHistory{} }
 
 // Changes returns a Result for each wanted run, ordered by start. Call it after Take was called for all raw records. It
-// takes lineage from the records, because lineage is final.
+// takes the lineage from the records, because lineage is final.
 func (t *Thread) Changes() ([]Result, error) {
 	out := make([]Result, len(t.wanted))
 	for i, p := range t.wanted {

@@ -18,12 +18,12 @@ import (
 type Difference struct {
 	// Member is the member's name. Members of stats and raw are named one by one, such as "stats.messages".
 	Member string `json:"member"`
-	// At is the first differing value inside the member, as a JSON Pointer (RFC 6901); empty if the whole member differs.
+	// At is a JSON Pointer (RFC 6901) to the first differing value inside the member; empty if the whole member differs.
 	At agui.String `json:"at,omitempty"`
 }
 
-// Differences returns the members, sorted by name, in which a record differs from made, the record that its raw records
-// produce (fold.Run.Record). It ignores the checkpoint of an open run, and times of tool calls if the first record has
+// Differences returns the members in which the record given differs from made, the record that its raw records produce
+// (fold.Run.Record), sorted by name. It ignores the checkpoint of an open run, and times of tool calls if given has
 // none.
 func Differences(given, made *record.Run) ([]Difference, error) {
 	textA, err := encodeClosed(given)
@@ -91,7 +91,7 @@ func members(text []byte) (map[string]json.RawMessage, error) {
 	return all, nil
 }
 
-// pointer returns a JSON Pointer to the first value in which two JSON texts differ. Lists are compared in order,
+// pointer returns a JSON Pointer to the first value in which two JSON texts differ. It compares lists in order and
 // objects by member name. If only one text has a value, the result points to that value.
 func pointer(a, b json.RawMessage) string {
 	if len(a) == 0 || len(b) == 0 || a[0] != b[0] {
@@ -131,8 +131,7 @@ func pointer(a, b json.RawMessage) string {
 	return ""
 }
 
-// asTimed returns made without times of tool calls if the existing record has none, because the record limit may have
-// caused them to be left out.
+// asTimed returns made, without times of tool calls if given has none. The record limit may be why given lacks them.
 func asTimed(given, made *record.Run) *record.Run {
 	if given.Stats.ToolCallTimes != nil {
 		return made
@@ -142,9 +141,9 @@ func asTimed(given, made *record.Run) *record.Run {
 	return &told
 }
 
-// compared reports whether a member of a record can be compared with the result of its raw events. If contents were
-// cut, or the run has only an input, only hashes and counts can be compared. If another version of the fold made the
-// record (byOthers), results of its rules cannot be compared.
+// compared reports whether a member of a record can be compared with the result of the raw events. What identifies the
+// events (isProof) always can. The rest cannot if the run has only an input, or another version of the fold made the record
+// (byOthers). If the record is not whole, status and times remain and, unless contents were cut, messageCount and historyKey.
 func compared(r *record.Run, byOthers bool, member string) bool {
 	pending := r.InputOnly()
 	switch {
@@ -162,10 +161,10 @@ func compared(r *record.Run, byOthers bool, member string) bool {
 // isProof reports whether a member identifies the run's raw events. All other members are results of the fold's rules.
 func isProof(member string) bool { return strings.HasPrefix(member, "raw.") || member == "inputSha256" }
 
-// unprovedPending is reported if the run's parent resolution is preliminary.
+// unprovedPending is reported if the run's parent resolution is still preliminary.
 const unprovedPending = "lineage: no event has come that would decide it"
 
-// unprovedOf returns which parts of a record the proof does not cover, apart from the parent resolution.
+// unprovedOf returns the parts of a record that the proof does not cover, apart from the parent resolution.
 func unprovedOf(r *record.Run) []string {
 	out := []string{}
 	if r.Status == record.StatusAbandoned {

@@ -2,8 +2,8 @@ package verify
 
 import "github.com/skeinhq/skein/pkg/record"
 
-// Memory for folding a run again, in bytes: per own message, per message of its history, and per byte of its events and
-// its input. The text of a record is written into buffers that grow by doubling.
+// These are the bytes of memory for folding a run again: per own message, per message of its history, and per byte of
+// its events and input. Buffers that grow by doubling hold the text of a record.
 // TestBytes_IsAboutWhatAThreadTakesAtMost checks these values.
 const (
 	ownMessage  = 1<<10 + 1<<7

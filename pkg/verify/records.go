@@ -9,7 +9,7 @@ import (
 // Records is a Source over the records of a thread in memory.
 type Records struct {
 	byRun map[string]*record.Run
-	// holding lists the runs by the ids of their own messages. The first call of Holding fills it.
+	// holding lists, for each message id, the runs with an own message of that id. The first call of Holding fills it.
 	holding map[string][]string
 }
 

@@ -12,27 +12,27 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// resolutionCheck resolves the parents of runs again as the compactor did: at each run's first event, among the runs
-// whose first event came before, in their state at that time. An input that was sent beside the stream begins no run.
+// resolutionCheck resolves the parents of runs again as the compactor did: at each run's first event, among the runs whose
+// first event came earlier, in their state at that time. An input that was sent separately from the stream begins no run.
 //
-// No record contains when an idle run expired or when an expired run was closed. Therefore there are two lineage
-// threads: in `least` such a run is open, in `most` it has ended. A result that both give is certain, because of ended
-// runs the last to end counts, and of equal histories the last to begin. Runs whose events are not read are treated as
+// No record contains when an idle run expired or when an expired run was closed. So the check keeps two lineage
+// threads: in `least` such a run is open, in `most` it has ended. A result that both give is certain, because the last
+// to end counts among ended runs, and the last to begin among equal histories. Runs whose events are not read count as
 // open in an unknown state.
 type resolutionCheck struct {
 	byStart, byNext []*record.Run
-	// started and ended are how many runs of byStart and byNext were added to the threads.
+	// started and ended are how many runs of byStart and byNext the threads have received.
 	started, ended int
 	least, most    *lineage.Thread
 
-	// read returns the run with its fold if its events are read, else nil.
+	// read returns the run and its fold if the run's events are read, else nil.
 	read func(run string) *threadRun
 	// source finds the runs that contain a message. It is needed if an input in RUN_STARTED names no parent.
 	source Source
 	heads  map[string]*record.Run
 	// unsure: the result depends on the unknown contents of a run that had not ended by then.
 	unsure bool
-	// open contains runs that are read, have begun and have no recorded end so far. blind contains runs that are not read
+	// open contains runs that are read, have begun and have no recorded end yet. blind contains runs that are not read
 	// and had not ended.
 	open  map[string]*threadRun
 	blind map[string]*record.Run
@@ -41,7 +41,7 @@ type resolutionCheck struct {
 	// lost: a run whose parent resolution is unknown has begun.
 	lost bool
 	// touched: expired runs may have later raw records that are not in their run records, because dropped records do not
-	// reactivate a run. If all raw records are read (whole), these are seen.
+	// reactivate a run. If all raw records are read (whole), the check sees such records.
 	touched, whole bool
 }
 
@@ -74,19 +74,19 @@ func (p *resolutionCheck) Any(ids []string, offset int64) (bool, error) {
 	for _, run := range runs {
 		switch h := p.heads[run]; {
 		case h == nil || h.Raw.First >= offset:
-		case h.InputOnly(): // its record does not show whether its parent resolution was final, so that the run counted
+		case h.InputOnly(): // the record does not show whether the parent resolution was final, so that the run counted
 			p.unsure = true
 		case h.Raw.Next <= offset:
 			return true, nil
-		case p.read(run) == nil || p.open[run] == nil: // else the lineage thread compares its messages itself
+		case p.read(run) == nil || p.open[run] == nil: // otherwise the lineage thread itself compares the run's messages
 			p.unsure = true
 		}
 	}
 	return false, nil
 }
 
-// check resolves the parent of a run again and returns the members of its record that differ. certain is false if this
-// cannot be decided. Call it for runs in the order of their first events.
+// check resolves the parent of a run again and returns the members of the record that differ. certain is false if that
+// cannot be decided. Call check for runs in the order of their first events.
 func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage.Run, differ []string, certain bool, err error) {
 	if err := p.pass(own.Rec, start.Offset); err != nil {
 		return at, nil, false, err
@@ -102,7 +102,7 @@ func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage
 			return at, nil, false, err
 		}
 	}
-	if own.Rec.FoldVersion != compact.Version { // other rules resolved it, and it keeps its parent
+	if own.Rec.FoldVersion != compact.Version { // other rules resolved its parent, which it keeps
 		return at, nil, false, nil
 	}
 	if own.Rec.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
@@ -133,8 +133,8 @@ func samePlace(a, b lineage.Placement) bool {
 	return fold.RecordLineage(a.Run) == fold.RecordLineage(b.Run) && a.Run.Base == b.Run.Base && slices.Equal(a.Anomalies, b.Anomalies)
 }
 
-// sameAnomalies reports whether a record counts the anomalies of its parent resolution. Whether there was room for the
-// parent's history is unknown (UnprovedAlone), but only a run with an open parent can start without that history.
+// sameAnomalies reports whether a record counts the anomalies of its parent resolution. It is unknown whether there was room
+// for the parent's history (UnprovedAlone), but only a run with an open parent can start without that history.
 func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
 		if slices.Contains(at.Anomalies, rule) != (counted[rule] > 0) {
@@ -144,7 +144,7 @@ func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
 	return counted[lineage.AnomalyPlacedAlone] == 0 || at.Run.Parent != "" && at.Run.Base == ""
 }
 
-// stoodSo reports whether the states of the runs that the parent was chosen from are known.
+// stoodSo reports whether the states of the runs among which the parent was chosen are known.
 func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 	for _, h := range p.blind {
 		if !fold.Final(h) && h.InputOnly() { // if the run has begun since, its record lacks the final resolution
@@ -154,7 +154,7 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 	switch given := start.ParentRunID; {
 	case given != "" && given != start.RunID && given != start.ClientID:
 		return true
-	case start.Input != nil: // the parent is chosen by histories
+	case start.Input != nil: // the parent is chosen by comparing histories
 		if len(p.blind) > 0 {
 			return false
 		}
@@ -167,7 +167,7 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 			return true
 		}
 	}
-	// The parent is chosen by ends: any open run may have expired just before.
+	// Here the parent is chosen by the ends of runs, and any open run may have expired just before.
 	last := int64(-1)
 	if e, ok := p.least.Run(at.Parent); ok {
 		last = e.End
@@ -180,8 +180,8 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 	return len(p.blind) == 0 && !p.touched
 }
 
-// pass adds the recorded states of all runs before an offset to the threads. It skips the run `own`, which begins
-// there.
+// pass adds the recorded states of all runs before an offset to the threads. It skips the run own, which begins at
+// that offset.
 func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 	for ; p.started < len(p.byStart) && p.byStart[p.started].Raw.First < offset; p.started++ {
 		h := p.byStart[p.started]
@@ -220,7 +220,7 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 
 // runState is the state of a run as the threads see it.
 type runState struct {
-	// open: the run is open and its messages are unknown. givenUp: the run is as in its record and may or may not have
+	// open: the run is open and its messages are unknown. givenUp: the run is as in its record, but may or may not have
 	// ended.
 	open, givenUp bool
 	// maybe: the run may not exist.
@@ -252,7 +252,7 @@ func (p *resolutionCheck) add(h *record.Run, how runState) error {
 	return p.put(&r, &r)
 }
 
-// hide treats a run as one whose events are not read, from now on.
+// hide treats a run as one whose events are not read, starting now.
 func (p *resolutionCheck) hide(h *record.Run, how runState) error {
 	delete(p.open, h.RunID)
 	p.blind[h.RunID] = h

@@ -22,12 +22,12 @@ const (
 	Proved Verdict = "proved"
 	// Differs: the raw events produce another record.
 	Differs Verdict = "differs"
-	// Unproved: raw events, or the history that they start from, were deleted.
+	// Unproved: raw events, or the history from which they start, were deleted.
 	Unproved Verdict = "unproved"
 )
 
-// UnprovedAlone is reported for a run whose record has lineage.AnomalyPlacedAlone: it began without its parent's
-// history. Whether there was no room for the history is not checked.
+// UnprovedAlone is reported for a run whose record has lineage.AnomalyPlacedAlone: the run began without its parent's
+// history. Whether there was room for that history is not checked.
 const UnprovedAlone = "the beginning: that there was no room for what the parent had said, as the record says, and no record tells how much there was"
 
 // UnprovedPlace is reported if the parent resolution of a run was not compared.
@@ -37,14 +37,14 @@ const UnprovedPlace = "lineage: parent, branch and base are taken as the record 
 type Report struct {
 	RunID   string
 	Verdict Verdict
-	// Reason is why the run is unproved. If raw events of the run were deleted, Earliest is the offset of the first one
-	// left. It is -1 if none is left or none was deleted.
+	// Reason is why the run is unproved. Earliest is the first offset that is left if raw events of the run were
+	// deleted, and -1 if none is left or none was deleted.
 	Reason   string
 	Earliest int64
 	// Raw is the digest of the raw events; nil if they were deleted.
 	Raw *Digest
 	// Differences lists the members of the record that differ. From is the offset of the first event that causes a
-	// difference, or of an event before it.
+	// difference, or of an earlier event.
 	Differences []string
 	From        int64
 	// Unproved lists the parts that were not compared.
@@ -57,7 +57,7 @@ type Digest struct {
 	SHA256, InputSHA256 string
 }
 
-// Source reads the records of a thread's runs. If a run has no record (or none yet), its methods return a
+// Source reads the records of a thread's runs. If a run has no record yet, or none at all, its methods return a
 // *fold.StartError.
 type Source interface {
 	// Record returns the complete record of a run.
@@ -68,7 +68,7 @@ type Source interface {
 	Holding(messageIDs []string) (runs []string, err error)
 }
 
-// unprovable returns why a run cannot be verified, or err itself if it has another cause.
+// unprovable returns why a run cannot be verified, or returns err as other if err has another cause.
 func unprovable(err error) (why string, other error) {
 	if u := new(fold.StartError); errors.As(err, &u) {
 		return u.Reason, nil
@@ -79,9 +79,9 @@ func unprovable(err error) (why string, other error) {
 // maxRecent is how many histories of a thread are cached.
 const maxRecent = 8
 
-// Thread folds runs of one thread again, all of them together in the order of their raw records, and compares the
-// results with their records. Each record is verified independently: a run starts from the recorded history of its
-// parent. With FollowChanges it starts from the new result of the parent's raw events.
+// Thread folds runs of one thread again, all together in the order of their raw records, and compares the results
+// with the runs' records. Each record is verified independently: a run starts from the recorded history of its
+// parent. With FollowChanges a run starts from the new result of its parent's raw events.
 type Thread struct {
 	loop       *fold.Loop
 	source     Source
@@ -90,12 +90,12 @@ type Thread struct {
 	// runs are the runs whose events are read; wanted are those to verify, by start.
 	runs   map[string]*threadRun
 	wanted []*threadRun
-	// recent caches the histories that were used or proved last, by run; order lists those runs. The next run usually
+	// recent caches, by run, the histories that were last used or proved; order lists these runs. The next run usually
 	// starts from one of them.
 	recent map[string]keyedHistory
 	order  []string
-	// made contains the final histories of runs that were folded again, for runs that start from them. nil: runs start
-	// from recorded histories.
+	// made contains, by run, the final histories of runs that were folded again. Later runs start from these. If made is
+	// nil, runs start from recorded histories.
 	made map[string]keyedHistory
 }
 
@@ -108,40 +108,40 @@ type keyedHistory struct {
 // threadRun is one run of a Thread. Its Rec may lack contents.
 type threadRun struct {
 	*fold.RefoldedRun
-	// first and next are the offset of the run's first raw record and the offset after its last one so far.
+	// first is the offset of the run's first raw record, and next is the offset after its last one so far.
 	first, next int64
-	// until is the offset below which the run's records are read.
+	// until is the exclusive end of the offsets at which the run's records are read.
 	until  int64
 	wanted bool
 	// children counts the runs that need this one and have not begun.
 	children int
-	// unread is why the run's record cannot be read.
+	// unread describes why the run's record cannot be read.
 	unread   string
 	earliest int64
 
 	seen  coverage
 	trace trace
 
-	// resolved is the run's parent resolution, done again; valid if certain. misplaced lists the members of the record
-	// that differ from it.
+	// resolved is the result of resolving the run's parent again; it is valid if certain. misplaced lists the members of
+	// the record that differ from it.
 	resolved  lineage.Run
 	certain   bool
 	misplaced []string
 	begun     bool
-	// compared: the fold up to the record's end was compared with the record. differ lists the members that differ,
-	// diverges is the offset from which they do.
+	// compared: the fold up to the record's end was compared with the record. differ lists the members that differ, and
+	// diverges is the offset at which the difference begins.
 	compared bool
 	digest   Digest
 	differ   []Difference
 	diverges int64
 }
 
-// preliminary reports whether the record's parent resolution is preliminary.
+// preliminary reports whether the record's parent resolution is not final yet.
 func (p *threadRun) preliminary() bool {
 	return p.Rec.InputOnly() && !(p.Rec.Open != nil && p.Rec.Open.Placed)
 }
 
-// coverage checks that ranges of offsets fit a run's records: each record lies in a range, and each range begins and
+// coverage checks that ranges of offsets match a run's records: each record is in a range, and each range begins and
 // ends with a record.
 type coverage struct {
 	ranges [][2]int64
@@ -163,7 +163,7 @@ func (c *coverage) whole() bool {
 }
 
 // NewThread returns a Thread that verifies the wanted runs. records are the run records of the whole thread; contents
-// and checkpoint may be missing. held is the range of offsets that skein.events still has of the partition. The caller
+// and checkpoint may be missing. held is the range of offsets that skein.events still has in the partition. The caller
 // must call Take for the records in Ranges and may do so for others. If wanted is nil, all runs are verified, and Take
 // must get all records of the thread in held.
 func NewThread(records []*record.Run, wanted []string, held [2]int64, source Source) (*Thread, error) {
@@ -207,7 +207,7 @@ func NewThread(records []*record.Run, wanted []string, held [2]int64, source Sou
 	return t, err
 }
 
-// add starts folding a run again.
+// add prepares to fold a run again.
 func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 	if p := t.runs[rec.RunID]; p != nil {
 		return p
@@ -224,7 +224,7 @@ func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 	return p
 }
 
-// Earliest returns the first offset of ranges that still exists, as held does; -1 if there is none.
+// Earliest returns the first offset of ranges within held, the range of offsets that still exist; -1 if there is none.
 func Earliest(ranges [][2]int64, held [2]int64) int64 {
 	for _, r := range ranges {
 		if at := max(r[0], held[0]); at < min(r[1], held[1]) {
@@ -234,7 +234,7 @@ func Earliest(ranges [][2]int64, held [2]int64) int64 {
 	return -1
 }
 
-// Ranges returns the offsets whose records Take must get, rising and disjoint.
+// Ranges returns the offset ranges whose records Take must get, ascending and disjoint.
 func (t *Thread) Ranges() [][2]int64 {
 	var all [][2]int64
 	for _, p := range t.runs {
@@ -245,7 +245,7 @@ func (t *Thread) Ranges() [][2]int64 {
 	return fold.MergeRanges(all)
 }
 
-// Take folds the next raw record of the thread. It ignores records of runs that are not folded.
+// Take folds the next raw record of the thread. It ignores records of runs that the Thread does not fold.
 func (t *Thread) Take(e record.Event) error {
 	taken, outcome, err := t.loop.Next(e)
 	if taken == nil && err == nil {
@@ -276,7 +276,7 @@ func (t *Thread) Take(e record.Event) error {
 	return nil
 }
 
-// Headers returns the headers of the last record. The next record is likely to repeat them (record.ParseHeadersLike).
+// Headers returns the headers of the last record, since the next record probably repeats them (record.ParseHeadersLike).
 func (t *Thread) Headers() record.Headers { return t.loop.Decoded().Headers }
 
 // Takes implements fold.RefoldOwner.
@@ -306,14 +306,14 @@ func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RefoldedRun, er
 	return p.RefoldedRun, nil
 }
 
-// Starts implements fold.RefoldOwner. It resolves the parent again.
+// Starts implements fold.RefoldOwner. It resolves the run's parent again.
 func (t *Thread) Starts(r *fold.RefoldedRun, first *fold.Decoded, input *agui.RunAgentInput, _ *compact.Run) (err error) {
 	p := t.runs[r.ID]
 	p.resolved, p.misplaced, p.certain, err = t.resolution.check(p, fold.StartOf(r.ID, r.ClientID, first.Payload(), input, first.Offset))
 	return err
 }
 
-// begun records that a run has begun: later runs may start from it, and it no longer needs its parent.
+// begun records that a run has begun. From now on, later runs may start from it, and it no longer needs its parent.
 func (t *Thread) begun(p *threadRun) error {
 	if err := t.resolution.begin(p); err != nil {
 		return err
@@ -397,7 +397,7 @@ func (t *Thread) compare(p *threadRun) error {
 		p.diverges = p.trace.first(rec, made, p.differ)
 	}
 	follows := t.made != nil && rec.Status != record.StatusRunning && rec.Whole() && !rec.RawLost
-	proved := t.made == nil && len(p.differ) == 0 && rec.Status.Sealed() && len(unprovedOf(rec)) == 0 // so both histories are equal
+	proved := t.made == nil && len(p.differ) == 0 && rec.Status.Sealed() && len(unprovedOf(rec)) == 0 // then both histories are equal
 	if p.Fold != nil && (follows || proved) {
 		h := keyedHistory{History: at}
 		if err := h.key.UnmarshalText([]byte(made.HistoryKey)); err != nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// trace records which events created which parts of a run, to find the event at which a difference begins.
+// trace records which event created which part of a run, so that the event at which a difference begins can be found.
 type trace struct {
-	messages map[string]int64    // first event of a message, by its id
-	types    map[agui.Type]int64 // first event of a type
-	kept     []int64             // the kept events
+	messages map[string]int64    // first event of each message, by message id
+	types    map[agui.Type]int64 // first event of each type
+	kept     []int64             // offsets of the kept events
 	last     int64
 
-	// Type and message id of the previous event. Events of one message follow each other, so most need no look-up.
+	// These are the type and message id of the previous event. Events of one message follow each other, so most need no look-up.
 	recentType agui.Type
 	recentID   []byte
 }
@@ -23,7 +23,7 @@ func newTrace() trace {
 	return trace{messages: map[string]int64{}, types: map[agui.Type]int64{}}
 }
 
-// note adds a folded event. kept are the event families that its run keeps.
+// note adds a folded event. kept are the event families that the event's run keeps.
 func (t *trace) note(offset int64, ev *agui.Event, kept agui.Families) {
 	t.last = offset
 	if ev.Type != t.recentType {
@@ -50,8 +50,8 @@ func (t *trace) message(offset int64, ev *agui.Event, f agui.Field) {
 	}
 }
 
-// first returns the offset of the first event that caused one of the differences, as far as the trace knows it, else of
-// the run's first event.
+// first returns the offset of the first event that caused one of the differences, as far as the trace knows, else the
+// offset of the run's first event.
 func (t *trace) first(want, made *record.Run, differences []Difference) int64 {
 	best := int64(-1)
 	offer := func(offset int64, ok bool) {
@@ -91,7 +91,7 @@ func (t *trace) first(want, made *record.Run, differences []Difference) int64 {
 	if best >= 0 {
 		return best
 	}
-	// No difference leads to an event: compare the counts by event type.
+	// No difference led to an event, so compare the counts by event type.
 	for typ, at := range t.types {
 		offer(at, made.Stats.Events[string(typ)] != want.Stats.Events[string(typ)] ||
 			made.Stats.EventBytes[string(typ)] != want.Stats.EventBytes[string(typ)])
