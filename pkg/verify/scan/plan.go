@@ -18,14 +18,14 @@ import (
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// decodedMessage is the memory of a message in a decoded record. smallFold is the memory of a run's fold that
-// maxThreads already allows for. Both are in bytes.
+// decodedMessage is the memory of a message in a decoded record, in bytes. smallFold is the memory, in bytes, that
+// maxThreads already allows for each run's fold.
 const (
 	decodedMessage = 512
 	smallFold      = 1 << 20
 )
 
-// weigh returns a run's part of a batch's bytes: its record and the part of its fold above smallFold.
+// weigh returns how much a run adds to the bytes of a batch: its record, and the part of its fold that exceeds smallFold.
 func weigh(m *kgo.Record, rec *record.Run) int {
 	return len(m.Value) + decodedMessage*len(rec.Messages) + max(0, int(verify.Bytes(rec))-smallFold)
 }
@@ -33,7 +33,7 @@ func weigh(m *kgo.Record, rec *record.Run) int {
 // requestTimeout limits one round of requests to the brokers.
 const requestTimeout = 30 * time.Second
 
-// part is a part of a partition's threads: those whose hash modulo `of` is n. The zero part contains all threads.
+// part is a subset of a partition's threads: those whose hash modulo the field of equals n. The zero part contains all threads.
 type part struct{ n, of uint64 }
 
 func (p part) has(thread string) bool {
@@ -41,11 +41,11 @@ func (p part) has(thread string) bool {
 		return true
 	}
 	h := fnv.New64a()
-	_, _ = io.WriteString(h, thread) // a hash never returns an error
+	_, _ = io.WriteString(h, thread) // a hash returns no error
 	return h.Sum64()%p.of == p.n
 }
 
-// halves returns the two parts that together make up p.
+// halves splits p into two parts.
 func (p part) halves() [2]part {
 	of := max(p.of, 1)
 	return [2]part{{p.n, 2 * of}, {p.n + of, 2 * of}}
@@ -65,7 +65,7 @@ func (r *reader) fetchSpans(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Fetch runs first: all raw records that they name are then within the range of the events.
+	// Fetch runs first, so that all raw records which they refer to are within the range of the events.
 	if r.runs, err = kafka.Spans(ctx, adm, topics.Runs); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (r *reader) fetchSpans(ctx context.Context) error {
 	return nil
 }
 
-// latest is the information about a run's latest record that planning keeps.
+// latest is what planning keeps of a run's latest record.
 type latest struct {
 	offset int64 // offset of the record
 	bytes  int
@@ -100,17 +100,17 @@ type batch struct {
 	partition int32
 	// records maps the offset of each run's latest record to its thread.
 	records map[int64]string
-	// runs and raw are the spans of the two topics that contain all of the batch.
+	// runs and raw are the spans of the two topics that contain the whole batch.
 	runs, raw kafka.Span
 	bytes     int
 	threads   int
 }
 
-// errTooMany means that the partition has more runs than can be planned at once.
+// errTooMany means that a partition has more runs than can be planned at once.
 var errTooMany = errors.New("there are more runs than are planned at once")
 
-// plan groups the selected threads of a partition into batches, ordered by first event, so that the threads of a batch
-// lie close together. excluded contains the keys of threads that are too large for a batch.
+// plan groups the selected threads of a partition into batches. It orders threads by first event, so that those of a
+// batch are close together. excluded has the keys of threads that are too large for a batch.
 func (r *reader) plan(ctx context.Context, partition int32) (batches []*batch, excluded []string, err error) {
 	threads, planned := map[string]map[string]latest{}, 0
 	large := map[string]bool{}

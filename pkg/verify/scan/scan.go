@@ -21,19 +21,19 @@ type Query struct {
 	Tenant string
 	// Thread is a thread of the tenant; "" selects all.
 	Thread string
-	// Partition and Span limit the offsets of the runs' events; a nil Span is no limit.
+	// Partition and Span limit the offsets of the runs' events; a nil Span means no limit.
 	Partition int32
 	Span      *kafka.Span
-	// Progress is called with the number of raw records read so far and in total; it may be nil.
+	// Progress is called with the number of raw records read so far and the total; it may be nil.
 	Progress func(done, total int)
-	// Excluded is called for each thread that Verify leaves out because it is too large or got newer records meanwhile.
+	// Excluded is called for each thread that Verify leaves out because the thread is too large or got newer records meanwhile.
 	Excluded func(tenant, thread string) error
 }
 
-// Limits on what is folded at the same time: threads, which take about 30 KB each while their runs are open, and bytes
-// of their records (weigh). If more threads than that extend over a whole partition, the partition is read once per
-// group of maxThreads (docs/bench/verify.md). Verify also limits how many runs it plans, at about 200 bytes each, and
-// reads a larger partition in several passes.
+// These limit what is folded at the same time: threads, which take about 30 KB each while their runs are open, and
+// bytes of their records (weigh). If more threads than maxThreads extend over a whole partition, the partition is read
+// once per group of maxThreads (docs/bench/verify.md). Verify also limits how many runs it plans, at about 200 bytes
+// each, and reads a larger partition in several passes.
 const (
 	maxThreads     = 4_000
 	maxRecordBytes = 64 << 20
@@ -53,18 +53,18 @@ type Verified struct {
 	misnamed []string
 }
 
-// Verify verifies the selected runs of a tenant and calls report for each thread with its runs, ordered by start. It
-// leaves out runs that start while it reads. It reads the run records of a partition once, then the raw records in
-// batches of threads that lie close together.
+// Verify verifies the selected runs of a tenant and calls report for each thread with the thread's runs, ordered by
+// start. It leaves out runs that start while it reads. It reads the run records of a partition once, then the raw
+// records in batches of threads that are close together.
 func Verify(ctx context.Context, cfg kafka.Config, q Query, report func([]Verified) error) error {
-	if q.Tenant == "" { // would select all tenants
+	if q.Tenant == "" { // this would select all tenants
 		return errors.New("verifying runs: no tenant is given")
 	}
 	r := &reader{cfg: cfg, query: q, maxRuns: maxPlanned, maxBytes: maxRecordBytes, report: reportVerified(report)}
 	return r.run(ctx)
 }
 
-// reportVerified returns a reader.report function that passes the verified runs of a thread to report.
+// reportVerified adapts report to reader.report: it passes report the verified runs of each thread.
 func reportVerified(report func([]Verified) error) func(*verify.Thread, []Verified) error {
 	return func(t *verify.Thread, runs []Verified) error {
 		reports, err := t.Reports()
@@ -80,7 +80,7 @@ func reportVerified(report func([]Verified) error) func(*verify.Thread, []Verifi
 	}
 }
 
-// Changes folds the raw events of the selected runs again and calls report for each run with the changes that the
+// Changes folds the raw events of the selected runs again. It calls report for each run with the changes that the
 // current rules would make, ordered by partition, thread and start. It leaves out runs that start while it reads.
 func Changes(ctx context.Context, cfg kafka.Config, q Query, report func(verify.Result) error) error {
 	q.Excluded = func(_, thread string) error {
@@ -109,11 +109,11 @@ func Changes(ctx context.Context, cfg kafka.Config, q Query, report func(verify.
 type reader struct {
 	cfg   kafka.Config
 	query Query
-	// report is called for each thread after all its raw events are read, with its runs ordered by start.
+	// report is called for each thread after all its raw events were read, with the thread's runs ordered by start.
 	report func(t *verify.Thread, runs []Verified) error
-	// follow makes a change apply to the runs that depend on it (verify.Thread.FollowChanges).
+	// follow makes a change carry over to the runs that depend on the changed run (verify.Thread.FollowChanges).
 	follow bool
-	// maxRuns is how many runs are planned at once; maxBytes is the size limit of a thread's records. 0 means no limit.
+	// maxRuns is how many runs are planned at once; maxBytes limits the size of a thread's records. 0 means no limit.
 	maxRuns, maxBytes int
 
 	partitions []int32
@@ -141,8 +141,8 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// readPart reads the threads in one part of a partition. If they are too many to plan at once, it reads the part's two
-// halves one after the other. weight is the part's share of the progress, in records.
+// readPart reads the threads in one part of a partition. If the part has too many runs to plan at once, it reads the
+// part's two halves one after the other. weight is the part's share of the progress, in records.
 func (r *reader) readPart(ctx context.Context, partition int32, of part, p *progress, weight int64) error {
 	r.part = of
 	batches, excluded, err := r.plan(ctx, partition)
@@ -238,7 +238,7 @@ func (r *reader) fold(ctx context.Context, b *batch, p *progress) (excluded []st
 	return excluded, nil
 }
 
-// nameByKey sets tenant, thread and run id from the record's key and returns the names of the members that differed.
+// nameByKey sets tenant, thread and run id from the record's key, and returns the names of the members that it had to change.
 func nameByKey(rec *record.Run, ids []string) (differ []string) {
 	for i, m := range []struct {
 		name string
@@ -252,12 +252,12 @@ func nameByKey(rec *record.Run, ids []string) (differ []string) {
 	return differ
 }
 
-// progress reports how many records of skein.events have been read. How many records a part needs is known only after
-// it is planned.
+// progress reports how many records of skein.events were read. Only after planning a part is it known how many
+// records the part needs.
 type progress struct {
 	call        func(done, total int)
 	done, total int64
-	// weight is the part's share of the total. read of its records have been read.
+	// weight is the part's share of the total. records is how many records the part needs; read of them were read.
 	weight, read, records int64
 }
 
