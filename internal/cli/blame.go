@@ -66,8 +66,8 @@ If the raw events of a run are gone, the output shows what the whole run changed
 type blamed struct {
 	out       *output
 	isMessage bool
-	// last is the change to print next, and events the number of events that it stands for: consecutive appends to one string are
-	// printed as one. It is nil before the first change.
+	// last is the change to print next; nil before the first change. It stands for a number of events (the field events), since
+	// consecutive appends to one string are printed as one change.
 	last   *placeChange
 	events int
 }
@@ -125,7 +125,7 @@ func (b *blamed) done() error {
 	return b.print()
 }
 
-// print prints the last change: a line with its event, and what it changed, as a diff does.
+// print prints the last change: a line with its event, then the change itself in the style of a diff.
 func (b *blamed) print() error {
 	c := b.last
 	if c == nil {
@@ -169,7 +169,7 @@ func (b *blamed) print() error {
 	return b.out.text(b.out.bold(head) + "\n" + change)
 }
 
-// shown formats a value; a message as its author and text.
+// shown formats a value. It formats a message as its author and text.
 func (b *blamed) shown(value json.RawMessage) string {
 	var m message
 	if !b.isMessage || json.Unmarshal(value, &m) != nil {

@@ -28,7 +28,7 @@ by it: it has ended before, or no process holds it.`,
 		Args: usageArgs(cobra.ExactArgs(2)),
 	}
 	at := serverFlags(cmd, out)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { // not onServer: a 404 may mean a stage that stops no runs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { // not onServer, since a 404 may come from a stage that stops no runs
 		return at.connect(func(c *client.Client) error {
 			answer, err := c.CancelRun(cmd.Context(), args[0], args[1], reason)
 			if err != nil {
@@ -53,8 +53,8 @@ func cancelledText(a client.Cancelled) string {
 	return fmt.Sprintf("%s is cancelled, at %s\n", name, a.End)
 }
 
-// notCancelled returns the reason why a run was not stopped. Ingest answers 409 if it did not end; the run's status in the index
-// says more.
+// notCancelled returns the reason why a run was not stopped. Ingest answers 409 if the run did not end; the run's status in the
+// index tells more.
 func notCancelled(ctx context.Context, c *client.Client, thread, run string, err error) error {
 	name := fmt.Sprintf("stopping run %s of thread %s", oneLine(run, 80), oneLine(thread, 80))
 	var refused *client.Error

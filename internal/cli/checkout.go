@@ -49,7 +49,7 @@ to run it again as a branch beside it.`,
 	return cmd
 }
 
-// noteOpen prints notes on open interrupts, tool calls without a result, and inexact contents of the run that the input continues.
+// noteOpen prints notes on open interrupts, tool calls without a result, and inexact contents of the run which the input continues.
 func noteOpen(ctx context.Context, out *output, c *client.Client, thread string, input []byte) error {
 	in, err := agui.DecodeInput(input, "")
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// choice is the value of a flag that takes one of a few words. Any other word is a usage error, which lists them.
+// choice is the value of a flag that takes one of a few words. Any other word is a usage error that lists the words.
 type choice struct {
 	value *string
 	words []string
 }
 
-// choiceFlag adds a flag that takes one of words, and completes them. Usage names the value in backquotes.
+// choiceFlag adds a flag that takes one of words, and completes them. The argument usage names the value in backquotes.
 func choiceFlag(cmd *cobra.Command, value *string, name, short, fallback, usage string, words ...string) {
 	*value = fallback
 	cmd.Flags().VarP(&choice{value, words}, name, short, usage)
 	complete(cmd, name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// complete gives a flag its completion.
+// complete gives a flag its completion function.
 func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err) // callers complete flags that they have just added
@@ -64,9 +64,9 @@ const (
 	formJSONL = "jsonl"
 )
 
-// formFlags adds --output with the forms of a command, the default first, and --json, a synonym for -o with the form asJSON. They set
-// out.form and out.asJSON before the command runs. Commands whose -o is a range of events (replay, refold), and those that always
-// print JSON (checkout, export, fold), have no --output.
+// formFlags adds --output with the forms of a command, the default first, and --json as a synonym for -o with the form asJSON. Both
+// set out.form and out.asJSON before the command runs. Commands whose -o is a range of events (replay, refold), and commands that
+// always print JSON (checkout, export, fold), have no --output.
 func formFlags(cmd *cobra.Command, out *output, usage, asJSON string, forms ...string) {
 	var form string
 	choiceFlag(cmd, &form, "output", "o", forms[0], usage, forms...)
@@ -94,7 +94,7 @@ func jsonFlags(cmd *cobra.Command, out *output) {
 	formFlags(cmd, out, "`FORM` of the output: text or json", formJSON, formText, formJSON)
 }
 
-// jsonLinesFlags adds --output and --json to a command that prints text, or any number of JSON Lines.
+// jsonLinesFlags adds --output and --json to a command that prints text, or one JSON line for each result.
 func jsonLinesFlags(cmd *cobra.Command, out *output) {
 	formFlags(cmd, out, "`FORM` of the output: text or jsonl (a line for each)", formJSONL, formText, formJSONL)
 }

@@ -18,7 +18,7 @@ const (
 	completeMost = 200
 )
 
-// completeIDs completes THREAD, then, if runs is true, RUNs of it, from the server. It offers nothing if the server does not answer.
+// completeIDs completes THREAD from the server, then its RUNs if runs is true. It offers nothing if the server does not answer.
 func completeIDs(at *server, runs bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) (ids []cobra.Completion, _ cobra.ShellCompDirective) {
 		if len(args) > 0 && !runs || app.Configure(cmd, at.out.environ) != nil { // the command itself reports the error
@@ -26,7 +26,7 @@ func completeIDs(at *server, runs bool) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 		defer cancel()
-		// An error cannot be printed: the shell would take it for completions.
+		// Drop the error, since the shell would take its text for completions.
 		_ = at.connect(func(c *client.Client) (err error) {
 			if len(args) == 0 {
 				q := url.Values{}

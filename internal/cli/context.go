@@ -19,10 +19,10 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// serverContext has the flags of a server that have a value, by the names of contextKeys.
+// serverContext has the values of the server flags that are set, by the names in contextKeys.
 type serverContext map[string]string
 
-// contextKeys are the names of a server's flags, with _ in place of -. All but the first are names of files.
+// contextKeys are the names of the server flags, with _ in place of -. The values of all but the first are file names.
 var contextKeys = []string{"url", "api_key_file", "server_ca_file", "client_cert_file", "client_key_file"}
 
 // contextFlag returns the flag of a key.
@@ -55,7 +55,7 @@ func contextsPath(environ []string) string {
 	return filepath.Join(dir, "skein", "contexts.yaml")
 }
 
-// readContexts reads the file. A missing file has no contexts.
+// readContexts reads the file. A missing file counts as one without contexts.
 func readContexts(path string) (contexts, error) {
 	c := contexts{Contexts: map[string]serverContext{}}
 	if path == "" {
@@ -86,7 +86,7 @@ func readContexts(path string) (contexts, error) {
 	return c, nil
 }
 
-// get returns a context by its name, or the current one for ""; nil if there is none.
+// get returns the context with that name, or the current one for the name ""; nil if there is no current one.
 func (c contexts) get(name string) (serverContext, error) {
 	name = cmp.Or(name, c.Current)
 	if found, ok := c.Contexts[name]; ok || name == "" {
@@ -117,8 +117,8 @@ func (c contexts) write(path string) error {
 	return nil
 }
 
-// applyContext fills from the context what neither flags, variables nor --config set. With --url and without --context it fills
-// nothing: the current context's key may belong to another server.
+// applyContext sets, from the context, the server flags that neither the command line, variables nor --config have set. With
+// --url and without --context it sets none: the current context's key may belong to another server.
 func (s *server) applyContext() error {
 	if s.flags == nil || s.context == "" && s.flags.Changed("url") {
 		return nil
@@ -199,7 +199,7 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 		for _, key := range contextKeys {
 			value := contextFlag(f, key).Value.String()
 			if value != "" && key != "url" {
-				whole, err := filepath.Abs(value) // commands run in any folder
+				whole, err := filepath.Abs(value) // an absolute path, since commands run in any folder
 				if err != nil {
 					return fmt.Errorf("finding %s: %w", value, err)
 				}

@@ -27,7 +27,7 @@ type message struct {
 	}
 }
 
-// stateLines bounds the lines of a state in text; --json has all of it.
+// stateLines limits how many lines of a state the text form prints; --json prints all of it.
 const stateLines = 40
 
 // text formats each message as a line with its author and its indented text, then the state.
@@ -69,7 +69,7 @@ func (f runFailure) String() string {
 // toolNames are the names of tools by the ids of their calls.
 type toolNames map[string]string
 
-// who returns the author of a message. Call it for all messages in order: the name of a tool comes from the message that called it.
+// who returns the author of a message. Call it for all messages in order, since a tool's name comes from the message that called the tool.
 func (t toolNames) who(m message) string {
 	for _, call := range m.ToolCalls {
 		t[call.ID] = call.Function.Name
@@ -86,7 +86,7 @@ func (t toolNames) who(m message) string {
 	}
 }
 
-// text returns a message's text and tool calls, each line after a margin.
+// text returns a message's text and tool calls. Each line begins with the margin.
 func (m message) text(margin string, width int) string {
 	var b strings.Builder
 	if text := contentText(m.Content); text != "" {
@@ -116,7 +116,7 @@ func (c conversation) remarks() []string {
 	return out
 }
 
-// contentText returns a message's content as text. Parts that are no text become their type, with URL or size.
+// contentText returns a message's content as text. For a part that is not text it returns the part's type, with URL or size.
 func contentText(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -151,7 +151,7 @@ func stateText(state json.RawMessage, width int) string {
 	return strings.Join(lines, "\n")
 }
 
-// indentedJSON returns JSON with a line for each member; other text as it is.
+// indentedJSON returns JSON with one line for each member. It returns text that is not JSON unchanged.
 func indentedJSON(text json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, text, "", "  ") != nil {

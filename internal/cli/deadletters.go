@@ -148,7 +148,7 @@ func deadLetterRow(out *output, x deadletter.Record) listed {
 
 func orDash(s string) string { return cmp.Or(s, "-") }
 
-// deadLettersOfKafka calls f with the dead letters of a query, at most limit of them if limit is not 0.
+// deadLettersOfKafka calls f with the dead letters of a query, but with at most limit of them unless limit is 0.
 func deadLettersOfKafka(ctx context.Context, at *app.KafkaFlags, q deadletter.Query, limit int, f func(deadletter.Record) error) error {
 	cfg, err := at.Config("skein-dead-letters")
 	if err != nil {

@@ -39,7 +39,7 @@ Conversations that exist already are not played again; an interrupted demo is co
 			if err != nil {
 				return err
 			}
-			// Server and demo end each other.
+			// Whichever of server and demo ends first also ends the other.
 			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
 			stopped := make(chan error, 1)
@@ -58,7 +58,7 @@ Conversations that exist already are not played again; an interrupted demo is co
 			stop()
 			serverErr := <-stopped
 			if errors.Is(err, context.Canceled) && (interrupted || serverErr != nil) {
-				err = nil // Ctrl-C is the usual end, or the server's error ended the demo
+				err = nil // Ctrl-C is the usual end; otherwise serverErr tells why
 			}
 			return errors.Join(err, serverErr)
 		},
@@ -68,7 +68,7 @@ Conversations that exist already are not played again; an interrupted demo is co
 	return cmd
 }
 
-// playDemo publishes the conversations and prints what the API then returns.
+// playDemo publishes the conversations and prints what the API returns after that.
 func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 	conversations, err := demo.Conversations()
 	if err != nil {

@@ -43,7 +43,7 @@ func (f *devFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.logLevel, "log-level", "warn", "`LEVEL` of the log on stderr: debug, info, warn or error")
 }
 
-// config returns the server's configuration, checked.
+// config checks and returns the server's configuration.
 func (f *devFlags) config(out *output) (dev.Config, error) {
 	logger, err := app.NewLogger(out.stderr, f.logFormat, f.logLevel)
 	if err != nil {
@@ -106,7 +106,7 @@ prints it and keeps it in the data folder. There is no TLS. Production means Kaf
 	return cmd
 }
 
-// printReady prints the server's addresses. Call it once everything answers: scripts wait for these lines.
+// printReady prints the server's addresses. Call it only once everything answers, since scripts wait for these lines.
 func printReady(out *output, s *dev.Server) error {
 	out.note("the page: %s/", s.URL())
 	out.note("skein is ready: HTTP API on %s, Kafka on %s", s.URL(), s.Broker())

@@ -52,7 +52,7 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 	return cmd
 }
 
-// diffCode returns an error with the exit code of diff and git: 1 for a difference, 2 for a failure.
+// diffCode returns an error with the exit codes of diff and git: 1 for a difference, 2 for a failure.
 func diffCode(err error) error {
 	switch app.ExitCode(err) {
 	case app.ExitDiffers:
@@ -67,7 +67,7 @@ func diffCode(err error) error {
 // difference is the part of a diff answer that the command shows.
 type difference struct {
 	ThreadID string
-	// From and To come without messages and state; From is absent for the empty history.
+	// From and To have neither messages nor state; From is absent for the empty history.
 	From             *conversation
 	To               conversation
 	CommonAncestor   string
@@ -106,7 +106,7 @@ func (d difference) text(out *output) string {
 	for _, c := range d.Changed {
 		p.line(styleChanged, "~ "+names.who(c.To)+" "+c.To.ID)
 		before, after := c.From.text("  - ", p.width), c.To.text("  + ", p.width)
-		if c.From.text("", p.width) == c.To.text("", p.width) { // they differ in members that are not shown
+		if c.From.text("", p.width) == c.To.text("", p.width) { // they differ only in members that are not shown
 			p.patch("  ", c.Patch)
 			continue
 		}
@@ -167,7 +167,7 @@ func (p *differencePrinter) line(style, text string) {
 	p.b.WriteString("\n" + p.paint(style, oneLine(text, p.width)) + "\n")
 }
 
-// block writes lines, each with its own style codes: a pager may show only some of them.
+// block writes lines, each with its own style codes, since a pager may show only some of the lines.
 func (p *differencePrinter) block(style, text string) {
 	for line := range strings.Lines(text) {
 		p.b.WriteString(p.paint(style, strings.TrimSuffix(line, "\n")) + "\n")

@@ -1,3 +1,3 @@
-// Package cli is the command line "skein". Results go to stdout and everything else to stderr; the
-// fields of --json are the same in and out of a terminal and stay stable, text for people does not.
+// Package cli is the command line "skein". It writes results to stdout and everything else to stderr. The fields of
+// --json are stable and do not depend on whether stdout is a terminal; the text form may change.
 package cli

@@ -16,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/client"
 )
 
-// erasedWithin bounds the wait for an erasure.
+// erasedWithin limits how long the command waits for an erasure.
 const erasedWithin = time.Minute
 
 func newErase(out *output) *cobra.Command {
@@ -80,14 +80,14 @@ the index is no longer behind them. It needs the scopes read and erase, and can 
 	return cmd
 }
 
-// errNotMeant means that the answer to the confirmation was not yes.
+// errNotMeant means that the user did not confirm the erasure.
 var errNotMeant = errors.New("nothing was erased")
 
 // unknownRuns means that the number of runs is not known.
 const unknownRuns = -1
 
-// indexedRuns returns how many runs of a thread are indexed. A key with the scope erase may lack the scope read, and the index
-// may be behind.
+// indexedRuns returns how many runs of a thread are indexed, or unknownRuns: a key with the scope erase may lack the scope
+// read. The index may lag.
 func indexedRuns(ctx context.Context, c *client.Client, thread string) int {
 	var t struct{ Runs int }
 	switch _, err := fetch(ctx, c, client.ThreadPath(thread), nil, "thread", &t); {
@@ -107,14 +107,14 @@ func erasureQuestion(thread string, runs int) string {
 	return "Erase " + what + "? It cannot be undone."
 }
 
-// confirm asks a yes-or-no question, and returns the error no for any answer but yes.
+// confirm asks a yes-or-no question. Unless the answer is yes, it returns the argument no.
 func confirm(ctx context.Context, out *output, in io.Reader, question string, no error) error {
 	if _, err := fmt.Fprintf(out.stderr, "%s [y/N] ", question); err != nil {
 		return fmt.Errorf("asking: %w", err)
 	}
 	answers := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // an end without an answer is no yes
+		line, _ := bufio.NewReader(in).ReadString('\n') // an end of input without an answer counts as no
 		answers <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
@@ -134,7 +134,7 @@ type erasure struct {
 	erasureTimes
 }
 
-// erasureTimes are when readers got nothing any more, and when hidden data will be gone; nil if that is not known.
+// erasureTimes has the times from which readers got nothing any more and by which hidden data will be gone; nil if unknown.
 type erasureTimes struct {
 	ErasedAt      *time.Time `json:"erasedAt"`
 	LocalPurgedBy *time.Time `json:"localPurgedBy"`
@@ -144,7 +144,7 @@ type erasureTimes struct {
 
 func (e erasure) done() bool { return e.State == "done" }
 
-// erase erases a thread of which runs were known before.
+// erase erases a thread. The argument runs is how many of its runs were known before.
 func erase(ctx context.Context, out *output, c *client.Client, thread string, runs int, noWait bool) error {
 	name := oneLine(thread, 80)
 	receipt, err := c.EraseThread(ctx, thread)
@@ -171,7 +171,7 @@ func erase(ctx context.Context, out *output, c *client.Client, thread string, ru
 	return err
 }
 
-// awaitErasure polls the server until the erasure is done or the time is up. Each request waits in the server for a while.
+// awaitErasure polls the server until the erasure is done or the time is up. The server holds each request for a while.
 func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.Receipt) ([]byte, erasure, error) {
 	begin := time.Now()
 	noted := begin
@@ -204,7 +204,7 @@ func (e erasure) text(name string, runs int) string {
 	return text
 }
 
-// bounds lists when the hidden data will be gone.
+// bounds lists by when the hidden data will be gone.
 func (e erasureTimes) bounds() string {
 	by := func(t *time.Time) string {
 		if t == nil {

@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	// erasedAtOnce is how many erasures are requested at a time.
+	// erasedAtOnce limits the concurrent requests for erasures.
 	erasedAtOnce = 8
 	// laterAgain is the pause after a 429 or 503.
 	laterAgain = time.Second
-	// refusedFor is how long a request is repeated after a 429 or 503: longer than a server takes to restart, or a quota to refill.
+	// refusedFor limits how long a request is repeated after a 429 or 503. It is longer than a server's restart or a quota's refill takes.
 	refusedFor = 10 * time.Minute
 )
 
 // allErased is the outcome of erasing all threads of a tenant.
 type allErased struct {
-	// Threads is the number of threads that were erased, Left the number that the index has after that.
+	// Threads is the number of erased threads; Left is how many threads the index has after that.
 	Threads int `json:"threads"`
 	Left    int `json:"left"`
-	// Each time is the latest one of all threads; nil if it is not known of one of them.
+	// Each time is the latest of all threads; nil if the time of any thread is unknown.
 	erasureTimes
 }
 
-// errLeft reports threads that the index has after the erasure.
+// errLeft reports that the index still has threads after the erasure.
 var errLeft = errors.New("threads were published, or indexed, meanwhile: stop the tenant's agents, then repeat the command")
 
-// eraseAll erases every thread that the index has of the tenant. It can be interrupted and repeated at any time.
+// eraseAll erases every thread of the tenant that the index has. It can be interrupted and repeated at any time.
 func eraseAll(ctx context.Context, out *output, c *client.Client, ask func(question string) error) error {
 	var threads, left []string
 	err := retried(ctx, out, func() (err error) { threads, err = threadIDs(ctx, c, url.Values{}, 0); return err })
@@ -56,7 +56,7 @@ func eraseAll(ctx context.Context, out *output, c *client.Client, ask func(quest
 		return err
 	}
 	done := allErased{Threads: len(threads)}
-	for i, r := range last { // a partition's earlier erasures are done before its last one
+	for i, r := range last { // once a partition's last erasure is done, its earlier ones are, too
 		var e erasure
 		err := retried(ctx, out, func() (err error) { _, e, err = awaitErasure(ctx, out, c, r); return err })
 		if err == nil && !e.done() {
@@ -118,7 +118,7 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 	return slices.Collect(maps.Values(last)), nil
 }
 
-// retried repeats f after a 429 or 503 of the server, for at most refusedFor.
+// retried calls f again after a 429 or 503 of the server, for at most refusedFor.
 func retried(ctx context.Context, out *output, f func() error) error {
 	began := time.Now()
 	for noted := false; ; noted = true {
@@ -139,7 +139,7 @@ func retried(ctx context.Context, out *output, f func() error) error {
 	}
 }
 
-// extend makes each time the later one of two; nil if one of them is not known.
+// extend sets each time to the later of e's and by's; nil if either is nil.
 func (e *erasureTimes) extend(by erasureTimes) {
 	later := func(have **time.Time, t *time.Time) {
 		if *have == nil || t == nil {

@@ -26,15 +26,15 @@ func openEvents(path string, stdin io.Reader) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// eventReader reads events of any form out of files and stdin.
+// eventReader reads events in any form from files and stdin.
 type eventReader struct{ *eventstream.Reader }
 
 func newEventReader(r io.Reader) eventReader {
 	return eventReader{eventstream.New(r, eventstream.Any, math.MaxInt/4, 64<<10, eventstream.Memory{})}
 }
 
-// next returns the next event's JSON text on one line, or io.EOF. What is there in place of an event is returned too, as is one that the
-// end of the stream cuts off: whether it is whole shows when it is decoded.
+// next returns the next event's JSON text on one line, or io.EOF. It does not check the event: the text may also be something else in an
+// event's place, or an event that the end of the stream cut off. Decoding it finds such faults.
 func (e eventReader) next() ([]byte, error) {
 	event, err := e.Next()
 	var bad *eventstream.Error
@@ -47,7 +47,7 @@ func (e eventReader) next() ([]byte, error) {
 	return bytes.Clone(event.Value), err
 }
 
-// where names the place of the last event for people.
+// where describes the place of the last event for people.
 func (e eventReader) where() string {
 	if e.Form() == eventstream.Array {
 		return fmt.Sprintf("event %d of the array", e.Count())

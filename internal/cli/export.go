@@ -123,7 +123,7 @@ func checkArtifacts(out *output, stdin io.Reader, paths []string) error {
 	return nil
 }
 
-// readFile reads a whole file; the name - is stdin.
+// readFile reads a whole file. The path - means stdin.
 func readFile(stdin io.Reader, path string) ([]byte, error) {
 	if path == "-" {
 		return io.ReadAll(stdin)
@@ -144,7 +144,7 @@ func exportCapture(out *output, stdin io.Reader, path string, began time.Time) e
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil { // of the text: it is in memory
+		if err != nil { // only an error of text itself is possible, since it is in memory
 			err = &artifact.Error{Rule: artifact.RuleEvent, Where: reader.where(), Detail: strings.TrimPrefix(err.Error(), reader.where()+": ")}
 			return printArtifact(out, nil, nil, err)
 		}
@@ -202,7 +202,7 @@ func reportFlag(cmd *cobra.Command, out *output) {
 	cmd.Flags().BoolVar(&out.asJSON, "json", false, "print the artifact and its report as members of one document")
 }
 
-// exported is an artifact and its report, in the form of the API's answer with ?report=true.
+// exported is an artifact and its report, as the API returns them with ?report=true.
 type exported struct {
 	Artifact json.RawMessage  `json:"artifact"`
 	Report   *artifact.Report `json:"report"`
@@ -219,7 +219,7 @@ func (x exported) print(out *output) error {
 	return nil
 }
 
-// noteReport prints what the artifact leaves out, and where its start time and history come from.
+// noteReport prints what the artifact leaves out, and the sources of its start time and history.
 func noteReport(out *output, r *artifact.Report) {
 	line := fmt.Sprintf("%s: %s", r.Projection, count(r.Messages, "message"))
 	for _, part := range [][2]string{

@@ -9,17 +9,17 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// feed reads events in a separate goroutine. A read of stdin cannot be interrupted, but the wait for the
-// next event must be: by Ctrl-C, or because the server is gone.
+// feed reads events in a separate goroutine, since a read of stdin cannot be interrupted. Ctrl-C or the loss of the
+// server must interrupt the wait for the next event.
 //
-// The goroutine ends with the events, or with the first event after stop. If it hangs in a read, it ends
-// with the process.
+// The goroutine ends when the events end, or with the first event after stop. If it hangs in a read, it ends with the
+// process.
 type feed struct {
 	items   chan feedItem
 	stopped chan struct{}
 }
 
-// feedItem is an event, or why there is no further one (io.EOF is their end).
+// feedItem is an event, or the reason why there is no further one (io.EOF at the end of the events).
 type feedItem struct {
 	event []byte
 	err   error
@@ -32,7 +32,7 @@ func startFeed(r io.Reader) *feed {
 		for {
 			event, err := events.next()
 			if err == nil {
-				if _, err = agui.Envelope(event); err != nil { // ingest would refuse it too, but name another line
+				if _, err = agui.Envelope(event); err != nil { // ingest would refuse it too, but would name another line
 					err = fmt.Errorf("%s: %w", events.where(), err)
 				}
 			}
@@ -61,17 +61,17 @@ type runBody struct {
 	several bool
 }
 
-// sentEvents is how the events of a run ended.
+// sentEvents describes how the events of a run ended.
 type sentEvents struct {
-	// last is the last event that was sent, and next the one that begins the next run; nil if there is none.
+	// last is the last event sent; next is the event that begins the next run, or nil if there is none.
 	last, next []byte
-	// err is what ended the events early, such as a line that is no event; nil at their end.
+	// err is the error that ended the events early, such as a line that is not an event; nil at the end of the events.
 	err error
 }
 
-// send writes the events of a run to the body of a request, numbered as client.TypeSequenced wants them, and closes it: at the end of
-// the run and of the events, but also at what ends them early, so that what came before is acknowledged. It returns without a
-// further event when interrupted or over is closed.
+// send writes the events of a run to the body of a request, numbered as client.TypeSequenced requires, and closes the body. It closes
+// the body at the end of the run or of the events, but also after an error, so that ingest acknowledges what came before. When
+// interrupted or over is closed, send returns without sending a further event.
 func (f *feed) send(w *io.PipeWriter, run runBody, interrupted, over <-chan struct{}) (sent sentEvents) {
 	defer func() { _ = w.Close() }() // it always returns nil
 	id, ended := "", false

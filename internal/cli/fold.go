@@ -79,16 +79,16 @@ leaves out and where started_at comes from, as for "skein export".`,
 type chainRun struct {
 	// input is the input file beside the file of events; nil if there is none.
 	input []byte
-	// started is the run's first event if that is a RUN_STARTED.
+	// started is the run's first event if that is a RUN_STARTED, else nil.
 	started *agui.Event
-	// thread, run and parent are the first ids in the run's own events.
+	// thread, run and parent are the first such ids in the run's own events.
 	thread, run, parent string
-	// begun means that there is an event, and ended that the last one is terminal.
+	// begun means that the run has an event, and ended that its last event is terminal.
 	begun, ended bool
 	events       []fileEvent
 }
 
-// add reads ids from a decoded event. As in the compactor, RUN_STARTED and RUN_FINISHED name the run, and invalid ids are ignored.
+// add reads the ids of a decoded event. As in the compactor, RUN_STARTED and RUN_FINISHED name the run, and invalid ids are ignored.
 func (r *chainRun) add(ev *agui.Event) {
 	if r.ended {
 		return
@@ -107,7 +107,7 @@ func (r *chainRun) add(ev *agui.Event) {
 	}
 }
 
-// ids returns the ids of the run's events, else of its input. Folding the run reports errors in the input.
+// ids returns the ids in the run's events, else those in its input. It ignores errors in the input, which folding the run reports.
 func (r chainRun) ids() (thread, run, parent string) {
 	in, err := r.startInput()
 	if err != nil || in == nil {
@@ -161,7 +161,7 @@ func readEventFile(path string, stdin io.Reader) ([]chainRun, error) {
 	return runs, nil
 }
 
-// inputBeside reads NAME.input.json for NAME.jsonl (or any other extension); nil if there is no such file, as for stdin.
+// inputBeside reads NAME.input.json for NAME.jsonl (or any other extension). It returns nil if there is no such file, as for stdin.
 func inputBeside(path string) ([]byte, error) {
 	if path == "-" {
 		return nil, nil
@@ -190,14 +190,14 @@ func readInput(path string) ([]byte, error) {
 	if input := bytes.Trim(b, eventstream.Space); input != nil {
 		return input, nil
 	}
-	return b, nil // not nil: an empty file is a malformed input
+	return b, nil // not nil for an empty file, which is a malformed input
 }
 
-// readRuns reads the runs of a file. A RUN_STARTED that breaks the schema also begins a run: as in the compactor it is left out
-// and names no run, but the events after it belong to that run.
+// readRuns reads the runs of a file. A RUN_STARTED that breaks the schema also begins a run. As in the compactor it is left out
+// and names no run, but the events after it belong to the new run.
 func readRuns(r io.Reader, path string, input []byte) ([]chainRun, error) {
 	var runs []chainRun
-	var refused error // of the first line that is no event
+	var refused error // the error of the first line that is not an event
 	reader := newEventReader(r)
 	for {
 		text, err := reader.next()
@@ -233,7 +233,7 @@ func opensRun(text []byte) bool {
 	return err == nil && kind == agui.RunStarted
 }
 
-// foldRuns folds all runs. A run's parent is one of those before it.
+// foldRuns folds all runs in order. It looks for a run's parent among the earlier runs.
 func foldRuns(out *output, runs []chainRun, kept agui.Families) (*fold.Turns, error) {
 	s, err := fold.NewTurns(kept)
 	if err != nil {
@@ -253,7 +253,7 @@ func foldRuns(out *output, runs []chainRun, kept agui.Families) (*fold.Turns, er
 	return s, nil
 }
 
-// startInput returns the input beside the file, else the one on RUN_STARTED, else nil.
+// startInput returns the input from the file beside the events, else the input on RUN_STARTED, else nil.
 func (r chainRun) startInput() (*agui.RunAgentInput, error) {
 	switch {
 	case r.input != nil:
@@ -287,7 +287,7 @@ func printFold(out *output, runs []chainRun, asEvents bool, kept agui.Families) 
 	}
 	if asEvents {
 		for _, event := range compact.Compacted(s.Steps()...) {
-			if err := out.json(event); err != nil { // out.document would keep line breaks
+			if err := out.json(event); err != nil { // not out.document, which would keep line breaks
 				return err
 			}
 		}

@@ -54,7 +54,7 @@ Exit code 0: ready. 1: not ready, or no answer; the output says why. Made for he
 	return cmd
 }
 
-// firstHealth checks the first of the servers that accepts a connection.
+// firstHealth checks the health of the first server in bases that accepts a connection.
 func firstHealth(ctx context.Context, out *output, bases []string, path string) error {
 	var tried []string
 	for _, base := range bases {
@@ -68,7 +68,7 @@ func firstHealth(ctx context.Context, out *output, bases []string, path string) 
 	return fmt.Errorf("no answer from %s: nothing listens there", strings.Join(tried, " or "))
 }
 
-// health calls the stage without a proxy: its admin address is not for the world.
+// health calls the stage without a proxy, since an admin address is internal.
 func health(ctx context.Context, out *output, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

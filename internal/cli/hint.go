@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// hint returns a command line to type next, for the same binary and for the server that the command calls. Ids that look like flags
-// follow "--": agents choose ids, and a flag could name another server.
+// hint returns a command line to type next, for the same binary and the server that the current command calls. Ids that look like
+// flags follow "--", since agents choose ids and a flag could name another server.
 func (o *output) hint(command string, ids ...string) string {
 	var flags []string
 	at := o.at
@@ -27,7 +27,7 @@ func (o *output) hint(command string, ids ...string) string {
 	return strings.Join(words, " ")
 }
 
-// plainWord matches words that a POSIX shell takes as they are.
+// plainWord matches words that a POSIX shell does not interpret.
 var plainWord = regexp.MustCompile(`^[-a-zA-Z0-9_./:@%+=,]+$`)
 
 // shellWord returns s as one word of a POSIX shell.

@@ -17,15 +17,15 @@ import (
 const (
 	// indexedWithin bounds the wait for the index.
 	indexedWithin = 10 * time.Second
-	// indexedAgain is the pause between two requests. The server itself waits before it answers that the index is not that far.
+	// indexedAgain is the pause between two requests. The server also waits for the index before it answers.
 	indexedAgain = 50 * time.Millisecond
 )
 
-// awaitIndexed waits until the last published event can be read, and prints a note if it cannot be read yet. The events are
-// published in any case.
+// awaitIndexed waits until the last published event can be read. It prints a note if the event cannot be read yet. The
+// events are published in either case.
 //
-// terminal means that the last event ends the run. An open run is indexed only with its next checkpoint, for which awaitIndexed
-// does not wait.
+// terminal means that the last event ends the run. An open run is indexed only with its next checkpoint; awaitIndexed does not
+// wait for that.
 func awaitIndexed(ctx context.Context, out *output, c *client.Client, p published, terminal bool, within time.Duration) {
 	position, run := fmt.Sprintf("%d:%d", p.Partition, p.LastOffset), oneLine(p.RunID, 80)
 	waiting, stop := context.WithTimeout(ctx, within)
@@ -57,8 +57,8 @@ func awaitIndexed(ctx context.Context, out *output, c *client.Client, p publishe
 	}
 }
 
-// indexedTo requests the run, once the index has reached a position. It returns the run's status ("" if the index has no such
-// run), whether the index has reached the position, and whether the run's record covers it.
+// indexedTo requests the run and lets the server wait until the index reaches a position. It returns the run's status ("" if
+// the index lacks the run), whether the index has reached the position, and whether the run's record covers it.
 func indexedTo(ctx context.Context, c *client.Client, p published, position string) (status record.Status, indexed, holds bool, err error) {
 	body, err := c.Get(ctx, client.RunPath(p.ThreadID, p.RunID), url.Values{"atLeast": {position}})
 	var behind *client.Error
@@ -67,7 +67,7 @@ func indexedTo(ctx context.Context, c *client.Client, p published, position stri
 	} else if err != nil {
 		return "", false, false, err
 	}
-	// Status is a number if the index has no such run: the body is a problem document then.
+	// If the index lacks the run, the body is a problem document, whose status is a number.
 	var run struct {
 		Status any
 		Raw    record.Raw

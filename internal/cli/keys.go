@@ -52,7 +52,7 @@ with a key that has ended are cut off within 5 seconds.`,
 			}
 			key := tenant.NewKey()
 			entry := tenant.Entry("", tenantID, allowed, key)
-			// The default name shows a part of the hash only, which is not secret.
+			// The default name shows only a part of the hash, which is not secret.
 			entry.Name = cmp.Or(name, "key-"+entry.SHA256[:12])
 			entry.Expires = end
 			if err := tenant.AppendKey(file, entry); err != nil {

@@ -87,7 +87,7 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 	return cmd
 }
 
-// formMermaid is a form of lineages only.
+// formMermaid is a form that only lineages have.
 const formMermaid = "mermaid"
 
 // listIDs prints the ids of the runs of a lineage answer, one per line.
@@ -104,7 +104,7 @@ func listIDs(out *output, answer []byte) error {
 	return nil
 }
 
-// drawLineage draws a lineage answer, or that of a part of a thread. The client draws, and not the server, to fit the terminal.
+// drawLineage draws the answer of a lineage, or of a part of a thread. The client draws it, not the server, so that it fits the terminal.
 func drawLineage(answer []byte, part bool, o draw.TextOptions) (string, error) {
 	var a struct {
 		Tips     []string
@@ -113,7 +113,7 @@ func drawLineage(answer []byte, part bool, o draw.TextOptions) (string, error) {
 			lineage.Run
 			First    record.Position
 			Question string
-			// Resolution is how the run answers an interrupt.
+			// Resolution describes how the run answers an interrupt.
 			Resolution string
 		}
 	}

@@ -95,7 +95,7 @@ func runLint(ctx context.Context, out *output, o lintOptions, args []string, std
 	return nil
 }
 
-// lintStream lints one stream. It prints the findings, or with --sarif passes them to keep.
+// lintStream lints one stream. It prints the findings, or with --sarif passes each to keep.
 func lintStream(
 	ctx context.Context, out *output, o lintOptions, name string, stdin io.Reader, keep func(lint.Finding),
 ) (lint.Tally, error) {
@@ -137,7 +137,7 @@ type findingPrinter struct {
 	rules []string       // in the order of their first findings
 }
 
-// maxOfRule is how many findings of a rule are printed without --all.
+// maxOfRule limits how many findings of a rule are printed without --all.
 const maxOfRule = 10
 
 func (p *findingPrinter) print(f lint.Finding) error {
@@ -202,7 +202,7 @@ func tallied(t lint.Tally) string {
 
 // linted is a stream to lint.
 type linted struct {
-	// name is its name in findings.
+	// name names the stream in findings.
 	name string
 	// input is the input of the first run; nil if unknown.
 	input *agui.RunAgentInput
@@ -245,7 +245,7 @@ func openLinted(name string, o lintOptions, stdin io.Reader) (linted, error) {
 	return s, nil
 }
 
-// lintEvents reads events of any form. SSE is read as the client does.
+// lintEvents lints events in any form. It reads SSE as the client does.
 func lintEvents(l *lint.Linter, r io.Reader, name string) error {
 	events := newEventReader(r)
 	if sse, first, err := events.ServerSent(); err != nil {

@@ -21,7 +21,8 @@ func isURL(name string) bool {
 	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
 }
 
-// openAgent returns the stream that an agent answers to the input, or without one to a hello. Reading the stream sends the request.
+// openAgent returns the stream that an agent sends in answer to the input, or to hello if input is nil. Reading the stream sends the
+// request.
 func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -33,7 +34,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 	if input == nil {
 		input = hello()
 	}
-	s := linted{name: (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()} // user and query may be secret
+	s := linted{name: (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()} // without user and query, which may be secret
 	if s.input, err = agui.DecodeInput(input, ""); err != nil {
 		return linted{}, app.Usagef("reading input: %w", err)
 	}
@@ -41,7 +42,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" {
-			return linted{}, app.Usagef("a --header is malformed: want 'Name: value'") // its text may be secret
+			return linted{}, app.Usagef("a --header is malformed: want 'Name: value'") // leaves out the header's text, which may be secret
 		}
 		header.Set(name, strings.TrimSpace(value))
 	}
@@ -64,20 +65,21 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 	return s, nil
 }
 
-// hello is an input of a new thread.
+// hello returns an input for a new thread.
 func hello() []byte {
 	return fmt.Appendf(nil, `{"threadId":"skein-lint-%s","runId":"skein-lint-%s","protocolVersion":"1.0",`+
 		`"messages":[{"id":"m1","role":"user","content":"Hello"}],"tools":[],"context":[],"state":{},"forwardedProps":{}}`,
 		rand.Text(), rand.Text())
 }
 
-// protobuf is AG-UI's other encoding, which the client reads if the agent answers with it.
+// protobuf is AG-UI's other encoding. The client reads it if the agent answers with it.
 const protobuf = "application/vnd.ag-ui.event+proto"
 
-// lintAnswer sends the request, and lints the answer as the official client reads it: a status other than 2xx fails the run, and
+// lintAnswer sends the request and lints the answer as the official client reads it. A status other than 2xx fails the run, and
 // every content type except protobuf is read as SSE.
 func lintAnswer(request *http.Request, l *lint.Linter) error {
-	// A transport for this request only leaves no connection open. Redirects to other hosts are refused: they would get the agent's headers.
+	// Its own transport lets the request leave no connection open. Redirects to other hosts are refused, since they would get the agent's
+	// headers.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
@@ -96,7 +98,7 @@ func lintAnswer(request *http.Request, l *lint.Linter) error {
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // without the URL, which may contain secrets
+			err = failed.Err // leaves out the URL, which may contain secrets
 		}
 		return err
 	}

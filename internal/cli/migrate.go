@@ -18,7 +18,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store/clickhouse"
 )
 
-// migrateTimeout bounds a migration; changes of large tables take their time.
+// migrateTimeout bounds a migration. It is long because changes of large tables take time.
 const migrateTimeout = 30 * time.Minute
 
 func newMigrate(out *output) *cobra.Command {
@@ -71,7 +71,7 @@ is stopped before the exchange, the live tables are as before; a signal during t
 	return cmd
 }
 
-// rebuildStore fills a database beside that of the store and exchanges the tables.
+// rebuildStore fills a second database beside the store's, then exchanges the tables.
 func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores.Store) (err error) {
 	live, is := s.(*clickhouse.Store)
 	if !is {
@@ -104,7 +104,7 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 	defer func() { err = errors.Join(err, beside.Close()) }()
 	exchanged := false
 	defer func() {
-		// Do not leave it: it has rows of all tenants, and no erasure or retention reaches it.
+		// Do not leave the second database: it has rows of all tenants, and no erasure or retention reaches it.
 		if err != nil && !exchanged {
 			err = errors.Join(err, beside.Drop(context.WithoutCancel(ctx)))
 		}
@@ -114,7 +114,7 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 	}
 	began := time.Now()
 	r := rebuilding{out: out, cfg: cfg, adm: adm, topic: k.Topics().Runs, read: map[int32]kafka.Span{}}
-	// The first fill may take hours. The second one adds the records written meanwhile, so that little is left for the exchange.
+	// The first fill may take hours. The second one adds the records written meanwhile, so that the exchange has little left to add.
 	for range 2 {
 		if err := r.fill(ctx, beside); err != nil {
 			return err
@@ -148,15 +148,15 @@ type rebuilding struct {
 }
 
 const (
-	// exchangeTimeout bounds the exchange of the tables with the last fill.
+	// exchangeTimeout bounds the exchange of the tables, including the last fill.
 	exchangeTimeout = time.Hour
-	// lastTries is how often the last fill is tried, and lastWait the time in between. Each fill itself retries its writes.
+	// lastTries is how often the last fill is tried, and lastWait the pause between two tries. Each fill also retries its writes.
 	lastTries = 5
 	lastWait  = 10 * time.Second
 )
 
-// exchange exchanges the filled tables with the live ones, and fills in the records written meanwhile. No signal stops it: the
-// live tables are incomplete until it returns.
+// exchange exchanges the filled tables with the live ones, then fills in the records written meanwhile. No signal interrupts
+// it, since the live tables are incomplete until it returns.
 func (r *rebuilding) exchange(ctx context.Context, live, beside *clickhouse.Store) error {
 	stop := context.AfterFunc(ctx, func() {
 		_, _ = fmt.Fprintln(r.out.stderr, "exchanging tables: it ends when the live ones are complete")
@@ -188,7 +188,7 @@ func (r *rebuilding) exchange(ctx context.Context, live, beside *clickhouse.Stor
 	return beside.Drop(ctx)
 }
 
-// fill writes the records of skein.runs that were not read yet.
+// fill writes the records of skein.runs that earlier fills have not read.
 func (r *rebuilding) fill(ctx context.Context, s *clickhouse.Store) error {
 	now, err := kafka.Spans(ctx, r.adm, r.topic)
 	if err != nil {

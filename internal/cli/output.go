@@ -18,14 +18,14 @@ type output struct {
 	quiet  bool
 	// noColor is set by NO_COLOR or TERM=dumb.
 	noColor bool
-	// dumb is a terminal without cursor control.
+	// dumb means that the terminal has no cursor control.
 	dumb bool
-	// screen is the terminal that shows what is written to stdout if stdout itself is a buffer.
+	// screen is the terminal on which the output finally appears, if stdout itself is a buffer.
 	screen interface{ Fd() uintptr }
-	// self is the command as it was typed, such as bin/skein, and at the server that it calls; both are for hints.
+	// self is the command as the user typed it, such as bin/skein, and at is the server that it calls; both are for hints.
 	self string
 	at   *server
-	// form is the form of the result that --output names, and asJSON whether it is JSON.
+	// form is the form of the result that --output selects, and asJSON reports whether that form is JSON.
 	form    string
 	asJSON  bool
 	environ []string
@@ -53,7 +53,7 @@ func (o *output) note(format string, args ...any) {
 	if o.quiet {
 		return
 	}
-	// The command goes on if stderr cannot be written.
+	// An error of stderr does not end the command.
 	_, _ = fmt.Fprintf(o.stderr, format+"\n", args...)
 }
 
@@ -64,14 +64,14 @@ func (o *output) json(v any) error {
 	return enc.Encode(v)
 }
 
-// document writes JSON text as it came, with one line feed at the end.
+// document writes JSON text unchanged, with one line feed at the end.
 func (o *output) document(b []byte) error {
 	text := strings.TrimRight(string(b), "\n") + "\n"
 	_, err := io.WriteString(o.stdout, text)
 	return err
 }
 
-// result writes a result as text, or as JSON: v, which is written as it came if it is []byte.
+// result writes text, or v as JSON. It writes a v that is []byte unchanged.
 func (o *output) result(v any, text string) error {
 	if !o.asJSON {
 		return o.text(text)
@@ -82,7 +82,7 @@ func (o *output) result(v any, text string) error {
 	return o.json(v)
 }
 
-// lines writes the elements of one member of an answer, each as a line of JSON as it came.
+// lines writes the elements of one member of an answer, each unchanged as one line of JSON.
 func (o *output) lines(answer []byte, member string) error {
 	list, err := elements(answer, member)
 	if err != nil {
@@ -113,7 +113,7 @@ func (o *output) display() interface{ Fd() uintptr } {
 	return o.screen
 }
 
-// drawingWidth is the width that tables and pictures have to fit into; 0, no limit, if stdout is no terminal.
+// drawingWidth is the width into which tables and pictures must fit; 0 means no limit, if stdout is no terminal.
 func (o *output) drawingWidth() int {
 	if o.display() == nil {
 		return 0
@@ -121,7 +121,7 @@ func (o *output) drawingWidth() int {
 	return o.width()
 }
 
-// when formats a time: how long ago it was on a terminal, else RFC 3339 in UTC.
+// when formats a time: on a terminal as how long ago it was, else as RFC 3339 in UTC.
 func (o *output) when(t time.Time) string {
 	if o.display() != nil {
 		return ago(time.Now(), t)

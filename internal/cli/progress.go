@@ -19,11 +19,11 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// progressEvery is the time between two lines of progress if stderr is no terminal.
+// progressEvery is the time between two lines of progress if stderr is not a terminal.
 const progressEvery = 10 * time.Second
 
-// progress prints the progress of a long task on stderr: a bar on a terminal, else a line every progressEvery. It is safe for
-// concurrent use.
+// progress prints the progress of a long task on stderr: as a bar on a terminal, else as a line every progressEvery. It is
+// safe for concurrent use.
 type progress struct {
 	out  *output
 	what string
@@ -40,7 +40,7 @@ func newProgress(out *output, what string) *progress {
 	return &progress{out: out, what: what, bar: isTerminal(out.stderr), shown: now, started: now}
 }
 
-// step reports that done of total parts are ready; a total of 0 is unknown.
+// step reports that done of total parts are ready. A total of 0 means that it is unknown.
 func (p *progress) step(done, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,7 @@ func (p *progress) step(done, total int) {
 	}
 }
 
-// count formats how many parts are ready, and how many there are.
+// count formats how many parts are ready and how many there are. The argument of separates the two numbers.
 func (p *progress) count(of string) string {
 	if p.total == 0 {
 		return strconv.Itoa(p.done)
@@ -66,7 +66,7 @@ func (p *progress) count(of string) string {
 	return fmt.Sprintf("%d%s%d", p.done, of, p.total)
 }
 
-// leftAfter is how long a task runs before its remaining time is shown.
+// leftAfter is how long a task must run before its remaining time is shown.
 const leftAfter = 3 * time.Second
 
 // left estimates the remaining time from the average speed so far.
@@ -92,7 +92,7 @@ func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.drawn {
-		_, _ = fmt.Fprint(p.out.stderr, "\r\x1b[K") // cosmetic
+		_, _ = fmt.Fprint(p.out.stderr, "\r\x1b[K") // an error only affects the display
 	}
 }
 
@@ -104,5 +104,5 @@ func (p *progress) draw() {
 		full := cells * p.done / p.total
 		bar = fmt.Sprintf("[%s%s] ", strings.Repeat("█", full), strings.Repeat("·", cells-full))
 	}
-	_, _ = fmt.Fprintf(p.out.stderr, "\r%s %s%s%s\x1b[K", p.what, bar, p.count("/"), p.left()) // cosmetic
+	_, _ = fmt.Fprintf(p.out.stderr, "\r%s %s%s%s\x1b[K", p.what, bar, p.count("/"), p.left()) // an error only affects the display
 }

@@ -92,7 +92,7 @@ history and lineage show what was published. Ctrl-C stops after the events sent 
 	return cmd
 }
 
-// answerGrace is how long the command waits for ingest's answer after Ctrl-C.
+// answerGrace limits how long the command waits for ingest's answer after Ctrl-C.
 const answerGrace = 2 * time.Second
 
 // errInterrupted means that Ctrl-C ended the command.
@@ -142,13 +142,13 @@ func publish(ctx context.Context, out *output, at *server, o publishOptions, r i
 	})
 }
 
-// The part of a file that notAStream prints.
+// These limit the part of a file that notAStream prints.
 const (
 	maxHeadBytes = 1000
 	maxHeadLines = 5
 )
 
-// headReader keeps the first bytes that it reads. Do not use head before the feed has ended.
+// headReader keeps the first bytes that it reads. Do not use head until the feed has ended.
 type headReader struct {
 	r    io.Reader
 	head []byte
@@ -161,8 +161,8 @@ func (h *headReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// notAStream prints the first lines of input that is not an event stream, and returns the error with what to check. Such input is
-// mostly an error message of the agent, which the pipe would hide.
+// notAStream prints the first lines of input that is not an event stream, and returns err with advice. Such input is mostly an
+// error message of the agent, which the pipe would otherwise hide.
 func notAStream(out *output, h *headReader, err error) error {
 	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(h.head, []byte("\uFFFD")))), "\n")
 	text := "This is not an AG-UI event stream. It begins with:\n"
@@ -181,7 +181,7 @@ func publishRun(
 ) (next []byte, err error) {
 	result := published{ThreadID: o.thread, RunID: o.run}
 	var warnings []client.Warning
-	// With --from the input was accepted before the events. Another one would count as late.
+	// With --from, the input was accepted before the events that ingest already has. Another input would count as late.
 	if input != nil && o.from == 0 {
 		put, err := c.PutInput(ctx, o.thread, o.run, input)
 		if err != nil {
@@ -201,7 +201,7 @@ func publishRun(
 	result.Warnings = warnings
 	for _, w := range result.Warnings {
 		event := ""
-		if w.Line > 0 { // the line of the body is the event's number
+		if w.Line > 0 { // Line is the number of the event
 			event = fmt.Sprintf("event %d: ", w.Line)
 		}
 		out.note("warning: %s%s; the run counts it as an anomaly (%s)", event, oneLine(w.Detail, 400), w.Anomaly)
@@ -216,8 +216,8 @@ func publishRun(
 	return nil, nil
 }
 
-// postEvents sends the events of a run and returns ingest's acknowledgement. Ctrl-C ends the events; postEvents then waits for the
-// answer up to answerGrace.
+// postEvents sends the events of a run and returns ingest's acknowledgement. Ctrl-C ends the events; postEvents then waits for
+// ingest's answer for at most answerGrace.
 func postEvents(ctx context.Context, c *client.Client, o publishOptions, feed *feed, run runBody) (client.Ack, sentEvents, error) {
 	request, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -244,16 +244,16 @@ func postEvents(ctx context.Context, c *client.Client, o publishOptions, feed *f
 	return ack, sent, resumeHint(err, o.from)
 }
 
-// text describes what ingest acknowledged.
+// text describes what ingest has acknowledged.
 func (p published) text() string {
 	return fmt.Sprintf("%s of run %s in thread %s at %d:%d to %d:%d\n", count(p.Accepted, "event"),
 		oneLine(p.RunID, 80), oneLine(p.ThreadID, 80), p.Partition, p.FirstOffset, p.Partition, p.LastOffset)
 }
 
-// repeatHint is the hint if it is not known how many events arrived.
+// repeatHint is the hint if the number of events that arrived is unknown.
 const repeatHint = "repeat the same command: events are numbered, and Skein drops those that it has"
 
-// resumeHint adds to an error how to continue.
+// resumeHint adds instructions for continuing to an error.
 func resumeHint(err error, from int64) error {
 	var refused *client.Error
 	switch {
@@ -269,7 +269,7 @@ func resumeHint(err error, from int64) error {
 	}
 }
 
-// endedEarly adds to the error that ended the events how many were acknowledged, and how to continue.
+// endedEarly adds to the error that ended the events how many events were acknowledged, and how to continue.
 func endedEarly(err error, ack client.Ack, from int64) error {
 	if !errors.Is(err, errInterrupted) {
 		return fmt.Errorf("sending events: %w; %s accepted: correct the rest and continue with --from %d",
@@ -282,10 +282,10 @@ func endedEarly(err error, ack client.Ack, from int64) error {
 		err, count(ack.Accepted, "event"), ack.Partition, ack.LastOffset, from+ack.Accepted)
 }
 
-// labelKey matches the keys that can be part of an HTTP header's name.
+// labelKey matches keys that may be part of an HTTP header's name.
 var labelKey = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
-// takeLabels parses KEY=VALUE labels and checks them and the agent's name.
+// takeLabels parses KEY=VALUE labels, and checks the labels and the agent's name.
 func (o *publishOptions) takeLabels(labels []string) error {
 	for _, l := range labels {
 		key, value, ok := strings.Cut(l, "=")
@@ -295,7 +295,7 @@ func (o *publishOptions) takeLabels(labels []string) error {
 		if o.producer.Labels == nil {
 			o.producer.Labels = map[string]string{}
 		}
-		key = strings.ToLower(key) // as the server does
+		key = strings.ToLower(key) // the server also lowers keys
 		if _, twice := o.producer.Labels[key]; twice {
 			return app.Usagef("reading label %q: there is another one of this key", l)
 		}
@@ -309,7 +309,7 @@ func (o *publishOptions) takeLabels(labels []string) error {
 	return nil
 }
 
-// takeIDs fills thread and run from the input, then from the first event, unless flags set them.
+// takeIDs sets thread and run from the input, else from the first event, unless flags have set them.
 func (o *publishOptions) takeIDs(input, first []byte) error {
 	if input != nil {
 		in, err := agui.DecodeInput(input, "")

@@ -11,13 +11,13 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// printRecords prints the run records that the compactor would write, made by the compactor's own code. The same files give the
-// same records: times of events without a timestamp are 1970, not the current time.
+// printRecords prints the run records that the compactor would write, using the compactor's own code. The same files always
+// give the same records: events without a timestamp get a time in 1970, not the current time.
 func printRecords(out *output, runs []chainRun, kept agui.Families) error {
 	cfg := partition.DefaultConfig()
 	cfg.KeepEvents = kept
-	var sources []partition.Source // the records that the runs would have on skein.events
-	var where []string             // the file and line of each
+	var sources []partition.Source // the records on skein.events that the runs would have
+	var where []string             // the file and line of each record
 	thread := ""
 	for i, run := range runs {
 		ofThread, _, _ := run.ids()

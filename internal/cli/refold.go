@@ -74,7 +74,7 @@ The exit code is 4 if a record would change.`,
 	return cmd
 }
 
-// eventsBetween makes the query select runs with events in a range of one partition.
+// eventsBetween limits the query to runs with events in a range of one partition.
 func eventsBetween(q *scan.Query, r record.Range) error {
 	first, last := r.From.Position, r.To.Position
 	if first == nil || last == nil && !r.To.IsZero() {
@@ -87,8 +87,8 @@ func eventsBetween(q *scan.Query, r record.Range) error {
 	return nil
 }
 
-// reportChanges folds the selected runs again. It prints runs as they come, in text only those that change, and at the end the
-// number of all.
+// reportChanges folds the selected runs again. It prints runs as they come (the text form prints only runs that change), and
+// at the end the totals.
 func reportChanges(ctx context.Context, out *output, cfg kafka.Config, q scan.Query) error {
 	bar := newProgress(out, "refold")
 	defer bar.end()

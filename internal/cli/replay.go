@@ -164,7 +164,7 @@ func (o *replayOptions) print(ctx context.Context, out *output, args []string) e
 		if err == nil && stopped != "" {
 			out.note("%s", stopped)
 		}
-		if o.branch != "" { // the server names the one that does not exist, thread or branch
+		if o.branch != "" { // the server reports which of thread and branch does not exist
 			return err
 		}
 		return out.found(err, args[0], run)
@@ -194,7 +194,7 @@ func (o *replayOptions) stepThrough(cmd *cobra.Command, out *output, args []stri
 	})
 }
 
-// rangeFlag adds the flag that selects a range of skein.events; the zero value selects all of it.
+// rangeFlag adds the flag that selects a range of skein.events. The zero range selects all events.
 func rangeFlag(f *pflag.FlagSet, r *record.Range) {
 	f.FuncP("range", "o", "only events from FROM up to but excluding TO, as `FROM:TO`; each is a position (3:1024), "+
 		"a time (@2026-09-17T12:00:00Z), start or end (fixed when the command starts)",
@@ -204,7 +204,7 @@ func rangeFlag(f *pflag.FlagSet, r *record.Range) {
 		})
 }
 
-// countedLines writes to stdout, and counts the lines for a progress.
+// countedLines writes to stdout and reports the number of lines to a progress.
 type countedLines struct {
 	*output
 	bar   *progress
@@ -215,7 +215,7 @@ type countedLines struct {
 func (c *countedLines) Write(b []byte) (int, error) {
 	n, err := c.stdout.Write(b)
 	c.lines += bytes.Count(b[:n], []byte{'\n'})
-	if !isTerminal(c.stdout) { // else the lines are seen
+	if !isTerminal(c.stdout) { // on a terminal the lines themselves show the progress
 		c.bar.step(c.lines, 0)
 	}
 	return n, err

@@ -30,10 +30,10 @@ func (o *replayOptions) toFlags(f *pflag.FlagSet) {
 	o.kafka.Flags(f)
 }
 
-// onlyTo are the flags that need --to. Flags of the Kafka connection are not among them: a settings file for all commands may have them.
+// onlyTo lists the flags that need --to. It omits the Kafka flags, which a settings file for all commands may set.
 var onlyTo = []string{"any-tenant", "header", "follow", "yes", "dry-run"}
 
-// errNotReplayed means that the answer to the confirmation was not yes.
+// errNotReplayed means that the user did not confirm the replay.
 var errNotReplayed = errors.New("nothing was published")
 
 // replayedTo is the answer of skein replay --to --json.
@@ -131,7 +131,7 @@ func (o *replayOptions) planAndPublish(ctx context.Context, out *output, in io.R
 	switch {
 	case err == nil:
 		return nil
-	case o.Follow && errors.Is(err, context.Canceled): // Ctrl-C is its usual end
+	case o.Follow && errors.Is(err, context.Canceled): // Ctrl-C is the usual end of --follow
 		return nil
 	case len(done.Next) == 1 && o.Follow:
 		return fmt.Errorf("%w: %d were published; continue with -o %s: --follow", err, done.Published, done.Next[0])
@@ -142,7 +142,7 @@ func (o *replayOptions) planAndPublish(ctx context.Context, out *output, in io.R
 	return fmt.Errorf("%w: %d of %d were published; --json says where each partition continues", err, done.Published, p.Records)
 }
 
-// publishPlan asks for confirmation, without --yes, and publishes.
+// publishPlan asks for confirmation unless --yes is set, and publishes.
 func (o *replayOptions) publishPlan(ctx context.Context, out *output, in io.Reader, p *replay.Plan, bar *progress) (replay.Done, error) {
 	if !o.yes {
 		if err := confirm(ctx, out, in, fmt.Sprintf("Publish %s to %s?", count(p.Records, "record"), o.To), errNotReplayed); err != nil {
@@ -215,5 +215,5 @@ func planText(p *replay.Plan, o replay.Options) string {
 	return b.String()
 }
 
-// planRanges is how many partitions the plan lists.
+// planRanges limits how many partitions the plan lists.
 const planRanges = 12

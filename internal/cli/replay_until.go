@@ -13,7 +13,7 @@ import (
 )
 
 // findStep returns the first event of a run in a range of skein.events at which the condition is true, or a not-found error.
-// Without a condition it is the first event of the range.
+// Without a condition it returns the first event in the range.
 func findStep(
 	ctx context.Context, out *output, source steps.Source, condition *steps.Condition, between record.Range,
 ) (steps.Moment, error) {
@@ -58,8 +58,8 @@ func within(s steps.Step, r record.Range) bool {
 	return !before(r.From) && (r.To.IsZero() || before(r.To))
 }
 
-// replayUntil returns the exclusive end of a replay that stops with the first event at which a condition is true, and a note
-// about that event.
+// replayUntil returns the exclusive end of a replay that stops after the first event at which a condition is true. It also
+// returns a note about that event.
 func replayUntil(
 	ctx context.Context, out *output, c *client.Client, path string, condition *steps.Condition, between record.Range,
 ) (end record.Position, note string, err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// Run executes one command line. The error's exit code is app.ExitCode's.
+// Run executes one command line. app.ExitCode returns the exit code for its error.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	out := newOutput(stdout, stderr, os.Environ())
 	if len(os.Args) > 0 && os.Args[0] != "" {
@@ -102,7 +102,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// group returns a command that only has subcommands. Without one it prints its help.
+// group returns a command that has only subcommands. Called without a subcommand, it prints its help.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     use,
@@ -115,7 +115,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// onlySubcommands runs a command without its subcommands: it prints the help, or refuses an argument.
+// onlySubcommands runs a command that was called without a subcommand. It prints the help, or refuses an argument.
 func onlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()

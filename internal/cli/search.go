@@ -16,9 +16,9 @@ import (
 	"github.com/skeinhq/skein/pkg/search"
 )
 
-// conditions are the flags of a filter. Each has the name of a parameter of the API (docs/search.md).
+// conditions has the flags of a filter. Each flag has the name of an API parameter (docs/search.md).
 type conditions struct {
-	texts  []string // the names of those that take one text
+	texts  []string // the names of the flags that take one text
 	labels []string
 }
 
@@ -47,8 +47,8 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 	return c
 }
 
-// values returns the parameters of a request. It refuses an empty condition, such as an unset variable of a script, which would
-// select everything.
+// values returns the parameters of a request. It refuses an empty condition, such as one from an unset variable of a script,
+// since that would select everything.
 func (c *conditions) values(cmd *cobra.Command) (url.Values, error) {
 	q := url.Values{}
 	empty := ""
@@ -71,7 +71,7 @@ func (c *conditions) values(cmd *cobra.Command) (url.Values, error) {
 	return q, nil
 }
 
-// flagError names the flag in place of the parameter.
+// flagError makes the error name the flag instead of the parameter.
 func flagError(err error) error {
 	var bad *search.ParameterError
 	if errors.As(err, &bad) {
@@ -212,7 +212,8 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 	return cmd
 }
 
-// printStatistics prints a table for a terminal of a width, or 0 for none. On a terminal a single measure also has bars.
+// printStatistics prints a table that fits a terminal of the given width; 0 means no terminal. On a terminal a single measure also gets
+// bars.
 func printStatistics(out *output, a statisticsAnswer, width int) error {
 	var columns []column
 	for _, d := range a.By {
@@ -235,7 +236,7 @@ func printStatistics(out *output, a statisticsAnswer, width int) error {
 		}
 	}
 	if width > 0 && len(a.Measures) == 1 && greatest > 0 {
-		columns = append(columns, column{}) // it is left out where it does not fit
+		columns = append(columns, column{}) // left out if it does not fit
 		for i, g := range a.Groups {
 			text := ""
 			if v := g.Values[a.Measures[0]]; v != nil {
@@ -247,7 +248,7 @@ func printStatistics(out *output, a statisticsAnswer, width int) error {
 	return out.text(table(columns, rows, width, false))
 }
 
-// bar draws a number as a bar. The greatest number has a bar of 30 characters.
+// bar draws a number as a bar. The bar of greatest has 30 characters.
 func bar(v, greatest int64) string {
 	const most = 30
 	n := int(float64(max(v, 0)) / float64(greatest) * most)

@@ -24,7 +24,7 @@ import (
 // defaultURL is the default address of "skein dev".
 const defaultURL = "http://127.0.0.1:8420"
 
-// server is the HTTP API that a command calls, with the credentials for it.
+// server is the HTTP API that a command calls, and the credentials for it.
 type server struct {
 	out                       *output
 	url, keyFile              string
@@ -34,8 +34,8 @@ type server struct {
 	flags   *pflag.FlagSet
 }
 
-// onServer makes a command call the HTTP API: f gets a client for the server of the command's flags, which it adds. A 404 becomes the
-// error that there is no such THREAD or RUN, if these are the command's arguments.
+// onServer makes a command call the HTTP API. It adds the flags of the server, and passes f a client for that server. If the
+// command's arguments are THREAD or RUN, a 404 becomes the error that there is no such thread or run.
 func onServer(cmd *cobra.Command, out *output, f func(ctx context.Context, c *client.Client, args []string) error) *server {
 	at := serverFlags(cmd, out)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -51,8 +51,8 @@ func onServer(cmd *cobra.Command, out *output, f func(ctx context.Context, c *cl
 	return at
 }
 
-// serverFlags adds the flags, and completes the arguments that the command's usage names. There is no flag for the key itself:
-// other users of the machine can read a process's arguments, and shells keep them in their history.
+// serverFlags adds the flags of the server, and completes the arguments in the command's usage. There is no flag for the key
+// itself, since other users of the machine can read a process's arguments and shells keep them in their history.
 func serverFlags(cmd *cobra.Command, out *output) *server {
 	s := &server{out: out, flags: cmd.Flags()}
 	switch words := strings.Fields(cmd.Use); {
@@ -92,7 +92,7 @@ func (s *server) connect(f func(c *client.Client) error) error {
 	return refusedHint(f(c), key)
 }
 
-// tls returns the settings for https:// URLs; nil is Go's default.
+// tls returns the settings for https:// URLs. A nil result means Go's defaults.
 func (s *server) tls() (*tls.Config, error) {
 	if s.caFile+s.certFile+s.ownFile == "" {
 		return nil, nil
@@ -137,13 +137,13 @@ func (s *server) key() (string, error) {
 	}
 	key = strings.TrimSpace(key)
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		// It is no valid header, and the HTTP client's error would print it.
+		// The text is no valid header, and the HTTP client's error would print it.
 		return "", app.Usagef("reading API key: %s does not hold an API key", from)
 	}
 	return key, nil
 }
 
-// refusedHint adds a hint to the server's 401. A GET that the server refuses with 400 becomes a usage error.
+// refusedHint adds a hint to a 401 of the server. It turns a 400 of the server for a GET into a usage error.
 func refusedHint(err error, key string) error {
 	var refused *client.Error
 	switch {
@@ -160,7 +160,7 @@ func refusedHint(err error, key string) error {
 	}
 }
 
-// runPath returns the API path of RUN, or of THREAD if the arguments name no run.
+// runPath returns the API path of RUN, or of THREAD if there is no RUN among the arguments.
 func runPath(args []string) (path, run string) {
 	if len(args) < 2 {
 		return client.ThreadPath(args[0]), ""
@@ -168,14 +168,14 @@ func runPath(args []string) (path, run string) {
 	return client.RunPath(args[0], args[1]), args[1]
 }
 
-// set adds a parameter that is not empty.
+// set adds a parameter unless its value is empty.
 func set(q url.Values, name, value string) {
 	if value != "" {
 		q.Set(name, value)
 	}
 }
 
-// fetch gets a JSON document, decodes it into v, and returns it as it came. Errors of decoding name it as what.
+// fetch gets a JSON document, decodes it into v, and returns its unchanged text. Decoding errors call the document what.
 func fetch(ctx context.Context, c *client.Client, path string, q url.Values, what string, v any) ([]byte, error) {
 	body, err := c.Get(ctx, path, q)
 	if err != nil {
@@ -184,7 +184,7 @@ func fetch(ctx context.Context, c *client.Client, path string, q url.Values, wha
 	return body, decode(body, what, v)
 }
 
-// decode decodes JSON; its errors name it as what.
+// decode decodes JSON. Its errors call the document what.
 func decode(text []byte, what string, v any) error {
 	if err := json.Unmarshal(text, v); err != nil {
 		return fmt.Errorf("decoding %s: %w", what, err)
@@ -201,11 +201,11 @@ func elements(answer []byte, member string) (list []json.RawMessage, err error) 
 	return list, decode(members[member], member, &list)
 }
 
-// pageSize is how many elements of a list one request asks for at most.
+// pageSize is the maximum number of elements of a list that one request asks for.
 const pageSize = 1000
 
-// each calls f with the elements of a list, page by page, and with at most limit of them if limit is not 0. It reports whether
-// there are more. member is the member of a page that has the elements.
+// each calls f with the elements of a list, page by page, but with at most limit of them unless limit is 0. It reports whether
+// there are more. The argument member names the member of a page with the elements.
 func each(
 	ctx context.Context, c *client.Client, path, member string, q url.Values, limit int, f func(json.RawMessage) error,
 ) (more bool, err error) {
@@ -238,7 +238,7 @@ func each(
 	}
 }
 
-// eachThread is each for the threads that match a query.
+// eachThread is each for threads that match a query.
 func eachThread(ctx context.Context, c *client.Client, q url.Values, limit int, f func(t store.Thread, raw json.RawMessage) error) error {
 	_, err := each(ctx, c, "/v1/threads", "threads", q, limit, func(raw json.RawMessage) error {
 		var t store.Thread
@@ -259,7 +259,7 @@ func threadIDs(ctx context.Context, c *client.Client, q url.Values, limit int) (
 	return ids, err
 }
 
-// found turns a 404 into the exit code for it, and a sentence with the command that lists what there is.
+// found turns a 404 into an error with its exit code and a command that lists what exists.
 func (o *output) found(err error, thread, run string) error {
 	if !client.IsNotFound(err) {
 		return err

@@ -66,14 +66,14 @@ type details struct {
 	Synthetic, Truncated, RawLost bool
 }
 
-// parentNames describe how a run's parent was found.
+// parentNames describes how a run's parent was found.
 var parentNames = map[record.ParentBy]string{
 	record.ParentExplicit: "named by the agent",
 	record.ParentContent:  "found by the messages of the run's input",
 	record.ParentLatest:   "the latest run of the thread, as there was no input",
 }
 
-// showMargin is the width of the names in front of the values.
+// showMargin is the width of the column of names, to the left of the values.
 const showMargin = 12
 
 func (d details) text(out *output) string {
@@ -116,7 +116,7 @@ func (d details) text(out *output) string {
 	return b.String()
 }
 
-// honesty lists the ways in which the record is not exact.
+// honesty lists the ways in which the record is inexact.
 func (d details) honesty() []string {
 	var out []string
 	if d.Synthetic {
@@ -154,7 +154,7 @@ func (d details) tokens() string {
 	return strings.Join(lines, "\n")
 }
 
-// tally formats counts by name, the largest first.
+// tally formats counts with their names, the largest count first.
 func tally[K ~string, N int | int64](m map[K]N) string {
 	names := slices.SortedFunc(maps.Keys(m), func(a, b K) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
 	list := make([]string, len(names))
@@ -176,13 +176,13 @@ func runError(terminal json.RawMessage) string {
 	return e.String()
 }
 
-// interruptLines returns a line for each interrupt: its id, its reason, its message and the tool call that waits. An interrupt
-// without an id is printed as JSON.
+// interruptLines returns a line for each interrupt: its id, its reason, its message and the tool call that waits for it. It
+// prints an interrupt without an id as JSON.
 func interruptLines(list []json.RawMessage) []string {
 	lines := make([]string, len(list))
 	for i, raw := range list {
 		var in struct{ ID, Reason, Message, ToolCallID string }
-		_ = json.Unmarshal(raw, &in) // of another form: it has no id
+		_ = json.Unmarshal(raw, &in) // an interrupt of another form has no id
 		if in.ID == "" {
 			lines[i] = string(raw)
 			continue

@@ -54,7 +54,7 @@ position, by @ and a time, or as start or end. The raw events have to exist stil
 	return cmd
 }
 
-// foundStep is found for requests that name a step.
+// foundStep is like found, but for requests that name a step.
 func (o *output) foundStep(err error, thread, run string) error {
 	var refused *client.Error
 	switch {
@@ -78,7 +78,7 @@ type stateAt struct {
 	Step  steps.Step
 }
 
-// print prints the step, its changes, and the conversation after it.
+// print prints the step, the step's changes, and the conversation after the step.
 func (s stateAt) print(out *output) error {
 	var patch []operation
 	if len(s.Step.Change.State) > 0 {
@@ -112,7 +112,7 @@ func stepTitle(s steps.Step, total int) string {
 	return line
 }
 
-// step prints the changes of a step: those of messages, and the patch of the state.
+// step prints the changes of a step: the changes of messages, and the patch of the state.
 func (p *differencePrinter) step(messages []timeline.MessageChange, patch []operation) {
 	names := toolNames{}
 	for _, c := range messages {

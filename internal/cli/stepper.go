@@ -23,12 +23,12 @@ import (
 const (
 	// stepsPage is the number of steps in one request.
 	stepsPage = 200
-	// The bounds on the pause between two steps that are played.
+	// These bound the pause between two steps during a play.
 	minPlayPause = 30 * time.Millisecond
 	maxPlayPause = 2 * time.Second
 )
 
-// stepThrough runs the stepper in the terminal, from a step on.
+// stepThrough runs the stepper in the terminal, starting at the step numbered from.
 func stepThrough(ctx context.Context, out *output, in io.Reader, source steps.Source, from int, pace replay.Pace) error {
 	m := newStepper(ctx, source, pace)
 	loaded := m.load(from)()
@@ -93,7 +93,7 @@ func (k stepKeys) FullHelp() [][]key.Binding {
 	}
 }
 
-// stepper is the tea.Model that shows a run step by step. It holds one page of steps, and loads another one when it needs it.
+// stepper is the tea.Model that shows a run step by step. It holds one page of steps and loads another one when necessary.
 type stepper struct {
 	ctx    context.Context
 	source steps.Source
@@ -105,16 +105,16 @@ type stepper struct {
 	status       record.Status
 	total        int
 	moment       steps.Moment // on the screen
-	previous     *time.Time   // of the step before it
+	previous     *time.Time   // the time of the step before it
 	loading      bool
-	seek         *seek // the step to go to; nil if none
+	seek         *seek // the search that waits for a page; nil if none
 	playing      bool
 	played       int // counts plays, so that ticks of earlier ones are ignored
 	pace         replay.Pace
 	note         string
 	conversation viewport.Model
 	state        viewport.Model
-	onState      bool // the pane that scrolls
+	onState      bool // keys scroll the state, not the conversation
 	width        int
 	height       int
 }
@@ -129,7 +129,7 @@ type pageLoaded struct {
 // playTick is sent when the next step of a play is due.
 type playTick int
 
-// seek is a search for the first step from next on that is accepted.
+// seek is a search for the first step, at or after the step numbered next, for which accepts returns true.
 type seek struct {
 	what    string
 	next    int
@@ -230,7 +230,7 @@ func (m *stepper) step() tea.Cmd {
 		m.note = "the run ends here"
 		return nil
 	}
-	// There may be new events.
+	// The run may have new events by now.
 	m.note = "the run is still open; this is its last event so far"
 	m.page = nil
 	m.seek = &seek{next: m.moment.N + 1, accepts: func(steps.Moment) bool { return true }}
@@ -244,23 +244,23 @@ func (m *stepper) goTo(n int) tea.Cmd {
 	return m.advance()
 }
 
-// find goes to the next step that is accepted.
+// find goes to the next step for which accepts returns true.
 func (m *stepper) find(what string, accepts func(steps.Moment) bool) tea.Cmd {
 	m.seek = &seek{what: what, next: m.moment.N + 1, accepts: accepts}
 	return m.advance()
 }
 
-// holds reports whether a step is in the page.
+// holds reports whether the step numbered n is in the page.
 func (m *stepper) holds(n int) bool {
 	return len(m.page) > 0 && m.page[0].N <= n && n <= m.page[len(m.page)-1].N
 }
 
-// advance continues the search in the page, and loads another one if the search goes on there.
+// advance continues the search in the page. If the search leaves the page, advance loads another one.
 func (m *stepper) advance() tea.Cmd {
 	for s := m.seek; s.next <= m.total; {
 		if !m.holds(s.next) {
 			from := s.next
-			if s.next < m.moment.N && s.what == "" { // on the way back
+			if s.next < m.moment.N && s.what == "" { // moving backwards
 				from = max(0, s.next-stepsPage+1)
 			}
 			return m.load(from)
@@ -281,7 +281,7 @@ func (m *stepper) advance() tea.Cmd {
 	return nil
 }
 
-// load requests the page that starts at a step.
+// load requests the page that starts at the step numbered from.
 func (m *stepper) load(from int) tea.Cmd {
 	m.loading = true
 	return func() tea.Msg {
@@ -294,7 +294,7 @@ func (m *stepper) load(from int) tea.Cmd {
 	}
 }
 
-// loaded stores a page and continues the search that waits for it.
+// loaded stores a page and continues the pending search.
 func (m *stepper) loaded(msg pageLoaded) tea.Cmd {
 	m.loading = false
 	if msg.err != nil {
@@ -308,7 +308,7 @@ func (m *stepper) loaded(msg pageLoaded) tea.Cmd {
 		return nil
 	}
 	if n := m.seek.next; n <= m.total && !m.holds(n) && m.seek.what == "" {
-		return m.load(n) // the page was cut because its steps are large
+		return m.load(n) // the page ended early because its steps are large
 	}
 	return m.advance()
 }

@@ -21,7 +21,7 @@ import (
 const (
 	// headLines is the number of lines above the panes: run and step, event, its JSON, titles.
 	headLines = 4
-	// besideWidth is the least width for panes side by side.
+	// besideWidth is the minimum width for showing the panes side by side.
 	besideWidth = 100
 )
 
@@ -58,7 +58,7 @@ func (m *stepper) draw() {
 	}
 }
 
-// View implements tea.Model. Colours add nothing to marks, so that the stepper is usable without them.
+// View implements tea.Model. Colours only repeat what marks show, so that the stepper is usable without colours.
 func (m *stepper) View() tea.View {
 	pane := func(name string, scrolls bool, v viewport.Model) string {
 		if scrolls {
@@ -110,7 +110,7 @@ func (m *stepper) foot() string {
 	return m.help.ShortHelpView(m.keys.ShortHelp())
 }
 
-// marksOf returns how each message after the changes has changed, "" if not, and the removed messages.
+// marksOf returns, for each message after the changes, how it changed ("" if it did not), and the removed messages.
 func marksOf(after int, changes []timeline.MessageChange) (marks []timeline.Op, gone []agui.Message) {
 	before := after
 	for _, c := range changes {
@@ -136,7 +136,7 @@ func marksOf(after int, changes []timeline.MessageChange) (marks []timeline.Op, 
 	return marks, gone
 }
 
-// conversationLines renders the messages with marks, and returns the line of the last change; -1 if there is none.
+// conversationLines renders the messages with marks, and returns the line of the last change, or -1 if there is none.
 func conversationLines(messages []agui.Message, changes []timeline.MessageChange, width int) (lines []string, changed int) {
 	p := differencePrinter{paint: paint, width: width}
 	marks, gone := marksOf(len(messages), changes)
@@ -167,7 +167,7 @@ func conversationLines(messages []agui.Message, changes []timeline.MessageChange
 func decodedMessage(raw agui.Message) message {
 	var m message
 	if json.Unmarshal(raw.Raw, &m) != nil {
-		return message{ID: raw.ID, Role: raw.Role, Content: raw.Raw} // of an unknown form: its JSON is shown
+		return message{ID: raw.ID, Role: raw.Role, Content: raw.Raw} // the form is unknown, so its JSON is shown
 	}
 	return m
 }
@@ -176,7 +176,7 @@ func decodedMessage(raw agui.Message) message {
 func changedState(state, patch json.RawMessage, width int) string {
 	p := differencePrinter{paint: paint, width: width}
 	var ops []operation
-	if json.Unmarshal(patch, &ops) == nil { // else the state is shown alone
+	if json.Unmarshal(patch, &ops) == nil { // otherwise only the state is shown
 		p.patch("", ops)
 	}
 	return p.b.String() + indent(indentedJSON(state), "  ", width)

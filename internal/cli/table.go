@@ -11,9 +11,9 @@ import (
 // column is a column of a table.
 type column struct {
 	name  string
-	keep  bool // it is never left out
-	wide  bool // only wide tables have it
-	right bool // its fields are numbers
+	keep  bool // the column is never left out
+	wide  bool // only wide tables have the column
+	right bool // right-aligned, for numbers
 }
 
 // tableGap is the number of spaces between columns.
@@ -26,11 +26,11 @@ type listed struct {
 	row []string
 }
 
-// lister prints a list in one of the forms of listFlags: lines of JSON and names as the elements come, the other forms at the end.
+// lister prints a list in one of the forms of listFlags: JSON lines and names as the elements come, the other forms at the end.
 type lister struct {
 	out     *output
 	columns []column
-	// none is the note in place of an empty table.
+	// none is the note that replaces an empty table.
 	none string
 	n    int
 	list []listed
@@ -48,7 +48,7 @@ func (l *lister) add(e listed) error {
 	return nil
 }
 
-// end prints what add did not print.
+// end prints what add has not printed.
 func (l *lister) end() error {
 	raws, rows := make([]any, len(l.list)), make([][]string, len(l.list))
 	for i, e := range l.list {
@@ -65,8 +65,8 @@ func (l *lister) end() error {
 	return nil
 }
 
-// table formats rows with a header, for a terminal of a width. Fields are never cut: columns that do not fit are left out, the
-// last one first, but a wide table has all of them. For width 0, no terminal, it separates fields with tabs, without a header.
+// table formats rows with a header to fit a terminal of the given width. It never cuts fields. It leaves out columns that do not fit,
+// the last one first, unless wide is set. For width 0, which means no terminal, it separates fields with tabs and prints no header.
 func table(columns []column, rows [][]string, width int, wide bool) string {
 	var shown []int
 	for i, c := range columns {
@@ -125,17 +125,17 @@ func table(columns []column, rows [][]string, width int, wide bool) string {
 	return b.String()
 }
 
-// field returns a text as one field of a table: printable, with U+FFFD for tabs and line feeds.
+// field returns a text as one field of a table: printable, with U+FFFD in place of tabs and line feeds.
 func field(s string) string {
 	return strings.NewReplacer("\t", "\uFFFD", "\n", "\uFFFD").Replace(printable(s))
 }
 
-// ago formats how long before now a time was, or its date if that is 30 days or more.
+// ago formats how long before now a time was. From 30 days on it returns the date.
 func ago(now, t time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
 		return "-"
-	case d < -time.Minute: // most likely an agent's clock is fast
+	case d < -time.Minute: // probably the clock of an agent is fast
 		return t.UTC().Format("2006-01-02 15:04")
 	case d < time.Minute:
 		return "just now"

@@ -16,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/client"
 )
 
-// tailMessages is how many of the existing messages a tail shows.
+// tailMessages limits how many existing messages a tail shows.
 const tailMessages = 4
 
 func newTail(out *output) *cobra.Command {
@@ -63,11 +63,11 @@ type liveLine struct {
 	Event    json.RawMessage `json:"event"`
 }
 
-// waitingAfter is how long the first event may take before a note is printed.
+// waitingAfter is how long a tail waits for the first event before it prints a note.
 const waitingAfter = 2 * time.Second
 
-// follow calls show with the events of a thread or run as they come, until Ctrl-C. It calls pause before a note, to end the
-// chat's current line.
+// follow calls show with the events of a thread or run as they come, until Ctrl-C. Before a note it calls pause, which ends
+// the current line of the chat.
 func follow(
 	ctx context.Context, out *output, c *client.Client, args []string, show func(client.LiveEvent) error, pause func() error,
 ) error {
@@ -79,7 +79,7 @@ func follow(
 	waiting := time.AfterFunc(waitingAfter, func() { out.note("waiting for %s", what) })
 	defer waiting.Stop()
 	note := func(text string) {
-		if pause() == nil { // if it fails, so does the next event
+		if pause() == nil { // if pause fails, so does the next event
 			out.note("%s", oneLine(text, 300))
 		}
 	}
@@ -96,12 +96,12 @@ func follow(
 // chat shows live events as a conversation.
 type chat struct {
 	out *output
-	// most is how many messages of the first snapshot are shown; 0 is all.
+	// most limits how many messages of the first snapshot are shown; 0 means all.
 	most  int
-	shown map[string]bool // messages, by id
-	begun map[string]bool // messages and tool calls that are on the screen, at least in part
+	shown map[string]bool // ids of messages
+	begun map[string]bool // ids of messages and tool calls that are on the screen, at least in part
 	names toolNames
-	// open is the id of the last message or tool call; inside means that its line has not ended.
+	// open is the id of the last message or tool call; inside means that its line is unfinished.
 	open   string
 	inside bool
 	joined bool
@@ -121,7 +121,7 @@ func (c *chat) event(live client.LiveEvent) error {
 		Content, Outcome                       json.RawMessage
 		Messages                               []message
 	}
-	// Members of other types stay empty.
+	// A member of another type leaves its field empty.
 	if err := json.Unmarshal(live.Data, &e); err != nil && e.Type == "" {
 		return fmt.Errorf("reading live event: %w", err)
 	}
@@ -130,7 +130,7 @@ func (c *chat) event(live client.LiveEvent) error {
 		return c.line(styleFaint, "── run "+oneLine(e.RunID, 80)+" ──")
 	case agui.RunFinished:
 		text := "── finished ──"
-		if bytes.Contains(e.Outcome, []byte(`"interrupt"`)) { // a string in older versions of AG-UI, now an object
+		if bytes.Contains(e.Outcome, []byte(`"interrupt"`)) { // Outcome is a string in older versions of AG-UI, and an object now
 			text = "── interrupted: it waits for an answer ──"
 		}
 		return c.line(styleFaint, text)
@@ -174,7 +174,7 @@ func (c *chat) snapshot(messages []message) error {
 		}
 	}
 	for i, m := range messages {
-		who := c.names.who(m) // also of messages that are not shown: they name tools
+		who := c.names.who(m) // needed also for messages that are not shown, since they name tools
 		if c.shown[m.ID] {
 			continue
 		}
@@ -198,7 +198,7 @@ func (c *chat) message(m message) error {
 	return c.end()
 }
 
-// whole shows a message and leaves its line open: the last message of a snapshot may continue.
+// whole shows a message and leaves its line open, since the last message of a snapshot may continue.
 func (c *chat) whole(who string, m message) error {
 	text := contentText(m.Content)
 	if text != "" || len(m.ToolCalls) == 0 {
@@ -220,14 +220,14 @@ func (c *chat) begin(id, who, text string) error {
 		return err
 	}
 	mark := ""
-	if c.begun[id] { // it continues
+	if c.begun[id] { // the message or tool call continues
 		mark = " …"
 	}
 	c.open, c.inside, c.begun[id] = id, true, true
 	return c.out.text(c.out.bold(oneLine(who, c.out.width())) + mark + "\n  " + indented(printable(text)))
 }
 
-// write appends to a message or tool call, and begins it if it is not open.
+// write appends to a message or tool call. It begins the message or call first if that is not open.
 func (c *chat) write(id, who, text string) error {
 	if id == "" { // a chunk of the open message
 		id = c.open

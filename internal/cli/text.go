@@ -9,8 +9,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// printable returns s with U+FFFD for control characters, except line feeds and tabs, and for marks that change the direction of
-// text: they could control a terminal or hide text.
+// printable returns s with U+FFFD in place of control characters, except line feeds and tabs, and of marks that change the
+// direction of text. Such characters could control a terminal or hide text.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -29,7 +29,7 @@ func turnsDirection(r rune) bool {
 	return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r == 0x061C
 }
 
-// oneLine returns s printable, on one line of at most max characters.
+// oneLine returns s as printable text on one line of at most max characters.
 func oneLine(s string, max int) string {
 	s = strings.Join(strings.Fields(printable(s)), " ")
 	if utf8.RuneCountInString(s) <= max {
@@ -56,7 +56,7 @@ func texts[S ~string](names []S) []string {
 	return list
 }
 
-// indent wraps text to width, each line after a margin.
+// indent wraps text to width. Each line begins with the margin.
 func indent(text, margin string, width int) string {
 	room := max(width-ansi.StringWidth(margin), 20)
 	var b strings.Builder
@@ -69,7 +69,7 @@ func indent(text, margin string, width int) string {
 	return b.String()
 }
 
-// labelled wraps text to width, each line after a margin and a label: the first line has the label, the others spaces of its width.
+// labelled wraps text to width. Each line begins with the margin, then the label in the first line and as many spaces in the others.
 func labelled(margin, label, text string, width int) string {
 	space := strings.Repeat(" ", utf8.RuneCountInString(label))
 	return margin + label + strings.TrimPrefix(indent(text, margin+space, width), margin+space)

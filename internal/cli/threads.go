@@ -78,7 +78,7 @@ Except with --sort id, the command reads the whole list before it prints anythin
 	return cmd
 }
 
-// query checks the options and returns the parameters of the request.
+// query checks the options and returns the parameters of the API request.
 func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 	if o.limit < 0 {
 		return nil, app.Usagef("limit %d is negative", o.limit)
@@ -100,7 +100,7 @@ func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 	return q, nil
 }
 
-// listThreads prints the list. In the order of ids, which is the server's, each thread is printed as it comes.
+// listThreads prints the list. If the order is by id, which is the server's order, it prints each thread as it comes.
 func listThreads(ctx context.Context, out *output, c *client.Client, q url.Values, o threadsOptions) error {
 	l := lister{out: out, none: "no threads", columns: []column{
 		{name: "THREAD", keep: true}, {name: "UPDATED"}, {name: "STATUS"}, {name: "RUNS", right: true}, {name: "BRANCHES", right: true},
@@ -109,7 +109,7 @@ func listThreads(ctx context.Context, out *output, c *client.Client, q url.Value
 	var all []listedThread
 	limit := o.limit
 	if o.part != "" || o.sort != sortID {
-		limit = 0 // the limit counts the threads that contain the text, in their order
+		limit = 0 // the limit applies after filtering and sorting
 	}
 	err := eachThread(ctx, c, q, limit, func(t store.Thread, raw json.RawMessage) error {
 		switch {
@@ -134,7 +134,7 @@ func listThreads(ctx context.Context, out *output, c *client.Client, q url.Value
 	return l.end()
 }
 
-// listedThread is a thread, and its JSON as it came.
+// listedThread is a thread and its unchanged JSON.
 type listedThread struct {
 	store.Thread
 	raw json.RawMessage

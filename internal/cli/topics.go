@@ -58,7 +58,7 @@ replicas stay: the count belongs to the topic set, and replicas are moved with K
 		newTopicsMigrate(out))
 }
 
-// topicsCommand completes a command that calls do and prints its reports. The others are usages of flags.
+// topicsCommand completes a command that calls do and prints the reports of do. The other arguments are the usages of flags.
 func topicsCommand(
 	out *output, cmd *cobra.Command, do func(context.Context, kafka.Config, kafka.TopicSpec) ([]kafka.TopicReport, error),
 	partitions, replication, retention string,
@@ -98,8 +98,8 @@ func topicsCommand(
 // defaultPartitions is the partition count of a new topic set.
 const defaultPartitions = 12
 
-// createTopics creates missing topics and checks all. It repeats the check while topics are missing: brokers learn of a new topic
-// one after another.
+// createTopics creates missing topics and checks all topics. It repeats the check while topics are missing, since the brokers do
+// not all learn of a new topic at the same time.
 func createTopics(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) ([]kafka.TopicReport, error) {
 	made := spec
 	made.Partitions = cmp.Or(made.Partitions, defaultPartitions)

@@ -47,7 +47,7 @@ proved.`,
 	return cmd
 }
 
-// proof is the part of a verification's answer that the command shows.
+// proof has the members of a verification's answer that the command shows.
 type proof struct {
 	ThreadID, RunID, Verdict, Reason string
 	Record                           claim
@@ -67,7 +67,7 @@ const (
 	verdictDiffers = "differs"
 )
 
-// verifyRun verifies a run that was named.
+// verifyRun verifies the run that the arguments name.
 func verifyRun(ctx context.Context, out *output, c *client.Client, thread, run string) error {
 	var p proof
 	body, err := fetch(ctx, c, client.RunPath(thread, run)+"/verify", nil, "proof", &p)
@@ -94,14 +94,14 @@ func verifyThread(ctx context.Context, out *output, c *client.Client, thread str
 	return verifyMany(ctx, out, c, client.ThreadPath(thread)+"/verify", t.Runs)
 }
 
-// line is a line of an answer about many runs: a proof, or the server's progress.
+// line is a line of an answer about many runs: a proof or the server's progress.
 type line struct {
 	proof
 	Progress *struct{ Done, Total int }
 }
 
-// verifyMany verifies the runs of an API path. total is their number, or 0 if the server reports progress. The text form only counts
-// the runs that are proved.
+// verifyMany verifies the runs of an API path. total is the number of runs, or 0 if the server reports progress. The text form shows
+// proved runs only as a number.
 func verifyMany(ctx context.Context, out *output, c *client.Client, path string, total int) error {
 	bar := newProgress(out, "verify")
 	defer bar.end()
@@ -118,7 +118,7 @@ func verifyMany(ctx context.Context, out *output, c *client.Client, path string,
 		}
 		counts[p.Verdict]++
 		if runs++; total > 0 {
-			bar.step(runs, max(runs, total)) // there may be new ones
+			bar.step(runs, max(runs, total)) // new runs may have been added
 		}
 		switch {
 		case out.asJSON:
@@ -146,7 +146,7 @@ func verifyMany(ctx context.Context, out *output, c *client.Client, path string,
 	return nil
 }
 
-// byLine calls each with every line written to it, without its line feed.
+// byLine calls each with every line written to it, without the line feed.
 type byLine struct {
 	each    func(line []byte) error
 	partial []byte

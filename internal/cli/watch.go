@@ -21,9 +21,9 @@ func watchFlag(cmd *cobra.Command, v *bool) {
 // clearScreen moves the cursor to the upper left corner and erases the screen.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// watch calls show every watchEvery until ctx ends, and prints its output whenever it differs from the previous one; on a
-// terminal it replaces the previous one. An error of the first call ends it. A later error, such as a server that restarts, is
-// noted once and the calls go on.
+// watch calls show every watchEvery until ctx ends. It prints the output of show whenever that differs from the previous
+// output, which it replaces on a terminal. An error of the first call ends the watch. It notes a later error, such as that of
+// a restarting server, once and continues.
 func (o *output) watch(ctx context.Context, show func(ctx context.Context, out *output) error) error {
 	var before []byte
 	noted := ""
@@ -33,7 +33,7 @@ func (o *output) watch(ctx context.Context, show func(ctx context.Context, out *
 		round.stdout, round.screen = &page, o.display()
 		switch err := show(ctx, &round); {
 		case errors.Is(err, context.Canceled):
-			return nil // Ctrl-C is its usual end
+			return nil // Ctrl-C is the usual end of a watch
 		case err != nil && before == nil:
 			return err
 		case err != nil:
@@ -44,7 +44,7 @@ func (o *output) watch(ctx context.Context, show func(ctx context.Context, out *
 		case before == nil || !bytes.Equal(page.Bytes(), before):
 			noted, before = "", page.Bytes()
 			if before == nil {
-				before = []byte{} // the first call printed nothing
+				before = []byte{} // nil would mean that no call has succeeded yet
 			}
 			start := ""
 			if round.screen != nil && !o.dumb {
