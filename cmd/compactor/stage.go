@@ -90,7 +90,7 @@ func quotaOf(l quota.Limits) partition.Quota {
 }
 
 // collectLess sets GOGC to 200 instead of 100, since most of what the compactor allocates is needed for one event only.
-// The memory limit is above what the settings let it hold. Large runs on several partitions hold more for seconds, in
+// The memory limit is above what the settings let the compactor hold. Large runs on several partitions hold more for seconds, in
 // which the collector would take most of the processor time. So with a GOMEMLIMIT, as in the chart, the limit is at least
 // two thirds of what app.Main makes of it. A given GOGC and a lower GOMEMLIMIT win.
 func collectLess(cfg compactor.Config) {
