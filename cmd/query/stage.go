@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/web"
 )
 
-// maxConnections is more than the default memory for requests has room for.
+// maxConnections exceeds the number of requests for which the default memory suffices.
 const maxConnections = 16_384
 
 func stage() app.Stage {
