@@ -101,7 +101,7 @@ func (a *Admin) add(name string, k kind, ask Check) {
 	a.checks = append(a.checks, &check{name: name, kind: k, ask: ask})
 }
 
-// Started ends the start-up: from now on readiness depends on the checks.
+// Started ends the start-up. After that, readiness depends on the checks.
 func (a *Admin) Started() { a.set("") }
 
 // Draining makes the process not ready for good, so that no new work is sent while it stops.
