@@ -125,7 +125,7 @@ func (p *Process) WatchStalls(ctx context.Context, stage, topic, group string, l
 }
 
 // Await calls check until it returns nil, so that a starting stage waits for what is missing and needs no restart. It logs each
-// new error. It returns ctx's error, and at once any error of check that is one of final.
+// new error. It returns the error of ctx, or an error of check that is one of final.
 func (p *Process) Await(ctx context.Context, what string, check func(context.Context) error, final ...error) error {
 	logged := ""
 	for {

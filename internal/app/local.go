@@ -11,9 +11,9 @@ import (
 // LocalOnly guards a handler on loopback that requires no credentials. Other machines cannot reach it, but web pages in a browser
 // on this machine can:
 //
-// - a page's host name can resolve to 127.0.0.1 (DNS rebinding), which makes the API part of the page's origin. So LocalOnly refuses
-// requests whose Host is not loopback;
-// - a page can send writes to another origin without reading the response. So LocalOnly refuses writes, except from the given origins.
+//   - a page's host name can resolve to 127.0.0.1 (DNS rebinding), which makes the API part of the page's origin. So LocalOnly
+//     refuses requests with a Host that is not loopback;
+//   - a page can send writes to another origin without reading the response. So LocalOnly refuses writes, except from pages.
 //
 // Other clients (curl, an agent, the command line) are not affected.
 func LocalOnly(h http.Handler, pages ...string) http.Handler {
