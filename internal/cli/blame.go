@@ -66,8 +66,8 @@ If the raw events of a run are gone, the output shows what the whole run changed
 type blamed struct {
 	out       *output
 	isMessage bool
-	// last is the change to print next; nil before the first change. It stands for a number of events (the field events), since
-	// consecutive appends to one string are printed as one change.
+	// last is the change to print next; nil before the first change. events is how many events it stands for, since consecutive
+	// appends to one string are printed as one change.
 	last   *placeChange
 	events int
 }

@@ -144,7 +144,7 @@ func exportCapture(out *output, stdin io.Reader, path string, began time.Time) e
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil { // only an error of text itself is possible, since it is in memory
+		if err != nil { // the bytes are in memory, so only their content can be at fault
 			err = &artifact.Error{Rule: artifact.RuleEvent, Where: reader.where(), Detail: strings.TrimPrefix(err.Error(), reader.where()+": ")}
 			return printArtifact(out, nil, nil, err)
 		}

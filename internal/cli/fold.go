@@ -77,7 +77,7 @@ leaves out and where started_at comes from, as for "skein export".`,
 
 // chainRun is one run of the files.
 type chainRun struct {
-	// input is the input file beside the file of events; nil if there is none.
+	// input is the content of the input file next to the file of events; nil if there is none.
 	input []byte
 	// started is the run's first event if that is a RUN_STARTED, else nil.
 	started *agui.Event
