@@ -9,8 +9,8 @@ import (
 
 // Cut returns a fold that continues the run with less content (docs/adr/014). It starts from these messages, state and kept events,
 // in which references replace what was cut. It folds no more contents, counts no anomalies, and forgets what is open. It still
-// counts events by type: those of the protocol and, if withCounts is set, others that the run had before, since made-up types would
-// fill the memory that a cut frees. The terminal event ends it. Without withCounts its counts start from zero.
+// counts events by type, but only types of the protocol and, if withCounts is set, those that the run had before: more made-up types
+// would fill the memory that a cut frees. The terminal event ends it. Without withCounts its counts start from zero.
 func (r *Run) Cut(messages []agui.Message, state, started json.RawMessage, kept []json.RawMessage, withCounts bool) *Run {
 	was := r.Summary()
 	c := New(messages, state)

@@ -21,8 +21,8 @@ const (
 // Summary is what a fold counted and kept.
 type Summary struct {
 	Status     string                           `json:"status"`
-	Events     agui.StringMap[int64]            `json:"events"`     // folded, by type as it came
-	EventBytes agui.StringMap[int64]            `json:"eventBytes"` // of them
+	Events     agui.StringMap[int64]            `json:"events"`     // folded, by the type as received
+	EventBytes agui.StringMap[int64]            `json:"eventBytes"` // of these events
 	ToolCalls  agui.StringMap[int64]            `json:"toolCalls"`  // started, by name
 	Usage      agui.StringMap[map[string]int64] `json:"usage"`      // model to count name to sum
 	Anomalies  map[string]int64                 `json:"anomalies"`  // by rule
