@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Place is a value in the state, or a message. A caller looks for its changes.
+// Place is what a caller watches for changes: a value in the state, or a message.
 type Place struct {
 	path    []string
 	message string // "" for a value in the state
