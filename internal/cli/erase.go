@@ -134,7 +134,7 @@ type erasure struct {
 	erasureTimes
 }
 
-// erasureTimes has the times from which readers got nothing any more and by which hidden data will be gone; nil if unknown.
+// erasureTimes has the time since which readers get nothing (ErasedAt) and the times by which hidden data is gone; nil if unknown.
 type erasureTimes struct {
 	ErasedAt      *time.Time `json:"erasedAt"`
 	LocalPurgedBy *time.Time `json:"localPurgedBy"`

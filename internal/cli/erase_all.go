@@ -118,7 +118,7 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 	return slices.Collect(maps.Values(last)), nil
 }
 
-// retried calls f again after a 429 or 503 of the server, for at most refusedFor.
+// retried calls f, and repeats the call after a 429 or 503 of the server, for at most refusedFor.
 func retried(ctx context.Context, out *output, f func() error) error {
 	began := time.Now()
 	for noted := false; ; noted = true {
