@@ -229,8 +229,8 @@ func (t *Timeline) fit() error {
 	return nil
 }
 
-// Missing returns the range of offsets whose values From needs to move to step from and then on to step to, and which
-// the timeline does not hold. The range is empty if no value is missing.
+// Missing returns the range of offsets of the values that the timeline lacks, but that From needs for moving to the
+// step from, and then on to the step to. The range is empty if no value is missing.
 func (t *Timeline) Missing(c *Cursor, from, to int) (offsets [2]int64) {
 	if !t.bare {
 		return offsets
