@@ -24,7 +24,7 @@ const streamBuffer = 4 << 10
 // reading the caller's events.
 const mostRefusals = 64
 
-// errNotReading means that a caller does not read its response.
+// errNotReading means that a write of the response failed, because the caller does not read it.
 var errNotReading = errors.New("the response cannot be written: the caller does not read it")
 
 // ackLine is one line of the response.
@@ -37,10 +37,10 @@ var errNotReading = errors.New("the response cannot be written: the caller does 
 //	{"done": {"accepted": 11, "refused": 1, "partition": 3, "firstOffset": 40, "lastOffset": 50}}
 //	{"failed": {…, "status": 503, "reason": "unavailable", "detail": "…", "accepted": 11, …}}
 //
-// All events up to the one that begins on the acknowledged line are on the topic, except refused ones, which earlier
-// lines report. If several events begin on one line, as in an array, the member accepted counts the acknowledged events.
-// The last acknowledgement is repeated after Config.AckBeat without another line, so that reverse proxies keep the
-// connection. The response ends with done or failed; a response with neither was cut off.
+// The topic has all events up to and including the one that begins on the acknowledged line, except refused ones, which
+// earlier lines report. If several events begin on one line, as in an array, the member accepted gives the number
+// acknowledged. After Config.AckBeat without a line, the last acknowledgement is repeated, so that reverse proxies keep
+// the connection. The response ends with done or failed; a response with neither was cut off.
 type ackLine struct {
 	Acknowledged *acknowledged  `json:"acknowledged,omitempty"`
 	Refused      *refusal       `json:"refused,omitempty"`
@@ -77,8 +77,8 @@ func wantsAcks(r *http.Request) bool {
 	return false
 }
 
-// ackStream writes the response in its own goroutine, so that a caller that reads slowly can still send. This holds
-// until mostRefusals are waiting.
+// ackStream writes the response in its own goroutine, so that a caller that reads slowly can still send, until
+// mostRefusals are waiting.
 type ackStream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
@@ -96,10 +96,10 @@ type ackStream struct {
 	err      error
 }
 
-// startAcks begins the answer: from here on its status is 200, whatever comes.
+// startAcks begins the response. Its status is 200, even if a later event fails.
 //
-// The connection is not used again: the answer may end before the body does, and net/http would read the rest of the body as the next
-// request, or panic if it reads that rest itself at the same time.
+// An HTTP/1 connection is closed after the response, which may end before the body. If it were reused, net/http would read the rest
+// of the body as the next request, or panic if both it and the handler read that rest.
 func (s *Service) startAcks(w http.ResponseWriter, r *http.Request, p *publisher) *ackStream {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
@@ -123,7 +123,7 @@ func (a *ackStream) wake() {
 	a.p.moved.Broadcast()
 }
 
-// refuse queues the refusal of a line. It blocks while the caller does not read, and reports whether to continue.
+// refuse queues a refusal. It blocks while mostRefusals are waiting, and returns false if the request has failed.
 func (a *ackStream) refuse(rej *front.Problem) bool {
 	a.p.mu.Lock()
 	defer a.p.mu.Unlock()
@@ -136,7 +136,7 @@ func (a *ackStream) refuse(rej *front.Problem) bool {
 	return a.p.err == nil
 }
 
-// run writes lines until the stream is closed and all lines are written.
+// run writes lines until a write fails, or the stream is closed and all lines are written.
 func (a *ackStream) run() {
 	var told ack
 	a.p.mu.Lock()
@@ -212,8 +212,8 @@ func (a *ackStream) close() {
 	a.beat.Stop()
 }
 
-// answerAcks publishes events and writes the response while they arrive. An invalid event is refused without ending the
-// request. The returned error has already been reported to the caller.
+// answerAcks publishes events and writes the response while the events arrive. An invalid event is refused without
+// ending the request. The response already contains the returned error.
 func (s *Service) answerAcks(c *front.Call, b *body, events *eventstream.Reader, p *publisher) error {
 	a := s.startAcks(c.W, c.R, p)
 	defer a.close()
@@ -223,7 +223,7 @@ func (s *Service) answerAcks(c *front.Call, b *body, events *eventstream.Reader,
 	})
 	got, err := p.finish()
 	if err = cmp.Or(err, refused); err != nil {
-		// Read and drop the rest of the body for RestGrace; then close the connection.
+		// net/http reads and drops the rest of the body for at most RestGrace.
 		defer func() { _ = a.rc.SetReadDeadline(time.Now().Add(front.RestGrace)) }()
 	}
 	switch {

@@ -61,14 +61,14 @@ func formOf(mediaType string) (eventstream.Form, error) {
 		mediaType, acceptedTypes)
 }
 
-// body reads a request's body and decompresses it. It limits how much a small compressed body may inflate to.
+// body reads a request's body and decompresses it. It limits the decompressed size.
 type body struct {
 	// source reads the raw body from the network and keeps the error of the last read.
 	source *source
 	r      io.Reader // the decompressed body
-	wire   *source   // source if the body is compressed, else nil
-	most   int64     // the tenant's limit of r in bytes; 0: none
-	n      int64     // bytes read of r
+	wire   *source   // equals source if the body is compressed; else nil
+	most   int64     // the tenant's limit on bytes read from r; 0: none
+	n      int64     // bytes read from r
 	head   []byte
 	// claim counts the request's part of the memory.
 	claim *front.Claim
@@ -77,8 +77,8 @@ type body struct {
 	close  func()
 }
 
-// openBody opens the body of a tenant's request according to its Content-Encoding. It acquires memory for a buffer of
-// `buffer` bytes, or less if Content-Length is smaller. The caller must close the body.
+// openBody opens the body of a tenant's request according to its Content-Encoding. It acquires memory for the request
+// and a read buffer of buffer bytes, or fewer if Content-Length is smaller. The caller must close the body.
 func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
 	r, h := c.R, s.memory.Claim(t.tenant, 0)
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
@@ -102,7 +102,7 @@ func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
 	return b, nil
 }
 
-// events returns a reader of the body's events. The reader's memory counts in the request's claim.
+// events returns a reader of the body's events. The request's claim includes the reader's memory.
 func (b *body) events(form eventstream.Form, limit int) *eventstream.Reader {
 	r := eventstream.New(b, form, limit, b.buffer, eventstream.Memory{Acquire: b.claim.Take, Release: b.claim.Give})
 	b.pending(r.Pending)
@@ -117,7 +117,7 @@ func (b *body) pending(f func() bool) {
 // leastBuffer is the smallest read buffer of a body, in bytes.
 const leastBuffer = 512
 
-// newBody returns a body that counts its memory in h. Closing the body closes h.
+// newBody returns a body that acquires its memory from h. Closing the body closes h.
 func newBody(r io.Reader, encoding string, h *front.Claim) (*body, error) {
 	b := &body{source: &source{r: r}, claim: h, close: h.Close}
 	b.r = b.source
@@ -199,8 +199,8 @@ func (b *body) noEvent() error {
 	return badLine(reasonNoEvent, 1, "there is no event in the body, which begins with %q: is its Content-Type right?", b.head)
 }
 
-// source returns the first error of its reader on every later read. This error distinguishes a broken connection from
-// broken compression.
+// source repeats the first error of its reader on every later read. With this error, failed distinguishes a broken
+// connection from broken compression.
 type source struct {
 	r    io.Reader
 	err  error
@@ -224,14 +224,14 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 const (
-	// A compressed body may inflate to mostRatio times its size, plus freeInflated bytes because the first events of a
+	// A compressed body may inflate to mostRatio times its size plus freeInflated bytes, because the first events of a
 	// stream are very similar.
 	mostRatio    = 200
 	freeInflated = 1 << 20
-	// mostInflated is the limit of a compressed body after decompression. An uncompressed body has no such limit: sending
-	// it costs the caller as much as it costs ingest.
+	// mostInflated limits the decompressed size of a compressed body. An uncompressed body has no such limit, because it
+	// costs the caller as much to send as it costs ingest to read.
 	mostInflated = 1 << 30
-	// headBytes is how many bytes of a body without events its refusal quotes.
+	// headBytes is how many bytes the refusal of a body without events quotes.
 	headBytes = 64
 )
 
@@ -253,7 +253,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lazy opens a decompressor on the first Read, since the caller may not have sent anything before.
+// lazy opens a decompressor on the first Read, because opening it already reads from the body.
 type lazy struct {
 	r    io.Reader
 	open func() (io.Reader, error)
@@ -276,7 +276,7 @@ func (l *lazy) Read(p []byte) (int, error) {
 const (
 	// zstdWindow is the largest accepted window. RFC 9659 requires that every HTTP decoder accepts a window of this size.
 	zstdWindow = 8 << 20
-	// leastZstdWindow is the window that any frame may use, even if the first frame's window is smaller.
+	// leastZstdWindow is the smallest window limit: later frames may use it even if the first frame's window is smaller.
 	leastZstdWindow = 128 << 10
 )
 

@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// cancelWait is how long a request to stop a run waits for the run's end. A proxy needs milliseconds for it, 2 s at
-	// most.
+	// cancelWait is how long a request to stop a run waits for the run's end. A proxy ends a run within milliseconds, at
+	// most 2 s.
 	cancelWait = 3 * time.Second
-	// cancelBytes is the memory that counts for a waiting request: the part of the log that is read for it.
+	// cancelBytes is the memory that a waiting request acquires for the part of the log that it reads.
 	cancelBytes = 512 << 10
 	// maxReasonBytes is the limit of the caller's reason, in bytes.
 	maxReasonBytes = 1 << 10
 )
 
-// cancelAgain is when the cancel record is written again if the run has not ended. A proxy does not read its partition
-// yet if it began the run just now or lost its connection to Kafka.
+// cancelAgain lists the times after which the cancel record is written again if the run has not ended. A proxy misses
+// the record if it has only just begun the run or has lost its connection to Kafka.
 var cancelAgain = []time.Duration{250 * time.Millisecond, time.Second}
 
 // cancelled is the response to a cancel request: how the run has ended.
 type cancelled struct {
 	ThreadID string `json:"threadId"`
 	RunID    string `json:"runId"`
-	// Position is the cancel record's position in skein.events, End that of the run's terminal event.
+	// Position is the position of the cancel record in skein.events; End is that of the run's terminal event.
 	Position record.Position `json:"position"`
 	End      record.Position `json:"end"`
 	// Status is how the run ended. The run may have ended by itself meanwhile.
@@ -51,7 +51,7 @@ type cancelled struct {
 var errNotEnded = errors.New("the run has not ended")
 
 // postCancel serves POST /v1/threads/{thread}/runs/{run}/cancel. It writes a cancel record to the thread's partition,
-// from which the process that serves the run reads it. Then it waits for the run's end after that record.
+// where the process that serves the run reads it. Then it waits for an end of the run after that record.
 func (s *Service) postCancel(c *front.Call, t target) error {
 	value, err := s.readReason(c, t)
 	if err != nil {
@@ -103,13 +103,13 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 	return value, nil
 }
 
-// cancelRun writes the cancel record and waits for the run's end. If the run does not end, it repeats the record. With
-// errNotEnded it returns the record's position.
+// cancelRun writes the cancel record and waits for the run's end. It repeats the record at the times of cancelAgain. If
+// it returns errNotEnded, the result contains the record's position.
 func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
 	request := func() (ack, error) {
 		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
 	}
-	// From the end on, before the request is written: the reader then never needs older records, for which it would wait for its turn.
+	// Follow from the end, before the request is written. The reader thus never has to catch up, for which it would wait.
 	follow, err := s.log.Follow(ctx, t.key, t.partition, tail.End)
 	if err != nil {
 		return cancelled{}, fmt.Errorf("%w: following the run: %w", ErrUnavailable, err)
@@ -142,7 +142,7 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancel
 	return out, errNotEnded
 }
 
-// nextEnd returns the next end of a run after an offset of the thread that is followed.
+// nextEnd reads until it finds an end of the run at an offset above after, and returns this end.
 func nextEnd(ctx context.Context, follow *tail.Reader, run string, after int64) (runEnd, error) {
 	for {
 		batch, err := follow.Next(ctx)
@@ -168,8 +168,8 @@ type runEnd struct {
 	synthetic bool
 }
 
-// concernsStops reports whether a record may be a request to stop a run or the end of one, or was written by a newer Skein. Rings keep no
-// others, so that neither large events nor many push these out.
+// concernsStops reports whether a record may request a stop or end a run, or was written by a newer Skein. The rings of package tail keep
+// only such records, so that other events, large or many, do not displace them.
 func concernsStops(m *kgo.Record) bool {
 	if kafka.CheckVersion(m) != nil {
 		return true
@@ -179,8 +179,8 @@ func concernsStops(m *kgo.Record) bool {
 		h.Kind == record.KindEvent && (bytes.Contains(m.Value, []byte(agui.RunFinished)) || bytes.Contains(m.Value, []byte(agui.RunError))))
 }
 
-// endOf returns the terminal event that a record is; without a status if it is none. Its run is the one that the record or the event names.
-// The error says that a newer Skein wrote the record: it may be the end.
+// endOf decodes a record as a terminal event. The status is "" if the record is none. The run is the one that the headers name, else the
+// event. An error means that a newer Skein wrote the record, which may be the end.
 func endOf(m *kgo.Record) (runEnd, error) {
 	if err := kafka.CheckVersion(m); err != nil {
 		return runEnd{}, err
@@ -208,10 +208,10 @@ func endOf(m *kgo.Record) (runEnd, error) {
 	return end, nil
 }
 
-// heed reads the thread until ctx ends and cancels the runs of a proxied stream that cancel records name. It ignores
-// cancel records from before its start: they concern no run of this process. A record that is written while Kafka
-// cannot be read is missed; cancelAgain repeats it. After a record of a newer version, heed reads no more of the thread,
-// and the partition counts as stopped for as long as the process runs.
+// heed reads the thread of a proxied stream until ctx ends and cancels the runs that cancel records name. It ignores
+// cancel records from before its start, which concern no run of this process. It misses a record that is written while
+// it cannot read from Kafka; cancelAgain repeats the record. After a record of a newer version, heed reads no more of
+// the thread, and the partition counts as stopped for as long as the process runs.
 func (s *Service) heed(ctx context.Context, t target) {
 	for ctx.Err() == nil {
 		err := s.heedOnce(ctx, t)
@@ -249,8 +249,8 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 			if err := kafka.CheckVersion(m); err != nil {
 				return err
 			}
-			// The compactor makes a dead letter of an invalid cancel record. A copied record was meant for the proxies of
-			// another topic set.
+			// The compactor makes an invalid cancel record a dead letter. A copied record was for the proxies of another topic
+			// set.
 			copied := slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom })
 			if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindCancel || h.RunID == "" || copied {
 				continue

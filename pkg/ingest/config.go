@@ -16,18 +16,18 @@ type Config struct {
 	Kafka kafka.Config
 	// MaxEventBytes is the size limit of an event or input; at most kafka.MaxValueBytes.
 	MaxEventBytes int
-	// AckTimeout is how long Kafka may acknowledge nothing before a request is answered with 503. It is also how long the
-	// producer tries to send a record. At most MaxAckTimeout.
+	// AckTimeout is how long ingest waits without any acknowledgement by Kafka before it answers a request with 503. It is
+	// also how long the producer tries to send a record. At most MaxAckTimeout.
 	AckTimeout time.Duration
-	// AckBeat is the longest pause in a stream of acknowledgements. After it, the last acknowledgement is repeated.
+	// AckBeat is the longest pause in a stream of acknowledgements. Then the last acknowledgement is repeated.
 	AckBeat time.Duration
-	// PartitionCheck is how often the partition counts are compared with the pinned one.
+	// PartitionCheck is the interval at which the partition counts are compared with the pinned count.
 	PartitionCheck time.Duration
 	// RequestWindow limits the unacknowledged bytes of one request. A single event may be larger.
 	RequestWindow int
 	// Memory limits the bytes of all requests and proxied runs: buffers, decoders, inputs, incomplete events and
-	// unacknowledged records. One tenant may use three quarters of it, and less while others use much. One run may use an
-	// eighth of it for its events.
+	// unacknowledged records. A tenant may use three quarters of it, or less while others use much; a run may use an
+	// eighth for its events.
 	Memory int
 	// Quotas limit each tenant; nil: no limits.
 	Quotas *quota.Quotas
@@ -38,8 +38,8 @@ type Config struct {
 }
 
 // MaxAckTimeout is the longest AckTimeout. After a signal, a process needs its drain timeout for requests in progress,
-// up to 5 s to end the rest, and up to AckTimeout and 1 s to wait for Kafka. Orchestrators must not kill it earlier:
-// the chart's grace period is the sum of both timeouts and 15 s.
+// up to 5 s to end the rest, and up to AckTimeout + 1 s to wait for Kafka. Orchestrators must not kill it earlier, so
+// the chart's grace period is drain timeout + AckTimeout + 15 s.
 const MaxAckTimeout = 25 * time.Second
 
 // DefaultMemory suffices for 10,000 streams that are acknowledged while they send, or 2,400 concurrent batches, or the

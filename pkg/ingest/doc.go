@@ -4,11 +4,11 @@
 //
 // A request flows through three parts. An eventstream.Reader reads the events of a body, one at a time. Service checks
 // each event. A publisher writes them in order to the thread's partition while the body is still being read. It blocks
-// while too many bytes are unacknowledged, and it knows which events are acknowledged. If bad data or bad weather ends
-// a request early, the response names the acknowledged part, so that the caller can continue after it.
+// while too many bytes are unacknowledged, and it knows which events are acknowledged. If bad data or a failure ends a
+// request early, the response names the acknowledged part, so that the caller can continue after it.
 //
-// The proxy (postAgent) forwards requests to agents. A wire sends the agent's response to the caller, a spool publishes
-// it to Kafka, and neither waits for the other.
+// The proxy (postAgent) forwards requests to agents. A wire sends the agent's response to the caller, and a spool
+// publishes the response to Kafka. Neither waits for the other.
 //
 // A request to stop a run (postCancel) is a record, too. The process that serves the run reads it (heed). The process
 // that received the request waits for the run's end. Both read the run's thread (package tail).

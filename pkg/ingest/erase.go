@@ -9,7 +9,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// erasureReceipt is the response to an erasure: the record's position and the address of its status.
+// erasureReceipt is the response to an erasure.
 type erasureReceipt struct {
 	ThreadID string          `json:"threadId"`
 	Position record.Position `json:"position"`
@@ -17,8 +17,8 @@ type erasureReceipt struct {
 	Href string `json:"href"`
 }
 
-// deleteThread serves DELETE /v1/threads/{thread}. It writes an erase record without looking at the thread. The
-// compactor then erases all records of the thread before it. A retry is harmless.
+// deleteThread serves DELETE /v1/threads/{thread}. It writes an erase record without reading the thread. The compactor
+// then erases all earlier records of the thread. A retry is harmless.
 func (s *Service) deleteThread(c *front.Call, t target) error {
 	if err := c.Announce(); err != nil {
 		return err

@@ -60,7 +60,7 @@ func problemOf(err error) *front.Problem {
 	if p := front.ProblemOf(err); p != nil {
 		return p
 	}
-	if errors.Is(err, kerr.MessageTooLarge) { // the topic's limit is below ours, so a retry would fail again
+	if errors.Is(err, kerr.MessageTooLarge) { // the topic's limit is below MaxEventBytes, so a retry would fail again
 		return front.Refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "larger than the topic of events accepts")
 	}
 	p := front.Refuse(http.StatusServiceUnavailable, reasonUnavailable, "%v", err)
@@ -75,8 +75,8 @@ func problemOf(err error) *front.Problem {
 	return p
 }
 
-// after returns the problem of an error that occurred after some events were accepted. Those remain accepted. Some of
-// the events that were sent after them may still be written.
+// after returns the problem of an error that ended a request after some events were accepted. These remain accepted.
+// Kafka may still write some of the later events.
 func after(err error, got ack) *front.Problem {
 	p := *problemOf(err)
 	if p.Reason == reasonUnavailable {
@@ -87,7 +87,7 @@ func after(err error, got ack) *front.Problem {
 	return &p
 }
 
-// errPartly is the outcome of a stream that was served to its end although some of its events were refused.
+// errPartly is the outcome of a stream that was read to its end, with some events refused.
 var errPartly = &front.Problem{Status: http.StatusOK}
 
 // badLine returns a refusal (400) that names a line of the body.

@@ -44,13 +44,13 @@ func (s *Service) postEvents(c *front.Call, t target) error {
 	// The body may be silent for minutes while the agent thinks. A failure of Kafka therefore ends the read at once
 	// (b.end).
 	p := s.newPublisher(c.R.Context(), t, record.KindEvent, by, b.end)
-	defer func() { _, _ = p.finish() }() // for a panic; else it has returned before
+	defer func() { _, _ = p.finish() }() // for a panic; otherwise an earlier call has finished p
 	if acks {
 		return s.answerAcks(c, b, events, p)
 	}
 	refused := publishAll(c.R, b, events, p, func(*front.Problem) bool { return false })
 	got, err := p.finish()
-	if err == nil { // else the failure itself aborted the read, and refused is not the caller's fault
+	if err == nil { // else the publisher's failure aborted the read, and refused is not the caller's fault
 		err = refused
 	}
 	if err == nil {
@@ -62,13 +62,13 @@ func (s *Service) postEvents(c *front.Call, t target) error {
 	return after(err, got)
 }
 
-// isShort reports whether Content-Length announces a short body. Such a body may pause only as briefly as within an
-// event (openBody), and it does not count as a stream.
+// isShort reports whether Content-Length announces a short body. Between its events, such a body may pause only as long
+// as within an event (openBody), and it does not count as a stream.
 func isShort(r *http.Request) bool { return r.ContentLength >= 0 && r.ContentLength <= readBuffer }
 
 // publishAll publishes events. It returns nil if the body ends or the publisher fails (finish returns why), and an error
-// if an event is refused or the credentials end. If only that event is bad and skip returns true, it continues with the
-// next.
+// if it refuses an event or the credentials end. If one event is bad, it calls skip with the refusal and continues if
+// skip returns true.
 func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publisher, skip func(*front.Problem) bool) error {
 	some := events.Form() == eventstream.Array // the empty array is valid
 	for {

@@ -46,15 +46,15 @@ func (s *Service) putInput(c *front.Call, t target) error {
 	}{got.Partition, got.FirstOffset, t.compareIDs(0, "the input", in.ThreadID, in.RunID)})
 }
 
-// admitInput is admit for the input of a request.
+// admitInput calls admit for the input of a request.
 func (s *Service) admitInput(c *front.Call, t target, value []byte) error {
 	ctx, done := s.waiting(c.R.Context())
 	defer done()
 	return admit(ctx, t.quota, len(value), 0)
 }
 
-// decodeInput checks and decodes an input. While it decodes, it holds memory for a second copy, which decoding may
-// make.
+// decodeInput checks and decodes an input. Decoding may copy the input, so decodeInput holds memory for a second copy
+// meanwhile.
 func decodeInput(value []byte, h *front.Claim) (*agui.RunAgentInput, error) {
 	if err := h.Take(int64(len(value))); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Service) maxInput(t target) int {
 	return quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxInputBytes)
 }
 
-// openJSON opens a request's body that must be one JSON value; what says which, for a refusal.
+// openJSON opens a request's body that must be one JSON value. The argument what names this value in refusals.
 func (s *Service) openJSON(c *front.Call, t target, what string) (*body, error) {
 	if m := mediaType(c.R); m != "" && m != typeJSON {
 		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read %s as %.100q: set Content-Type to %s", what, m,
@@ -92,14 +92,14 @@ func (s *Service) openJSON(c *front.Call, t target, what string) (*body, error) 
 }
 
 const (
-	// firstInput is the memory that an input takes with its first byte, in bytes.
+	// firstInput is the size of the first buffer for an input, in bytes.
 	firstInput = 4 << 10
-	// inputSlack is how many bytes of white space an input may have around it.
+	// inputSlack is how many bytes of white space may surround an input.
 	inputSlack = 4 << 10
 )
 
-// readJSON reads a body without checking it and trims white space around it. It acquires memory as bytes arrive, so a slow
-// sender holds at most twice what it has sent.
+// readJSON reads a body and trims the white space around it, but does not check it. It acquires memory as bytes arrive, so
+// a slow sender holds at most twice what it has sent.
 func readJSON(b *body, limit int, take func(n int64) error) ([]byte, error) {
 	var value []byte
 	for {

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// tenantShare limits a tenant to this many times the free memory. A single tenant can use three quarters of a budget,
-	// two tenants three sevenths each. With any number of tenants, some memory stays free for the next one.
+	// tenantShare limits a tenant to this many times the free memory. A single tenant can use three quarters of the
+	// memory, two tenants three sevenths each. Some memory stays free for the next tenant, whatever their number.
 	tenantShare = 3
-	// memoryWait is how long a body waits for memory in the middle of an event.
+	// memoryWait is how long a request that already has memory waits for more.
 	memoryWait = 2 * time.Second
-	// beginShare reserves 1/beginShare of the memory for work in progress: new work of the same tenant cannot use it.
+	// beginShare reserves 1/beginShare of the memory for a tenant's work in progress; the tenant's new work cannot use it.
 	beginShare = 8
-	// requestBase is the memory of a request besides its buffers: net/http, goroutines and usual headers.
+	// requestBase is the memory of a request besides its buffers, for net/http, goroutines and usual headers.
 	requestBase = 12 << 10
-	// runBase is the memory of a proxied run besides its input and events: two connections with buffers, and three
+	// runBase is the memory of a proxied run besides its input and events, for two connections with buffers, and three
 	// goroutines.
 	runBase = 64 << 10
 	// inflateGzip is the memory of a gzip decoder (window and tables); inflateZstd that of a zstd decoder besides its

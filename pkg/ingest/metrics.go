@@ -14,8 +14,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// metrics are the metrics of the stage. A request's outcome is accepted (all of it), rejected (the caller's fault) or
-// unavailable (Skein's or Kafka's).
+// metrics are the metrics of the stage. A request's outcome is accepted (the whole request), rejected (the caller's
+// fault) or unavailable (the fault of Skein or Kafka).
 type metrics struct {
 	requests *prometheus.CounterVec // call, outcome
 	rejected *prometheus.CounterVec // reason
@@ -35,13 +35,13 @@ type metrics struct {
 	tenants *usage.Counters // events, bytes
 }
 
-// The outcomes of proxied runs, besides the codes of RUN_ERROR events.
+// The outcomes of proxied runs, besides the codes of the RUN_ERROR events that Skein writes.
 const (
 	runEnded     = "ended" // the agent ended it
 	runCancelled = "cancelled"
 )
 
-// Reasons for which an event of an agent is not on the topic.
+// The reasons why an agent's event is not on the topic.
 const (
 	leftOutMalformed = "malformed" // not an event
 	leftOutTooLarge  = "too-large"
@@ -116,7 +116,7 @@ func newMetrics(reg prometheus.Registerer, tenants int, memory *front.Memory) (*
 	return m, errors.Join(errs...)
 }
 
-// done counts a request and the problem of its response; p is nil for a successful one.
+// done counts a request. The argument p is the problem of its response; nil after a success.
 func (m *metrics) done(call string, p *front.Problem) {
 	outcome := outcomeAccepted
 	switch {

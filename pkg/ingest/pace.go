@@ -10,16 +10,16 @@ import (
 // paceLimits limit how long a body may take. A stream may be silent between events while its agent thinks; an event
 // that has begun must arrive in time.
 type paceLimits struct {
-	// first is the time in which the first event must begin.
+	// first is the time within which the first event must begin.
 	first time.Duration
-	// event is the time for an event that has begun, plus one second for each leastRate bytes of the body that arrive
-	// meanwhile.
+	// event is the time limit of an event that has begun. Each leastRate bytes of the body that arrive meanwhile add a
+	// second.
 	event time.Duration
-	// idle is the longest pause after an event. By default, the compactor marks a run as abandoned after the same time.
+	// idle is the longest pause after an event. By default, the compactor abandons a run after the same time.
 	idle time.Duration
 }
 
-// leastRate is the slowest accepted rate of an event's bytes, as sent, in bytes per second.
+// leastRate is the slowest accepted rate of an event, in bytes per second as sent (compressed or not).
 const leastRate = 16 << 10
 
 // bodyPace are the production limits.
@@ -38,7 +38,7 @@ type pace struct {
 
 	known        int64 // the value of events when idle was set
 	idle         time.Time
-	inside       bool // an event has begun: at since, after wire bytes and eventsBefore events
+	inside       bool // an event began at the time since, after wire bytes and eventsBefore events
 	since        time.Time
 	wire         int64
 	eventsBefore int64
@@ -69,12 +69,12 @@ func (p *pace) before(wire int64) bool {
 	}
 	p.until = until
 	_ = p.rc.SetReadDeadline(until) // fails only for the response writers of tests
-	// Load after setting the deadline, because end sets ended before its own deadline.
+	// Load ended after setting the deadline, because body.end sets ended before its own deadline.
 	return !p.ended.Load()
 }
 
-// after removes the deadline after each read. Otherwise, time spent waiting for Kafka or a quota would count for an
-// HTTP/2 body.
+// after removes the deadline after each read. Otherwise, the deadline of an HTTP/2 body could expire while the handler
+// waits for Kafka or a quota.
 func (p *pace) after() { _ = p.rc.SetReadDeadline(time.Time{}) } // fails only as above
 
 // String describes the limit that was exceeded.

@@ -16,8 +16,8 @@ import (
 // firstCheckRetry is the pause between requests for the partition counts while they are unknown.
 const firstCheckRetry = time.Second
 
-// pin keeps the partition count that the stage started with. A thread's partition depends on this count: after a
-// change, one thread would have events in two partitions without an order between them.
+// pin keeps the partition count that the stage found first. A thread's partition depends on this count: after a change,
+// a thread would have events in two partitions, with no order between these.
 type pin struct {
 	adm    *kadm.Client
 	topics kafka.Topics
@@ -29,7 +29,7 @@ type pin struct {
 	mu     sync.Mutex
 	set    kafka.TopicSet
 	err    error  // why the stage is not ready; nil if it is
-	logged string // the last error logged since the brokers answered; avoids repeats
+	logged string // the last error that was logged, to avoid repeats; "" after a success
 }
 
 // partitions returns the pinned count, or the reason why the stage is not ready.
@@ -87,7 +87,8 @@ func (p *pin) check(ctx context.Context) {
 	}
 }
 
-// watch calls check every `every`, or each second until the counts are known, and returns when ctx ends.
+// watch calls check until ctx ends. The argument every is the interval; until the counts are known, it is at most a
+// second.
 func (p *pin) watch(ctx context.Context, every time.Duration) {
 	for {
 		cctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -105,7 +106,7 @@ func (p *pin) watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// isVerdict reports whether err is about the topics themselves and not about unreachable brokers.
+// isVerdict reports whether an error is about the topics themselves, not about unreachable brokers.
 func isVerdict(err error) bool {
 	return errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, kafka.ErrNoTopic)
 }

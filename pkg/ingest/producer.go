@@ -14,15 +14,15 @@ const (
 	headerLabelPrefix = "Skein-Label-"
 )
 
-// producer is the agent and the labels that a request's records name. The zero value names none.
+// producer has the agent and the labels in the headers of a request's records. The zero value has none.
 type producer struct {
 	agent  string
 	labels []record.Label
 }
 
 // producerOf reads the producer from a request's headers. HTTP header names are case-insensitive, so label keys are
-// lower case. Labels are sorted by key, so that all requests of a run write equal headers. An invalid label is refused
-// here; in records on Kafka, which have no caller to answer, it is ignored.
+// lower case. Labels are sorted by key, so that all requests of a run write equal headers. An invalid label is an error
+// here, but readers of Kafka records ignore it, since they have no caller to answer.
 func producerOf(header http.Header) (producer, error) {
 	var p producer
 	if v := header.Values(headerAgent); len(v) > 0 {

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// endGrace is how long a caller may take to read the rest of a run that the proxy ends. A caller that reads nothing
+	// endGrace is how long a caller may take to read the rest of a run that the proxy ends. A caller that does not read
 	// must not delay the run's end.
 	endGrace = 2 * time.Second
 	// afterEnd is how long an agent may keep its stream open after the run's end. The run stays registered until then.
@@ -36,7 +36,8 @@ const (
 	codeRevoked     = "skein-unauthenticated" // the caller's credentials have expired or were revoked
 )
 
-// Reasons for which the proxy ends a run: as cancelled, or with the RUN_ERROR that the reason describes.
+// The reasons why the proxy ends a run. An *agents.Error becomes a RUN_ERROR; errCancelled and errLeft end the run as
+// cancelled.
 var (
 	errCancelled = errors.New("the run was cancelled")
 	errLeft      = errors.New("the caller has left")
@@ -52,27 +53,27 @@ var (
 
 // proxied is a run that this process forwards between a caller and an agent. If the agent begins further runs in the
 // same stream, proxied covers all of them. The request's goroutine reads the agent's stream and passes each piece to
-// the spool and to the wire; neither makes the other wait.
+// the spool and to the wire. The spool never blocks the wire.
 type proxied struct {
 	svc    *Service
 	agent  *agents.Caller
-	keys   []runKey // of all its runs, the current one last; guarded by the lock of Runs
-	target target   // of the current run; mu guards its id against reads by other goroutines
+	keys   []runKey // of all runs of the stream, the current one last; guarded by the lock of Runs
+	target target   // of the current run; mu guards target.run, which other goroutines read
 	spool  *spool
 	wire   *wire
 	called bool // the call of the agent was tried, so the run is on the topic
 
-	ctx    context.Context // of the call of the agent
+	ctx    context.Context // of the call to the agent
 	cancel context.CancelCauseFunc
 
 	unfinished unfinished
-	// terminal: the agent has ended the run. open: the wire is inside an event that the agent did not complete. endLost:
-	// the terminal event exceeded the size limit.
+	// terminal: the agent has ended the run. open: the caller has received a part of an event. endLost: the terminal event
+	// was too large, or memory for it was missing.
 	terminal, open, endLost bool
 	closing                 *time.Timer // set after the agent has ended the run
 
 	mu    sync.Mutex
-	ended bool // the reason for the end is fixed
+	ended bool // the reason for the end no longer changes
 }
 
 // postAgent serves POST /v1/agents/{agent}.
@@ -138,8 +139,7 @@ func (p *proxied) run(r *http.Request, input []byte, held *front.Claim) {
 	defer p.spool.close()
 	defer p.keepOpen()
 	p.wire.begin()
-	// A run ends when the credentials that it began with end. This applies with any on_disconnect of the agent, and also
-	// after the caller has disconnected.
+	// The end of the caller's credentials ends the run, whatever OnDisconnect is, and even after a disconnect.
 	defer tenant.OnRevoked(r.Context(), func() { p.end(errRevoked) })()
 	defer context.AfterFunc(r.Context(), func() {
 		if !tenant.Revoked(r.Context()) {
@@ -173,9 +173,9 @@ func (p *proxied) copy(body io.Reader) error {
 		}
 		rest := reader.Rest()
 		if _, bad := agui.Envelope(rest.Data); bad == nil {
-			p.take(rest) // only its empty line is missing
+			p.take(rest) // only the empty line after it is missing
 			p.open = true
-		} else if p.terminal || rest.Partial { // else drop half an event, so that the proxy can write an end after it
+		} else if p.terminal || rest.Partial { // else drop the incomplete event, so that the proxy can write the run's end
 			p.wire.write(rest.Raw)
 		}
 		switch {
@@ -188,7 +188,7 @@ func (p *proxied) copy(body io.Reader) error {
 	}
 }
 
-// pay waits until the tenant's quotas allow a piece's event. Meanwhile the agent's stream is not read.
+// pay waits until the tenant's quotas allow a piece's event. Meanwhile, the proxy does not read the agent's stream.
 func (p *proxied) pay(piece eventstream.Piece) {
 	q := p.target.quota
 	if piece.Data == nil && !piece.Over || !q.Limited(quota.Events) && !q.Limited(quota.Bytes) {
@@ -204,8 +204,8 @@ func (p *proxied) pay(piece eventstream.Piece) {
 	}
 }
 
-// take publishes a piece's event, then forwards its bytes. This order ensures that an event that the caller has seen is
-// recorded; the spool does not block.
+// take passes a piece's event to the spool, which does not block, and then forwards its bytes. In this order, the spool
+// has every event that the caller sees.
 func (p *proxied) take(piece eventstream.Piece) {
 	p.open = piece.Partial
 	seq := int64(-1)
@@ -256,7 +256,7 @@ func (p *proxied) keepOpen() {
 	}
 }
 
-// typeOf returns the type of an event of which only the first bytes are known; "" if they do not include it.
+// typeOf returns the type of an event from its first bytes; "" if they do not contain the type.
 func typeOf(head []byte) agui.Type {
 	d := json.NewDecoder(bytes.NewReader(head))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -280,8 +280,8 @@ func typeOf(head []byte) agui.Type {
 	return ""
 }
 
-// next begins another run of the stream; started is its RUN_STARTED. If this event has no id that another run can have,
-// its events stay with the previous run and continue its numbers; the compactor separates the two.
+// next begins another run of the stream. The argument started is its RUN_STARTED; nil if unknown. If it has no usable
+// run id, the events stay with the previous run and continue its numbers; the compactor separates the two.
 func (p *proxied) next(started []byte) {
 	p.endedByAgent()
 	p.terminal, p.unfinished = false, unfinished{}
@@ -299,7 +299,7 @@ func (p *proxied) next(started []byte) {
 	p.spool.beginRun(run)
 }
 
-// patient returns a reader of the agent's stream. Before each read it flushes the wire. A read that takes longer than
+// patient returns a reader of the agent's stream that flushes the wire before each read. A read that takes longer than
 // SilenceTimeout ends the run.
 func (p *proxied) patient(body io.Reader) io.Reader {
 	silence := p.agent.SilenceTimeout
@@ -318,8 +318,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// end closes the agent's connection and records the reason for the run's end. It returns false if the run already ended
-// or has another reason.
+// end closes the agent's connection and sets the reason for the run's end. It returns false if the run has already
+// ended or a reason is already set.
 func (p *proxied) end(reason error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -332,7 +332,7 @@ func (p *proxied) end(reason error) bool {
 	return true
 }
 
-// reason returns why the proxy has ended the run, or nil if it has not. Afterwards, end has no effect.
+// reason returns why the proxy has ended the run, or nil if it has not. Later calls of end have no effect.
 func (p *proxied) reason() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -359,7 +359,7 @@ func (p *proxied) kafkaFailed(err error) {
 		return
 	}
 	if !errors.Is(err, errNoRoom) {
-		err = errKafka // without the brokers' error, which is not for the caller
+		err = errKafka // the brokers' error is not for the caller
 	}
 	p.end(err)
 }
@@ -381,7 +381,7 @@ func (p *proxied) finish(err error) {
 	if p.open {
 		p.wire.write([]byte("\n\n"))
 	}
-	if outcome == runCancelled { // the client rejects RUN_FINISHED while an event of pairs is open
+	if outcome == runCancelled { // the client rejects RUN_FINISHED while an event listed in pairs is open
 		if !p.unfinished.begun {
 			p.say(startedEvent(p.target))
 		}
@@ -398,8 +398,8 @@ func (p *proxied) say(event []byte) {
 	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq)
 }
 
-// endedByAgent counts a run that its agent has ended. If its terminal event is not on the topic, because it was too
-// large or there was no room, endedByAgent writes a RUN_ERROR instead.
+// endedByAgent counts a run that its agent has ended. If the terminal event was too large or did not fit into memory,
+// endedByAgent publishes a RUN_ERROR in its place.
 func (p *proxied) endedByAgent() {
 	p.svc.metrics.runs.WithLabelValues(runEnded).Inc()
 	if p.endLost || p.spool.unsaid() > 0 {

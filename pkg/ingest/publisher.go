@@ -19,11 +19,11 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// spareBytes is how much memory a request with unacknowledged events takes in advance, so that it need not acquire
-// memory for each event. Together with the memory of acknowledged events, it keeps up to twice this.
+// spareBytes is how much memory a request with unacknowledged events acquires in advance, instead of once per event. It
+// may also keep up to spareBytes of the memory of acknowledged events.
 const spareBytes = 16 << 10
 
-// errStopped is the error of records that the producer still has when their request fails.
+// errStopped is the error of records that are still in the producer when their request fails.
 var errStopped = errors.New("the request has given up")
 
 // ack describes which records of a request are acknowledged: the first Accepted of them, without a gap.
@@ -42,11 +42,11 @@ type accepted struct {
 
 // publisher writes the records of one request. Only one goroutine calls send and finish.
 //
-// The records have a context of their own. It ends only after Kafka has already failed this request.
+// The records have their own context, which ends only after the request has failed or all its records are acknowledged.
 //
-// If a record fails, the client fails all records that it buffers for the partition, in order. A record that is sent
-// before our callback runs would leave a gap before it. The callback cancels the context, and the client drops that
-// record unless a broker already has it. In any case the response counts only the records before the gap.
+// If a record fails, the client fails all records that it buffers for the partition, in order. A record that send adds
+// before the callback runs could then follow a gap. The callback cancels the context, so the client drops this record
+// unless a broker already has it. In any case, the response counts only the records before the gap.
 type publisher struct {
 	writer
 	records series
@@ -61,7 +61,7 @@ type publisher struct {
 
 	moved  sync.Cond   // signals changes of out and err
 	spare  int         // bytes of memory that are acquired and not in use
-	unhook func() bool // unregisters stop from Service.stopping
+	unhook func() bool // undoes the registration of stop at Service.stopping
 	done   bool
 	acked  ack
 	// ackedLine is the line of the last acknowledged event. All events before it are acknowledged, too.
@@ -69,8 +69,8 @@ type publisher struct {
 	err       error
 }
 
-// newPublisher returns the publisher of a request. Its records name `by` as their producer. The end of ctx stops the
-// waiting for quotas; it does not affect records that were sent.
+// newPublisher returns the publisher of a request. The argument by is the producer of its records. The end of ctx ends
+// waits for quotas and memory, but does not affect records that were sent.
 func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, by producer, failed func()) *publisher {
 	p := &publisher{failed: failed, acked: ack{Partition: t.partition, FirstOffset: -1, LastOffset: -1}}
 	p.writer = s.newWriter(t, by, p.fail)
@@ -82,8 +82,8 @@ func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, 
 	return p
 }
 
-// waiting returns a context for waits within a request: for its quotas and for memory. It ends with ctx and, with
-// errDraining as its cause, when the stage stops.
+// waiting returns a context for a request's waits for quotas and memory. The context ends with ctx, or when the stage
+// stops, with errDraining as its cause.
 func (s *Service) waiting(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(s.stopping, func() { cancel(errDraining) })
@@ -93,10 +93,10 @@ func (s *Service) waiting(ctx context.Context) (_ context.Context, done func()) 
 	}
 }
 
-// quotaWait is how long a sender is delayed by its quota before it is refused with Retry-After.
+// quotaWait is how long a quota may delay an event. An event that would wait longer is refused with Retry-After.
 const quotaWait = 10 * time.Second
 
-// admit waits until the tenant's quotas allow one event of `size` bytes, and uses that part of them.
+// admit waits until the tenant's quotas allow one event of size bytes, and takes the tokens for it.
 func admit(ctx context.Context, q *quota.Tenant, size int, line int64) error {
 	err := q.Wait(ctx, quota.Events, 1, quotaWait)
 	if err == nil {
@@ -117,9 +117,8 @@ func admit(ctx context.Context, q *quota.Tenant, size int, line int64) error {
 	return p
 }
 
-// send gives a copy of an event to the producer. It blocks while too many bytes are unacknowledged, which slows the
-// caller down to Kafka's pace. It returns false if the request has failed: then finish returns the reason, and nothing
-// more can be sent.
+// send passes a copy of an event to the producer. It blocks while too many bytes are unacknowledged, which slows the
+// caller down to Kafka's pace. If the request has failed, send returns false and finish returns the reason.
 func (p *publisher) send(ev eventstream.Event) bool {
 	size := len(ev.Value) + recordOverhead
 	p.mu.Lock()
@@ -158,8 +157,8 @@ func (p *publisher) send(ev eventstream.Event) bool {
 	return true
 }
 
-// acquireMemory acquires `need` bytes of the memory that all requests share. If there is room, it acquires `more` bytes for
-// the next events as well.
+// acquireMemory acquires need bytes of the shared memory, and waits for them if necessary. If there is room, it also
+// acquires the bytes of the argument more, for later events.
 func (p *publisher) acquireMemory(need, more int) bool {
 	if more > 0 && p.svc.memory.Take(p.target.tenant, int64(need+more)) {
 		p.mu.Lock()
@@ -193,7 +192,7 @@ func (p *publisher) acquire(pool *share.Pool, n int64) bool {
 	return false
 }
 
-// acknowledged counts an acknowledged or failed record. It is called in the order of send.
+// acknowledged handles the result of a record. It is called in the order of send, with p.mu held.
 func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, err error) {
 	if err != nil {
 		p.fail(fmt.Errorf("%w: Kafka has not acknowledged: %w", ErrUnavailable, err))
@@ -209,8 +208,8 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, err error)
 	p.moved.Broadcast()
 }
 
-// spared keeps up to spareBytes of an acknowledged event's memory for later events while others are unacknowledged, and
-// releases the rest. The caller must hold p.mu.
+// spared adds an acknowledged event's memory to p.spare, for later events. It releases p.spare from spareBytes on, and
+// if no record is unacknowledged or the request is done. The caller must hold p.mu.
 func (p *publisher) spared(size int) {
 	p.spare += size
 	if p.out == 0 || p.done || p.spare >= spareBytes {
@@ -233,7 +232,7 @@ func (p *publisher) fail(err error) {
 	}
 	p.err = err
 	p.cancel(errStopped)
-	p.failed() // under the lock, so that finish, and with it the request, cannot end before
+	p.failed() // under the lock, so that neither finish nor the request can end before
 	p.moved.Broadcast()
 }
 
@@ -246,7 +245,7 @@ func (p *publisher) stop() {
 	}
 }
 
-// finish waits until all sent records are acknowledged or the request has failed. It returns how far the records are
+// finish waits until all sent records are acknowledged or the request has failed. It returns which records are
 // acknowledged. Further calls return the same.
 func (p *publisher) finish() (ack, error) {
 	p.mu.Lock()

@@ -42,13 +42,13 @@ type target struct {
 	partition int32
 	// partitions is the partition count of skein.events.
 	partitions int32
-	// quota limits the tenant's rates, limits the sizes of its requests.
+	// quota counts the tenant's use; limits has the size limits of its requests.
 	quota  *quota.Tenant
 	limits quota.Limits
 }
 
-// onTarget returns a handler that calls serve with the target of the request. If the path names no thread, serve must
-// read it from the body.
+// onTarget returns a handler that calls serve with the target of the request. If the path contains no thread, serve
+// must read the thread from the body.
 func (s *Service) onTarget(serve func(*front.Call, target) error) func(*front.Call) error {
 	return func(c *front.Call) error {
 		n, err := s.pin.partitions()

@@ -12,8 +12,8 @@ import (
 	"github.com/skeinhq/skein/internal/front"
 )
 
-// Runs are the runs that this process serves as proxy: from their input until their last event is acknowledged. All
-// runs of one stream stay until the last event of the last run is acknowledged.
+// Runs contains the runs that this process serves as a proxy, each from its input until its last event is acknowledged.
+// If one stream has several runs, all of them stay until the last event of the last run is acknowledged.
 type Runs struct {
 	mu     sync.Mutex
 	held   map[runKey]*proxied
@@ -23,14 +23,14 @@ type Runs struct {
 	used   used
 }
 
-// usedFor is how long the id of an ended run is refused. Automatic retries arrive within that time.
+// usedFor is how long the id of an ended run is refused. Automatic retries arrive within this time.
 const usedFor = 10 * time.Minute
 
 // runKey identifies a run by its thread's record key, which includes the tenant, and its run id.
 type runKey struct{ thread, run string }
 
-// runKeyBytes is the approximate memory of a run's entry. It is counted because an agent may begin many runs in one
-// stream.
+// runKeyBytes is the approximate memory of an entry. An agent may begin many runs in one stream, so each run acquires
+// it.
 const runKeyBytes = 4 << 10
 
 func newRuns(memory *front.Memory) *Runs {
@@ -40,8 +40,9 @@ func newRuns(memory *front.Memory) *Runs {
 
 var errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
 
-// hold registers a run of a proxied stream. It refuses an id that is in use, or a run that the tenant has no memory for.
-// If it is the stream's first run, hold also refuses an id that was used recently, and any run once the process stops.
+// hold registers a run of a proxied stream. It refuses a run whose id is in use, or for which the tenant has no memory.
+// If the run is the stream's first one, hold also refuses an id that was used recently, and any id once the process
+// stops.
 func (r *Runs) hold(p *proxied, run string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,12 +80,12 @@ func (r *Runs) release(p *proxied) {
 }
 
 // Cancel ends an open run that this process serves. It closes the agent's connection and keeps the events that were
-// read. If they do not end the run, it writes RUN_FINISHED with the outcome cancelled, marked as synthetic, to the
-// topic and to the caller. Cancel does not wait for this, which takes milliseconds, or up to endGrace if the caller
-// does not read. It returns false if this process does not serve the run, if the run has ended, or if it is already
-// being cancelled. threadKey comes from record.ThreadKey.
+// read. If these do not end the run, the proxy writes RUN_FINISHED with the outcome cancelled, marked as synthetic, to
+// the topic and to the caller. Cancel does not wait for this, which takes milliseconds, or up to endGrace if the caller
+// does not read. Cancel returns false if this process does not serve the run, or if the run has ended or is already
+// ending. The argument threadKey comes from record.ThreadKey.
 func (r *Runs) Cancel(threadKey, runID string) bool {
-	r.mu.Lock() // held until the end, so that the stream cannot begin another run meanwhile
+	r.mu.Lock() // held until Cancel returns, so that the stream cannot begin another run meanwhile
 	defer r.mu.Unlock()
 	key := runKey{threadKey, runID}
 	p := r.held[key]
@@ -140,8 +141,8 @@ func (r *Runs) all() []*proxied {
 	return all
 }
 
-// close refuses new runs and waits until none is left or ctx ends. In the second case it abandons the remaining runs
-// and returns how many records of how many runs were not acknowledged.
+// close refuses new runs and waits until no run is left or ctx ends. If ctx ends, it abandons the remaining runs and
+// returns the number of unacknowledged records and of their runs.
 func (r *Runs) close(ctx context.Context) (records, runs int) {
 	r.seal()
 	select {
@@ -162,8 +163,8 @@ const maxUsed = 4_096
 
 // used remembers the ids of ended runs for usedFor. If a tenant has more than maxUsed, its oldest id is forgotten.
 type used struct {
-	of    map[string][]endedRun // of each tenant, in the order of their ends; no list is empty
-	swept time.Time             // when the tenants of whom all ids have expired were last forgotten
+	of    map[string][]endedRun // by tenant, oldest end first; no list is empty
+	swept time.Time             // when tenants with only expired ids were last removed
 }
 
 type endedRun struct {

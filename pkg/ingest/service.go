@@ -29,8 +29,8 @@ type Service struct {
 	metrics  *metrics
 	// memory is the budget of requests and runs: their buffers, inputs and unacknowledged records.
 	memory *front.Memory
-	// large limits the bytes of unacknowledged large events. A broker handles the requests of one connection in order, so
-	// small events wait for the large ones before them.
+	// large limits the bytes of unacknowledged large events. A broker handles the requests of a connection in order, so
+	// small events wait for earlier large ones.
 	large *share.Pool
 	pin   *pin
 
@@ -41,8 +41,7 @@ type Service struct {
 	draining *atomic.Bool
 	stopping context.Context
 	stop     context.CancelFunc
-	// log reads threads from skein.events: those of runs that may be stopped, and those whose end a cancel request waits
-	// for.
+	// log reads threads from skein.events: those of proxied runs, and those of runs for whose end a cancel request waits.
 	log *tail.Tail
 	// cancelWait is the constant of that name; tests change it.
 	cancelWait time.Duration
@@ -53,16 +52,16 @@ type Service struct {
 }
 
 const (
-	// largeEvent is the size in bytes from which an event counts as large. The unacknowledged large events of all tenants
-	// may add up to largeEvents times the largest allowed event.
+	// largeEvent is the smallest size of a large event, in bytes. The unacknowledged large events of all tenants may have
+	// at most largeEvents * MaxEventBytes.
 	largeEvent, largeEvents = 64 << 10, 4
 )
 
 // leastDelivery is the shortest delivery timeout that the Kafka client accepts.
 const leastDelivery = time.Second
 
-// New returns the stage. It does not connect: the stage is ready after Run has read the topics. Call Close when the
-// stage is no longer used.
+// New returns the stage without connecting to Kafka. The stage is ready after Run has read the topics. Call Close when
+// the stage is no longer used.
 func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering ingest metrics: %w", err)
 	}
-	// A record that could not be sent by then is not sent later, because the caller was informed that it may be missing.
+	// After AckTimeout, a record is not sent any more, because the caller was informed that it may be missing.
 	producer, err := kafka.NewProducer(cfg.Kafka, kgo.RecordDeliveryTimeout(max(cfg.AckTimeout, leastDelivery)))
 	if err != nil {
 		return nil, err
@@ -105,7 +104,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		cfg:        cfg, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
 		memory: memory, large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
-			// Without this, the producer would refuse all records for these topics until the process restarts.
+			// Without the purge, the producer would refuse all records for the topic until the process restarts.
 			anew: func() {
 				producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events)
 				s.log.TopicMadeAnew()
@@ -130,8 +129,8 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	return s, nil
 }
 
-// followLog returns a reader of threads of skein.events, starting at their ends. It uses about 64 MiB at most,
-// independent of the number of threads (kafka.OneAnswer).
+// followLog returns a reader of the threads in skein.events. Its fetches use at most about 64 MiB, whatever the number
+// of threads (kafka.OneAnswer).
 func followLog(cfg kafka.Config, logger *slog.Logger) (*tail.Tail, error) {
 	limits, err := kafka.OneAnswer()
 	if err != nil {
@@ -139,7 +138,7 @@ func followLog(cfg kafka.Config, logger *slog.Logger) (*tail.Tail, error) {
 	}
 	return tail.New(tail.Config{
 		RingBytes: 4 << 20, Keep: concernsStops, Linger: 30 * time.Second, CatchUps: 2, Away: 5 * time.Second, Fetch: limits,
-		Kafka: cfg, Logger: logger, Registerer: prometheus.NewRegistry(), // its metrics are those of query's live streams
+		Kafka: cfg, Logger: logger, Registerer: prometheus.NewRegistry(), // not registered: tail's metrics describe query's live streams
 	})
 }
 
@@ -150,8 +149,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// CheckVersions returns an error if a newer Skein wrote a record to a thread, so that requests to stop its runs are not
-// read; else nil.
+// CheckVersions returns an error if a newer Skein wrote to a thread, so that this process reads no more requests to
+// stop its runs.
 func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
 // Ready returns nil if the stage is ready, else the reason why it is not.
@@ -160,8 +159,8 @@ func (s *Service) Ready() error {
 	return err
 }
 
-// Close waits up to AckTimeout and a second until sent records are acknowledged, and closes the connections. Call it
-// when no request is in progress: after the HTTP server's Shutdown.
+// Close waits up to AckTimeout + 1 s until sent records are acknowledged, and closes the connections. Call it after the
+// HTTP server's Shutdown, when no request is in progress.
 func (s *Service) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.AckTimeout+time.Second)
 	defer cancel()

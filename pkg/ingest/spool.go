@@ -15,38 +15,38 @@ import (
 )
 
 const (
-	// spoolRetry is the pause before failed records are sent to Kafka again. Before that, the client has tried for
-	// AckTimeout.
+	// spoolRetry is the pause before failed records are sent to Kafka again. The client has tried for AckTimeout before.
 	spoolRetry = 500 * time.Millisecond
-	// forcedBytes is the size of the largest terminal event that is accepted without free memory. Without its end, a run
-	// would stay open. The limit of runs also bounds this memory.
+	// forcedBytes is the size of the largest terminal event that is accepted without free memory, since a run without its
+	// end would stay open. The limit on runs also bounds this memory.
 	forcedBytes = 64 << 10
 )
 
 // spool publishes the events of a proxied run, or of several runs of one stream, in order and without blocking the run.
-// It keeps events until they are acknowledged and sends them to Kafka again for as long as the process runs. Events are
-// numbered, so readers drop repeats.
+// It keeps events until Kafka acknowledges them, and retries for as long as the process runs. Events are numbered, so
+// readers drop repeats.
 //
-// The memory is bounded per run and in total. An event that does not fit is left out, and its number with it. The next
-// record carries the count of events that were left out (record.HeaderIncomplete), which marks the run.
+// The memory is bounded per spool and in total. The spool leaves out an event that does not fit, and skips its number.
+// The next record has the count of the events left out before it (record.HeaderIncomplete), which marks the run as
+// incomplete.
 //
-// A repeated record could follow a later one only if Kafka accepted the later one and failed the earlier one. This
+// A repeated record would follow a later one only if Kafka accepted the later record and failed the earlier one. This
 // cannot happen on the client's single connection; see publisher.
 type spool struct {
 	writer
 	event series // events of the current run
 	// failed is called once, in its own goroutine, when Kafka does not accept a record or the memory is used up.
 	failed func(error)
-	// emptied is called once after close, when every added record is acknowledged or permanently left out.
+	// emptied is called once after close, when every queued record is acknowledged or dropped.
 	emptied func()
 
 	// The writer's lock guards the following fields.
 	queue   []*spooled // not acknowledged, oldest first; the producer has the first `out` of them
 	held    int        // bytes in the queue
 	seq     int64      // number of the next event
-	leftOut int64      // events left out after the last one in the queue
-	careful bool       // sends one record at a time because the last attempt failed
-	waiting bool       // until the next attempt starts
+	leftOut int64      // events left out after the last record of the queue
+	careful bool       // send one record at a time because the last attempt failed
+	waiting bool       // the last attempt failed, and the next one has not started
 	ended   bool       // no more records are added
 	stopped bool       // no more attempts are made
 	told    bool       // failed was called
@@ -62,7 +62,7 @@ type spooled struct {
 	seq       int64 // -1 for an input
 	synthetic bool
 	leftOut   int64 // events left out directly before this record
-	counted   int   // bytes acquired for it; 0 if it was accepted without room
+	counted   int   // bytes acquired for the record; 0 if it was accepted without room
 }
 
 func (s *Service) newSpool(t target, by producer, failed func(error), emptied func()) *spool {
@@ -73,22 +73,22 @@ func (s *Service) newSpool(t target, by producer, failed func(error), emptied fu
 	return sp
 }
 
-// beginRun makes all following events belong to another run. Their numbers start at 0.
+// beginRun assigns all later events to another run. Their numbers start at 0.
 func (sp *spool) beginRun(run string) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	sp.event, sp.seq = sp.series(record.KindEvent, run), 0
 }
 
-// addInput adds the run's input. It returns false if there is no room: then the run must not begin.
+// addInput adds the run's input. If there is no room, it returns false, and the run must not begin.
 func (sp *spool) addInput(value []byte) bool {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	return sp.add(&spooled{of: sp.series(record.KindInput, sp.target.run), value: value, seq: -1}, false)
 }
 
-// addEvent adds a copy of an event and returns its number. An event that does not fit is left out. If must is set, as
-// for a run's end, an event of up to forcedBytes is accepted without room.
+// addEvent adds a copy of an event and returns its number. It leaves out an event that does not fit. If the argument
+// must is true, as for a run's end, it accepts an event of up to forcedBytes even without room.
 func (sp *spool) addEvent(value []byte, synthetic, must bool) int64 {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -102,8 +102,8 @@ func (sp *spool) addEvent(value []byte, synthetic, must bool) int64 {
 	return seq
 }
 
-// skip leaves an event out that was too large or, if noRoom is set, did not fit into memory. It returns the event's
-// number.
+// skip leaves out an event and returns its number. The event was too large or, if noRoom is true, did not fit into
+// memory.
 func (sp *spool) skip(noRoom bool) int64 {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -118,7 +118,7 @@ func (sp *spool) skip(noRoom bool) int64 {
 	return seq
 }
 
-// noRoom counts an event that did not fit and reports the failure.
+// noRoom counts an event that did not fit into memory and calls tell.
 func (sp *spool) noRoom() {
 	sp.svc.metrics.leftOut.WithLabelValues(leftOutRoom).Inc()
 	sp.tell(errNoRoom)
@@ -166,7 +166,7 @@ func (sp *spool) pump() {
 			return
 		}
 		sp.begin(e.value)
-		// Not Produce, which blocks while the client's own buffer is full.
+		// TryProduce, because Produce blocks while the client's own buffer is full.
 		sp.give(sp.ctx, sp.svc.producer.TryProduce, e.of, e.headers(), e.value,
 			func(_ *kgo.Record, err error) func() { return sp.acknowledged(e, err) })
 	}
@@ -183,15 +183,15 @@ func (e *spooled) headers() []kgo.RecordHeader {
 	return hs
 }
 
-// acknowledged handles the result of a record, in the order of pump. It returns a function that must be called without
-// the lock, or nil.
+// acknowledged handles the result of a record, in the order of pump. It returns nil or a function to call without the
+// lock.
 func (sp *spool) acknowledged(e *spooled, err error) func() {
 	switch {
 	case err == nil:
 		sp.remove(e)
 		sp.careful = sp.careful && sp.waiting
 	case sp.careful && !sp.waiting && refused(err):
-		// Only this record was in flight, so Kafka refuses this record.
+		// Only this record was in flight, so the error is about it.
 		sp.svc.metrics.leftOut.WithLabelValues(leftOutRefused).Inc()
 		sp.drop(e)
 		sp.tell(err)
@@ -230,7 +230,7 @@ func (sp *spool) again() {
 	sp.pump()
 }
 
-// tell calls failed once, when records are delayed or lost.
+// tell calls failed when records are first delayed or lost. Further calls do nothing.
 func (sp *spool) tell(err error) {
 	if !sp.told {
 		sp.told = true
@@ -257,7 +257,7 @@ func (sp *spool) remove(e *spooled) int {
 	return 0
 }
 
-// drop deletes a record from the queue and adds it to the next record's count of events left out.
+// drop removes a record from the queue and adds it to the count of events left out before the next record.
 func (sp *spool) drop(e *spooled) {
 	at := sp.remove(e)
 	if n := e.leftOut + 1; at < len(sp.queue) {
@@ -267,14 +267,14 @@ func (sp *spool) drop(e *spooled) {
 	}
 }
 
-// unsaid returns how many events were left out after the last record, so that no record counts them.
+// unsaid returns the number of events that were left out after the last record, so that no record counts them.
 func (sp *spool) unsaid() int64 {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	return sp.leftOut
 }
 
-// close ends the adding of records. Queued records are still published.
+// close prevents further records. Queued records are still published.
 func (sp *spool) close() {
 	sp.mu.Lock()
 	sp.ended = true

@@ -6,15 +6,15 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Limits per run on the begun and not yet ended events that the proxy remembers.
+// Limits per run on the open events that the proxy remembers.
 const (
 	maxUnfinished      = 100
 	maxUnfinishedBytes = 1 << 10 // of the ids of one event
 )
 
-// pairs lists the events that RUN_FINISHED must not leave open, with the events that end them and the member that
-// identifies them. The official client ends a run with an error if such an end is missing (docs/lint.md). RUN_ERROR may
-// leave them open.
+// pairs lists the events that must end before RUN_FINISHED, with the events that end them and the member that
+// identifies them. The official client ends a run with an error if such an end is missing (docs/lint.md). RUN_ERROR
+// needs no such ends.
 var pairs = []struct {
 	begin agui.Type
 	ends  []agui.Type // any of them; the proxy writes the first
@@ -30,7 +30,7 @@ var pairs = []struct {
 	{agui.SubagentStarted, []agui.Type{agui.SubagentFinished, agui.SubagentError}, agui.FieldSubagentRunID},
 }
 
-// unfinished records the events of a run that its agent has begun and not ended.
+// unfinished tracks the messages, calls and steps that a run's agent has begun and not ended.
 type unfinished struct {
 	begun bool // the agent has sent an event
 	open  []unended
@@ -38,11 +38,11 @@ type unfinished struct {
 
 type unended struct {
 	pair int
-	// name is the identifying member as JSON without braces; for a step also the subagent's id.
+	// name has the identifying members (nameOf).
 	name string
 }
 
-// see updates the open events with an event of type t.
+// see updates the open events for an event of type t.
 func (u *unfinished) see(t agui.Type, event []byte) {
 	u.begun = true
 	for i, p := range pairs {
@@ -85,7 +85,7 @@ func nameOf(ev *agui.Event, named agui.Field) string {
 	return string(b)
 }
 
-// ends returns the events that close all open ones, most recently begun first.
+// ends returns the events that end all open ones, the most recently begun first.
 func (u *unfinished) ends() [][]byte {
 	var out [][]byte
 	for _, o := range slices.Backward(u.open) {

@@ -31,8 +31,8 @@ func (t target) compareIDs(line int64, what, thread, run string) (list []warning
 	return list
 }
 
-// look adds warnings if an event's ids contradict the path. Only the start and the end of a run have ids, so no other
-// event is decoded.
+// look adds warnings if an event's ids contradict the path. It decodes only the start and the end of a run, because
+// other events have no ids.
 func (p *publisher) look(ev eventstream.Event, of agui.Type) {
 	if of != agui.RunStarted && of != agui.RunFinished || len(p.warnings) >= mostWarnings {
 		return

@@ -11,13 +11,13 @@ import (
 type wire struct {
 	w  http.ResponseWriter // a front.Writer
 	rc *http.ResponseController
-	// gone is set after a failed write; nothing more is sent. left is called at that moment.
+	// gone is set by a failed write, which calls left; nothing more is sent afterwards.
 	gone  bool
 	left  func()
 	dirty bool
 }
 
-// begin sends the response headers before the agent has answered, so that reverse proxies see a response early.
+// begin sends the response headers before the agent answers, so that reverse proxies receive a response early.
 func (c *wire) begin() {
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -38,7 +38,7 @@ func (c *wire) write(b []byte) {
 	}
 }
 
-// event writes an event and its number as SSE id. A caller that was disconnected resumes the run's live stream from
+// event writes an event with its number as the SSE id. After a disconnect, a caller resumes the run's live stream from
 // this id. The id is the last field, so that it overrides an id of the agent. An event without a number (-1), or one
 // that the agent did not complete, gets no id.
 func (c *wire) event(raw []byte, seq int64) {

@@ -17,25 +17,24 @@ import (
 // recordOverhead is the memory of a record besides its value, in bytes.
 const recordOverhead = 512
 
-// writer writes the records of one thread, in order, to its partition and counts which ones Kafka acknowledges. A
+// writer writes the records of a thread in order to the thread's partition and counts unacknowledged records. A
 // publisher or a spool decides which records to write and what to do if one fails.
 //
-// Records are not bound to a request's context. If the context of a batch's first record ends, the client fails the
-// whole batch and all records that it buffers for the partition. A caller that disconnects would thus fail the events
-// of others.
+// Records do not use a request's context. If the context of a batch's first record ends, the client fails the batch and
+// all records that it buffers for the partition, so a caller that disconnects would fail the events of others.
 type writer struct {
 	svc    *Service
 	target target // with the run of the first record
 	key    []byte
 	by     producer
-	// stalled is called with the lock held when Kafka has acknowledged nothing for AckTimeout. A record does not fail by
-	// itself if a broker received it and never answers.
+	// stalled is called with the lock held when Kafka has acknowledged nothing for AckTimeout. It is needed because kgo
+	// never fails a record that a broker received and did not answer.
 	stalled func(error)
 
 	mu       sync.Mutex
 	out      int // records that the producer has
 	outBytes int
-	progress time.Time   // last acknowledgement; if the producer had no record since, when it got the next one
+	progress time.Time   // time of the last result, or of a later send while no record was out
 	watchdog *time.Timer // nil while the producer has no record
 }
 
@@ -43,7 +42,7 @@ func (s *Service) newWriter(t target, by producer, stalled func(error)) writer {
 	return writer{svc: s, target: t, key: []byte(t.key), by: by, stalled: stalled}
 }
 
-// series has the shared headers and counters of the records of one kind and run.
+// series has the headers and counters that all records of one kind and run share.
 type series struct {
 	headers       []kgo.RecordHeader
 	events, bytes prometheus.Counter
@@ -56,7 +55,7 @@ func (w *writer) series(kind record.Kind, run string) series {
 	}
 }
 
-// numbered returns the headers of the record with number seq; -1 for none.
+// numbered returns the headers of the record with the number seq; -1 means no number.
 func (s series) numbered(seq int64) []kgo.RecordHeader {
 	if seq < 0 {
 		return s.headers
@@ -64,7 +63,7 @@ func (s series) numbered(seq int64) []kgo.RecordHeader {
 	return append(s.headers[:len(s.headers):len(s.headers)], kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, seq, 10)})
 }
 
-// begin counts a record that is about to go to the producer. Call it with the lock held, then call give.
+// begin counts a record before it is sent to the producer. Call it with the lock held, then call give.
 func (w *writer) begin(value []byte) {
 	size := len(value) + recordOverhead
 	if w.out == 0 {
@@ -81,8 +80,8 @@ func (w *writer) begin(value []byte) {
 // produce is Produce or TryProduce of a Kafka client.
 type produce func(context.Context, *kgo.Record, func(*kgo.Record, error))
 
-// give sends a record to the producer. The client calls done with the lock held, in the order of the calls of give, and
-// then, without the lock, the function that done returns.
+// give sends a record to the producer. For the result, it calls done with the lock held, in the order of the calls of
+// give, and then, without the lock, the function that done returned.
 func (w *writer) give(ctx context.Context, to produce, of series, headers []kgo.RecordHeader, value []byte,
 	done func(*kgo.Record, error) func()) {
 	sent := time.Now()
