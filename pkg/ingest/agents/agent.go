@@ -46,17 +46,17 @@ type Agent struct {
 	Name string `yaml:"name"`
 	// URL accepts a RunAgentInput by POST and answers with SSE.
 	URL string `yaml:"url"`
-	// Headers names the headers of the caller's request that are forwarded to the agent.
+	// Headers are the names of the caller's request headers that are forwarded to the agent.
 	Headers []string `yaml:"headers"`
-	// CredentialFile is a file with a secret that every call carries. It is read again for each call.
+	// CredentialFile is a file with a secret that every call sends. Each call reads the file again.
 	CredentialFile string `yaml:"credential_file"`
 	// CredentialHeader is the header that carries the secret. The default is Authorization, with "Bearer " before the
 	// secret.
 	CredentialHeader string `yaml:"credential_header"`
 
-	// ConnectTimeout limits connecting, TLS included. AnswerTimeout limits the time from then to the response headers. The
-	// sum of both limits the time until the headers, even if the agent reads the request slowly. SilenceTimeout limits the
-	// time without a byte of the response, RunTimeout the whole response.
+	// ConnectTimeout limits connecting, TLS included. AnswerTimeout limits the time from the written request to the
+	// response headers. The sum of both limits the whole time until the headers, even if the agent reads the request
+	// slowly. SilenceTimeout limits the time without a byte of the response, RunTimeout the whole run.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 	AnswerTimeout  time.Duration `yaml:"answer_timeout"`
 	SilenceTimeout time.Duration `yaml:"silence_timeout"`
@@ -65,12 +65,12 @@ type Agent struct {
 	OnDisconnect   OnDisconnect   `yaml:"on_disconnect"`
 	OnKafkaFailure OnKafkaFailure `yaml:"on_kafka_failure"`
 
-	// Labels maps the key of each label to a JSON Pointer (RFC 6901) into the input, which selects its value.
+	// Labels maps the key of each label to a JSON Pointer (RFC 6901), which selects the label's value in the input.
 	Labels map[string]string `yaml:"labels"`
 }
 
 // Defaults of an agent's timeouts. An agent may think for minutes before its first byte, and longer while a tool runs.
-// The limit of a day ends runs that would never end.
+// DefaultRunTimeout ends runs that would never end.
 const (
 	DefaultConnectTimeout = 10 * time.Second
 	DefaultAnswerTimeout  = 5 * time.Minute
@@ -144,7 +144,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// own lists headers that the call itself sets and headers that concern only one connection. They cannot be forwarded.
+// own lists headers that cannot be forwarded: those that Call sets itself, and those that concern only one connection.
 var own = []string{
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Keep-Alive",
 	"Proxy-Authorization", "Proxy-Connection", "Skein-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
@@ -222,9 +222,9 @@ func (a Agent) credential() (string, error) {
 	return secret, nil
 }
 
-// LabelsOf returns the labels of a run, sorted by key: the values in its input that the configuration points to. A
-// string becomes its text, a number or boolean its JSON form. Missing values and values that cannot be a label
-// (objects, lists, null, more than record.MaxLabelBytes) are left out.
+// LabelsOf returns the labels of a run, sorted by key. Their values are those in the run's input that the configuration
+// points to: a string as its text, a number or boolean as JSON. LabelsOf omits labels whose value is missing, null, an
+// object, a list or longer than record.MaxLabelBytes.
 func (a Agent) LabelsOf(input []byte) []record.Label {
 	var labels []record.Label
 	for _, key := range slices.Sorted(maps.Keys(a.Labels)) {

@@ -18,7 +18,7 @@ import (
 
 // The values of Error.Code, which are also the codes of the RUN_ERROR events.
 const (
-	CodeUnreachable = "agent-unreachable" // no connection, or it ended before a response
+	CodeUnreachable = "agent-unreachable" // no connection, or one that ended before the response
 	CodeTimeout     = "agent-timeout"     // one of the agent's timeouts expired
 	CodeRedirect    = "agent-redirect"    // 301, 302, 303, 307 or 308
 	CodeStatus      = "agent-status"      // any other status but 200
@@ -33,9 +33,9 @@ func Codes() []string {
 	return []string{CodeUnreachable, CodeTimeout, CodeRedirect, CodeStatus, CodeNotSSE, CodeCredential, CodeCut, CodeNoEnd}
 }
 
-// Error is a failed call of an agent. Text is meant for the caller of the run. It names the agent's status and what the
-// agent may have done wrong, but never its address or response body. Of the headers it quotes at most a content type or
-// coding.
+// Error is a failed call of an agent. Text is for the caller of the run. It contains the agent's status and the
+// possible fault of the agent, but never the agent's address or response body, and of the headers at most a content
+// type or coding.
 type Error struct {
 	Code string
 	// Status is the agent's HTTP status; 0 if there was no response.
@@ -56,7 +56,7 @@ type Caller struct {
 	client http.Client
 }
 
-// NewCaller returns a Caller for an agent of a Config. Call Close when it is no longer used.
+// NewCaller returns a Caller for an agent of a Config. Call Close when the Caller is no longer used.
 func NewCaller(a Agent) *Caller {
 	c := &Caller{Agent: a}
 	c.client = http.Client{
@@ -68,9 +68,9 @@ func NewCaller(a Agent) *Caller {
 			TLSHandshakeTimeout:   a.ConnectTimeout,
 			ResponseHeaderTimeout: a.AnswerTimeout,
 			ForceAttemptHTTP2:     true,
-			// A connection becomes idle when its run ends. Keep as many as there are runs in a burst.
+			// A connection becomes idle when its run ends. Keep enough for a burst of runs.
 			MaxIdleConns: 256, MaxIdleConnsPerHost: 256,
-			IdleConnTimeout: 30 * time.Second, // below usual server timeouts, so that the server does not close it first
+			IdleConnTimeout: 30 * time.Second, // below usual server timeouts, so that the client closes first
 		},
 		// Only the configuration decides which hosts are called, so redirects are not followed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -81,13 +81,13 @@ func NewCaller(a Agent) *Caller {
 // Close closes idle connections.
 func (c *Caller) Close() { c.client.CloseIdleConnections() }
 
-// Call posts an input to the agent and returns its event stream, which ends with ctx. It forwards the caller's headers
-// that the configuration names, except values that contain an API key of Skein. All errors are *Error and do not
-// contain the agent's URL.
+// Call posts an input to the agent and returns the agent's event stream, which ends with ctx. It forwards the caller's
+// headers that the configuration names, except values that contain an API key of Skein. Every error is an *Error
+// without the agent's URL.
 //
-// Call calls sent once, when it no longer needs the input: usually before it returns, at the latest when ctx ends.
+// Call calls sent once, when the input is no longer needed: usually before it returns, at the latest when ctx ends.
 func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller http.Header) (io.ReadCloser, error) {
-	// The transport's own timeout starts only after the request is written. Without this timer, an agent that does not
+	// The transport's own timeout starts only after the request is written. Without the timer late, an agent that does not
 	// read the request could block the call forever.
 	ctx, giveUp := context.WithCancelCause(ctx)
 	late := time.AfterFunc(c.ConnectTimeout+c.AnswerTimeout, func() { giveUp(errLate) })

@@ -32,8 +32,8 @@ func (c Config) add(a Agent) error {
 // maxFileBytes is the largest accepted configuration file, in bytes.
 const maxFileBytes = 4 << 20
 
-// Read reads a file of agents. Any unknown, repeated or invalid setting makes the whole file an error that wraps
-// ErrConfig, because a partly configured agent may disclose data.
+// Read reads a file of agents. If a setting is unknown, repeated or invalid, it refuses the whole file with an error
+// that wraps ErrConfig, because a partly configured agent may disclose data.
 func Read(path string) (Config, error) {
 	text, err := reload.File(path, maxFileBytes)(context.Background())
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package agents configures and calls the agents that the proxy may call, and classifies their failures. Agents come
-// from the configuration only: no request can name a URL, and redirects are not followed.
+// Package agents configures and calls the agents of the proxy, and classifies their failures. Only the configuration
+// decides which URLs are called: requests cannot contain a URL, and redirects are not followed.
 package agents

@@ -10,7 +10,7 @@ import (
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// find returns the value at a pointer in a valid document, or nil if there is none.
+// find returns the value at a JSON Pointer in a valid JSON document, or nil if there is no such value.
 func find(doc json.RawMessage, pointer string) json.RawMessage {
 	for part := range strings.SplitSeq(pointer[1:], "/") {
 		switch name := unescape.Replace(part); {

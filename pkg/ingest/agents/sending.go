@@ -7,27 +7,27 @@ import (
 	"sync"
 )
 
-// sending is an input that is being sent to an agent. A transport keeps the request, with its body and GetBody, while
-// the response streams. sending therefore frees the input as soon as it is no longer needed.
+// sending is an input that is being sent to an agent. It frees the input as soon as possible, because http.Transport
+// keeps the request, with its Body and GetBody, while the response streams.
 type sending struct {
 	mu    sync.Mutex
 	input []byte
-	users int // references: one of the call, one of each open body
-	// sent is called when the input is freed; nil afterwards.
+	users int // references: one for the call and one for each open body
+	// sent is called when the input is freed, and is nil afterwards.
 	sent func()
 }
 
 var errSent = errors.New("the input was let go")
 
-// send returns a sending with one reference, the caller's. The input is freed when the last reference is dropped or ctx
-// ends.
+// send returns a sending with one reference, which belongs to the caller. The input is freed when the last reference is
+// dropped or ctx ends.
 func send(ctx context.Context, input []byte, sent func()) *sending {
 	s := &sending{input: input, users: 1, sent: sent}
 	context.AfterFunc(ctx, s.letGo)
 	return s
 }
 
-// body returns a reader of the input for http.Request.Body and GetBody. The reader is a reference until it is closed.
+// body returns a reader of the input for http.Request.Body and GetBody. The reader has a reference until Close.
 func (s *sending) body() (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
