@@ -13,13 +13,13 @@ import (
 // anyState is the state of a Reader whose form was Any.
 type anyState struct {
 	is   bool  // the form was Any
-	from int64 // the line on which server-sent events begin
-	// inLine: something other than white space was taken since the last line feed. lost: an object was broken; its rest is
-	// skipped up to a line that begins another object.
+	from int64 // the line on which the server-sent events begin
+	// inLine: bytes other than white space were taken since the last line feed. lost: an object was broken, and its rest
+	// is skipped up to a line that begins another object.
 	inLine, lost bool
 }
 
-// look updates inLine for bytes that are taken.
+// look updates inLine for the bytes taken.
 func (a *anyState) look(taken []byte) {
 	if i := bytes.LastIndexByte(taken, '\n'); i >= 0 {
 		taken, a.inLine = taken[i+1:], false
@@ -27,8 +27,8 @@ func (a *anyState) look(taken []byte) {
 	a.inLine = a.inLine || len(bytes.TrimLeft(taken, Space)) > 0
 }
 
-// begin detects the form from the next line that is not empty. If the line fits no form, begin returns it as an event;
-// NDJSON, or objects that span lines, may follow.
+// begin detects the form from the next line that is not empty. If this line fits no form, begin returns it as an event
+// and detects the form from a later line, which can then be only NDJSON or objects that span lines.
 func (r *Reader) begin() ([]byte, error) {
 	r.any.is = true
 	c, err := r.skipSpace(Space)
@@ -51,7 +51,7 @@ func (r *Reader) begin() ([]byte, error) {
 	return r.nextLine()
 }
 
-// firstObject decides between NDJSON and objects that span lines or share a line.
+// firstObject decides between NDJSON and objects that span lines or share a line, and returns the first event.
 func (r *Reader) firstObject() ([]byte, error) {
 	n, end, err := r.object()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -101,8 +101,8 @@ func (r *Reader) nextObject() ([]byte, error) {
 	return onOneLine(r.skip(n)), nil
 }
 
-// ServerSent returns a reader of the bytes of a stream of form Any that looks like server-sent events, from the first
-// line that is not empty, and the number of that line. For other streams it returns nil. Call it before Next.
+// ServerSent detects server-sent events in a stream of form Any. It returns a reader of the stream's bytes from the
+// first line that is not empty, and the number of this line. For other streams, the reader is nil. Call it before Next.
 func (r *Reader) ServerSent() (stream io.Reader, line int64, err error) {
 	r.began = true
 	if err = r.skipMark(); err == nil {
@@ -117,18 +117,18 @@ func (r *Reader) ServerSent() (stream io.Reader, line int64, err error) {
 	return io.MultiReader(bytes.NewReader(r.rest()), r.r), r.line, nil
 }
 
-// fields are the possible beginnings of a line of server-sent events.
+// fields lists how a line of server-sent events may begin.
 var fields = []string{"data:", "event:", "id:", "retry:", ":"}
 
-// looksServerSent reports whether the rest begins with a field or a comment. It may wait for a few bytes, but never for
-// more than an event has.
+// looksServerSent reports whether the rest begins with a field or a comment. It may wait for a few bytes, but not for
+// more than the shortest event has.
 func (r *Reader) looksServerSent() bool {
 	for len(r.rest()) < len("event:") && r.fill() == nil {
 	}
 	return slices.ContainsFunc(fields, func(f string) bool { return bytes.HasPrefix(r.rest(), []byte(f)) })
 }
 
-// strange returns the name of a line that is not a field of server-sent events.
+// strange returns the name of the first line that is not a field of server-sent events, and whether there is one.
 func strange(raw []byte) (string, bool) {
 	for name := range Fields(raw) {
 		if !slices.Contains(fields, name+":") {
@@ -138,7 +138,7 @@ func strange(raw []byte) (string, bool) {
 	return "", false
 }
 
-// endOfData returns the error for the end of a stream of server-sent events.
+// endOfData returns the error at the end of server-sent events: io.EOF, unless a stream of form Any had no event.
 func (r *Reader) endOfData() error {
 	if r.any.is && r.count == 0 {
 		return bad(r.any.from, agui.RuleNotJSON, "the stream looks like SSE, but no line has data")

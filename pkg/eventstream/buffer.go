@@ -8,21 +8,21 @@ import (
 
 // Memory accounts for a reader's memory beyond its first buffer. The zero value accounts for nothing.
 type Memory struct {
-	// Acquire acquires n more bytes. Its error becomes the error of the event that needs them.
+	// Acquire acquires n more bytes. An error fails the event that needs them.
 	Acquire func(n int64) error
 	// Release releases n bytes.
 	Release func(n int64)
 }
 
-// frame is how many bytes may surround an event: indentation, field names, comments, the members of a numbered line.
+// frame is how many bytes may surround an event: indentation, field names, comments and the members of numbered lines.
 const frame = 4 << 10
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// errTooLarge means that the event does not fit into the largest buffer.
+// errTooLarge means that an event does not fit into the largest buffer.
 var errTooLarge = errors.New("the event is too large")
 
-// buffer contains bytes that were read and not yet taken. It grows up to the size of an event of the limit.
+// buffer contains bytes that were read and not yet taken. It grows up to limit + frame bytes.
 type buffer struct {
 	r      io.Reader
 	limit  int // size limit of an event
@@ -48,7 +48,7 @@ func (b *buffer) Close() {
 	b.held, b.buf, b.start = 0, nil, 0
 }
 
-// rest returns the bytes that were read and not taken. They are valid until the next call of fill.
+// rest returns the bytes not yet taken. They are valid until the next call of fill.
 func (b *buffer) rest() []byte { return b.buf[b.start:] }
 
 // take removes the first n bytes of the rest and returns them.
@@ -58,7 +58,7 @@ func (b *buffer) take(n int) []byte {
 	return taken
 }
 
-// fill reads more bytes. The error is errTooLarge, that of Memory.Acquire, or that of the underlying reader.
+// fill reads more bytes. The error is errTooLarge, or comes from Memory.Acquire or the underlying reader.
 func (b *buffer) fill() error {
 	if b.err != nil {
 		return b.err
@@ -77,7 +77,7 @@ func (b *buffer) fill() error {
 	return err
 }
 
-// compact moves the rest to the start of the buffer. It replaces a large buffer by a small one when that suffices.
+// compact moves the rest to the start of the buffer. It replaces a large buffer with a small one if possible.
 func (b *buffer) compact() {
 	rest := b.rest()
 	switch {
@@ -91,7 +91,7 @@ func (b *buffer) compact() {
 	b.start = 0
 }
 
-// grow doubles the buffer, up to the size of an event of the limit.
+// grow doubles the buffer, up to limit + frame bytes.
 func (b *buffer) grow() error {
 	size := min(2*cap(b.buf), b.limit+frame)
 	if size <= cap(b.buf) {
@@ -106,7 +106,7 @@ func (b *buffer) grow() error {
 	return nil
 }
 
-// skipMark skips a byte order mark at the start of the stream. If there is none, it reads only the first byte.
+// skipMark skips a byte order mark at the start of the stream. It waits only while the bytes may be a mark.
 func (b *buffer) skipMark() error {
 	for mark := []byte(byteOrderMark); ; {
 		rest := b.rest()

@@ -23,7 +23,7 @@ type Error struct {
 	Line int64
 	// Reason is a stable code; Detail is a text for people.
 	Reason, Detail string
-	// More means that Next returns the events after this one.
+	// More means that Next can continue with the events after this one.
 	More bool
 }
 

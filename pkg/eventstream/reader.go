@@ -22,20 +22,20 @@ const (
 	Numbered
 	// Array is one JSON array.
 	Array
-	// ServerSent is a stream of server-sent events (WHATWG HTML, 9.2). An event is the data of its data lines, joined by
-	// line feeds. Comments and other fields are ignored. The last event needs no empty line after it.
+	// ServerSent is a stream of server-sent events (WHATWG HTML, 9.2). An AG-UI event is the value of the data lines,
+	// joined by line feeds. Comments and other fields are ignored. The last event needs no empty line after it.
 	ServerSent
 	// Any detects NDJSON, Array or ServerSent from the first line that is not empty. It also accepts JSON objects that
-	// span lines or share a line. It returns lines that are not events, and objects that were cut off, like events;
-	// decoding them shows the fault.
+	// span lines or share a line. Next returns lines and cut-off objects that are not valid events as events; decoding
+	// them reports the fault.
 	Any
 	objects
 )
 
 // Event is one event of a stream.
 type Event struct {
-	// Value is the event's original bytes, without the line feeds between lines of data. It is valid until the next call
-	// of Next.
+	// Value contains the event's original bytes, with SSE data lines joined, and with JSON on one line for Any. It is
+	// valid until the next call of Next.
 	Value []byte
 	// Seq is the producer's number of the event; -1 if the form has none.
 	Seq int64
@@ -49,13 +49,13 @@ type Reader struct {
 	form Form
 	sse  *SSE // nil unless the form is known to be ServerSent
 
-	at    int64 // line of the current event
+	at    int64 // line of the current event or fault
 	line  int64 // line of the next byte
-	began bool  // a byte order mark was skipped, if there was one
+	began bool  // the start was checked for a byte order mark
 	count int
 
-	cut   bool  // the rest of a line (ServerSent: of an event) that was too long must be skipped
-	seq   int64 // the last number of a Numbered stream; -1 before the first
+	cut   bool  // skip the rest of a line (ServerSent: of an event) that was too long
+	seq   int64 // last number of a Numbered stream; -1 before the first
 	array arrayState
 	any   anyState
 	ended bool // ServerSent: the stream has ended
@@ -73,8 +73,8 @@ const (
 	afterArray
 )
 
-// New returns a reader of events of at most limit bytes. Its first buffer has size bytes, which memory does not account
-// for.
+// New returns a reader of events of up to limit bytes. The argument size is that of the first buffer, which memory does
+// not account for.
 func New(r io.Reader, form Form, limit, size int, memory Memory) *Reader {
 	b := newBuffer(r, limit, size, memory)
 	rd := &Reader{buffer: &b, form: form, line: 1, at: 1, seq: -1}
@@ -84,7 +84,7 @@ func New(r io.Reader, form Form, limit, size int, memory Memory) *Reader {
 	return rd
 }
 
-// serverSent continues the stream as server-sent events.
+// serverSent sets the form of the rest of the stream to ServerSent.
 func (r *Reader) serverSent() {
 	r.form = ServerSent
 	r.sse = newSSE(*r.buffer)
@@ -92,13 +92,13 @@ func (r *Reader) serverSent() {
 	r.buffer = &r.sse.buffer
 }
 
-// Pending reports whether an event has begun that Next has not returned.
+// Pending reports whether bytes of an event that Next has not returned were read.
 func (r *Reader) Pending() bool { return r.cut || len(r.rest()) > 0 }
 
 // Line returns the line on which the last event begins, or the line of the last error's fault.
 func (r *Reader) Line() int64 { return r.at }
 
-// Count returns how many events were returned. For an Array it includes an event with an error.
+// Count returns the number of events that Next has returned. For an Array, it includes an event with an error.
 func (r *Reader) Count() int { return r.count }
 
 // Form returns the form of the stream; Any until it is detected.
@@ -198,9 +198,9 @@ func (r *Reader) rawLine() ([]byte, error) {
 	}
 }
 
-// unwrap returns the event of a numbered line, byte for byte. Numbers must rise: readers of the topic would drop an
-// event with a lower number, and its sender would not notice. In another stream the same numbers may occur again, which
-// marks repeats.
+// unwrap returns the event of a numbered line, byte for byte, and its number. It refuses a number that is not greater
+// than the one before, because readers of the topic would drop the event unnoticed. In another stream, the same number
+// may occur again, which marks a repeat.
 func (r *Reader) unwrap(line []byte) ([]byte, int64, error) {
 	if err := agui.CheckDepth(line, agui.MaxEventDepth+len("{")); err != nil {
 		return nil, -1, malformed(r.at, err).andMore()
@@ -217,7 +217,7 @@ func (r *Reader) unwrap(line []byte) ([]byte, int64, error) {
 			value = v
 		}
 	}
-	// Only digits are accepted. 1.0 and 1e3 are JSON numbers, too, but no producer counts like that.
+	// Only digits are accepted. 1.0 and 1e3 are JSON numbers, too, but no producer writes such numbers.
 	n, err := strconv.ParseUint(string(seq), 10, 63)
 	switch {
 	case err != nil:
@@ -305,7 +305,7 @@ func (r *Reader) element(c byte) ([]byte, error) {
 	return r.skip(n), nil
 }
 
-// object returns the length of the object at the start of the rest.
+// object returns the length of the object at the start of the rest, up to its end or first fault.
 func (r *Reader) object() (n int, end scanEnd, err error) {
 	var scan objectScanner
 	for {

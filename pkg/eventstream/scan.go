@@ -1,15 +1,15 @@
 package eventstream
 
 // objectScanner finds the end of a JSON object that arrives in parts. It checks only strings, brackets and the
-// character before an opening bracket or quote. It thus finds a cut-off object to be broken at the start of the next
-// one at the latest. Decoding checks the rest of the syntax.
+// character before an opening bracket or quote. It thus detects a cut-off object no later than at the start of the next
+// one. Decoding checks the rest of the syntax.
 type objectScanner struct {
 	open             []byte // open brackets
-	last             byte   // the last byte outside of strings, quotes included, that is not white space
+	last             byte   // the last byte outside strings (or quote) that is not white space
 	inString, escape bool
 }
 
-// scanEnd is the reason for which a scan stops.
+// scanEnd is why a scan stops.
 type scanEnd int
 
 const (

@@ -10,67 +10,66 @@ import (
 // sseBuffer is the size of NewSSE's first buffer, in bytes. A proxy has one for each stream.
 const sseBuffer = 16 << 10
 
-// HeadBytes is how many bytes of data are kept of an event that is too large.
+// HeadBytes is how many bytes SSE keeps of the data of an oversized event.
 const HeadBytes = 1 << 10
 
 // Piece is a part of a stream of server-sent events. Raw and Data are valid until the next call of Next.
 type Piece struct {
 	// Raw contains the original bytes. The concatenated Raw of all pieces is the stream.
 	Raw []byte
-	// Data is the data of the event that ends in this piece: its data lines, joined by line feeds (WHATWG HTML, 9.2). It
-	// is nil if no event ends here (comments), or if the event has no data.
+	// Data is the data of the event that ends in this piece: the values of its data lines, joined by line feeds (WHATWG
+	// HTML, 9.2). It is nil if no event ends here (comments) or the event has no data.
 	Data []byte
-	// Line is the line on which the data begins, or the piece if it has no data, from 1.
+	// Line is the line, from 1, on which the data begins; without data, the line on which the piece begins.
 	Line int64
 	// Partial means that Raw ends inside an event that is too large. Over means that Raw is the end of such an event. Head
 	// then contains the first HeadBytes of its data.
 	Partial, Over bool
-	// Err is why there was no memory for the event of a Partial or Over piece. Such an event may be within the limit.
+	// Err is the error of Memory.Acquire for a Partial or Over piece. If it is set, the event may be within the limit.
 	Err  error
 	Head []byte
 }
 
-// SSE reads server-sent events in pieces. A piece is a complete event with the lines before it, or comments that
-// arrived before the next event began, or a part of an event that is too large, which passes through unbuffered. Lines
-// end with LF, CRLF or CR.
+// SSE reads server-sent events in pieces. A piece is a complete event with the lines before it, comments that arrived
+// before the next event, or a part of an oversized event, which passes through unbuffered. Lines end with LF, CRLF or
+// CR.
 //
 // A caller that forwards only pieces that are not Partial never forwards half an event.
 type SSE struct {
 	buffer
-	// Offsets in the rest: line is the start of the current line, and no line ends before scan.
+	// Offsets in the rest: line is the start of the current line; the scan for its end continues at scan.
 	line, scan int
-	// number is the number of the current line, from 1; top is that of the first line of the piece.
+	// number is the number of the current line, from 1; top is the number of the piece's first line.
 	number, top int64
 
 	// The current event. size is the length of its data lines, each with a line end; 0 or 1 means no data.
 	begun bool // the event has a line that is not a comment
 	size  int
 	lines int // number of data lines
-	// from is the offset of the first data line in the rest, at its line number, and value the range of its value.
+	// For the event's first data line: from is its offset in the rest, at its line number, value the range of its value.
 	from  int
 	at    int64
 	value [2]int
 
 	over     bool // the event is too large and passes through
 	noMemory error
-	head     []byte // head of the event's data
-	cur      []byte // head of the event's current line
+	head     []byte // first bytes of the event's data
+	cur      []byte // first bytes of the event's current line
 
 	skipLF bool // the last line ended with CR; a LF directly after it belongs to the same line end
 	later  bool // not the first line: only the first may have a byte order mark
 	joined []byte
 }
 
-// NewSSE returns a reader of events with at most limit bytes of data. The lines around the data may have a few KiB in
-// addition.
+// NewSSE returns a reader of events with at most limit bytes of data. The other lines of an event may add a few KiB.
 func NewSSE(r io.Reader, limit int, memory Memory) *SSE {
 	return newSSE(newBuffer(r, limit, sseBuffer, memory))
 }
 
 func newSSE(b buffer) *SSE { return &SSE{buffer: b, number: 1, top: 1} }
 
-// Next returns the next piece. It reads only if the buffer contains no complete piece. At the end of the stream it
-// returns the error of the underlying reader, io.EOF for a complete stream. Rest then returns the remaining bytes.
+// Next returns the next piece. It reads only if the buffer contains no complete piece. At the end of the stream, it
+// returns the underlying reader's error, such as io.EOF. Rest then returns the remaining bytes.
 func (s *SSE) Next() (Piece, error) {
 	for {
 		if p, ok := s.piece(); ok {
@@ -93,8 +92,8 @@ func (s *SSE) Next() (Piece, error) {
 	}
 }
 
-// Rest returns the remaining bytes after Next has failed. If they are an event that lacks only its empty line, Data
-// contains its data, or Over is set if it is too large.
+// Rest returns the remaining bytes after Next has failed. If the stream is complete and they are an event that lacks
+// only its empty line, Data contains the event's data, or Over is set if the event is too large.
 func (s *SSE) Rest() Piece {
 	p := Piece{Raw: s.rest(), Partial: s.over, Line: s.top}
 	if s.over || !errors.Is(s.err, io.EOF) {
@@ -110,7 +109,7 @@ func (s *SSE) Rest() Piece {
 	return p
 }
 
-// firstLine returns the value of Line for the current piece.
+// firstLine returns Piece.Line for the current piece.
 func (s *SSE) firstLine() int64 {
 	if s.lines > 0 {
 		return s.at
@@ -171,7 +170,7 @@ func (s *SSE) piece() (Piece, bool) {
 	return Piece{}, false
 }
 
-// taken takes n bytes of the rest and adjusts the offsets.
+// taken takes n bytes from the rest and adjusts the offsets.
 func (s *SSE) taken(n int) []byte {
 	s.line, s.scan = max(0, s.line-n), max(0, s.scan-n)
 	return s.take(n)
@@ -208,7 +207,7 @@ func (s *SSE) field(first, end int) {
 
 // passing processes a part of a line of an event that passes through.
 func (s *SSE) passing(part []byte) {
-	// Keep enough to recognise the event's end and for its head.
+	// Keep enough of the line for the head, and to recognise an empty line.
 	s.cur = append(s.cur, part[:min(len(part), maxCur-len(s.cur))]...)
 }
 
@@ -278,8 +277,7 @@ func (s *SSE) finish() Piece {
 	return p
 }
 
-// data returns the data of the event that ends at offset end of the rest; nil if it has none. Empty data counts as
-// none.
+// data returns the data of the event that ends at the offset end of the rest; nil if the data is empty or missing.
 func (s *SSE) data(end int) []byte {
 	rest := s.rest()
 	switch {
@@ -300,7 +298,7 @@ func (s *SSE) data(end int) []byte {
 	return s.joined[:len(s.joined)-1]
 }
 
-// Fields yields name and value of each line of a piece. The name of a comment is empty.
+// Fields yields the name and value of each line of a piece. The name of a comment is empty.
 func Fields(raw []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for len(raw) > 0 {
@@ -317,7 +315,7 @@ func Fields(raw []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// pass starts to pass the event through. It keeps the head of its data.
+// pass starts to pass the current event through unbuffered. It keeps the first bytes of the data.
 func (s *SSE) pass() {
 	rest := s.rest()
 	s.over, s.head, s.cur = true, s.head[:0], s.cur[:0]
