@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// keyPrefix lets people, and scanners for leaked secrets, recognise keys.
+	// keyPrefix lets people and secret scanners recognise keys.
 	keyPrefix = "sk_"
 	keyBytes  = 32
 )
 
-// NewKey returns a key: "sk_" and 256 random bits. Whoever has it acts as its tenant; Skein does not store it.
+// NewKey returns a key: "sk_" and 256 random bits. Whoever has the key acts as its tenant. Skein does not store it.
 func NewKey() string {
 	b := make([]byte, keyBytes)
 	_, _ = rand.Read(b) // never fails: it crashes the program instead
@@ -45,17 +45,17 @@ func IsKey(text string) bool {
 
 var keyForm = regexp.MustCompile(keyPrefix + `[A-Za-z0-9_-]{43}`) // 256 bits
 
-// HoldsKey reports whether a text contains anything in the form of a key.
+// HoldsKey reports whether a text contains a substring with the form of a key.
 func HoldsKey(text string) bool { return keyForm.MatchString(text) }
 
-// digest returns the SHA-256 of a whole key, "sk_" included, which is stored in place of the key. Passwords need a slow, salted
-// hash because they can be guessed; 256 random bits cannot, and no table of their hashes is possible. A fast hash allows a check
-// of every request, so that a revoked key is refused at once. IsKey makes sure that only keys of 256 bits are hashed.
+// digest returns the SHA-256 of a whole key, "sk_" included. Key files store it in place of the key. Passwords need a slow, salted
+// hash because they can be guessed; 256 random bits cannot, and no table of their hashes is possible. With a fast hash, every
+// request can be checked, so that a revoked key is refused at once. IsKey ensures that only keys of 256 bits are hashed.
 func digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
 
 // Key is an entry of a key file.
 type Key struct {
-	// Name identifies the key for people. It is unique in the file and no secret.
+	// Name identifies the key for people. It is unique in the file and not secret.
 	Name   string  `yaml:"name" json:"name"`
 	Tenant string  `yaml:"tenant" json:"tenant"`
 	Scopes []Scope `yaml:"scopes,flow" json:"scopes"`
@@ -74,8 +74,8 @@ func Entry(name, tenant string, scopes []Scope, key string) Key {
 // ErrKeyFile means that a key file is invalid.
 var ErrKeyFile = errors.New("not a file of API keys")
 
-// ParseKeys parses a key file. An unknown, repeated or missing member is an error of the whole file: a file that is partly
-// understood could admit the wrong callers.
+// ParseKeys parses a key file. It refuses the whole file if a member is unknown, repeated or missing, because a partly understood
+// file could admit the wrong callers.
 func ParseKeys(text []byte) ([]Key, error) {
 	var file struct {
 		Keys *[]Key `yaml:"keys"`
@@ -99,7 +99,7 @@ func ParseKeys(text []byte) ([]Key, error) {
 	return *file.Keys, nil
 }
 
-// check returns the first error of an entry. Errors do not contain sha256: its value may be a key by mistake.
+// check returns the first error of an entry. Errors do not contain sha256, because its value may be a key by mistake.
 func (k Key) check() error {
 	if k.Name == "" || len(k.Name) > 200 || strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return errors.New("name must be 1 to 200 bytes that can be printed")
@@ -139,9 +139,8 @@ const keyFileHead = `# API keys of Skein. A key itself stands nowhere, only its 
 keys:
 `
 
-// AppendKey appends an entry to a key file, which it makes if there is none. The rest of the file stays the same, with comments,
-// owner and mode. It writes with one call: a stage that reads meanwhile gets the old file or the new one, or a truncated one,
-// which it refuses.
+// AppendKey appends an entry to a key file, or creates the file. It keeps the existing content, owner and mode. It writes with one
+// call. A stage that reads meanwhile gets the old file, the new one, or a truncated one, which it refuses.
 func AppendKey(path string, k Key) error {
 	if err := k.check(); err != nil {
 		return fmt.Errorf("adding API key: %w", err)
@@ -157,7 +156,7 @@ func AppendKey(path string, k Key) error {
 	old, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// Only the owner may read it: hashes are no keys, but the names and tenants of keys are private.
+		// Only the owner may read it: a hash is not a key, but the names and tenants of keys are private.
 		return appendFile(path, os.O_CREATE|os.O_EXCL, keyFileHead+indented(entry, "  "))
 	case err != nil:
 		return fmt.Errorf("adding API key: %w", err)

@@ -17,12 +17,12 @@ import (
 	"github.com/skeinhq/skein/internal/reload"
 )
 
-// maxKeyFileBytes bounds the file: some 100,000 keys.
+// maxKeyFileBytes limits the size of a key file. It suffices for some 100,000 keys.
 const maxKeyFileBytes = 32 << 20
 
 // KeyFile authenticates by API keys: "Authorization: Bearer sk_…", or Header in its place. Run reloads the file with the keys'
-// digests when it changes. A missing or invalid file changes nothing: the last keys stay in force, an error is logged and a
-// metric set. Before the first valid file, every key is refused.
+// digests when it changes. If the file is missing or invalid, the last keys stay in force; KeyFile logs an error and sets a metric.
+// Before the first valid file, it refuses every key.
 type KeyFile struct {
 	logger  *slog.Logger
 	metrics *metrics
@@ -30,7 +30,7 @@ type KeyFile struct {
 	source  reload.Source
 }
 
-// OpenKeyFile reads the file for the first time. Errors of the file are logged, and Ready returns them.
+// OpenKeyFile reads the file for the first time. It logs an error of the file, which Ready then returns.
 func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) *KeyFile {
 	m := newMetrics(reg)
 	f := &KeyFile{logger: logger, metrics: m}
@@ -105,8 +105,8 @@ func (f *KeyFile) recheck(r *http.Request) (Identity, error) {
 var errNoKey = errors.New("there are no credentials: send Authorization: Bearer sk_…, or Skein-Authorization if " +
 	"Authorization is an agent's")
 
-// bearer returns the bearer token of a request (RFC 6750), from Header if it is set. It refuses repeated headers: a proxy and the
-// stage could use different ones.
+// bearer returns the bearer token of a request (RFC 6750), from Header if set, else from Authorization. It refuses repeated
+// headers, because a reverse proxy and the stage could use different ones.
 func bearer(r *http.Request) (string, error) {
 	values, ok := r.Header[Header]
 	if !ok {
@@ -122,8 +122,8 @@ func bearer(r *http.Request) (string, error) {
 	return strings.TrimLeft(token, " "), nil
 }
 
-// ring has identities by the digest of their key. The time of a lookup may tell something about stored digests; no key
-// follows from its digest.
+// ring maps the digest of each key to an identity. The time of a lookup may reveal something about the digests, but no key can be
+// derived from its digest.
 type ring map[[sha256.Size]byte]Identity
 
 // newRing makes a ring of keys from ParseKeys.

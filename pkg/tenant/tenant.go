@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// ErrUnauthenticated means that a request has no valid credentials: 401.
+// ErrUnauthenticated means that a request has no valid credentials. Its status is 401.
 var ErrUnauthenticated = errors.New("unauthenticated")
 
-// ErrExpired means that credentials are known and have expired. It is an ErrUnauthenticated.
+// ErrExpired means that known credentials have expired. It wraps ErrUnauthenticated.
 var ErrExpired = fmt.Errorf("%w: the credentials have expired", ErrUnauthenticated)
 
-// Header has credentials in place of Authorization, which may then be for an agent behind the proxy. If it is set, Authorization
-// is ignored.
+// Header is the request header with Skein's credentials if Authorization has those of an agent, which the proxy forwards. If Header
+// is set, Skein ignores Authorization.
 const Header = "Skein-Authorization"
 
 // Challenge is the WWW-Authenticate header of a 401 (RFC 6750).
@@ -51,7 +51,8 @@ type Identity struct {
 // Allows reports whether the caller has the scope.
 func (i Identity) Allows(s Scope) bool { return slices.Contains(i.Scopes, s) }
 
-// Authenticator authenticates requests. An error other than ErrUnauthenticated means that it cannot decide now, and the caller may retry.
+// Authenticator authenticates requests. An error other than ErrUnauthenticated means that it cannot decide now and that the caller may
+// retry.
 type Authenticator interface {
 	Authenticate(*http.Request) (Identity, error)
 }

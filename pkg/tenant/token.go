@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	// jwksRefresh is how often a key set is fetched from a URL. A token with an unknown key id makes it fetch at once, but not
-	// within jwksPause of the last fetch.
+	// jwksRefresh is the interval of fetching a key set from a URL. A token with an unknown key id causes a fetch at once, unless the
+	// last one was less than jwksPause ago.
 	jwksRefresh = 5 * time.Minute
 	jwksPause   = 10 * time.Second
 	jwksTimeout = 5 * time.Second
-	// maxJWKSBytes bounds a key set, maxTokenBytes a token.
+	// maxJWKSBytes limits the size of a key set; maxTokenBytes that of a token.
 	maxJWKSBytes  = 1 << 20
 	maxTokenBytes = 16 << 10
 	// MaxTokenSkew is the maximum of TokenConfig.Skew.
@@ -46,8 +46,8 @@ type TokenConfig struct {
 	JWKS string
 	// Issuer and Audience are the required values of the claims iss and aud.
 	Issuer, Audience string
-	// TenantClaim is the claim with the tenant, ScopeClaim that with the scopes: a text separated by spaces (RFC 8693), or a list.
-	// Unknown scopes are ignored.
+	// TenantClaim is the name of the claim with the tenant, ScopeClaim that of the claim with the scopes, which are a space-separated
+	// text (RFC 8693) or a list. Unknown scopes are ignored.
 	TenantClaim, ScopeClaim string
 	// Skew is how far the issuer's clock may be off.
 	Skew time.Duration
@@ -80,7 +80,7 @@ func (c TokenConfig) Validate() error {
 	return checkKeySetURL(u)
 }
 
-// checkKeySetURL refuses URLs without TLS, except on loopback: a key set must not be changed in transit.
+// checkKeySetURL refuses URLs without TLS, except on loopback, because a key set must not be changed in transit.
 func checkKeySetURL(u *url.URL) error {
 	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("the key set %q must be fetched over https: whoever changes it on the way signs tokens", u.Redacted())
@@ -88,7 +88,7 @@ func checkKeySetURL(u *url.URL) error {
 	return nil
 }
 
-// keySet returns the key set's file or URL for errors and logs, without a password.
+// keySet returns the file or URL of the key set, without a password, for errors and logs.
 func (c TokenConfig) keySet() string {
 	if u, err := url.Parse(c.JWKS); err == nil && c.remote() {
 		return u.Redacted()
@@ -99,7 +99,7 @@ func (c TokenConfig) keySet() string {
 // maxRedirects is how many redirects a fetch of the key set follows.
 const maxRedirects = 5
 
-// checkRedirect refuses redirects from https to http.
+// checkRedirect refuses too many redirects, and those from https to http or to a URL that checkKeySetURL refuses.
 func checkRedirect(to *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("it is redirected more than %d times", maxRedirects)
@@ -114,8 +114,8 @@ func (c TokenConfig) remote() bool {
 	return strings.HasPrefix(c.JWKS, "http://") || strings.HasPrefix(c.JWKS, "https://")
 }
 
-// Tokens authenticates by JSON Web Tokens: "Authorization: Bearer …", or Header in its place. Run reloads the key set: a file
-// every 2 s, a URL every 5 minutes. A key set that cannot be read changes nothing. Before the first one, every token is refused.
+// Tokens authenticates by JSON Web Tokens: "Authorization: Bearer …", or Header in its place. Run reloads the key set: a file every
+// 2 s, a URL every 5 minutes. If that fails, the last key set stays in force. Before the first key set, Tokens refuses every token.
 type Tokens struct {
 	cfg     TokenConfig
 	parser  *jwt.Parser
@@ -126,8 +126,8 @@ type Tokens struct {
 	source  *reload.Source
 }
 
-// OpenTokens reads the key set for the first time. It returns errors of the configuration only; those of the key set are
-// logged, and Ready returns them.
+// OpenTokens reads the key set for the first time. It returns an error only for the configuration. It logs an error of the key set,
+// which Ready then returns.
 func OpenTokens(ctx context.Context, cfg TokenConfig, logger *slog.Logger, reg prometheus.Registerer) (*Tokens, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func (t *Tokens) recheck(r *http.Request) (Identity, error) {
 	claims := jwt.MapClaims{}
 	_, err = t.parser.ParseWithClaims(text, claims, (*keys).Keyfunc)
 	if errors.Is(err, jwkset.ErrKeyNotFound) && t.cfg.remote() {
-		// The issuer may use a new key. Other callers wait for the same fetch, so it does not end with this request.
+		// The issuer may use a new key. The fetch does not end with this request, because others wait for the same fetch.
 		_ = t.source.Load(context.WithoutCancel(r.Context()), time.Now().Add(-jwksPause)) // logged
 		claims = jwt.MapClaims{}
 		_, err = t.parser.ParseWithClaims(text, claims, (*t.keys.Load()).Keyfunc)
@@ -268,7 +268,7 @@ func (t *Tokens) recheck(r *http.Request) (Identity, error) {
 	return t.identity(claims)
 }
 
-// reasonOf returns a constant error for a refused token: the parser's errors contain parts of it.
+// reasonOf returns a constant error for a refused token, because the parser's errors contain parts of the token.
 func reasonOf(err error) error {
 	for _, known := range []error{
 		jwt.ErrTokenSignatureInvalid, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenNotValidYet,
@@ -287,7 +287,7 @@ func (t *Tokens) identity(claims jwt.MapClaims) (Identity, error) {
 		return Identity{}, fmt.Errorf("%w: the token's claim %q does not hold a tenant: %w", ErrUnauthenticated, t.cfg.TenantClaim, err)
 	}
 	expires, err := claims.GetExpirationTime()
-	if err != nil || expires == nil { // the parser has seen it
+	if err != nil || expires == nil { // impossible: the parser requires it
 		return Identity{}, fmt.Errorf("%w: the token does not expire", ErrUnauthenticated)
 	}
 	subject, _ := claims.GetSubject() // "" if it is not a string
@@ -311,7 +311,7 @@ func (t *Tokens) identity(claims jwt.MapClaims) (Identity, error) {
 	return id, nil
 }
 
-// Either authenticates API keys by keys, and other bearer tokens by tokens.
+// Either returns an Authenticator that uses keys for API keys and missing credentials, and tokens for other bearer tokens.
 func Either(keys *KeyFile, tokens *Tokens) Authenticator { return either{keys, tokens} }
 
 type either struct {

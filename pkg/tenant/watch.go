@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// CheckInterval is how often the credentials of an open request are checked again. With the 2 s after which a changed key file is
-// read, a revoked key ends within 5 s.
+// CheckInterval is how often the credentials of an open request are checked again. A changed key file is read within 2 s, so the
+// requests of a revoked key end within 5 s.
 const CheckInterval = 2500 * time.Millisecond
 
-// ErrRevoked means that credentials were valid when their request began, and no longer are.
+// ErrRevoked means that credentials were valid when their request began and no longer are.
 var ErrRevoked = revoked{}
 
 type revoked struct{}
@@ -26,10 +26,10 @@ type rechecker interface {
 	recheck(*http.Request) (Identity, error)
 }
 
-// Watch checks the credentials of an open request again, until stop is called. It returns a context that ends with ErrRevoked as its
-// cause when they expire, and within CheckInterval after the authenticator refuses them, or accepts them for another tenant or without
-// the scope. An authenticator that cannot answer changes nothing. The checks go on after the request's own context has ended: Revoked and
-// OnRevoked serve work that outlasts its caller. Call stop once the request is answered.
+// Watch rechecks the credentials of an open request until stop is called. The returned context ends with ErrRevoked as its cause when the
+// credentials expire, or within CheckInterval after the authenticator refuses them, or accepts them only for another tenant or without
+// the scope. While the authenticator cannot decide, only expiry counts. The checks continue after the request's own context has ended,
+// because work may outlast its caller (Revoked, OnRevoked). Call stop once the request is answered.
 func Watch(r *http.Request, auth Authenticator, id Identity, scope Scope) (_ context.Context, stop func()) {
 	if _, ok := auth.(fixed); ok {
 		return context.WithCancel(r.Context())
@@ -38,7 +38,7 @@ func Watch(r *http.Request, auth Authenticator, id Identity, scope Scope) (_ con
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancelCause(context.WithValue(r.Context(), watchKey{}, w))
 	w.revoked, w.revoke = context.WithCancelCause(context.Background())
-	// A copy without a body, which the handler reads.
+	// A copy without the body, which the handler reads.
 	w.again = (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header.Clone(), RemoteAddr: r.RemoteAddr, TLS: r.TLS}).
 		WithContext(context.WithoutCancel(r.Context()))
 	w.mu.Lock()
@@ -47,7 +47,7 @@ func Watch(r *http.Request, auth Authenticator, id Identity, scope Scope) (_ con
 	return ctx, w.stop
 }
 
-// Revoked reports whether the credentials of a context's request were revoked or have expired while Watch checked them.
+// Revoked reports whether Watch has found the credentials of the context's request revoked or expired.
 func Revoked(ctx context.Context) bool {
 	if errors.Is(context.Cause(ctx), ErrRevoked) {
 		return true
@@ -56,9 +56,8 @@ func Revoked(ctx context.Context) bool {
 	return ok && w.revoked.Err() != nil
 }
 
-// OnRevoked calls f in a goroutine of its own once the credentials of a context's request end, also after the context has ended.
-// Call stop before the request is answered: it waits for an f that has begun, so that none acts on a connection that serves
-// another request.
+// OnRevoked calls f in its own goroutine when the credentials of the context's request end, even if the context has already ended.
+// Call stop before the request is answered. It waits for a running f, which must not affect the connection's next request.
 func OnRevoked(ctx context.Context, f func()) (stop func()) {
 	w, ok := ctx.Value(watchKey{}).(*watch)
 	if !ok {
