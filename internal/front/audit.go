@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Entry is a line of the audit log: who read, published, erased or exported what. It contains no payloads.
+// Entry is a line of the audit log. It records who read, published, erased or exported what, without payloads.
 type Entry struct {
 	Time  time.Time `json:"time"`
 	Stage string    `json:"stage"`
@@ -34,16 +34,16 @@ type Entry struct {
 	Agent   string `json:"agent,omitempty"`
 	// From is the remote address of the connection, without the port.
 	From string `json:"from"`
-	// Status is the status of the response; 0 before there is one.
+	// Status is the status of the response; 0 before the response begins.
 	Status int    `json:"status,omitempty"`
 	Result string `json:"result"`
-	// DurationMs is the duration of the request. A stream gets its line when it ends.
+	// DurationMs is the duration of the request. The line of a stream is written when the stream ends.
 	DurationMs int64 `json:"durationMs"`
 }
 
 // The values of Entry.Result.
 const (
-	begun   = "begun"   // an erasure that is about to be written
+	begun   = "begun"   // an erasure before its record is written
 	done    = "done"    // 2xx and 3xx
 	denied  = "denied"  // 401 and 403
 	refused = "refused" // any other 4xx
@@ -77,7 +77,7 @@ type AuditLog struct {
 	failed error
 }
 
-// reopenAfter is how soon a renamed or removed file is replaced.
+// reopenAfter is the shortest time between two checks whether the file was renamed or removed.
 const reopenAfter = time.Second
 
 // OpenAuditLog opens the audit log of a stage. The path "-" means stdout, any other path a file to which lines are
@@ -151,7 +151,7 @@ func (l *AuditLog) write(e Entry) error {
 	return err
 }
 
-// rotated opens the file again if its path no longer leads to it.
+// rotated opens the path again if another file, or none, is there now. It checks at most once per reopenAfter.
 func (l *AuditLog) rotated() error {
 	now := time.Now()
 	if l.file == nil || now.Sub(l.looked) < reopenAfter {
@@ -176,7 +176,7 @@ type line struct {
 	log *AuditLog
 }
 
-// lineOf returns the line of a request. Without Audited it returns one that is never written.
+// lineOf returns the line of a request. Without Audited, it returns a line that is never written.
 func lineOf(ctx context.Context) *line {
 	if l, ok := ctx.Value(lineKey{}).(*line); ok {
 		return l
@@ -184,11 +184,11 @@ func lineOf(ctx context.Context) *line {
 	return new(line)
 }
 
-// ErrNotWritten means that an erasure was refused because its audit line cannot be written.
+// ErrNotWritten means that an erasure is refused because its audit line cannot be written.
 var ErrNotWritten = errors.New("the audit log cannot be written, and nothing is erased without a line there")
 
-// Announce writes the call's audit entry before the call is carried out. Calls that must not happen without a line use
-// it. A second line with the result follows.
+// Announce writes the call's audit entry before the call is carried out, for calls that must not happen without a line.
+// Another line with the result follows.
 func (c *Call) Announce() error {
 	if c.line.log == nil {
 		return nil
@@ -201,8 +201,8 @@ func (c *Call) Announce() error {
 	return nil
 }
 
-// Audited returns a handler that calls next and writes a line for each request: to log if its route has an action, and
-// to access as "request". log and access may be nil.
+// Audited returns a handler that calls next and then writes a line for each request. It writes to the argument log if
+// the route has an action, and to the argument access in any case. Both may be nil.
 func Audited(next http.Handler, stage string, log *AuditLog, access *slog.Logger) http.Handler {
 	if log == nil && access == nil {
 		return next

@@ -20,9 +20,9 @@ type Route struct {
 	Pattern string
 	// Scope is the permission that the caller's credentials need. A route without a scope is open to everybody.
 	Scope tenant.Scope
-	// Kind is the quota that a call uses besides one request; quota.Requests means none.
+	// Kind is the quota that a call uses besides quota.Requests; the value quota.Requests means none.
 	Kind quota.Kind
-	// Action is the call's name in the audit log; "" means that it is not logged.
+	// Action is the call's name in the audit log; "" means that the call is not logged.
 	Action string
 	// Params lists the allowed query parameters; Repeat is the one that may occur more than once. If Params is nil, the
 	// query is not read.
@@ -59,21 +59,21 @@ func (r *Route) Methods() []string {
 }
 
 // Front is the HTTP handler of a stage. It finds a request's route, checks credentials, scope, quotas and parameters,
-// calls the route and answers errors. It needs paths as they were sent, so do not wrap it in a mux that cleans paths.
+// calls the route and answers errors. It needs unchanged paths, so do not wrap it in a mux that cleans them.
 type Front struct {
 	Routes []Route
 	Auth   tenant.Authenticator
 	Quotas *quota.Quotas
 	// Stall is how long a caller may read nothing of its response; 0 means StallTimeout.
 	Stall time.Duration
-	// Compress wraps routes with Route.Compress set; nil means no compression.
+	// Compress wraps the handler of routes with Route.Compress; nil means no compression.
 	Compress func(http.Handler) http.HandlerFunc
-	// Draining returns why new requests are refused; nil while they are accepted.
+	// Draining returns why new requests are refused; nil while they are accepted. The field may be nil.
 	Draining func() error
-	// Explain returns the problem for an error that is not a Problem. If it returns nil, as for a caller that has
+	// Explain returns the problem for an error that ProblemOf does not know. If it returns nil, as for a caller that has
 	// disconnected, no response is sent.
 	Explain func(*Call, error) *Problem
-	// Done is called after each call of a route. The problem is nil if there was none.
+	// Done is called after each call of a route, with nil if there was no problem.
 	Done func(*Call, *Problem, time.Duration)
 }
 
@@ -82,7 +82,7 @@ type Call struct {
 	W     http.ResponseWriter
 	R     *http.Request // with unescaped path values
 	Route *Route
-	// Tenant is the caller's tenant, Quota the tenant's quotas.
+	// Tenant is the caller's tenant. Quota counts the tenant's use of its quotas.
 	Tenant string
 	Quota  *quota.Tenant
 	// Query contains the query parameters; it is empty if the route has none.
@@ -137,11 +137,11 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(out, r)
 }
 
-// revokedGrace is how long a caller may take to read the rest of its response, with the reason for its end, after its
-// credentials have ended.
+// revokedGrace is how long a caller may take, after its credentials have ended, to read the rest of its response, which
+// includes the reason.
 const revokedGrace = 2 * time.Second
 
-// serve does the checks that all calls have in common and calls the route.
+// serve makes the checks that all calls share and calls the route.
 func (c *Call) serve() error {
 	f, bad := c.front, c.readPath()
 	if c.Route.Scope == "" {
@@ -182,7 +182,7 @@ func (c *Call) serve() error {
 	return c.Route.Serve(c)
 }
 
-// watch ends the body and the response, however slow the caller is, when the credentials end. It sets release.
+// watch ends the body and the response when the credentials end, even if the caller is slow. It sets c.release.
 func (c *Call) watch(id tenant.Identity) {
 	ctx, unwatch := tenant.Watch(c.R, c.front.Auth, id, c.Route.Scope)
 	c.R = c.R.WithContext(ctx)
@@ -193,7 +193,7 @@ func (c *Call) watch(id tenant.Identity) {
 		c.R.Body = in
 	}
 	in.ctx = ctx
-	cut := false // the body ended with the credentials
+	cut := false // the end of the credentials ended the body
 	unhook := tenant.OnRevoked(ctx, func() {
 		// Both calls fail only for the response writers of tests.
 		_ = c.out.SetWriteDeadline(time.Now().Add(revokedGrace))
@@ -213,7 +213,7 @@ func (c *Call) watch(id tenant.Identity) {
 	}
 }
 
-// readPath unescapes the path's values. The error concerns an id that is not valid for a thread or run.
+// readPath unescapes the path's values. It returns an error for an invalid thread or run id or an invalid escape.
 func (c *Call) readPath() (bad error) {
 	segments := strings.Split(c.R.URL.EscapedPath(), "/")
 	for i, name := range strings.Split(c.Route.Pattern, "/") {
@@ -233,7 +233,7 @@ func (c *Call) readPath() (bad error) {
 	return bad
 }
 
-// readQuery reads the parameters. Unknown parameters are an error, because ignoring one would answer another question.
+// readQuery reads the query parameters. It refuses unknown ones, because ignoring one would answer another question.
 func (c *Call) readQuery() (err error) {
 	if c.Route.Params == nil {
 		return nil
@@ -252,7 +252,7 @@ func (c *Call) readQuery() (err error) {
 	return nil
 }
 
-// refuse sends the problem of an error and returns it; nil if no response is needed.
+// refuse sends the problem of an error and returns the problem. It returns nil if no response is needed.
 func (c *Call) refuse(err error) *Problem {
 	p := ProblemOf(err)
 	if tenant.Revoked(c.R.Context()) {
@@ -272,8 +272,8 @@ func (c *Call) refuse(err error) *Problem {
 	return p
 }
 
-// endEarly allows a response while the request's body is still arriving. Without it, net/http would read the body
-// first, for as long as the caller keeps it open. The connection cannot be used again afterwards.
+// endEarly allows a response while the request's body is still arriving. Otherwise, net/http would first read the body,
+// for as long as the caller keeps it open. Afterwards, the connection cannot be used for another request.
 func endEarly(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -282,14 +282,14 @@ func endEarly(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	rc := http.NewResponseController(w)
-	// Both calls fail only for the response writers of tests, which do not need them. The rest of the body is read and
-	// dropped for RestGrace, so that a caller in the middle of a write sees the response and not a reset connection.
+	// Both calls fail only for the response writers of tests, which do not need them. For RestGrace, net/http reads and
+	// drops the rest of the body, so that a caller that is still writing gets the response and not a reset connection.
 	_ = rc.EnableFullDuplex()
 	_ = rc.SetReadDeadline(time.Now().Add(RestGrace))
 }
 
-// Send sends a response with a body. Shared caches must not store it and others must revalidate it, so that an erased
-// thread does not live on in a cache.
+// Send sends a response with a body. Shared caches must not store the response and private caches must revalidate it,
+// so that an erased thread does not remain in a cache.
 func (c *Call) Send(status int, contentType string, body []byte) {
 	h := c.W.Header()
 	h.Set("Content-Type", contentType)
@@ -299,8 +299,8 @@ func (c *Call) Send(status int, contentType string, body []byte) {
 	_, _ = c.W.Write(body) // fails only if the caller has disconnected
 }
 
-// Status returns the response's status; 0 before there is one.
+// Status returns the response's status; 0 before the response begins.
 func (c *Call) Status() int { return c.out.status }
 
-// Count registers f, which is called with the number of bytes of each part of the response when it is sent.
+// Count registers a function, which is called after each write of the response with the number of bytes sent.
 func (c *Call) Count(f func(bytes int)) { c.out.count = f }

@@ -9,17 +9,17 @@ import (
 	"github.com/skeinhq/skein/internal/share"
 )
 
-// Memory is a stage's memory budget in bytes. Tenants share it by the rule of share.Pool. They acquire bytes before
-// they use them.
+// Memory is a stage's memory budget in bytes, which tenants share by the rule of share.Pool. Callers acquire bytes
+// before they use them.
 type Memory struct {
 	*share.Pool
-	// Leave is how many bytes of its share a tenant's new claims must leave for its existing ones. Patience is how long an
-	// existing claim waits for bytes.
+	// Leave is how many bytes of a tenant's share its new claims must leave to its existing claims. Patience is how long
+	// an existing claim waits for bytes.
 	Leave    int64
 	Patience time.Duration
 }
 
-// Refuse returns why a request that already has `held` bytes does not get n more.
+// Refuse returns the problem of a request that already has held bytes and cannot get n more.
 func (m *Memory) Refuse(held, n int64) *Problem {
 	p := Refuse(http.StatusTooManyRequests, ReasonMemory, "the tenant's requests under way hold as much memory of this process as they may: send fewer, or smaller ones, at a time")
 	p.Limit, p.Retry = "memory", time.Second
@@ -28,14 +28,14 @@ func (m *Memory) Refuse(held, n int64) *Problem {
 		p = Refuse(http.StatusUnprocessableEntity, ReasonMemory,
 			"the request takes more than the %d bytes of memory that one tenant may have here: ask for less, or have the operator raise --memory", m.Alone())
 		p.Limit = "memory"
-	case m.Limit()-m.Held() < n: // all tenants together
+	case m.Limit()-m.Held() < n: // all tenants together use too much
 		p.Status, p.Detail = http.StatusServiceUnavailable, "requests under way hold as much memory of this process as they may: try again"
 	}
 	return p
 }
 
-// Claim returns an empty claim of a tenant. It acquires at least step bytes at a time, so that many small parts do not
-// each lock the pool.
+// Claim returns an empty claim of a tenant. The claim acquires at least step bytes at a time, so that it does not lock
+// the pool for each of many small parts.
 func (m *Memory) Claim(tenant string, step int64) *Claim {
 	return &Claim{memory: m, tenant: tenant, step: step}
 }
@@ -74,7 +74,7 @@ func (c *Claim) more(n int64) bool {
 	if m.Take(c.tenant, n) {
 		return true
 	}
-	if m.Patience == 0 { // a waiter in the queue keeps others out
+	if m.Patience == 0 { // do not wait: a waiter keeps others out
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), m.Patience)
@@ -82,7 +82,7 @@ func (c *Claim) more(n int64) bool {
 	return m.Wait(ctx, c.tenant, n) == nil
 }
 
-// Give releases n bytes. The claim keeps less than a step of them for later calls of Take.
+// Give releases n bytes. The claim keeps less than one step of released bytes for later calls of Take.
 func (c *Claim) Give(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,7 +25,7 @@ type Problem struct { //nolint:errname // an error by its use, a document by its
 	Detail string
 	// Line is the line of the body that the problem concerns, from 1; 0 means none.
 	Line int64
-	// Limit is the name of the limit that the tenant has reached; "" means none.
+	// Limit names the limit that the tenant has reached; "" means none.
 	Limit string
 	// Retry is the time to wait before a retry; 0 means no Retry-After.
 	Retry time.Duration
@@ -80,7 +80,7 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// ProblemOf returns the problem of an error that all stages handle alike, else nil.
+// ProblemOf returns the problem of an error that all stages handle alike. For other errors, it returns nil.
 func ProblemOf(err error) *Problem {
 	p, over := new(Problem), new(quota.ExceededError)
 	switch {

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// headerTimeout closes connections that do not complete a request's headers or a TLS handshake in time.
+	// headerTimeout limits the time for a request's headers and for a TLS handshake.
 	headerTimeout = 10 * time.Second
-	// idleTimeout is longer than that of common load balancers (60 s). The load balancer thus closes idle connections, and
-	// no request arrives on a connection that is being closed.
+	// idleTimeout is longer than that of common load balancers (60 s), so that the load balancer closes idle connections.
+	// Otherwise, a request could arrive on a connection that the server is closing.
 	idleTimeout = 2 * time.Minute
-	// headerBytes is the size limit of a request's line and headers; net/http adds 4 KiB. A path has two ids of up to 1.5
-	// KiB each, and escapes triple their length.
+	// headerBytes limits the size of a request's line and headers; net/http adds 4 KiB. A path has two ids of up to 1.5
+	// KiB each when escaped (512 bytes, tripled).
 	headerBytes = 16 << 10
-	// maxStreams limits the concurrent requests on one HTTP/2 connection. streamBuffer limits the bytes that each may send
-	// ahead of its handler. The connection may buffer that much for all of them, so that a request whose handler waits
-	// does not block the others.
+	// maxStreams limits the concurrent requests on one HTTP/2 connection. streamBuffer limits the bytes that each request
+	// may send before its handler reads them. The connection may buffer this much for every request, so that a request
+	// whose handler waits does not block the others.
 	maxStreams, streamBuffer = 100, 40 << 10
-	// RestGrace is how long the unread rest of a body is read and dropped after the response.
+	// RestGrace is how long net/http reads and drops the rest of a body after the response.
 	RestGrace = time.Second
 	// StallTimeout is how long a caller may read nothing of its response.
 	StallTimeout = 30 * time.Second
 )
 
-// NewServer returns a server for HTTP/1.1 and, on listeners with TLS that offer it, HTTP/2. Bodies and responses have
-// no total time limit; handlers limit them by progress (NewWriter).
+// NewServer returns a server for HTTP/1.1 and, on TLS listeners that offer it, HTTP/2. It sets no total time limit for
+// bodies and responses; handlers limit them by progress (NewWriter).
 func NewServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           bounded(handler),
@@ -49,8 +49,8 @@ func NewServer(handler http.Handler) *http.Server {
 	}
 }
 
-// bounded limits two waits of net/http that would have no end: RestGrace for the rest of a body that the handler has
-// not read, and StallTimeout for the rest of the response after the handler has returned.
+// bounded limits two waits of net/http that are otherwise unlimited: that for the rest of a body that the handler has
+// not read (RestGrace), and that for the rest of the response after the handler has returned (StallTimeout).
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -59,10 +59,10 @@ func bounded(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if r.Method == http.MethodGet || r.Method == http.MethodHead { // the body means nothing, so do not wait for it
+		if r.Method == http.MethodGet || r.Method == http.MethodHead { // the body has no meaning, so do not wait for it
 			w.Header().Set("Connection", "close")
 		}
-		// A copy of the request: net/http looks at its own body to see whether the connection can be used again.
+		// Copy the request, because net/http checks its own body to decide whether the connection can be used again.
 		body := &body{ReadCloser: r.Body}
 		r = r.WithContext(r.Context())
 		r.Body = body
@@ -76,11 +76,11 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// body is a request's body. It ends with the caller's credentials, even if reads do not block.
+// body is a request's body. Reads fail once the caller's credentials have ended, even if they would not block.
 type body struct {
 	io.ReadCloser
-	ctx   context.Context // of the checked credentials; nil before the check
-	whole atomic.Bool     // it was read to its end: a deadline would affect the connection's next request
+	ctx   context.Context // from tenant.Watch; nil before the credentials are checked
+	whole atomic.Bool     // read to its end; a deadline would now affect the connection's next request
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -95,14 +95,14 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 const (
-	// usualHead is how many bytes of a request's head are not counted.
+	// usualHead is how many bytes of a request's line and headers are free.
 	usualHead = 4 << 10
 	// fieldBytes is the memory of a header field in net/http besides its text: a map entry, a slice and two strings.
 	fieldBytes = 100
 )
 
-// HeadBytes returns how many bytes of a request's line and headers exceed usualHead. They count for the tenant while
-// the request lasts.
+// HeadBytes returns by how many bytes a request's line and headers exceed usualHead. The tenant's memory includes these
+// bytes while the request lasts.
 func HeadBytes(r *http.Request) int {
 	n := len(r.RequestURI) + len(r.Host) - usualHead
 	for name, values := range r.Header {
@@ -113,8 +113,8 @@ func HeadBytes(r *http.Request) int {
 	return max(n, 0)
 }
 
-// Writer aborts a response whose caller reads nothing of it for the stall timeout, and records the status. It sets no
-// deadline between two writes, because HTTP/2 would end a stream that is silent.
+// Writer aborts a response if the caller reads nothing for the stall timeout, and records the status. It sets no
+// deadline between two writes, because HTTP/2 would end a silent stream.
 type Writer struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
@@ -126,7 +126,7 @@ type Writer struct {
 	ending bool // the deadline is final: writes do not move it
 }
 
-// NewWriter returns a Writer with StallTimeout. A compressing writer must wrap it, not the other way round.
+// NewWriter returns a Writer with StallTimeout. A compressing writer must wrap the Writer, not the other way round.
 func NewWriter(w http.ResponseWriter) *Writer {
 	return &Writer{ResponseWriter: w, rc: http.NewResponseController(w), stall: StallTimeout}
 }
@@ -146,11 +146,11 @@ func (w *Writer) began() {
 	}
 }
 
-// stallPart is how many bytes of a response a caller must read within the stall timeout. It is smaller than the
-// system's buffers of a connection, so that a caller that reads at all makes progress.
+// stallPart is how many bytes Write sends before it extends the deadline by the stall timeout. It is smaller than the
+// system's buffers of a connection, so that any caller that reads makes progress.
 const stallPart = 64 << 10
 
-// deadline sets the deadline of the next write; zero means none.
+// deadline sets the deadline of the next write, unless it is final. Zero means none.
 func (w *Writer) deadline(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +194,7 @@ func (w *Writer) FlushError() error {
 }
 
 // Flush implements http.Flusher for the compressing writer.
-func (w *Writer) Flush() { _ = w.FlushError() } // the next write returns the error
+func (w *Writer) Flush() { _ = w.FlushError() } // the next write returns the error, too
 
 // Unwrap implements the optional method that http.ResponseController calls.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
