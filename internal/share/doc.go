@@ -1,2 +1,2 @@
-// Package share divides a limited amount, such as slots or bytes of memory, among tenants.
+// Package share divides a limited amount of something, such as slots or bytes of memory, among tenants.
 package share

@@ -8,29 +8,29 @@ import (
 	"sync"
 )
 
-// Pool is a limited amount that tenants share. A tenant may have as much as it leaves free: alone half of the pool,
-// beside one other tenant a third each, and so on. Some of the pool is thus free for a new tenant, without a configured
-// number of tenants. A single unit is always available to anyone if it is free.
+// Pool is a limited amount that tenants share. A tenant may have as much as is free afterwards: a single tenant half of
+// the pool, each of two tenants a third, and so on. Some of the pool thus stays free for a new tenant, without a
+// configured number of tenants. A tenant that has nothing may always acquire one unit if that is free.
 //
-// A Pool is safe for concurrent use. The cost of a call grows with the number of tenants. It grows with the number of
-// waiters only if the call serves them.
+// A Pool is safe for concurrent use. The cost of a call grows with the number of tenants, and with the number of
+// waiters that the call serves.
 type Pool struct {
 	limit int64
-	times int64 // a tenant may have this many times the free amount
+	times int64 // how many times the free amount a tenant may have
 
 	mu      sync.Mutex
 	held    int64
 	tenants map[string]int64
 	waiting map[string]*list.List // each tenant's *Place values in order of arrival; no list is empty
 	heads   []*Place              // the first waiter of each tenant, in order of arrival
-	came    int64                 // waiters so far
-	// served maps each tenant to the number of the service in which it was last served as a waiter. It is cleared when no
+	came    int64                 // number of waiters so far
+	// served maps each tenant to the value of services when one of its waiters was last served. It is cleared when no
 	// caller waits.
 	served   map[string]int64
 	services int64
 }
 
-// Place is the place of a caller that waits for a part of a pool.
+// Place is the place of a caller among those that wait for a part of a pool.
 type Place struct {
 	pool   *Pool
 	tenant string
@@ -40,11 +40,11 @@ type Place struct {
 	queued *list.Element // element of the tenant's list
 }
 
-// NewPool returns a pool of the amount limit.
+// NewPool returns a pool in which a tenant may have as much as is free. The argument limit is the whole amount.
 func NewPool(limit int64) *Pool { return NewPoolOf(limit, 1) }
 
-// NewPoolOf returns a pool in which a tenant may have `times` times the free amount: alone, times/(times+1) of the
-// pool.
+// NewPoolOf returns a pool in which a tenant may have a multiple of the free amount. The argument times is the factor:
+// a single tenant may have times/(times+1) of the pool.
 func NewPoolOf(limit, times int64) *Pool {
 	return &Pool{limit: limit, times: times, tenants: map[string]int64{}, waiting: map[string]*list.List{}, served: map[string]int64{}}
 }
@@ -52,17 +52,17 @@ func NewPoolOf(limit, times int64) *Pool {
 // Limit returns the whole amount.
 func (p *Pool) Limit() int64 { return p.limit }
 
-// Alone returns how much a tenant may have if no other tenant has anything.
+// Alone returns the amount that a tenant may have while no other tenant has any.
 func (p *Pool) Alone() int64 { return max(1, p.limit/(p.times+1)*p.times) }
 
-// Held returns how much all tenants have acquired.
+// Held returns the amount that all tenants together have acquired.
 func (p *Pool) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held
 }
 
-// HeldBy returns how much a tenant has acquired.
+// HeldBy returns the amount that a tenant has acquired.
 func (p *Pool) HeldBy(tenant string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,8 +76,8 @@ func (p *Pool) Take(tenant string, n int64) bool {
 	return p.take(tenant, n)
 }
 
-// TakeLeaving is Take that also requires room for `rest` more in the tenant's share. It keeps new work from taking what
-// existing work needs.
+// TakeLeaving is Take if the tenant's share has room for n + rest, and otherwise returns false. New work thus leaves
+// the amount rest to existing work.
 func (p *Pool) TakeLeaving(tenant string, n, rest int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,10 +106,10 @@ func (p *Pool) fits(tenant string, n int64) bool {
 	return free >= 0 && p.tenants[tenant]+n <= max(1, p.times*free)
 }
 
-// Wait is Take that waits until the share allows it. A tenant's waiters are served in order of arrival. Waiters of
-// other tenants, and Take, may overtake a tenant's first waiter only if their tenant, including the requested amount,
-// would have less than the waiter's tenant. Many small requests thus cannot keep a large one out. If several waiters
-// can be served, the tenant that was served longest ago is next.
+// Wait is Take, but waits until the tenant's share allows n. It serves a tenant's waiters in order of arrival. A caller
+// of another tenant may overtake a tenant's first waiter only if the caller's tenant would then have less than the
+// waiter's tenant would have with the waiter's amount. Many small requests thus cannot keep a large one out. If several
+// waiters can be served, the tenant that was served longest ago is next.
 func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	if p.Take(tenant, n) { // even if ctx has ended
 		return nil
@@ -124,7 +124,7 @@ func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	}
 }
 
-// Queue is Wait for a caller that does other work meanwhile. It returns the caller's place among the waiters.
+// Queue is Wait without blocking: it returns the caller's place among the waiters at once.
 func (p *Pool) Queue(tenant string, n int64) *Place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +145,7 @@ func (p *Pool) Queue(tenant string, n int64) *Place {
 	return w
 }
 
-// leave removes a waiter. The next waiter of its tenant takes its place in heads.
+// leave removes a waiter. If the waiter was in heads, the next one of its tenant replaces it there.
 func (p *Pool) leave(w *Place) {
 	queue := p.waiting[w.tenant]
 	first := queue.Front() == w.queued
@@ -166,10 +166,10 @@ func (p *Pool) leave(w *Place) {
 	}
 }
 
-// Ready returns a channel that is closed when the caller has acquired its amount. Call Give to release it.
+// Ready returns a channel that is closed when the caller has acquired its amount. Call Give to release the amount.
 func (w *Place) Ready() <-chan struct{} { return w.ready }
 
-// Leave removes the waiter from the queue and releases its amount if it was just acquired. Call it once.
+// Leave removes the waiter from the queue, or releases the amount if it is already acquired. Call it at most once.
 func (w *Place) Leave() {
 	p := w.pool
 	p.mu.Lock()
@@ -183,22 +183,22 @@ func (w *Place) Leave() {
 	}
 }
 
-// Add acquires n, which may be negative, even if there is no room. The caller must then release the amount that Over
-// returns.
+// Add acquires the amount n, which may be negative, even if there is no room. The caller must then release the amount
+// that Over returns.
 func (p *Pool) Add(tenant string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.give(tenant, -n)
 }
 
-// Over returns how much is acquired above the limit.
+// Over returns by how much the acquired amount exceeds the limit.
 func (p *Pool) Over() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(0, p.held-p.limit)
 }
 
-// Heaviest returns the tenants that have most: one, or several with the same amount; none if no tenant has anything.
+// Heaviest returns the tenants with the largest amount: several if their amounts are equal, none if no tenant has any.
 func (p *Pool) Heaviest() (tenants []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,7 +214,7 @@ func (p *Pool) Heaviest() (tenants []string) {
 	return tenants
 }
 
-// Give releases n of a tenant.
+// Give releases the amount n of a tenant.
 func (p *Pool) Give(tenant string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,7 +245,7 @@ func (p *Pool) serve() {
 // first returns the waiter to serve next; nil if none can be served.
 func (p *Pool) first() *Place {
 	var first *Place
-	least := int64(math.MaxInt64) // smallest total of a waiter that cannot be served
+	least := int64(math.MaxInt64) // smallest amount that a tenant would have after its waiter, over the waiters that cannot be served
 	for _, w := range p.heads {
 		with := p.tenants[w.tenant] + w.n
 		switch {
