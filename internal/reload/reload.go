@@ -1,6 +1,6 @@
-// Package reload reads files and documents again when they change: API keys, quotas, certificates, key sets of tokens.
-// They are polled and not watched: what a watch reports of mounted secrets, which are links that are swapped, depends on
-// the system.
+// Package reload reads files and documents again when they change: API keys, quotas, certificates, key sets of tokens. It
+// polls instead of watching, because mounted secrets are swapped links, for which the events of a watch depend on the
+// system.
 package reload
 
 import (
@@ -22,22 +22,22 @@ import (
 // Interval is the time between two polls of a file.
 const Interval = 2 * time.Second
 
-// Source is something that is read again. Content that cannot be read or used changes nothing: what was taken before stays
-// in force. The methods may be called at the same time.
+// Source is content that is read repeatedly. If new content cannot be read or used, the previous content stays in force.
+// The methods are safe for concurrent use.
 type Source struct {
-	// What names the content in errors; "" leaves them as they are.
+	// What names the content in errors; "" leaves errors unchanged.
 	What string
 	// Read returns the content.
 	Read func(context.Context) ([]byte, error)
-	// Take puts content in force. It is not called again with the content that is in force.
+	// Take puts content in force. It is not called with content that is already in force.
 	Take func([]byte) error
-	// Refused is called with an error of either, unless the last call had the same; it may be nil.
+	// Refused is called with an error of Read or Take, unless the last Load had the same error; it may be nil.
 	Refused func(error)
-	// Every is how often Run reads the content while it is in force; at least Interval.
+	// Every is how often Run reads the content once some is in force; at least Interval.
 	Every time.Duration
-	// Stale is 1 while the content is not in force; it may be nil.
+	// Stale is 1 after Read or Take has failed, else 0; it may be nil.
 	Stale prometheus.Gauge
-	// Reloads counts the contents that Take accepts and the calls of Refused, by Outcomes; it may be nil.
+	// Reloads counts the successful calls of Take and the calls of Refused, by Outcomes; it may be nil.
 	Reloads *prometheus.CounterVec
 
 	mu     sync.Mutex
@@ -46,7 +46,7 @@ type Source struct {
 	err    error
 }
 
-// Load reads the content, unless it was read after since. It returns why the content is not in force, or nil.
+// Load reads the content unless it was read after the time since. It returns why the content is not in force, or nil.
 func (s *Source) Load(ctx context.Context, since time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,14 +93,14 @@ func (s *Source) count(outcome string) {
 	}
 }
 
-// Err returns why the content is not in force, or nil, as of the last Load.
+// Err returns the result of the last Load that read the content.
 func (s *Source) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Run loads the content again and again until ctx ends.
+// Run loads the content repeatedly until ctx ends.
 func (s *Source) Run(ctx context.Context) {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
@@ -112,7 +112,7 @@ func (s *Source) Run(ctx context.Context) {
 			if s.isLoaded() {
 				now = now.Add(-s.Every)
 			}
-			_ = s.Load(ctx, now) // Refused has it
+			_ = s.Load(ctx, now) // Refused gets the error
 		}
 	}
 }
@@ -135,7 +135,7 @@ func File(path string, limit int64) func(context.Context) ([]byte, error) {
 	}
 }
 
-// Bounded reads r to its end, if that is at most limit bytes.
+// Bounded reads r to its end. It returns an error if r has more than limit bytes.
 func Bounded(r io.Reader, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(text)) > limit {
@@ -144,11 +144,11 @@ func Bounded(r io.Reader, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// ErrEmpty is the error of YAML for an empty file.
+// ErrEmpty is the error that YAML returns for an empty file.
 var ErrEmpty = errors.New("it is empty")
 
-// YAML decodes a file of one YAML document into a struct. It returns an error with one line for an empty file, a second
-// document, and members that are unknown or repeated.
+// YAML decodes a file with one YAML document into a struct. It returns an error of one line if the file is empty or has a
+// second document, or if members are unknown or repeated.
 func YAML(text []byte, into any) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
