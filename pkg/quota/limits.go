@@ -25,7 +25,7 @@ const (
 	kinds
 )
 
-// names are the limits' keys in the file, names in responses and labels of metrics.
+// names contains the limits' names in the file, in responses and in metrics.
 var names = [kinds]string{"requests_per_second", "events_per_second", "bytes_per_second", "concurrent_streams", "concurrent_reads"}
 
 // String returns the limit's key in the file.
@@ -34,7 +34,7 @@ func (k Kind) String() string { return names[k] }
 // isRate reports whether the limit is a token bucket; the others count slots.
 func (k Kind) isRate() bool { return k <= Bytes }
 
-// Limits are the limits of one tenant. 0 means no limit, except for sizes: there the stage's own limit applies.
+// Limits are the limits of one tenant. 0 means no limit; for sizes, it means that only the stage's own limit applies.
 type Limits struct {
 	RequestsPerSecond int64
 	EventsPerSecond   int64
@@ -54,7 +54,7 @@ func (l *Limits) of(k Kind) int64 {
 	return [kinds]int64{l.RequestsPerSecond, l.EventsPerSecond, l.BytesPerSecond, l.ConcurrentStreams, l.ConcurrentReads}[k]
 }
 
-// Smaller returns the smaller of a stage's and a tenant's size limit. A tenant's 0 means none.
+// Smaller returns the smaller of a stage's and a tenant's size limit. If tenant is 0, it returns the stage's.
 func Smaller(stage int, tenant int64) int {
 	if tenant > 0 && tenant < int64(stage) {
 		return int(tenant)
@@ -65,7 +65,7 @@ func Smaller(stage int, tenant int64) int {
 // ErrFile is the error of an invalid quota file.
 var ErrFile = errors.New("not a file of quotas")
 
-// entry is one entry of the file: limits by their keys. null keeps the default.
+// entry is one entry of the file. It maps the keys of limits to values; null keeps the default.
 type entry map[string]*whole
 
 // whole is an integer. YAML's own decoding would turn 0.5 into 0, which means no limit.
@@ -92,7 +92,7 @@ func (l *Limits) fields() map[string]*int64 {
 	}
 }
 
-// over returns l with the limits that the entry sets replaced.
+// over returns a copy of l, in which the limits of the entry replace those of l.
 func (e entry) over(l Limits) (Limits, error) {
 	fields := l.fields()
 	for _, name := range slices.Sorted(maps.Keys(e)) {
@@ -110,7 +110,7 @@ func (e entry) over(l Limits) (Limits, error) {
 	return l, nil
 }
 
-// file is a parsed file: each tenant's limits include the defaults.
+// file is a parsed file. The limits of each tenant include the defaults.
 type file struct {
 	fallback Limits
 	tenants  map[string]Limits
@@ -123,8 +123,8 @@ func (f *file) of(tenant string) Limits {
 	return f.fallback
 }
 
-// parse parses a quota file. Anything unknown, repeated or out of range makes the whole file an error, because ignoring
-// a limit silently would be worse than keeping the old one.
+// parse parses a quota file. It refuses the whole file if a member is unknown, repeated or out of range, because
+// keeping the old limits is better than silently ignoring one.
 func parse(text []byte, stage Limits) (*file, error) {
 	var raw struct {
 		Default entry            `yaml:"default"`

@@ -28,7 +28,7 @@ type Config struct {
 	Path string
 	// Replicas is the number of processes that share the limits. Each process grants an equal part.
 	Replicas int
-	// Stage contains the limits that apply if the file does not set them.
+	// Stage contains the limits for everything that the file does not set.
 	Stage Limits
 	// Remark returns a warning if limits may have a surprising effect, else "". The warning is logged whenever such limits
 	// come into force. nil: no warnings.
@@ -98,7 +98,7 @@ func (q *Quotas) Run(ctx context.Context) error {
 	}
 }
 
-// take applies a new file. Rates and slots in use stay counted.
+// take applies a new file. Tokens already taken and slots in use stay counted.
 func (q *Quotas) take(text []byte) error {
 	f, err := parse(text, q.cfg.Stage)
 	if err != nil {
@@ -114,7 +114,7 @@ func (q *Quotas) take(text []byte) error {
 	return nil
 }
 
-// remark logs the warnings about a file's limits: those of the default first, then those of tenants that differ from
+// remark logs the warnings about a file's limits: first that for the default, then those for tenants that differ from
 // it.
 func (q *Quotas) remark(f *file) {
 	if q.cfg.Remark == nil {
@@ -141,11 +141,10 @@ func (q *Quotas) forget(now time.Time) {
 	})
 }
 
-// Limits returns a tenant's current limits, over all replicas.
+// Limits returns a tenant's current limits, which apply to all replicas together.
 func (q *Quotas) Limits(tenant string) Limits { return q.file.Load().of(tenant) }
 
-// Tenant returns the counters of a tenant. Keep the result for one request, not longer, because idle tenants are
-// dropped.
+// Tenant returns the counters of a tenant. Keep the result only for one request, because idle tenants are dropped.
 func (q *Quotas) Tenant(id string) *Tenant {
 	if t, ok := q.tenants.Load(id); ok {
 		return t.(*Tenant)
@@ -153,7 +152,7 @@ func (q *Quotas) Tenant(id string) *Tenant {
 	file := q.file.Load()
 	fresh := newTenant(q, file.of(id))
 	t, there := q.tenants.LoadOrStore(id, fresh)
-	for now := q.file.Load(); !there && now != file; now = q.file.Load() { // take missed the tenant if the file changed meanwhile
+	for now := q.file.Load(); !there && now != file; now = q.file.Load() { // if the file changed meanwhile, take missed the tenant
 		file = now
 		fresh.set(file.of(id))
 	}

@@ -16,8 +16,8 @@ import (
 // Window is the capacity of a bucket: the time in which its rate fills it.
 const Window = 10 * time.Second
 
-// unlimited is the rate of a bucket without a limit. rate.Inf would not work: after a duration of 0 its token count is
-// NaN.
+// unlimited is the rate of a bucket without a limit. rate.Inf would not work, because its token count after a duration
+// of 0 is NaN.
 const unlimited = rate.Limit(1 << 50)
 
 // Tenant counts one tenant's use of this process against its limits.
@@ -40,7 +40,7 @@ func newTenant(q *Quotas, l Limits) *Tenant {
 	return t
 }
 
-// set applies limits. The tokens already taken from a bucket stay taken.
+// set applies limits. Tokens already taken from a bucket stay taken.
 func (t *Tenant) set(l Limits) {
 	if old := t.limits.Swap(&l); old != nil && *old == l {
 		return
@@ -59,7 +59,7 @@ func (t *Tenant) set(l Limits) {
 	}
 }
 
-// Limits returns the current limits. Rates and counts are over all replicas.
+// Limits returns the current limits. Rates and counts apply to all replicas together.
 func (t *Tenant) Limits() Limits { return *t.limits.Load() }
 
 func (t *Tenant) idle(now time.Time) bool {
@@ -67,8 +67,8 @@ func (t *Tenant) idle(now time.Time) bool {
 }
 
 // Admit takes one unit of each kind, in order, and writes the RateLimit headers if header is not nil. Call done when
-// the request ends: it releases the slots and lets the tenant become idle. The error is an *ExceededError. On an error
-// all slots are released, but rate tokens stay taken.
+// the request ends, to release the slots and let the tenant become idle. The error is an *ExceededError. After an
+// error, all slots are released, but rate tokens stay taken.
 func (t *Tenant) Admit(header http.Header, of ...Kind) (done func(), err error) {
 	t.used.Store(time.Now().Unix())
 	t.uses.Add(1)
@@ -168,8 +168,8 @@ func (t *Tenant) Wait(ctx context.Context, k Kind, n int64, patience time.Durati
 	}
 }
 
-// describe writes the headers RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers. q is the limit
-// over all replicas. r is what this process would still grant, multiplied by the number of replicas.
+// describe writes the headers RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers. In them, q is the
+// limit for all replicas together, and r is what this process still grants, multiplied by the number of replicas.
 func (t *Tenant) describe(h http.Header, of []Kind) {
 	l := t.limits.Load()
 	var policy, left strings.Builder
@@ -205,7 +205,7 @@ func (t *Tenant) describe(h http.Header, of []Kind) {
 // ExceededError means that the tenant has reached a limit.
 type ExceededError struct {
 	Kind Kind
-	// Limit is the tenant's limit over all replicas.
+	// Limit is the tenant's limit for all replicas together.
 	Limit int64
 	// RetryAfter is how long to wait before a retry.
 	RetryAfter time.Duration
