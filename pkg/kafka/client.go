@@ -12,11 +12,11 @@ import (
 	"github.com/twmb/franz-go/plugin/kslog"
 )
 
-// dialTimeout bounds connecting to a broker. A broker behind a network failure does not refuse: with kgo's 10 s, connecting alone
-// would use up DeliveryTimeout, after which ingest answers 503.
+// dialTimeout limits the time to connect to a broker. During a network failure, connections are not refused at once. With kgo's
+// default of 10 s, connecting alone would use up DeliveryTimeout, and then ingest answers 503.
 const dialTimeout = 3 * time.Second
 
-// clientID returns the id of a client with a role.
+// clientID returns the id of a client for a role.
 func (c Config) clientID(role string) string {
 	if c.ClientID == "" {
 		return "skein-" + role
@@ -24,7 +24,7 @@ func (c Config) clientID(role string) string {
 	return c.ClientID + "-" + role
 }
 
-// base returns the options of every client, and a function that returns the error of registering its metrics.
+// base returns the options of every client, and a function that, once the client is made, returns errors of registering metrics.
 func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
@@ -35,12 +35,12 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 		// Brokers list clients by software name in their statistics (KIP-511).
 		kgo.SoftwareNameAndVersion("skein", "1"),
 		kgo.DialTimeout(dialTimeout),
-		// Stages stop when a partition is added. The default of 5 min is too long to notice that.
+		// Stages must stop soon after a partition is added. With the default of 5 min, they would notice it too late.
 		kgo.MetadataMaxAge(time.Minute),
-		// After a leader has failed a client waits this long for the new one. The default is 5 s.
+		// After a leader has failed, a client waits at least this long before it asks for the new leader. The default is 5 s.
 		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.MaxDecompressBatchBytes(maxUnpackBytes),
-		// Brokers must not collect the clients' metrics (KIP-714): Skein serves its own.
+		// Do not send the client's metrics to brokers (KIP-714), because Skein serves its own.
 		kgo.DisableClientMetrics(),
 	}
 	opts = append(opts, c.Security.options()...)
@@ -57,7 +57,7 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 	return opts, check, nil
 }
 
-// newClient makes a client with the base options and more.
+// newClient makes a client with the base options, the options of more, and Config.Options.
 func (c Config) newClient(role string, metrics bool, more ...kgo.Opt) (*kgo.Client, error) {
 	opts, check, err := c.base(role, metrics)
 	if err != nil {
@@ -74,8 +74,8 @@ func (c Config) newClient(role string, metrics bool, more ...kgo.Opt) (*kgo.Clie
 	return cl, nil
 }
 
-// registerer turns kprom's panic on a second client of the same id into an error, and keeps the first client's metrics when the
-// second one closes.
+// registerer stores an error where kprom would panic, for a second client with the same id. When the second client closes, it keeps
+// the first client's metrics.
 type registerer struct {
 	prometheus.Registerer
 	err  error

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// MaxValueBytes is the limit of events, inputs and run records: 16 MiB.
+	// MaxValueBytes is the size limit of events, inputs and run records: 16 MiB.
 	MaxValueBytes = 16 << 20
-	// MaxBatchBytes is the limit of a record batch, on the topics and before compression: one value of MaxValueBytes with its key
-	// (up to 4.5 KiB: three escaped ids of 512 bytes), its headers, those of a dead letter included, and the batch's frame.
+	// MaxBatchBytes is the size limit of a record batch, on the topics and before compression. It fits a value of MaxValueBytes, its
+	// key (up to 4.5 KiB: three escaped ids of 512 bytes), headers, also of a dead letter, and the batch's frame.
 	MaxBatchBytes = MaxValueBytes + 64<<10
 )
 
@@ -24,19 +24,19 @@ const (
 type Config struct {
 	// Brokers are HOST:PORT addresses of some of the brokers.
 	Brokers []string
-	// TopicPrefix begins each topic's name ("acme." gives acme.skein.events).
+	// TopicPrefix is the start of each topic's name ("acme." gives acme.skein.events).
 	TopicPrefix string
 	// Security protects the connections.
 	Security Security
-	// ClientID names this process to the brokers (quotas, request logs). Each constructor appends the client's role.
+	// ClientID identifies this process at the brokers (quotas, request logs). Each constructor appends the client's role.
 	ClientID string
 	// Logger gets the client's log lines; nil: none.
 	Logger *slog.Logger
-	// Registerer gets the clients' metrics, labelled with the client id; nil: none. Two clients of one constructor need different
-	// Registerers or ClientIDs.
+	// Registerer gets the clients' metrics, labelled with the client id; nil: none. Two clients from the same constructor need
+	// different Registerers or ClientIDs.
 	Registerer prometheus.Registerer
-	// Options returns options that override those of the constructor; nil: none. Tests set a network with faults here. Each client
-	// needs new ones: kgo writes to what some options hold.
+	// Options returns options that override those of the constructor; nil: none. Tests use it for a network with faults. It must
+	// return new options for each client, because kgo changes the values of some options.
 	Options func() []kgo.Opt
 }
 
@@ -61,7 +61,7 @@ func (c Config) Topics() Topics {
 // All returns the four names, events first.
 func (t Topics) All() []string { return []string{t.Events, t.Runs, t.Snapshots, t.DeadLetters} }
 
-// InTopicSet reports whether a topic of this name belongs to a topic set, of whatever prefix.
+// InTopicSet reports whether a topic with this name belongs to a topic set, with any prefix.
 func InTopicSet(topic string) bool {
 	return slices.ContainsFunc(Config{}.Topics().All(), func(name string) bool {
 		prefix, ok := strings.CutSuffix(topic, name)
@@ -74,7 +74,7 @@ var topicPrefix = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,200}$`)
 // CompactorGroup returns the default consumer group of the topic set's compactors.
 func (c Config) CompactorGroup() string { return c.TopicPrefix + "skein-compactor" }
 
-// Validate reports every setting that cannot work, all at once.
+// Validate returns all invalid settings as one error.
 func (c Config) Validate() error {
 	var errs []error
 	if len(c.Brokers) == 0 {
@@ -92,7 +92,7 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, c.Security.validate())...)
 }
 
-// more returns the Options for one client.
+// more returns the Options for a new client.
 func (c Config) more() []kgo.Opt {
 	if c.Options == nil {
 		return nil

@@ -13,17 +13,17 @@ var ErrNoTopic = errors.New("there is no topic of that name")
 // ErrNoPartition means that a topic has no such partition.
 var ErrNoPartition = errors.New("there is no such partition")
 
-// ErrPartitionCounts means that the topics of a set have different partition counts. Positions, and the partitions of threads,
-// depend on the count: to change it, copy into a new set.
+// ErrPartitionCounts means that the topics of a set have different partition counts, or that the count has changed. Positions and
+// the partitions of threads depend on the count. To change it, copy the records into a new set.
 var ErrPartitionCounts = errors.New("partition counts differ")
 
-// ErrOtherTopics means that topics were deleted and made again. Positions that a client has are of the old topics.
+// ErrOtherTopics means that topics were deleted and created again. A client's positions belong to the old topics.
 var ErrOtherTopics = errors.New("topics were deleted and made again")
 
-// ErrDenied means that the brokers refuse the user, the password or the mechanism, or that the user lacks a permission.
+// ErrDenied means that the brokers refuse the user, the password or the SASL mechanism, or that the user lacks a permission.
 var ErrDenied = errors.New("Kafka refuses the credentials") //nolint:staticcheck // a name
 
-// ErrUntrusted means that the broker's certificate is not from a trusted authority, or is for another name or time.
+// ErrUntrusted means that the broker's certificate is not from a trusted authority, is for another name, or is not valid now.
 var ErrUntrusted = errors.New("the broker's certificate is not trusted")
 
 // explain wraps errors of authentication and authorization with ErrDenied.

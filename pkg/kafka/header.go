@@ -9,7 +9,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Headers returns the headers of a record. Values are shared.
+// Headers encodes the headers of a record for kgo.
 func Headers(h record.Headers) []kgo.RecordHeader {
 	encoded := h.Encode()
 	out := make([]kgo.RecordHeader, len(encoded))
@@ -29,15 +29,15 @@ func ParseHeadersLike(hs []kgo.RecordHeader, like record.Headers) (record.Header
 	return record.ParseHeadersLike(hs, like)
 }
 
-// Event parses a record of skein.events; see record.ParseHeadersLike for like. record.ErrUnknownVersion must stop the reader;
-// record.ErrInvalidHeader and record.ErrUnknownKind are errors of this record only. The event shares the record's bytes.
+// Event parses a record of skein.events. The argument like is that of record.ParseHeadersLike. record.ErrUnknownVersion must stop
+// the reader; record.ErrInvalidHeader and record.ErrUnknownKind concern only this record. The event shares the record's bytes.
 func Event(m *kgo.Record, like record.Headers) (record.Event, error) {
 	headers, err := ParseHeadersLike(m.Headers, like)
 	return record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: headers, Value: m.Value}, err
 }
 
-// RunEvent is Event for readers that fold runs again: ok is false for records that the compactor does not fold into a run. The error is
-// record.ErrUnknownVersion.
+// RunEvent is Event for readers that repeat the compactor's fold. The result ok is false for records that the compactor does not fold
+// into a run. The error is record.ErrUnknownVersion.
 func RunEvent(m *kgo.Record, like record.Headers) (e record.Event, ok bool, err error) {
 	e, err = Event(m, like)
 	if errors.Is(err, record.ErrUnknownVersion) {

@@ -19,7 +19,7 @@ type TopicReport struct {
 	// Partitions and Replication are 0 if the topic does not exist.
 	Partitions  int32 `json:"partitions"`
 	Replication int   `json:"replication"`
-	// Settings are the topic's values of the settings that Skein compares, by Kafka's names.
+	// Settings maps the names of the settings that Skein compares to the topic's values.
 	Settings    map[string]string `json:"settings"`
 	Differences []TopicDifference `json:"differences"`
 }
@@ -34,8 +34,8 @@ type TopicDifference struct {
 	Setting bool `json:"setting"`
 }
 
-// CheckTopics compares the topics of a set with a specification, events first. A count or retention of 0 is not compared; a
-// replication of 0 means that which EnsureTopics would choose, or more. Stricter settings are no difference.
+// CheckTopics compares the topics of a set with a specification, events first. It does not compare a count or retention of 0. For a
+// replication of 0, it wants at least the one that EnsureTopics would choose. Stricter settings are no difference.
 func CheckTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport, error) {
 	adm, err := NewAdmin(cfg)
 	if err != nil {
@@ -45,9 +45,9 @@ func CheckTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport
 	return checkTopics(ctx, adm, cfg.Topics(), spec)
 }
 
-// AlterTopics changes the settings of existing topics to those of a specification and reports the remaining differences. It
-// changes neither partition counts (see ErrPartitionCounts) nor replication, for which Kafka has tools. Brokers may return old
-// settings for up to 5 s, in which it repeats the comparison.
+// AlterTopics changes the settings of existing topics to those of a specification and returns the remaining differences. It changes
+// neither partition counts (see ErrPartitionCounts) nor the replication, for which Kafka has tools. It repeats the comparison for
+// up to 5 s, because brokers may still return old settings.
 func AlterTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport, error) {
 	adm, err := NewAdmin(cfg)
 	if err != nil {
@@ -103,7 +103,7 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	for _, t := range topics.All() {
 		if d, ok := there[t]; ok {
 			existing = append(existing, t)
-			count = cmp.Or(count, int32(len(d.Partitions))) // the others must have as many as the first one
+			count = cmp.Or(count, int32(len(d.Partitions))) // the other topics must have as many partitions as the first one
 		}
 	}
 	settings := make(map[string]map[string]string)
@@ -119,7 +119,7 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	return reports, nil
 }
 
-// Brokers learn of new topics and settings one after another, within settingsWait. Until then calls are repeated every settingsTick.
+// settingsWait is how long brokers may take to learn of new topics and settings. Calls are repeated every settingsTick until then.
 const (
 	settingsWait = 5 * time.Second
 	settingsTick = 50 * time.Millisecond
@@ -136,7 +136,7 @@ func repeat(ctx context.Context, f func() bool) {
 	}
 }
 
-// TopicSettings returns the settings of topics, by topic and key. For up to 5 s it waits until the brokers know the topics.
+// TopicSettings returns the settings of topics, by topic and key. It waits up to 5 s until the brokers know the topics.
 func TopicSettings(ctx context.Context, adm *kadm.Client, topics ...string) (settings map[string]map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settingsWait)
 	defer cancel()
@@ -187,7 +187,7 @@ func checkTopic(
 	} else if r.Replication < minReplicas {
 		differs("replication", r.Replication, minReplicas)
 	}
-	// min.insync.replicas is compared for the number of replicas that the topic has.
+	// The wanted min.insync.replicas depends on the topic's actual number of replicas.
 	spec.Replication = int16(r.Replication)
 	anyRetention := topic == topics.Events && spec.EventsRetention == 0 || topic == topics.DeadLetters && spec.DeadLettersRetention == 0
 	for key, want := range topicConfigs(topics, spec)[topic] {
@@ -206,16 +206,16 @@ func checkTopic(
 	return r
 }
 
-// minInsync is how many replicas must have a record before it is acknowledged.
+// minInsync is the setting for how many in-sync replicas a write needs.
 const minInsync = "min.insync.replicas"
 
-// exceeds reports whether min.insync.replicas is above the number of replicas: nothing can be written then.
+// exceeds reports whether min.insync.replicas exceeds the number of replicas, so that nothing can be written.
 func exceeds(minInsync string, replicas int) bool {
 	n, err := strconv.Atoi(minInsync)
 	return err == nil && n > replicas
 }
 
-// suits reports whether a setting has the wanted value, or a stricter one.
+// suits reports whether a setting has the wanted value or a stricter one.
 func suits(key, is, want string) bool {
 	if is == want {
 		return true

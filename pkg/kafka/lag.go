@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Lag measures how far a group's member is behind: the age of the oldest record that it has not finished. It is computed when it
-// is read, so it rises while nothing is finished. All methods are safe for concurrent use.
+// Lag measures the lag of a group's member: the age of the oldest record that the member has not finished. Seconds computes the
+// age, so it rises while nothing is finished. All methods are safe for concurrent use.
 type Lag struct {
 	now func() time.Time
 
@@ -18,20 +18,20 @@ type Lag struct {
 
 // waiting is the state of one partition.
 type waiting struct {
-	// opening is since when the partition is assigned and not read yet; zero once it is read.
+	// opening is the time since which the partition is assigned but not read; zero once it is read.
 	opening time.Time
-	// oldest and newest are the times of the records that were read and are neither taken nor done; zero: there are none.
+	// oldest and newest are the extreme times of the records that were read and are neither taken nor done; zero: there are none.
 	oldest, newest time.Time
-	// takenOldest and takenNewest are those of the records that are taken and not done.
+	// takenOldest and takenNewest are the same for the records that are taken and not done.
 	takenOldest, takenNewest time.Time
-	// doneTo is the time of the newest record that is done, doneAt when it was.
+	// doneTo is the time of the newest record of the last Done, doneAt the time of this call.
 	doneTo, doneAt time.Time
-	// stalled is the time of the oldest record that the broker does not return, or the member does not read; zero: there is none.
+	// stalled is the time of the oldest record that the broker does not return or the member does not read; zero: there is none.
 	stalled time.Time
 }
 
-// afterglow is how long the newest record that is done still counts. In a backlog, the records after it may not have been read
-// yet, and the lag would drop to zero between two fetches.
+// afterglow is how long the newest finished record still counts. In a backlog, the next records may not have been read yet, and the
+// lag would drop to zero between two fetches.
 const afterglow = time.Second
 
 // NewLag returns a Lag without partitions.
@@ -39,8 +39,8 @@ func NewLag(now func() time.Time) *Lag {
 	return &Lag{now: now, partitions: map[int32]*waiting{}}
 }
 
-// Opening adds partitions that are assigned and not read yet. Their lag counts from now on, or if they were assigned before, from
-// the oldest record that was not done then.
+// Opening adds partitions that are assigned but not read yet. Their lag counts from now. If they were already assigned, it counts
+// from the oldest record that is not done, or from the earlier Opening.
 func (l *Lag) Opening(partitions ...int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *Lag) Opening(partitions ...int32) {
 	}
 }
 
-// Opened adds partitions that are assigned and read from now on.
+// Opened marks assigned partitions as read from now on, and adds those that are missing.
 func (l *Lag) Opened(partitions ...int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,20 +79,20 @@ func (l *Lag) Gone(partitions ...int32) {
 	}
 }
 
-// Only removes all other partitions.
+// Only removes all partitions except the given ones.
 func (l *Lag) Only(partitions ...int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.partitions, func(p int32, _ *waiting) bool { return !slices.Contains(partitions, p) })
 }
 
-// Read adds a record with a time. It counts until Done.
+// Read adds a record with the timestamp at. The record counts until Done.
 func (l *Lag) Read(partition int32, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.partitions[partition]
 	if w == nil {
-		return // revoked meanwhile: the next owner reads the record again
+		return // the partition was revoked: its next owner reads the record again
 	}
 	if w.oldest.IsZero() || at.Before(w.oldest) {
 		w.oldest = at
@@ -102,7 +102,7 @@ func (l *Lag) Read(partition int32, at time.Time) {
 	}
 }
 
-// Taken marks all records read of partitions so far as taken. The next Done finishes these, and not records that are read after Taken.
+// Taken marks all records read so far from partitions as taken. The next Done then finishes only these, not the records read later.
 func (l *Lag) Taken(partitions ...int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +114,7 @@ func (l *Lag) Taken(partitions ...int32) {
 	}
 }
 
-// Done finishes the taken records of a partition, or all that were read if none is taken.
+// Done finishes the taken records of a partition, or all records read if none is taken.
 func (l *Lag) Done(partition int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func (l *Lag) Done(partition int32) {
 	}
 }
 
-// undone returns the time of the oldest record that was read and is not done; zero: there is none.
+// undone returns the time of the oldest record that was read but is not done; zero: there is none.
 func (w *waiting) undone() time.Time {
 	if w.takenOldest.IsZero() || !w.oldest.IsZero() && w.oldest.Before(w.takenOldest) {
 		return w.oldest
@@ -138,7 +138,7 @@ func (w *waiting) undone() time.Time {
 	return w.takenOldest
 }
 
-// reading returns the partitions that are read, and whether each has records that are not done.
+// reading maps each partition that is read to whether it has records that are not done.
 func (l *Lag) reading() map[int32]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +151,7 @@ func (l *Lag) reading() map[int32]bool {
 	return out
 }
 
-// stall sets since when partitions have records that are not read; the others have none. Done resets it.
+// stall sets waiting.stalled of all partitions. Those that since does not contain are not stalled. Done resets it.
 func (l *Lag) stall(since map[int32]time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,8 +160,8 @@ func (l *Lag) stall(since map[int32]time.Time) {
 	}
 }
 
-// Seconds returns the age of the oldest record that is not done, over all partitions; 0 if there is none. Unread records count
-// only if a StallWatch has found them.
+// Seconds returns the age of the oldest record that is not done, over all partitions; 0 if there is none. Of unread records, it
+// counts only those that a StallWatch has found.
 func (l *Lag) Seconds() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

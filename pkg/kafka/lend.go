@@ -6,8 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Readers is a pool of direct readers of one topic (NewDirectReader): connecting takes longer than reading a few records. It is
-// safe for concurrent use.
+// Readers is a pool of direct readers of one topic (NewDirectReader). It exists because connecting takes longer than reading a few
+// records. It is safe for concurrent use.
 type Readers struct {
 	cfg   Config
 	topic string
@@ -19,17 +19,17 @@ type Readers struct {
 	closed bool
 }
 
-// maxLentBytes limits the unpacked size of one answer, beyond its first batch. There may be dozens of readers, and each holds two
-// answers: the one that a poll returned and the next.
+// maxLentBytes limits the unpacked size of one fetch response, beyond its first batch. There may be dozens of readers, and each
+// holds two responses: the one that a poll returned and the next.
 const maxLentBytes = 4 << 20
 
-// NewReaders returns a pool that keeps up to keep unused clients. It does not connect. Close it.
+// NewReaders returns a pool without connecting. The argument keep is how many unused clients the pool keeps. Call Close at the end.
 func NewReaders(cfg Config, topic string, keep int, opts ...kgo.Opt) *Readers {
 	return &Readers{cfg: cfg, topic: topic, keep: keep, opts: opts}
 }
 
-// Lend returns a client that reads no partition yet; call AddConsumePartitions. Return it, or close it if a read failed: its
-// error may reach the next poll.
+// Lend returns a client that reads no partition yet; call AddConsumePartitions. Pass the client to Return, or close it if a read
+// failed, because the error may reach the next poll.
 func (r *Readers) Lend() (*kgo.Client, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,14 +38,14 @@ func (r *Readers) Lend() (*kgo.Client, error) {
 		r.idle = r.idle[:last]
 		return cl, nil
 	}
-	limits, err := limitUnpacking(maxLentBytes) // with one partition at a time no poll has ErrUnpackLater
+	limits, err := limitUnpacking(maxLentBytes) // with one partition at a time, no poll returns ErrUnpackLater
 	if err != nil {
 		return nil, err
 	}
 	return NewDirectReader(r.cfg, r.topic, nil, append(limits, r.opts...)...)
 }
 
-// Return takes back a client that reads this partition only, or none. It drops the client's buffered records.
+// Return takes back a client that reads only this partition, or none. It drops the client's buffered records.
 func (r *Readers) Return(cl *kgo.Client, partition int32) {
 	cl.RemoveConsumePartitions(map[string][]int32{r.topic: {partition}})
 	r.mu.Lock()
@@ -59,7 +59,7 @@ func (r *Readers) Return(cl *kgo.Client, partition int32) {
 	}
 }
 
-// Close closes the unused clients, and each of the others when it is returned.
+// Close closes the unused clients. Return then closes the others.
 func (r *Readers) Close() {
 	r.mu.Lock()
 	idle := r.idle

@@ -6,8 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// fetchPool reuses the memory of unpacked batches, once all records of a batch are recycled (kgo.Record.Recycle). That is most of
-// a reader's allocations; headers of records are not part of it.
+// fetchPool reuses the memory of an unpacked batch once all its records are recycled (kgo.Record.Recycle). This saves most of a
+// reader's allocations, but not those of record headers.
 type fetchPool struct {
 	bytes   sync.Pool // of *[]byte
 	records sync.Pool // of *[]kgo.Record
@@ -18,10 +18,10 @@ var (
 	_ kgo.PoolRecords         = (*fetchPool)(nil)
 )
 
-// poolBytes is the largest slice, in bytes, that the pool keeps: memory of a large batch must be freed.
+// poolBytes is the size of the largest slice that the pool keeps, in bytes. The memory of larger batches is freed.
 const poolBytes = 8 << 20
 
-// GetDecompressBytes implements kgo.PoolDecompressBytes. Unpacked events are 5 to 10 times larger.
+// GetDecompressBytes implements kgo.PoolDecompressBytes. Unpacked events are 5 to 10 times larger than compressed ones.
 func (p *fetchPool) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
 	if b, ok := p.bytes.Get().(*[]byte); ok {
 		return *b
@@ -46,7 +46,7 @@ func (p *fetchPool) GetRecords(n int) []kgo.Record {
 
 // PutRecords implements kgo.PoolRecords.
 func (p *fetchPool) PutRecords(r []kgo.Record) {
-	const each = 200 // bytes of a record, about
+	const each = 200 // approximate bytes of a kgo.Record
 	if cap(r)*each <= poolBytes {
 		p.records.Put(&r)
 	}

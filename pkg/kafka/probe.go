@@ -16,7 +16,7 @@ type Probe struct {
 	brokers string
 }
 
-// NewProbe returns a probe. It connects with the first Ping.
+// NewProbe returns a probe, which connects at its first call.
 func NewProbe(cfg Config) (*Probe, error) {
 	// Ping returns connection errors, so they are not logged.
 	cfg.Logger = nil
@@ -27,7 +27,7 @@ func NewProbe(cfg Config) (*Probe, error) {
 	return &Probe{cl: cl, topics: cfg.Topics(), brokers: strings.Join(cfg.Brokers, ",")}, nil
 }
 
-// Ping returns nil if any broker answers, else the error of the last one it tried.
+// Ping returns nil if any broker answers, else the error of the last broker that it tried.
 func (p *Probe) Ping(ctx context.Context) error {
 	if err := p.cl.Ping(ctx); err != nil {
 		return fmt.Errorf("asking brokers from %s on: %w", p.brokers, explain(err))
@@ -35,10 +35,10 @@ func (p *Probe) Ping(ctx context.Context) error {
 	return nil
 }
 
-// TopicSet returns the topic set, at most 250 ms old. The error is that of ReadTopicSet.
+// TopicSet returns the topic set as of at most 250 ms ago. The error is that of ReadTopicSet.
 func (p *Probe) TopicSet(ctx context.Context) (TopicSet, error) {
 	return ReadTopicSet(ctx, kadm.NewClient(p.cl), p.topics)
 }
 
-// Close closes its connections.
+// Close closes the connections.
 func (p *Probe) Close() { p.cl.Close() }

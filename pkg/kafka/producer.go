@@ -10,43 +10,43 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// DeliveryTimeout is how long a producer tries to deliver a record before it fails the record. A record that was sent and not
-// answered cannot be failed: it waits for its broker.
+// DeliveryTimeout is how long a producer tries to deliver a record before it fails the record. It cannot fail a record that was
+// sent and not answered; such a record waits for its broker.
 const DeliveryTimeout = 10 * time.Second
 
-// NewProducer returns the producer of ingest: idempotent, acknowledged by all in-sync replicas, in order in each partition,
-// without transactions. The caller sets each record's partition (record.Partition), and calls Flush before Close.
+// NewProducer returns the producer of ingest. It is idempotent, waits for all in-sync replicas, keeps the order in each partition,
+// and uses no transactions. The caller sets each record's partition (record.Partition), and calls Flush before Close.
 func NewProducer(cfg Config, extra ...kgo.Opt) (*kgo.Client, error) {
 	opts := append(producing(),
-		// Idempotent writes, kgo's default, keep retries from writing a record twice. They need acks=all, which is also what an
-		// acknowledgement of ingest promises.
+		// With idempotent writes, kgo's default, a retry does not write a record twice. They need acks=all, which the acknowledgements of
+		// ingest also promise.
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		// Without a limit, records could arrive hours after ingest has answered 503.
+		// Without a limit, a record could be written hours after ingest has answered 503.
 		kgo.RecordDeliveryTimeout(DeliveryTimeout),
 		// How long a broker may wait for its replicas before it answers.
 		kgo.ProduceRequestTimeout(5*time.Second),
-		// How long the answer may take beyond that. The default of 10 s, for a broker that hangs, is above DeliveryTimeout.
+		// How much longer a hanging broker may take. With the default of 10 s, the sum would exceed DeliveryTimeout.
 		kgo.RequestTimeoutOverhead(3*time.Second),
-		// Puts a burst into one request, and is too short to be seen in a live view. Batches also grow while five requests are in flight.
+		// Puts a burst into one request, but is not noticed in a live view. Batches also grow while five requests are in flight.
 		kgo.ProducerLinger(2*time.Millisecond),
-		// Callers bound their records; this limit is only a safeguard. The default of 50,000 records of any size could be 800 GB.
+		// Callers limit their records; this limit is only a safeguard. The default, 50,000 records of any size, could be 800 GB.
 		kgo.MaxBufferedBytes(256<<20),
 		kgo.MaxBufferedRecords(1<<20),
 	)
 	return cfg.newClient("producer", true, append(opts, extra...)...)
 }
 
-// transactionTimeout is how long brokers leave a transactor's transaction open, from its first record on.
+// transactionTimeout is how long brokers keep a transactor's transaction open after its first record.
 const transactionTimeout = 30 * time.Second
 
-// NewTransactor returns a producer for transactions and initialises its producer id: that fences earlier producers with the
-// transactional id, and makes what they have committed readable. The caller begins and ends transactions. Records that are not
-// acknowledged within transactionTimeout fail (Unacknowledged), and the transaction can only be aborted.
+// NewTransactor returns a producer for transactions and initialises its producer id. This fences earlier producers with the same
+// transactional id, and makes the records that they have committed readable. The caller begins and ends transactions. Records that
+// are not acknowledged within transactionTimeout fail (Unacknowledged), and the transaction can then only be aborted.
 func NewTransactor(ctx context.Context, cfg Config, id string) (*kgo.Client, error) {
 	watch := &published{topics: map[string]bool{}}
 	cl, err := cfg.newClient("transactor", false, append(producing(),
 		kgo.TransactionalID(id),
-		// Readers of its partitions wait while the transaction is open; after a crash they wait this long.
+		// While the transaction is open, readers of its partitions wait; after a crash, they wait this long.
 		kgo.TransactionTimeout(transactionTimeout),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// A transaction is flushed as a whole; lingering only delays its end.
@@ -82,16 +82,16 @@ func Unacknowledged(err error) error {
 	return err
 }
 
-// published is the hook on a transactor's records.
+// published is a kgo hook that watches a transactor's records.
 //
 // It fails records that are not acknowledged within transactionTimeout. kgo itself never fails a record that was sent and not
-// answered, whatever RecordDeliveryTimeout and contexts are, because another record would get its sequence number. A transactor
-// sends no record after it: the transaction is aborted, at the latest by the next producer with the transactional id.
+// answered, whatever RecordDeliveryTimeout and contexts are, because a later record would get the same sequence number. A
+// transactor sends no later record: the transaction is aborted, at the latest by the next producer with its transactional id.
 //
-// It also delays the acknowledgement of a topic's first record until kgo knows the topic (Learned).
+// It also delays the acknowledgement of a topic's first record until kgo has stored the topic's metadata (Learned).
 type published struct {
 	client *kgo.Client
-	topics map[string]bool // known to kgo; only the goroutine that calls OnProduceRecordUnbuffered uses it
+	topics map[string]bool // topics known to kgo; used only by the goroutine that calls OnProduceRecordUnbuffered
 
 	mu    sync.Mutex
 	n     int // records that are not acknowledged
@@ -118,9 +118,9 @@ func (p *published) OnProduceRecordUnbuffered(r *kgo.Record, err error) {
 	}
 }
 
-// Learned waits until a client has stored the metadata of topics. kgo (1.22.2) acknowledges the first records of a topic before
-// that. If their transaction ends in between, EndTransaction misses them: it aborts a transaction of only such records and
-// returns nil, and commits another one without advancing their sequence numbers, so that brokers refuse the next records.
+// Learned waits until a client has stored the metadata of its topics. kgo (1.22.2) acknowledges the first records of a topic
+// earlier. If their transaction ends in between, EndTransaction misses them: it aborts a transaction of only such records but
+// returns nil, and commits any other without advancing their sequence numbers, so that brokers refuse the next records.
 func Learned(cl *kgo.Client) {
 	// The topic does not exist. The call only waits for the lock under which kgo stores metadata.
 	cl.PurgeTopicsFromProducing("-")
@@ -129,12 +129,12 @@ func Learned(cl *kgo.Client) {
 // producing returns the options of every client that writes.
 func producing() []kgo.Opt {
 	return []kgo.Opt{
-		// Callers choose the partition: the thread's, or that of the event that caused the record. A partitioner would silently follow
-		// a changed partition count.
+		// Callers choose the partition: the thread's, or that of the event that caused the record. A partitioner would silently use a
+		// changed partition count.
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		// zstd makes events 5 to 10 times smaller. No fallback codec is needed: brokers have zstd since 2.1.
 		kgo.ProducerBatchCompression(kgo.ZstdCompression()),
-		// Counted before compression. The default of 1 MB would refuse large events.
+		// Limits the size before compression. With the default of 1 MB, large events would fail.
 		kgo.ProducerBatchMaxBytes(MaxBatchBytes),
 	}
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrNoRecord means that a topic has no committed record at an offset: compaction or retention removed it, its transaction was
-// aborted, or the offset is that of a transaction marker or above the end.
+// ErrNoRecord means that a topic has no committed record at an offset. Compaction or retention has removed it, its transaction was
+// aborted, or the offset is that of a transaction marker or beyond the end.
 var ErrNoRecord = errors.New("there is no record at this offset")
 
-// RecordReader reads single records of a topic by offset, with one client for concurrent reads. It keeps no positions and no buffers.
+// RecordReader reads single records of a topic by offset. Concurrent reads share its client. It keeps no positions and no buffers.
 type RecordReader struct {
 	cl    *kgo.Client
 	adm   *kadm.Client
 	topic string
 }
 
-// recordPause is the time between two requests for a record while brokers are away.
+// recordPause is the time between two requests for a record while brokers are unavailable.
 const recordPause = 100 * time.Millisecond
 
-// NewRecordReader returns a reader of a topic. It connects with the first Read.
+// NewRecordReader returns a reader of a topic, which connects at the first Read.
 func NewRecordReader(cfg Config, topic string) (*RecordReader, error) {
 	cl, err := cfg.newClient("records", false)
 	if err != nil {
@@ -38,7 +38,7 @@ func NewRecordReader(cfg Config, topic string) (*RecordReader, error) {
 // Close closes the connections. Running reads fail.
 func (r *RecordReader) Close() { r.cl.Close() }
 
-// Read returns the committed record at an offset, or ErrNoRecord. While brokers are away it retries until ctx ends.
+// Read returns the committed record at an offset, or ErrNoRecord. While brokers are unavailable, it retries until ctx ends.
 func (r *RecordReader) Read(ctx context.Context, partition int32, offset int64) (*kgo.Record, error) {
 	for next := offset; ; {
 		records, after, err := r.fetch(ctx, partition, next)
@@ -65,7 +65,7 @@ func (r *RecordReader) Read(ctx context.Context, partition int32, offset int64) 
 	}
 }
 
-// isRetriable reports whether a retry may succeed. Errors that are not from a broker are network errors.
+// isRetriable reports whether a retry may succeed. It treats errors that are not from a broker as network errors.
 func isRetriable(err error) bool {
 	if answer := new(kerr.Error); errors.As(err, &answer) {
 		return answer.Retriable
@@ -73,7 +73,7 @@ func isRetriable(err error) bool {
 	return err != nil
 }
 
-// fetch returns the records of the batch at an offset, transaction markers included, and the offset after them.
+// fetch returns the records of the batch at an offset, including transaction markers, and the offset after them.
 func (r *RecordReader) fetch(ctx context.Context, partition int32, offset int64) ([]*kgo.Record, int64, error) {
 	meta, err := r.adm.Metadata(ctx, r.topic)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *RecordReader) fetch(ctx context.Context, partition int32, offset int64)
 	req.SessionEpoch = -1  // no fetch session
 	ofTopic, ofPartition := kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestTopicPartition()
 	ofTopic.Topic, ofTopic.TopicID = r.topic, topic.ID
-	// With a limit of 1 byte the answer has one batch, however large (KIP-74).
+	// With a limit of 1 byte, the response has one batch, however large (KIP-74).
 	ofPartition.Partition, ofPartition.FetchOffset, ofPartition.PartitionMaxBytes = partition, offset, 1
 	ofTopic.Partitions = append(ofTopic.Partitions, ofPartition)
 	req.Topics = append(req.Topics, ofTopic)

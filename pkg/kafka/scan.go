@@ -41,8 +41,8 @@ func Ends(ctx context.Context, adm *kadm.Client, topic string) (map[int32]int64,
 	return listed(ctx, topic, adm.ListEndOffsets)
 }
 
-// Unsettled returns the offsets that cannot be read because of an open transaction, for each partition that has one. On the
-// others, Spans covers all records written before the call.
+// Unsettled returns, for each partition with an open transaction, the offsets that cannot be read because of it. On the other
+// partitions, Spans covers all records written before the call.
 func Unsettled(ctx context.Context, adm *kadm.Client, topic string) (map[int32]Span, error) {
 	ends, err := Ends(ctx, adm, topic)
 	if err != nil {
@@ -61,15 +61,15 @@ func Unsettled(ctx context.Context, adm *kadm.Client, topic string) (map[int32]S
 	return open, nil
 }
 
-// OffsetsAt returns, for each partition of a topic, the first offset whose record is not older than t, or the end.
+// OffsetsAt returns for each partition of a topic the first offset whose record is not older than t, or else the end.
 func OffsetsAt(ctx context.Context, adm *kadm.Client, topic string, t time.Time) (map[int32]int64, error) {
 	return listed(ctx, topic, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
 		return adm.ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
 	})
 }
 
-// Offset returns the offset that list returns for one partition of a topic. The error is ErrNoPartition, or that of this
-// partition: others may be away.
+// Offset calls list and returns the offset of one partition of a topic. The error is ErrNoPartition, or that of list or of this
+// partition; other partitions may be unavailable.
 func Offset(ctx context.Context, topic string, partition int32,
 	list func(context.Context, ...string) (kadm.ListedOffsets, error)) (int64, error) {
 	offsets, err := list(ctx, topic)
@@ -104,22 +104,22 @@ func listed(ctx context.Context, topic string, list func(context.Context, ...str
 }
 
 const (
-	// scanPoll is how many records one poll returns at most.
+	// scanPoll is the maximum number of records of one poll.
 	scanPoll = 1000
-	// scanQuiet is how long a scan waits for the next record. All its records exist, so it only waits while brokers are away.
+	// scanQuiet is how long a scan waits for the next record. All its records exist, so it waits only while brokers are unavailable.
 	scanQuiet = 30 * time.Second
-	// scanFetch limits the bytes of a partition in one answer. Unpacked, events are ten times larger or more: a reader's 16 MiB
-	// would take hundreds of megabytes, and a scan would be no faster. FetchMaxBytes is no alternative: kfake omits aborted
-	// transactions from an answer that it cuts.
+	// scanFetch limits the bytes of a partition in one response. Events are at least ten times larger when unpacked: with a reader's
+	// usual 16 MiB, a scan would take hundreds of megabytes and be no faster. FetchMaxBytes is no alternative, because kfake omits
+	// aborted transactions from a response that it cuts.
 	scanFetch = 2 << 20
 )
 
-// Scan reads spans of a topic, which must lie within those of Spans, read_committed and without a group: records of one partition
-// in order, partitions in any order. It ends after the spans, or with an error, such as record.ErrUnknownVersion for a record of
-// a newer Skein.
+// Scan reads spans of a topic, read_committed and without a group. The spans must lie within those that Spans returns. Scan keeps
+// the order within each partition, but not between partitions. It ends after the spans or with an error, such as
+// record.ErrUnknownVersion for a record of a newer Skein.
 func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, extra ...kgo.Opt) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
-		from, open := map[int32]int64{}, map[int32]Span{} // the partitions that are not read to their end
+		from, open := map[int32]int64{}, map[int32]Span{} // partitions that are not read to the end of their spans
 		for p, span := range spans {
 			if !span.Empty() {
 				from[p], open[p] = span.Start, span
@@ -128,7 +128,7 @@ func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, e
 		if len(open) == 0 {
 			return
 		}
-		// With control records, because the last offset of a span may be a transaction marker.
+		// Keep control records, because the last offset of a span may be a transaction marker.
 		opts := append([]kgo.Opt{kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(scanFetch)}, extra...)
 		cl, err := NewDirectReader(cfg, topic, from, opts...)
 		if err != nil {
@@ -163,7 +163,7 @@ func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, e
 	}
 }
 
-// poll returns the next records of a reader, or the first error, which is ctx's if it ends before a record comes.
+// poll returns the next records of a reader, or the first error. If ctx ends before a record arrives, the error wraps that of ctx.
 func poll(ctx context.Context, cl *kgo.Client, topic string) (kgo.Fetches, error) {
 	fetches := cl.PollRecords(ctx, scanPoll)
 	for _, e := range fetches.Errors() {
@@ -172,8 +172,8 @@ func poll(ctx context.Context, cl *kgo.Client, topic string) (kgo.Fetches, error
 	return fetches, nil
 }
 
-// ScanByTime is Scan that merges partitions by the records' timestamps, keeping the order within each partition. It keeps the
-// order of events of different threads in a copy. Each partition has its own reader; together they use the memory of one scan.
+// ScanByTime is Scan, but merges the partitions by the records' timestamps and keeps the order within each partition. A copy thus
+// keeps the order between threads. Each partition has its own reader; together, they use the memory of one scan.
 func ScanByTime(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
 	fetch := kgo.FetchMaxPartitionBytes(max(64<<10, scanFetch/int32(max(1, len(spans)))))
 	return func(yield func(*kgo.Record, error) bool) {
@@ -218,8 +218,8 @@ func ScanByTime(ctx context.Context, cfg Config, topic string, spans map[int32]S
 	}
 }
 
-// Follow reads partitions of a topic from offsets on, read_committed and without a group, until ctx ends or with an error, such as
-// record.ErrUnknownVersion for a record of a newer Skein. It waits for brokers that are away.
+// Follow reads partitions of a topic from the offsets of the argument from, read_committed and without a group. It ends with ctx or
+// another error, such as record.ErrUnknownVersion for a record of a newer Skein. It waits for unavailable brokers.
 func Follow(ctx context.Context, cfg Config, topic string, from map[int32]int64) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
 		cl, err := NewDirectReader(cfg, topic, from, kgo.FetchMaxPartitionBytes(scanFetch))

@@ -19,21 +19,21 @@ import (
 	"github.com/skeinhq/skein/internal/password"
 )
 
-// Security has the settings for encryption and authentication. The zero value is plain text without authentication. Each new
-// connection reads the files again, so they can be rotated without a restart.
+// Security has the settings for encryption and authentication. The zero value means plain text without authentication. Each new
+// connection reads the files again, so that they can be rotated without a restart.
 type Security struct {
 	// TLS turns on TLS 1.2 or later.
 	TLS bool
-	// CAFile has the trusted authorities, PEM. Empty: the system's.
+	// CAFile contains the trusted authorities in PEM. Empty: the system's authorities.
 	CAFile string
-	// CertFile and KeyFile are the client certificate and its key, PEM. Both or none.
+	// CertFile and KeyFile contain the client certificate and its key in PEM. Set both or none.
 	CertFile, KeyFile string
-	// ServerName is the name in the brokers' certificates. Empty: the host of each address.
+	// ServerName is the name in the brokers' certificates. Empty: the host of each broker's address.
 	ServerName string
 
-	// SASL is the mechanism, one of SASLMechanisms. Empty: none. PLAIN sends the password to the brokers, without TLS in plain text.
+	// SASL is one of SASLMechanisms. Empty: none. PLAIN sends the password to the brokers, in plain text if there is no TLS.
 	SASL string
-	// User is the SASL user, PasswordFile the file with the password; a line end at its end is ignored.
+	// User is the SASL user, PasswordFile the file with the password. A line end at the end of the file is ignored.
 	User, PasswordFile string
 }
 
@@ -66,7 +66,7 @@ func (s Security) validate() error {
 func (s Security) options() []kgo.Opt {
 	var opts []kgo.Opt
 	if s.TLS {
-		// Not DialTLSConfig, which would read the files once.
+		// A dialer instead of DialTLSConfig, which would read the files only once.
 		opts = append(opts, kgo.Dialer(s.dial))
 	}
 	if s.SASL != "" {

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks of a StallWatch. No stage has a transaction open for that long.
+	// lookEvery is the time between two looks of a StallWatch. No stage keeps a transaction open for this long.
 	lookEvery = 5 * time.Second
-	// lookTimeout bounds a look, and peekTimeout the read of one partition in it.
+	// lookTimeout limits the time of a look; peekTimeout that of reading one partition in it.
 	lookTimeout = 10 * time.Second
 	peekTimeout = 3 * time.Second
-	// peekBytes limits the bytes of a peek, which needs one record.
+	// peekBytes limits the bytes that a peek fetches, since it needs only one record.
 	peekBytes = 64 << 10
 
 	// The causes of a stall, for the metric.
@@ -33,43 +33,42 @@ const (
 	stalledUnread = "unread"
 )
 
-// StallWatch finds the partitions of a group's member that make no progress although they have records. The member itself cannot:
-// a broker returns no records beyond the last stable offset, and none if fetches fail, and both look like the end of the log. So the
-// watch compares the last stable offset with the high watermark and with the group's offset, and adds stalled partitions to the
-// member's Lag.
+// StallWatch finds the partitions of a group's member that make no progress although they have records. The member itself cannot
+// find them: if fetches fail, or beyond the last stable offset, it gets no records, as at the end of the log. The watch therefore
+// compares the last stable offset with the high watermark and the group's offset, and adds stalled partitions to the member's Lag.
 type StallWatch struct {
 	cfg          Config
 	topic, group string
 	lag          *Lag
 	adm          *kadm.Client
 	stalled      *prometheus.GaugeVec
-	seen         map[int32]seen  // by the last look
-	empty        map[int32]int64 // offsets below which there is no unread record
+	seen         map[int32]seen  // state of each partition at the last look
+	empty        map[int32]int64 // offset of each partition below which no record is unread
 	finding      atomic.Pointer[error]
 }
 
 // seen is the state of a partition at a look.
 type seen struct {
-	// next is the first offset that the group has not processed; negative: it has committed none. stable is the last stable offset,
-	// end the high watermark.
+	// next is the first offset that the group has not processed; negative: the group has committed none. stable is the last stable
+	// offset, end the high watermark.
 	next, stable, end int64
-	// reading means that the member has read records that are not done: they are in its lag.
+	// reading means that the member has read records that are not done, and that its lag already counts.
 	reading bool
-	// err is the broker's error.
+	// err is the broker's error for the partition's offsets.
 	err error
 	stall
 }
 
-// stall is what a look found; the zero value is nothing.
+// stall is what a look found on a partition; the zero value means no stall.
 type stall struct {
 	cause string
-	// since is the time of the first record that is not read, or if it cannot be, of the first look that found the stall.
+	// since is the time of the first unread record, or if that is unknown, of the first look that found the stall.
 	since time.Time
 	text  error
 }
 
-// NewStallWatch returns the watch of a stage's member of a group. It registers a metric named after the stage if cfg has a Registerer.
-// Run closes its client.
+// NewStallWatch returns the watch for a stage's member of a group. If cfg has a Registerer, it registers a metric with the stage's
+// name there. Run closes the watch's client.
 func NewStallWatch(cfg Config, stage, topic, group string, lag *Lag) (*StallWatch, error) {
 	w := &StallWatch{
 		topic: topic, group: group, lag: lag, seen: map[int32]seen{}, empty: map[int32]int64{},
@@ -87,7 +86,7 @@ func NewStallWatch(cfg Config, stage, topic, group string, lag *Lag) (*StallWatc
 			return nil, fmt.Errorf("registering metrics of stalled partitions: %w", err)
 		}
 	}
-	// Findings replace the clients' warnings, and the stage's own clients have metrics.
+	// The watch reports findings instead of the client's warnings, and the stage's own clients have metrics.
 	cfg.Logger, cfg.Registerer = nil, nil
 	cl, err := cfg.newClient("watch", false)
 	if err != nil {
@@ -97,7 +96,8 @@ func NewStallWatch(cfg Config, stage, topic, group string, lag *Lag) (*StallWatc
 	return w, nil
 }
 
-// Run looks until ctx ends. It logs failed looks for debugging only: another check reports that Kafka does not answer.
+// Run calls Look every lookEvery until ctx ends. It logs failed looks only for debugging, because another check reports missing
+// brokers.
 func (w *StallWatch) Run(ctx context.Context, logger *slog.Logger) {
 	defer w.adm.Close()
 	tick := time.NewTicker(lookEvery)
@@ -122,7 +122,7 @@ func (w *StallWatch) Check(context.Context) error {
 	return nil
 }
 
-// Look compares the member's partitions with the previous look. If the brokers do not answer it changes nothing and returns the error.
+// Look compares the member's partitions with the previous look. If brokers do not answer, it changes nothing and returns the error.
 func (w *StallWatch) Look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -149,7 +149,7 @@ func (w *StallWatch) offsets(ctx context.Context, partitions map[int32]bool) (ma
 		return now, nil
 	}
 	group, err := w.adm.FetchOffsets(ctx, w.group)
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // the group has committed nothing
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // with GroupIDNotFound, the group has committed nothing
 		return nil, fmt.Errorf("asking for the offsets of group %s: %w", w.group, explain(err))
 	}
 	stable, stableErr := w.adm.ListCommittedOffsets(ctx, w.topic)
@@ -161,7 +161,7 @@ func (w *StallWatch) offsets(ctx context.Context, partitions map[int32]bool) (ma
 		s := seen{next: -1, reading: reading}
 		if o, ok := group.Lookup(w.topic, p); ok && o.Err == nil {
 			s.next = o.At
-			// The compactor commits the first offset that it needs after a restart, with its processed offset as metadata.
+			// The compactor commits the first offset that it needs after a restart; the metadata has its processed offset.
 			if committed, err := record.ParseMetadata(o.Metadata); err == nil {
 				s.next = committed.Processed
 			}
@@ -173,7 +173,7 @@ func (w *StallWatch) offsets(ctx context.Context, partitions map[int32]bool) (ma
 	return now, nil
 }
 
-// compare returns what a look finds on a partition, given the previous look.
+// compare returns what a look finds on a partition. The argument was is the partition's state at the previous look.
 func (w *StallWatch) compare(ctx context.Context, p int32, was, s seen) stall {
 	since := func(cause string) time.Time {
 		if was.cause == cause {
@@ -194,7 +194,7 @@ func (w *StallWatch) compare(ctx context.Context, p int32, was, s seen) stall {
 	case s.err != nil:
 		return unread(s.err)
 	case !s.reading && s.next == was.next && max(s.next, w.empty[p]) < was.stable:
-		// Offsets alone prove nothing: these may be transaction markers and aborted records.
+		// Offsets alone do not prove a stall, because there may be only transaction markers and aborted records.
 		switch at, err := w.peek(ctx, p, Span{Start: s.next, End: was.stable}); {
 		case err != nil:
 			return unread(err)
@@ -212,7 +212,7 @@ func (w *StallWatch) compare(ctx context.Context, p int32, was, s seen) stall {
 	return stall{}
 }
 
-// peek returns the time of the first record of a span, or zero if it holds none.
+// peek returns the time of the first record of a span, or zero if the span has no record.
 func (w *StallWatch) peek(ctx context.Context, p int32, span Span) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()

@@ -15,12 +15,12 @@ import (
 
 // TopicSpec is the specification of a topic set.
 type TopicSpec struct {
-	// Partitions is the partition count if no topic of the set exists; new topics of an existing set get its count.
+	// Partitions is the partition count of a new set. New topics of an existing set get the count of the set.
 	Partitions int32
-	// Replication is the number of replicas; 0 is 3, or the number of brokers if that is smaller. min.insync.replicas is one less:
-	// after the loss of one broker all acknowledged records exist, and writes go on.
+	// Replication is the number of replicas; 0 means 3, or the number of brokers if that is smaller. min.insync.replicas is one less,
+	// so that after the loss of a broker, all acknowledged records exist and writes continue.
 	Replication int16
-	// EventsRetention and DeadLettersRetention are how long raw events and dead letters are kept; 0 is 30 days, negative is for ever.
+	// EventsRetention and DeadLettersRetention are how long raw events and dead letters are kept; 0 means 30 days, negative forever.
 	EventsRetention, DeadLettersRetention time.Duration
 }
 
@@ -40,13 +40,13 @@ func NewAdmin(cfg Config) (*kadm.Client, error) {
 
 // TopicSet is the state of a topic set on the brokers.
 type TopicSet struct {
-	// Partitions is the partition count of its topics.
+	// Partitions is the partition count of each topic.
 	Partitions int32
-	// IDs are the topics' ids, events first. A topic that was deleted and made again has another id.
+	// IDs are the topics' ids, events first. A topic that was deleted and created again has another id.
 	IDs [4]kadm.TopicID
 }
 
-// Compare returns nil if the set is equal to an earlier one, else ErrPartitionCounts or ErrOtherTopics.
+// Compare returns nil if the set equals the earlier set was, else ErrPartitionCounts or ErrOtherTopics.
 func (s TopicSet) Compare(was TopicSet) error {
 	switch {
 	case s.Partitions != was.Partitions:
@@ -57,8 +57,8 @@ func (s TopicSet) Compare(was TopicSet) error {
 	return nil
 }
 
-// ReadTopicSet reads the topic set. The error is ErrNoTopic, with the names of all missing topics, ErrPartitionCounts, or that of
-// the request.
+// ReadTopicSet reads the topic set. The error is ErrNoTopic with the names of all missing topics, ErrPartitionCounts, or the error
+// of the request.
 func ReadTopicSet(ctx context.Context, adm *kadm.Client, topics Topics) (TopicSet, error) {
 	details, err := listTopics(ctx, adm, topics)
 	if err != nil {
@@ -86,7 +86,7 @@ func PartitionCount(ctx context.Context, adm *kadm.Client, topics Topics) (int32
 	return set.Partitions, err
 }
 
-// listTopics returns those topics of the set that exist.
+// listTopics returns the existing topics of the set.
 func listTopics(ctx context.Context, adm *kadm.Client, topics Topics) (kadm.TopicDetails, error) {
 	details, err := adm.ListTopics(ctx, topics.All()...)
 	if err != nil {
@@ -125,8 +125,8 @@ func sameCount(there kadm.TopicDetails, topics Topics) (int32, error) {
 	return n, nil
 }
 
-// EnsureTopics makes the topics that do not exist and returns the set's partition count. It does not change existing topics; if
-// their counts differ the error is ErrPartitionCounts. Stages do not call it: with a misspelt prefix they would make a second,
+// EnsureTopics creates the missing topics and returns the set's partition count. It does not change existing topics; if their
+// counts differ, the error is ErrPartitionCounts. Stages do not call it, because with a misspelt prefix they would create a second,
 // empty set.
 func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error) {
 	adm, err := NewAdmin(cfg)
@@ -171,7 +171,7 @@ func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error
 			delete(settings, timestampLimit)
 			r, err = create()
 		}
-		// Another process may make the topic at the same time.
+		// Another process may create the topic at the same time.
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 			if r.ErrMessage != "" {
 				err = fmt.Errorf("%w (%s)", err, r.ErrMessage)
@@ -182,7 +182,7 @@ func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error
 	return awaitTopics(ctx, adm, topics)
 }
 
-// chooseReplication returns the default replication.
+// chooseReplication returns the replication for TopicSpec.Replication = 0.
 func chooseReplication(ctx context.Context, adm *kadm.Client) (int16, error) {
 	brokers, err := adm.ListBrokers(ctx)
 	if err != nil {
@@ -203,27 +203,27 @@ func awaitTopics(ctx context.Context, adm *kadm.Client, topics Topics) (n int32,
 	return n, err
 }
 
-// timestampLimit is by how much a record's timestamp may be ahead of the broker's clock. Brokers before 3.6 do not have the setting.
+// timestampLimit is the setting for how far timestamps may be ahead of the broker's clock. Brokers before 3.6 do not have it.
 const timestampLimit = "message.timestamp.after.max.ms"
 
 // topicConfigs returns the settings of each topic. spec.Replication must be set.
 func topicConfigs(topics Topics, spec TopicSpec) map[string]map[string]*string {
 	common := map[string]string{
-		// Kafka limits a batch after compression, the stages before it.
+		// Kafka limits a batch after compression, the stages before compression.
 		"max.message.bytes": strconv.Itoa(MaxBatchBytes),
-		// Brokers recompress batches of other codecs.
+		// Brokers recompress batches with other codecs.
 		"compression.type": "zstd",
-		// Acknowledged records survive the loss of any one broker, if there are replicas.
+		// If there are replicas, acknowledged records survive the loss of any single broker.
 		minInsync: strconv.Itoa(max(1, int(spec.Replication)-1)),
 	}
 	compacted := map[string]string{
 		"cleanup.policy": "compact",
-		// Bounds erasure: records that were superseded or have a tombstone are removed after a day. Kafka has no bound by default.
+		// For erasure: superseded records, and those with a tombstone, are removed after a day. Kafka's default is no limit.
 		"max.compaction.lag.ms": millis(24 * time.Hour),
-		// Only closed segments are compacted: a quarter of the bound.
+		// A quarter of the limit above, because only closed segments are compacted.
 		"segment.ms": millis(6 * time.Hour),
-		// How long tombstones are kept. A reader that was away for longer misses erasures and must read the topic from its start; the
-		// compactor's local store does so after half of it.
+		// How long tombstones are kept. A reader that was absent for longer misses erasures and must read the topic from its start. The
+		// compactor's local store does so after half of this time.
 		"delete.retention.ms": millis(7 * 24 * time.Hour),
 	}
 	deleted := func(retention time.Duration) map[string]string {
@@ -246,9 +246,8 @@ func topicConfigs(topics Topics, spec TopicSpec) map[string]map[string]*string {
 		return out
 	}
 	events := deleted(spec.EventsRetention)
-	// Producers set timestamps, and open runs expire by the latest timestamp read. Without a limit, one timestamp in the future
-	// would expire all open runs of a partition. The brokers refuse such records, so that every reader computes the same stream
-	// time.
+	// Producers set timestamps, and open runs expire by the latest timestamp read. Without a limit, one timestamp in the future would
+	// expire all open runs of a partition. Brokers refuse such records, so that all readers compute the same stream time.
 	events[timestampLimit] = millis(5 * time.Minute)
 	return map[string]map[string]*string{
 		topics.Events:      of(events),

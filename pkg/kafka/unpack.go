@@ -10,19 +10,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ErrUnpackLater is the error of a partition in a poll if the answer reached its limit before the partition's first batch. Ignore
-// it: the next fetch begins there.
+// ErrUnpackLater is a partition's error in a poll if the response reached its limit before the partition's first batch. Ignore the
+// error, because the next fetch begins at this batch.
 var ErrUnpackLater = errors.New("the answer unpacks to more than is held at once; the rest is fetched again")
 
-// maxUnpackBytes limits the unpacked size of one batch. Skein's batches have up to MaxBatchBytes, other producers' may have more,
-// but kgo's default of 1 GiB would let a producer exhaust the process's memory.
+// maxUnpackBytes limits the unpacked size of one batch. Skein's batches have up to MaxBatchBytes, and those of other producers may
+// have more, but with kgo's default of 1 GiB, a producer could exhaust the process's memory.
 const maxUnpackBytes = 256 << 20
 
-// unpackLimit limits the unpacked size of one answer to a fetch. FetchMaxBytes counts compressed bytes: 14 MB of one letter are 2
-// KB, and an answer of 512 KB could unpack to gigabytes. Beyond the limit, Decompress returns an error: the client returns the
-// partition's batches before it and fetches the rest again. (kgo ignores an error of unpacking after complete batches, because
-// brokers may cut the last batch of an answer.) The first batch of an answer is always unpacked. Answers of several brokers that
-// come at the same time share the limit.
+// unpackLimit limits the unpacked size of a fetch response. FetchMaxBytes counts compressed bytes: 14 MB of one letter become 2 KB,
+// so a response of 512 KB could unpack to gigabytes. Beyond the limit, Decompress returns an error. The client then returns the
+// partition's earlier batches and fetches the rest again, because kgo ignores an unpacking error after complete batches (brokers
+// may cut the last batch of a response). The first batch of a response is always unpacked. Simultaneous responses of several
+// brokers share the limit.
 type unpackLimit struct {
 	kgo.Decompressor
 	limit int64
@@ -31,7 +31,7 @@ type unpackLimit struct {
 
 var _ kgo.HookBrokerRead = (*unpackLimit)(nil)
 
-// limitUnpacking returns the options that limit the unpacked size of each answer, which may exceed the limit by one batch.
+// limitUnpacking returns the options that limit the unpacked size of each fetch response. One batch may exceed the limit.
 func limitUnpacking(limit int64, pools ...kgo.Pool) ([]kgo.Opt, error) {
 	decompressor := unpooledDecompressor
 	if len(pools) > 0 {
@@ -48,7 +48,7 @@ func limitUnpacking(limit int64, pools ...kgo.Pool) ([]kgo.Opt, error) {
 
 var unpooledDecompressor = sync.OnceValues(func() (kgo.Decompressor, error) { return boundedDecompressor() })
 
-// boundedDecompressor returns the decompressor of a temporary client: kgo has no other constructor for one with a limit per batch.
+// boundedDecompressor returns the decompressor of a temporary client, because kgo has no other constructor with a limit per batch.
 func boundedDecompressor(pools ...kgo.Pool) (kgo.Decompressor, error) {
 	lender, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(maxUnpackBytes), kgo.WithPools(pools...))
 	if err != nil {
@@ -62,7 +62,7 @@ func boundedDecompressor(pools ...kgo.Pool) (kgo.Decompressor, error) {
 	return d, nil
 }
 
-// OnBrokerRead implements kgo.HookBrokerRead. It resets the limit for each answer to a fetch.
+// OnBrokerRead implements kgo.HookBrokerRead. It resets the limit for each fetch response.
 func (l *unpackLimit) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
 	const fetch = 1
 	if key == fetch {

@@ -12,8 +12,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// CheckVersion returns record.ErrUnknownVersion with the record's position if a newer Skein wrote the record. No stage may
-// read beyond such a record.
+// CheckVersion returns record.ErrUnknownVersion with the position if a newer Skein wrote the record. No stage may read past such a
+// record.
 func CheckVersion(m *kgo.Record) error {
 	if err := record.CheckVersion(m.Headers); err != nil {
 		return fmt.Errorf("reading %s/%d at offset %d: %w", m.Topic, m.Partition, m.Offset, err)
@@ -21,14 +21,14 @@ func CheckVersion(m *kgo.Record) error {
 	return nil
 }
 
-// VersionStops has the partitions that a stage has stopped reading because a newer Skein wrote the next record (CheckVersion). It
+// VersionStops contains the partitions that a stage stopped reading because a newer Skein wrote the next record (CheckVersion). It
 // is safe for concurrent use.
 type VersionStops struct {
 	mu    sync.Mutex
 	stops map[int32]error
 }
 
-// Add adds a stopped partition, and reports whether it was running before.
+// Add adds a stopped partition and its error. It returns false if the partition was already stopped.
 func (s *VersionStops) Add(partition int32, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *VersionStops) Add(partition int32, err error) bool {
 	return true
 }
 
-// Remove removes partitions that are reassigned.
+// Remove removes partitions, because they are reassigned.
 func (s *VersionStops) Remove(partitions ...int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *VersionStops) Has(partition int32) bool {
 	return s.stops[partition] != nil
 }
 
-// Check returns the error of the first stopped partition, with the number of others, or nil.
+// Check returns the error of the lowest stopped partition, with the number of others, or nil.
 func (s *VersionStops) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
