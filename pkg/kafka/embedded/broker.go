@@ -16,16 +16,16 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// ErrAddressInUse says that another process listens on the broker's address.
+// ErrAddressInUse means that another process listens on the broker's address.
 var ErrAddressInUse = errors.New("address in use")
 
-// Config says where the broker keeps its data and where it listens.
+// Config contains the broker's data folder and address.
 type Config struct {
-	// Dir is the broker's own folder; it is made if it does not exist. The broker takes no lock:
-	// the caller sees to it that one process uses it at a time.
+	// Dir is the broker's own folder; Start creates it if it does not exist. The broker takes no lock:
+	// the caller must ensure that only one process uses the folder at a time.
 	Dir string
-	// Listen is HOST:PORT; port 0 takes a free one. The host is also what clients are told to
-	// connect to, so it must be an address of this machine, not a wildcard.
+	// Listen is HOST:PORT; port 0 means a free port. The broker also advertises the host to clients,
+	// so it must be an address of this machine, not a wildcard.
 	Listen string
 	// Logger gets the broker's warnings; nil: none.
 	Logger *slog.Logger
@@ -38,7 +38,7 @@ type Broker struct {
 	close   sync.Once
 }
 
-// Start brings the broker up with what its folder holds. It answers when Start returns.
+// Start starts the broker with the data in its folder. When Start returns, the broker answers.
 func Start(cfg Config) (*Broker, error) {
 	if cfg.Dir == "" {
 		return nil, fmt.Errorf("starting embedded broker: the data folder has no name")
@@ -49,7 +49,7 @@ func Start(cfg Config) (*Broker, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("starting embedded broker: %w", err)
 	}
-	// The address first: a folder that takes long to read is read for nothing if it is taken.
+	// Listen first, so that a taken address is an error before a large folder is read.
 	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cfg.Listen)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -62,13 +62,13 @@ func Start(cfg Config) (*Broker, error) {
 		kfake.NumBrokers(1),
 		kfake.ClusterID("skein-dev"),
 		kfake.ListenFn(func(string, string) (net.Listener, error) { return ln, nil }),
-		// Not SyncWrites: an acknowledged record is in the page cache, which outlives a kill of the
-		// process and is what Kafka itself promises on one node (it does not fsync either). An
-		// fsync a batch would protect against a power cut at the price of a disk flush (1 to 20 ms)
-		// in every publish and several in every commit.
+		// SyncWrites is not set. An acknowledged record is in the page cache, which survives a kill of
+		// the process. Kafka itself promises no more on one node, since it does not fsync either. An
+		// fsync per batch would protect against a power cut, but cost a disk flush (1 to 20 ms) in every
+		// publish and several in every commit.
 		kfake.DataDir(cfg.Dir),
-		// As on the topics: one value of the limit in a batch. Topics have their own setting; this
-		// is for those that other clients make.
+		// The batch limit of Skein's topics, for topics that other clients create. Skein's topics have
+		// their own setting.
 		kfake.BrokerConfigs(map[string]string{"message.max.bytes": strconv.Itoa(kafka.MaxBatchBytes)}),
 	}
 	if cfg.Logger != nil {
@@ -81,7 +81,7 @@ func Start(cfg Config) (*Broker, error) {
 	return &Broker{cluster: cluster, addr: ln.Addr().String()}, nil
 }
 
-// closeListener closes a listener that kfake may have closed already.
+// closeListener closes a listener that kfake may already have closed.
 func closeListener(ln net.Listener) error {
 	if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
@@ -89,7 +89,7 @@ func closeListener(ln net.Listener) error {
 	return nil
 }
 
-// checkHost refuses addresses that clients could not be told to connect to.
+// checkHost refuses addresses to which clients cannot connect, such as wildcards.
 func checkHost(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -101,8 +101,8 @@ func checkHost(addr string) error {
 	return nil
 }
 
-// Addr is the address that the broker listens on, with the port it has got.
+// Addr returns the address on which the broker listens, with its actual port.
 func (b *Broker) Addr() string { return b.addr }
 
-// Close writes what is left and stops the broker. Close clients before: they would only retry.
+// Close writes remaining data and stops the broker. Close clients first; otherwise they retry.
 func (b *Broker) Close() { b.close.Do(b.cluster.Close) }

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// logger hands kfake's warnings and errors on. What it says beneath that is about every request.
+// logger forwards kfake's warnings and errors, but not its lower levels, which log every request.
 type logger struct{ l *slog.Logger }
 
 func (g logger) Logf(level kfake.LogLevel, msg string, args ...any) {
@@ -16,7 +16,7 @@ func (g logger) Logf(level kfake.LogLevel, msg string, args ...any) {
 	switch level {
 	case kfake.LogLevelError:
 		to = slog.LevelError
-	case kfake.LogLevelWarn: // such as a commit that took 6 ms: nothing that its user can act on
+	case kfake.LogLevelWarn: // such as a commit that took 6 ms, which needs no action
 		to = slog.LevelInfo
 	default:
 		return
