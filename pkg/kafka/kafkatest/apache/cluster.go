@@ -16,14 +16,14 @@ import (
 	"github.com/skeinhq/skein/test/parts"
 )
 
-// ClusterID is an arbitrary UUID in base64. All clusters may share it because they never connect to each other.
+// ClusterID is an arbitrary UUID in base64. All clusters may share it, because they never connect to each other.
 const ClusterID = "c2tlaW4tdGVzdC1rYWZrYQ"
 
 // Options are the settings of a cluster.
 type Options struct {
-	// Nodes is the number of nodes, 1 or 3. Each is broker and controller. A test that kills nodes during transactions
+	// Nodes is the number of nodes, 1 or 3. Each is a broker and a controller. A test that kills nodes during transactions
 	// needs 3: if a single node dies between the decision to commit and the markers, it may never write the markers, and
-	// committed records stay invisible.
+	// the committed records stay invisible.
 	Nodes int
 	// Settings are broker settings that extend or override Settings(Nodes).
 	Settings map[string]string
@@ -45,9 +45,9 @@ type Cluster struct {
 	closed bool
 }
 
-// Start fetches missing jars, starts the nodes and returns when all of them answer. Set a deadline on ctx; three nodes
-// on two cores take about 10 s. The error is a *parts.UnavailableError if this machine has no Java, or can neither find
-// nor fetch the jars.
+// Start fetches missing jars, starts the nodes and returns when all nodes answer. Set a deadline on ctx; three nodes on
+// two cores take about 10 s. The error is a *parts.UnavailableError if this machine has no Java, or neither has nor can
+// fetch the jars.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Nodes != 1 && o.Nodes != 3 {
 		return nil, fmt.Errorf("starting Kafka: %d nodes: want 1 or 3", o.Nodes)
@@ -135,7 +135,7 @@ func (c *Cluster) startNodes(ctx context.Context, java, jars string, o Options) 
 	return each(c.nodes, func(n *node) error { return n.up(ctx) })
 }
 
-// each calls f for all nodes concurrently, because no node is ready before most of the others are.
+// each calls f for all nodes concurrently, because a node becomes ready only with a majority of the nodes.
 func each(nodes []*node, f func(*node) error) error {
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
@@ -146,7 +146,7 @@ func each(nodes []*node, f func(*node) error) error {
 	return errors.Join(errs...)
 }
 
-// Version returns the version that the brokers log at their start.
+// Version returns a description with the version that the brokers log when they start.
 func (c *Cluster) Version() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *Cluster) Version() string {
 // Brokers returns the addresses of all nodes, running or not.
 func (c *Cluster) Brokers() []string { return append([]string(nil), c.brokers...) }
 
-// Secured returns the addresses of all nodes at a listener that Options.Security adds.
+// Secured returns the addresses of all nodes for a listener that Options.Security adds.
 func (c *Cluster) Secured(listener string) []string {
 	return append([]string(nil), c.secured[listener]...)
 }

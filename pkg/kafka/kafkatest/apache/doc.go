@@ -1,7 +1,6 @@
-// Package apache runs a real Apache Kafka on loopback for tests, without Docker: KRaft brokers in Java processes, from
-// jars that Maven fetches.
+// Package apache runs a real Apache Kafka on loopback for tests, without Docker. It starts KRaft brokers as Java
+// processes, from jars that Maven fetches.
 //
-// The jars are fetched once into a cache outside of any source tree. Every jar must have the checksum that is checked
-// in beside this file. When the process that started them ends, in whatever way, the Java processes end as well and
-// their data is deleted.
+// The jars are fetched once into a cache outside the source tree. Every jar must have the checksum in jars.sha256. When
+// the process that started the Java processes ends, in whatever way, they end as well and their data is deleted.
 package apache

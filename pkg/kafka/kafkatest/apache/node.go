@@ -29,7 +29,7 @@ type node struct {
 	paused  bool
 }
 
-// logging is the log4j configuration that sends all log lines to standard output, which is a file.
+// logging is a log4j configuration that writes all log lines to standard output, which is a file.
 const logging = `rootLogger.level=INFO
 rootLogger.appenderRef.out.ref=Out
 appender.out.type=Console
@@ -90,7 +90,7 @@ func (n *node) up(ctx context.Context) error {
 		n.process = nil
 	}
 	n.starts++
-	// Each start has its own log file, so that the line "started" in it belongs to this start.
+	// Each start has its own log file, so that ready does not find the line "started" of an earlier start.
 	log, err := os.OpenFile(n.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("starting Kafka node %d: %w", n.id, err)
@@ -161,7 +161,7 @@ func (n *node) tail() string {
 	return lastLines(slices.Collect(strings.Lines(string(log))))
 }
 
-// warnings returns the last lines of the node's log above level INFO, without stack traces.
+// warnings returns the last lines of the node's log with a level above INFO, without stack traces.
 func (n *node) warnings() string {
 	log, err := os.ReadFile(n.logFile())
 	if err != nil {
@@ -199,7 +199,7 @@ func (n *node) end(sig os.Signal) error {
 	if _, err := p.Wait(); err != nil {
 		return fmt.Errorf("ending Kafka node %d: %w", n.id, err)
 	}
-	// The process id in the file is no longer valid.
+	// The process id in this file is no longer valid.
 	if err := os.Remove(n.file("pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("ending Kafka node %d: %w", n.id, err)
 	}

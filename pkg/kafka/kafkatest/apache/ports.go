@@ -8,8 +8,8 @@ import (
 )
 
 // FreePorts returns n ports of 127.0.0.1 on which no process listens. They are below the range for outgoing connections
-// (from 32768 on Linux, 49152 elsewhere). A killed node therefore finds its port free when it starts again, however
-// many clients have connected meanwhile.
+// (from 32768 on Linux, 49152 elsewhere). A killed node's port therefore stays free until its next start, however many
+// clients connect meanwhile.
 func FreePorts(n int) ([]int, error) {
 	const first, last = 20000, 32000
 	var ports []int

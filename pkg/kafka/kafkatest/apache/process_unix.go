@@ -10,12 +10,12 @@ import (
 
 func supported() error { return nil }
 
-// detached keeps the terminal's signals from the process. A Ctrl-C ends only the test; the end of the test then ends
+// detached protects a process from the terminal's signals. Ctrl-C thus ends only the test, and the watchdog then ends
 // the process.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// exited reports whether a child process has ended, and reaps it. It does not wait and starts no goroutine, so that
-// tests that search for leaked goroutines find none.
+// exited reports whether a child process has ended, and reaps it. It does not wait and starts no goroutine, which a
+// test for leaked goroutines would find.
 func exited(p *os.Process) bool {
 	var status syscall.WaitStatus
 	pid, err := syscall.Wait4(p.Pid, &status, syscall.WNOHANG, nil)

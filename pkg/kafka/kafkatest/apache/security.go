@@ -2,14 +2,14 @@ package apache
 
 import "fmt"
 
-// Security configures the listeners Login and MutualTLS. Its files are in PEM.
+// Security configures the listeners Login and MutualTLS. All its files are in PEM.
 type Security struct {
-	// KeystoreFile contains the nodes' certificate and key, CAFile the authority of the clients' certificates.
+	// KeystoreFile contains the nodes' certificate and key; CAFile contains the authority of the clients' certificates.
 	KeystoreFile, CAFile string
-	// Authorizer enables Kafka's own authorizer. Clients of the plain listeners, which are the other nodes and the test,
-	// may do everything.
+	// Authorizer enables Kafka's own authorizer. Clients of the plain listeners (the other nodes and the test) may do
+	// everything.
 	Authorizer bool
-	// User and Password are accepted by SASL PLAIN. SCRAM users must be created at the brokers.
+	// User and Password are the credentials for SASL PLAIN. SCRAM users must be created at the brokers.
 	User, Password string
 }
 

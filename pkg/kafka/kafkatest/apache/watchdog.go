@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// watchdog is a process that ends the nodes and removes their data when the process that started it ends, whether by
-// return, panic, timeout or kill -9. It notices this by the end of its standard input.
+// watchdog is a process that ends the nodes and removes their data when its parent process ends, whether by return,
+// panic, timeout or kill -9. It detects this by the end of its standard input.
 type watchdog struct {
 	cmd   *exec.Cmd
 	alive *os.File
@@ -18,8 +18,7 @@ type watchdog struct {
 var watchdogScript string
 
 func startWatchdog(dir string) (*watchdog, error) {
-	// Use os.Pipe, not cmd.StdinPipe: its writing end is closed on exec, so that no other process that the test starts
-	// keeps it open.
+	// The write end of an os.Pipe is closed on exec, so no other process that the test starts keeps it open.
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("starting watchdog: %w", err)
@@ -35,7 +34,7 @@ func startWatchdog(dir string) (*watchdog, error) {
 	return &watchdog{cmd: cmd, alive: write}, nil
 }
 
-// close makes the watchdog clean up now and waits for it.
+// close makes the watchdog clean up now and waits until it has ended.
 func (w *watchdog) close() error {
 	if err := w.alive.Close(); err != nil {
 		return fmt.Errorf("ending watchdog: %w", err)
