@@ -6,8 +6,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// OnBoth runs a test twice: on kfake, and on the process's shared real Kafka of one node. Each cluster has the four
-// topics, or none if partitions is 0. With -short only kfake is used.
+// OnBoth runs a test twice: on kfake, and on the process's shared real Kafka with one node. Each cluster has the four
+// topics, or none if partitions is 0. With -short, the test runs only on kfake.
 func OnBoth(t *testing.T, partitions int32, test func(*testing.T, kafka.Config)) {
 	t.Helper()
 	t.Run("kfake", func(t *testing.T) {

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// certificates are the PEM files of a certificate authority and of the certificates that it signed.
+// certificates names the PEM files of a certificate authority and of the certificates that it signed.
 type certificates struct {
 	caFile string
-	// brokerFile contains key and certificate of 127.0.0.1, because Kafka wants both in one file.
+	// brokerFile contains the key and the certificate for 127.0.0.1, because Kafka requires both in one file.
 	brokerFile                string
 	clientFile, clientKeyFile string
 }
 
-// makeCertificates writes certificates into a folder. They are valid for a day.
+// makeCertificates writes certificates into a folder. The certificates are valid for a day.
 func makeCertificates(dir string) (certificates, error) {
 	ca, caKey, err := certificate("test authority", nil, nil)
 	if err != nil {
@@ -58,7 +58,7 @@ func encoded(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 }
 
-// certificate returns a certificate signed by ca, or a new authority if ca is nil, and its key.
+// certificate returns a certificate and its key. It is signed by ca, or is a new authority if ca is nil.
 func certificate(name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -42,17 +42,17 @@ type options struct {
 // WithBrokers sets the number of brokers; the default is 1.
 func WithBrokers(n int) Option { return func(o *options) { o.brokers = n } }
 
-// WithDataDir stores the cluster's data in a folder. A later cluster can continue from it.
+// WithDataDir stores the cluster's data in a folder, from which a later cluster can continue.
 func WithDataDir(dir string) Option { return func(o *options) { o.dir = dir } }
 
-// WithPort makes the cluster listen on a port, such as that of a stopped cluster.
+// WithPort makes the cluster listen on a given port, such as that of a stopped cluster.
 func WithPort(port int) Option { return func(o *options) { o.port = port } }
 
 // WithoutTopics starts the cluster without topics.
 func WithoutTopics() Option { return func(o *options) { o.noTopics = true } }
 
 // Virtual makes the cluster listen inside the process, so that it works in a bubble of testing/synctest. With sockets,
-// the time of the bubble would not advance. Only clients that are made from its Config can connect.
+// the time of the bubble would not advance. Only clients that are made from the cluster's Config can connect.
 func Virtual() Option { return func(o *options) { o.virtual = true } }
 
 // WithFake adds options of kfake.
@@ -66,8 +66,8 @@ func Start(tb testing.TB, partitions int32, opts ...Option) kafka.Config {
 	return StartCluster(tb, partitions, opts...).Config
 }
 
-// StartCluster starts a cluster with the four topics. It is stopped at the end of the test, after the cleanups that
-// were registered later, so clients that a Cleanup closes are closed first.
+// StartCluster starts a cluster with the four topics. The cluster stops at the end of the test, after all cleanups that
+// were registered later, such as those that close clients.
 func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 	tb.Helper()
 	o := options{brokers: 1}
@@ -102,7 +102,7 @@ func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 		c.Config.Options = func() []kgo.Opt {
 			return []kgo.Opt{
 				kgo.Dialer(c.dial),
-				// No compression: zstd's decoders are closed by finalizers, which run outside of the bubble.
+				// No compression, because finalizers close zstd's decoders, and they run outside the bubble.
 				kgo.ProducerBatchCompression(kgo.NoCompression()),
 			}
 		}
@@ -112,7 +112,7 @@ func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 		ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 		defer cancel()
 		cfg := c.Config
-		cfg.Options = func() []kgo.Opt { // does not cache for long that the topics do not exist
+		cfg.Options = func() []kgo.Opt { // kgo must not cache for long that the topics do not exist
 			opts := []kgo.Opt{kgo.MetadataMinAge(10 * time.Millisecond)}
 			if c.Config.Options != nil {
 				opts = append(opts, c.Config.Options()...)
@@ -126,11 +126,11 @@ func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 	return c
 }
 
-// Stop stops the cluster; a second call does nothing.
+// Stop stops the cluster. Further calls do nothing.
 func (c *Cluster) Stop() { c.stop.Do(c.Fake.Close) }
 
-// Produce writes records, each to its own topic and partition, and waits until all are acknowledged. Afterwards the
-// records have their offsets.
+// Produce writes records, each to the topic and partition that it names, and waits until all are acknowledged.
+// Afterwards, the records have their offsets.
 func Produce(tb testing.TB, cfg kafka.Config, records ...*kgo.Record) {
 	tb.Helper()
 	cfg.Registerer = nil
@@ -146,8 +146,8 @@ func Produce(tb testing.TB, cfg kafka.Config, records ...*kgo.Record) {
 	}
 }
 
-// Consume reads a whole topic, read_committed, up to its current end. Records are ordered by partition, then offset.
-// The test fails if no record arrives for Timeout; a long topic may take longer in total.
+// Consume reads a whole topic, read_committed, up to its current end. It sorts the records by partition, then offset.
+// The test fails if no record arrives for 30 s; a long topic may take longer in total.
 func Consume(tb testing.TB, cfg kafka.Config, topic string) []*kgo.Record {
 	tb.Helper()
 	records, err := readAll(context.Background(), cfg, topic)
@@ -157,8 +157,8 @@ func Consume(tb testing.TB, cfg kafka.Config, topic string) []*kgo.Record {
 	return records
 }
 
-// ConsumeUntil reads a whole topic repeatedly until done accepts the records, and returns them. Use it to wait for
-// records of another process or goroutine.
+// ConsumeUntil reads a whole topic repeatedly until done returns true for its records, and returns these. Use it to
+// wait for records of another process or goroutine.
 func ConsumeUntil(tb testing.TB, cfg kafka.Config, topic string, done func([]*kgo.Record) bool) []*kgo.Record {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)

@@ -24,15 +24,15 @@ import (
 	"github.com/skeinhq/skein/test/parts"
 )
 
-// image is the broker image of the containers, also used by docker-compose.yml. docs/proven.md records whether
-// containers of it were ever started.
+// image is the broker image of the containers, which docker-compose.yml also uses. docs/proven.md records whether such
+// containers were ever started.
 const image = "apache/kafka:" + apache.Version
 
-// dockerTimeout is how long a Docker daemon may take to answer before it counts as absent.
+// dockerTimeout is how long a Docker daemon may take to answer. After that, it counts as absent.
 const dockerTimeout = 3 * time.Second
 
-// dockerAnswers reports whether there is a Docker daemon that has the image or can pull it. Only the first call checks.
-// If a daemon answers but cannot provide the image, it prints the reason to stderr.
+// dockerAnswers reports whether there is a Docker daemon that has or can pull the image. Only the first call checks. If
+// a daemon answers but cannot provide the image, dockerAnswers prints the reason to stderr.
 func dockerAnswers(whole context.Context) bool {
 	asked.Do(func() {
 		ctx, cancel := context.WithTimeout(whole, dockerTimeout)
@@ -76,8 +76,8 @@ var (
 	answered bool
 )
 
-// containers is a cluster in Docker. The brokers' ports are published on 127.0.0.1 with the same numbers as inside,
-// because clients connect to the addresses that brokers advertise.
+// containers is a cluster in Docker. The ports of the brokers have the same numbers on 127.0.0.1 as inside the
+// containers, because clients connect to the addresses that brokers advertise.
 type containers struct {
 	docker  client.APIClient
 	network *testcontainers.DockerNetwork
@@ -112,7 +112,7 @@ func startContainers(ctx context.Context, count int, settings map[string]string)
 		c.brokers = append(c.brokers, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		voters = append(voters, fmt.Sprintf("%d@%s:9093", i+1, nodeName(i)))
 	}
-	// Start all at once: no node is ready before the controllers have a majority.
+	// Start all nodes at once, because none is ready before the controllers have a majority.
 	errs := make([]error, count)
 	var wg sync.WaitGroup
 	for i, port := range ports {
@@ -145,7 +145,7 @@ func startContainers(ctx context.Context, count int, settings map[string]string)
 
 func nodeName(i int) string { return "kafka-" + strconv.Itoa(i+1) }
 
-// variable returns the environment variable of the image for a broker setting.
+// variable returns the environment variable with which the image sets a broker setting.
 func variable(key string) string {
 	return "KAFKA_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
@@ -203,8 +203,8 @@ func (c *containers) Up(ctx context.Context, id int) error {
 	return c.with(id, func(n *testcontainers.DockerContainer) error { return c.up(ctx, id, n) })
 }
 
-// up starts a stopped container and waits until its broker accepts connections. It cannot wait for the log as the first
-// start does, because the container's log still contains that start.
+// up starts a stopped container and waits until its broker accepts connections. Unlike run, it cannot wait for a log
+// line, because the container's log still contains that of the first start.
 func (c *containers) up(ctx context.Context, id int, n *testcontainers.DockerContainer) error {
 	state, err := n.State(ctx)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
-// BrokersVariable is the environment variable with brokers to test against, HOST:PORT separated by commas. Tests create
-// their own topics there and delete them.
+// BrokersVariable is the environment variable with the brokers for tests, as HOST:PORT separated by commas. Tests
+// create and delete their own topics there.
 const BrokersVariable = "SKEIN_TEST_BROKERS"
 
 // startTimeout limits the start of a real cluster, downloads included.
@@ -29,7 +29,7 @@ const startTimeout = 5 * time.Minute
 // RealCluster is a real Kafka with a topic prefix that only this test uses.
 type RealCluster struct {
 	Config kafka.Config
-	// Version describes the cluster and its version, as reported by the brokers.
+	// Version describes the cluster, with the version that the brokers report.
 	Version string
 
 	tb    testing.TB
@@ -60,26 +60,26 @@ type realOptions struct {
 	settings map[string]string
 }
 
-// Own requests a cluster for this test alone. The test may kill its nodes while other tests run. It never uses the
+// Own requests a cluster for this test alone, which may kill nodes while other tests run. The cluster never has the
 // brokers of SKEIN_TEST_BROKERS.
 func Own() RealOption { return func(o *realOptions) { o.own = true } }
 
-// WithSettings requests a cluster for this test alone whose nodes have these broker settings.
+// WithSettings requests a cluster for this test alone, with these broker settings.
 func WithSettings(settings map[string]string) RealOption {
 	return func(o *realOptions) { o.own, o.settings = true, settings }
 }
 
-// Real returns a real Kafka with at least this number of nodes, 1 or 3. It uses the first one
-// available:
+// Real returns a real Kafka with at least the given number of nodes, 1 or 3. It uses the first available of:
 //
 //   - the brokers in SKEIN_TEST_BROKERS;
 //   - containers, if a Docker daemon answers;
-//   - Apache Kafka from Maven jars, if there are Java 17 and mvn.
+//   - Apache Kafka from Maven jars, if Java 17 and mvn are installed.
 //
-// With -short, or if none is available, the test is skipped with the reason and what to install. With CI=true it fails.
+// With -short, or if none is available, it skips the test and reports why and what to install. With CI=true, the test
+// fails.
 //
-// The tests of a process share one cluster per number of nodes and must not disturb its nodes. A test that
-// kills or pauses nodes uses the option Own.
+// The tests of a process share one cluster per number of nodes and must not disturb its nodes. A test that kills or
+// pauses nodes needs the option Own.
 func Real(tb testing.TB, nodes int, opts ...RealOption) *RealCluster {
 	tb.Helper()
 	partstest.SkipShort(tb, "a real Kafka")
@@ -207,7 +207,7 @@ func (c *RealCluster) Stop(node int) {
 	c.must("Stop", func() error { return c.nodes.Stop(node) })
 }
 
-// Pause freezes a node like SIGSTOP: its connections stay open but get no response.
+// Pause freezes a node like SIGSTOP. The node's connections stay open but get no response.
 func (c *RealCluster) Pause(node int) {
 	c.tb.Helper()
 	c.must("Pause", func() error { return c.nodes.Pause(node) })
@@ -242,8 +242,8 @@ var sharing struct {
 	clusters map[int]nodes
 }
 
-// shared returns the process's shared cluster with this number of nodes. It ends with the process: see the watchdog in
-// package apache, and the reaper of Docker's test containers.
+// shared returns the process's shared cluster with count nodes. The watchdog of package apache, or the reaper of
+// testcontainers, ends the cluster with the process.
 func shared(ctx context.Context, count int) (nodes, error) {
 	sharing.Lock()
 	defer sharing.Unlock()
@@ -294,7 +294,7 @@ func identify(ctx context.Context, cfg kafka.Config) (int, string, error) {
 		if err == nil {
 			return n, version, nil
 		}
-		// A cluster that has just started or lost a node may answer EOF or know no controller.
+		// A cluster that has just started or lost a node may close connections or know no controller.
 		select {
 		case <-ctx.Done():
 			return 0, "", err

@@ -18,8 +18,8 @@ import (
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
-// SecuredCluster is a real Kafka of one node that belongs to the test and requires authentication. Its Config logs in
-// with SCRAM-SHA-512 over TLS.
+// SecuredCluster is a real Kafka with one node, for one test, that requires authentication. Its Config logs in with
+// SCRAM-SHA-512 over TLS.
 type SecuredCluster struct {
 	*RealCluster
 	// MutualTLS connects to the same cluster with a client certificate instead of a password.
@@ -28,7 +28,7 @@ type SecuredCluster struct {
 	admin kafka.Config // connects without authentication and may do everything
 }
 
-// Secured returns a real Kafka that requires TLS and credentials. It always runs from Maven jars: brokers in
+// Secured returns a real Kafka that requires TLS and credentials. It always runs from Maven jars, because brokers in
 // SKEIN_TEST_BROKERS have other users, and the Docker image configures certificates differently. If there is no real
 // Kafka, the test ends as with Real.
 func Secured(tb testing.TB) *SecuredCluster {
@@ -85,8 +85,8 @@ func secured(tb testing.TB, authorizer bool) *SecuredCluster {
 	return c
 }
 
-// SetPassword changes the password of Config's user at the brokers, for both kinds of SCRAM, and returns when it is in
-// effect. It changes no file. Open connections stay open.
+// SetPassword changes the password of Config's user at the brokers, for both SCRAM mechanisms, and returns when the
+// change is in effect. It changes no file. Open connections stay open.
 func (c *SecuredCluster) SetPassword(password string) {
 	c.tb.Helper()
 	c.keep(func(ctx context.Context, adm *kadm.Client) {
@@ -119,7 +119,7 @@ func (c *SecuredCluster) keep(f func(context.Context, *kadm.Client)) {
 	f(ctx, adm)
 }
 
-// User creates a user with the same password as Config's and returns a configuration that logs in as this user.
+// User creates a user with the password of Config's user and returns a configuration that logs in as the new user.
 func (c *SecuredCluster) User(name string) kafka.Config {
 	c.tb.Helper()
 	password, err := os.ReadFile(c.Config.Security.PasswordFile)
@@ -173,7 +173,7 @@ func (c *SecuredCluster) rules(f func(context.Context, *kadm.Client, *kadm.ACLBu
 	})
 }
 
-// await returns when a password is accepted: brokers learn of a change shortly after it was acknowledged.
+// await returns when the brokers accept a password. They learn of a change shortly after it is acknowledged.
 func (c *SecuredCluster) await(ctx context.Context, password string) {
 	c.tb.Helper()
 	cfg := c.Config

@@ -24,26 +24,27 @@ const (
 	Deliver Fate = iota
 	// CutBefore breaks the connection before the broker has seen the request.
 	CutBefore
-	// CutAfter breaks the connection after the broker has answered: the broker has carried out the request, but the client
+	// CutAfter breaks the connection after the broker has answered. The broker has carried out the request, but the client
 	// does not learn of it.
 	CutAfter
-	// Hang drops the request and all later ones on its connection, and delivers no response there.
+	// Hang drops the request and all later requests on its connection, and delivers no response there.
 	Hang
-	// DownBefore cuts the whole wire before the broker has seen the request, as if the process were killed at that moment.
+	// DownBefore cuts all connections of the wire before the broker has seen the request, as if the process were killed
+	// then.
 	DownBefore
-	// DownAfter cuts the whole wire after the broker has received the request.
+	// DownAfter cuts all connections of the wire after the request was sent to the broker.
 	DownAfter
 )
 
 // Request is a request that is being sent to a broker.
 type Request struct {
 	Key kmsg.Key
-	// At is how many requests of this kind the wire has sent before.
+	// At is how many requests with this key the wire has sent before.
 	At int
 }
 
-// Wire is one process's connection to the brokers. Faults of kfake itself affect all processes; a Wire affects only its
-// own process, and it can also lose a response.
+// Wire is one process's connection to the brokers. Faults of kfake itself affect all processes. A Wire affects only its
+// own process, and can also lose a response.
 type Wire struct {
 	Config kafka.Config
 
@@ -70,8 +71,8 @@ func (c *Cluster) Wire() *Wire {
 	return w
 }
 
-// Decide sets the function that decides the fate of every later request; nil delivers all. The function runs on the
-// connection's goroutine. While it waits, the request waits, too.
+// Decide sets the function that decides the fate of every later request; nil delivers all. The connection's goroutine
+// calls it, so while the function waits, the request waits, too.
 func (w *Wire) Decide(f func(Request) Fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +143,7 @@ func (w *Wire) fate(key kmsg.Key) Fate {
 	return decide(Request{Key: key, At: at})
 }
 
-// wireConn is a connection of a Wire. It relies on kgo writing each request with one call and reading from one
+// wireConn is a connection of a Wire. It relies on kgo, which writes each request with one call and reads in one
 // goroutine.
 type wireConn struct {
 	net.Conn
