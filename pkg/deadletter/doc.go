@@ -1,9 +1,9 @@
 // Package deadletter reads skein.dead-letters and retries dead letters.
 //
-// A dead letter is a record of skein.events that the compactor could not fold, with headers that have the reason and its position; or a
-// run record whose rows the lineage store refused, with the position of the run's first event. Its key has the tenant, as on
-// skein.events; a dead letter whose key cannot be parsed belongs to no tenant.
+// A dead letter is a copy of a record of skein.events that the compactor could not fold, or of a run record whose rows the lineage store
+// refused. Its headers contain the reason, and the position of the original record or of the run's first event. Its key contains the
+// tenant, as on skein.events; a dead letter whose key cannot be parsed belongs to no tenant.
 //
-// Retry publishes the original record with the header skein-retry-of. So skein.events itself records the retries: no other state can
-// differ from it, and a second retry finds the first.
+// Retry publishes the original record with the header skein-retry-of. Thus skein.events itself records the retries, with no other state
+// that could differ, and a second retry finds the first.
 package deadletter

@@ -15,14 +15,14 @@ import (
 
 // Query selects dead letters.
 type Query struct {
-	// Tenant selects those of a tenant. AnyTenant selects those of all tenants and of none.
+	// Tenant selects the dead letters of a tenant. AnyTenant selects all, including those without a tenant.
 	Tenant    string
 	AnyTenant bool
-	// Reason and Thread select by reason and thread; empty is any.
+	// Reason and Thread select by reason and thread id; "" means any.
 	Reason, Thread string
-	// Since and Until bound the time of the dead letter, Until is exclusive; zero is no bound.
+	// Since and Until limit the time of the dead letter; zero means no limit. Until is exclusive.
 	Since, Until time.Time
-	// IDs select single dead letters; empty is all.
+	// IDs selects single dead letters; empty means all.
 	IDs []record.Position
 }
 
@@ -37,15 +37,15 @@ func (q Query) matches(l Record) bool {
 // Page is a page of dead letters.
 type Page struct {
 	Records []Record
-	// Next is the last dead letter that was read for this page, which may be another tenant's; nil at the end of the topic.
+	// Next is the last dead letter that was read for this page, possibly of another tenant; nil at the end of the topic.
 	Next *record.Position
 }
 
-// pageScan is how many dead letters, of all tenants, are read for one page at most.
+// pageScan is the maximum number of dead letters, of all tenants, that are read for one page.
 const pageScan = 20_000
 
-// ReadPage reads at most limit dead letters after a position (nil: from the start), by partition and offset. A page may be short or empty
-// although there are more: it reads a bounded number of dead letters, other tenants' included.
+// ReadPage reads at most limit dead letters after a position (nil: from the start), by partition and offset. It scans at most pageScan dead
+// letters, including those of other tenants, so a page may be short or empty although there are more.
 func ReadPage(ctx context.Context, cfg kafka.Config, q Query, after *record.Position, limit int) (Page, error) {
 	page, scanned := Page{Records: []Record{}}, 0
 	for m, err := range each(ctx, cfg, q, after) {
@@ -65,7 +65,7 @@ func ReadPage(ctx context.Context, cfg kafka.Config, q Query, after *record.Posi
 	return page, nil
 }
 
-// each reads the dead letters from a query's Since on, by partition and offset.
+// each reads the dead letters from a query's Since and after a position, by partition and offset.
 func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position) func(yield func(*kgo.Record, error) bool) {
 	return func(yield func(*kgo.Record, error) bool) {
 		topic := cfg.Topics().DeadLetters
@@ -96,8 +96,8 @@ func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position
 	}
 }
 
-// offsets returns the offsets of a topic, and those at a time; nil for the zero time. For skein.events it fails while the topics of the
-// set have different partition counts, on which a thread's partition depends.
+// offsets returns the spans of a topic, and the offsets at the time at; nil if at is zero. For skein.events, it fails while the topics of
+// the set have different partition counts, because a thread's partition depends on the count.
 func offsets(
 	ctx context.Context, cfg kafka.Config, topic string, at time.Time,
 ) (spans map[int32]kafka.Span, since map[int32]int64, err error) {
@@ -120,5 +120,5 @@ func offsets(
 	return spans, since, err
 }
 
-// askTimeout bounds a group of requests to the brokers.
+// askTimeout limits the time of a group of requests to the brokers.
 const askTimeout = 30 * time.Second

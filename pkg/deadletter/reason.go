@@ -10,12 +10,12 @@ const (
 	TooLarge = "too-large"
 	// BadKey means that the key is not tenant/thread, escaped as schemas/ describes.
 	BadKey = "bad-key"
-	// BadHeaders means that a Skein header cannot be parsed, such as a malformed number.
+	// BadHeaders means that a Skein header cannot be parsed, such as one with a malformed number.
 	BadHeaders = "bad-headers"
-	// UnknownKind means a skein-kind that is unknown, or not allowed on skein.events.
+	// UnknownKind means that the header skein-kind is unknown, or not allowed on skein.events.
 	UnknownKind = "unknown-kind"
-	// Refused means that the lineage store refuses the rows of a run record. The indexer's dead letters are run records, and their
-	// position is that of the run's first event.
+	// Refused means that the lineage store refuses the rows of a run record. Only the indexer's dead letters have this reason. They are run
+	// records, and their position is that of the run's first event.
 	Refused = "refused"
 )
 
@@ -27,30 +27,30 @@ func Reasons() []string {
 // AllReasons lists the reasons of the compactor's and the indexer's dead letters.
 func AllReasons() []string { return append(Reasons(), Refused) }
 
-// Chance is whether a retry can help.
+// Chance tells whether a retry can help.
 type Chance string
 
 // The chances.
 const (
 	// ChanceNow means that the record may be folded now.
 	ChanceNow Chance = "now"
-	// ChanceAfterChange means that it fails again unless settings or the version of Skein have changed.
+	// ChanceAfterChange means that the record fails again unless the settings or the version of Skein have changed.
 	ChanceAfterChange Chance = "after-change"
-	// ChanceNever means that it always fails, or would be folded into a wrong run.
+	// ChanceNever means that the record always fails, or would be folded into a wrong run.
 	ChanceNever Chance = "never"
 )
 
-// ChanceOf returns whether a retry of a dead letter with this reason can help. Unknown reasons, of later versions, have no chance.
+// ChanceOf returns whether a retry of a dead letter with this reason can help; ChanceNever for the unknown reasons of later versions.
 func ChanceOf(reason string) Chance {
 	switch reason {
-	// NoRun: a run may be open in the thread now. WrongPartition: a retry uses the thread's own.
+	// NoRun: the thread may have an open run now. WrongPartition: a retry uses the thread's own partition.
 	case NoRun, WrongPartition:
 		return ChanceNow
 	case Malformed, TooLarge, BadHeaders, UnknownKind:
 		return ChanceAfterChange
 	default:
-		// AfterTerminal: the event could join a later run with the same id. Refused: it is no event; its record is on skein.runs, which an
-		// operator can have read again.
+		// AfterTerminal: the event could join a later run with the same id. Refused: the record is not an event but a run record; an operator can
+		// make the indexer read skein.runs again.
 		return ChanceNever
 	}
 }

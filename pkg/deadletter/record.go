@@ -14,7 +14,7 @@ import (
 type Record struct {
 	// ID is the dead letter's partition and offset in skein.dead-letters.
 	ID record.Position `json:"id"`
-	// Position is the position of the original record in skein.events.
+	// Position is the position in skein.events of the original record, or for Refused of the run's first event.
 	Position *record.Position `json:"position,omitempty"`
 	Reason   string           `json:"reason"`
 	// Detail is for people.
@@ -22,15 +22,15 @@ type Record struct {
 	Chance Chance `json:"chance"`
 	// At is the timestamp of the dead letter.
 	At time.Time `json:"at"`
-	// Tenant and ThreadID come from the key; empty if it cannot be parsed.
+	// Tenant and ThreadID come from the key; empty if the key cannot be parsed.
 	Tenant   string `json:"tenant,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
-	// RunID comes from the headers; empty if they have none.
+	// RunID comes from the headers; empty if they contain none.
 	RunID string      `json:"runId,omitempty"`
 	Kind  record.Kind `json:"kind"`
 	// Bytes is the length of the value.
 	Bytes int `json:"bytes"`
-	// RetryOf is the dead letter whose retry failed as this one.
+	// RetryOf is an earlier dead letter whose retry has failed and become this one.
 	RetryOf *record.Position `json:"retryOf,omitempty"`
 }
 
@@ -46,7 +46,7 @@ func Read(m *kgo.Record) Record {
 	// Invalid headers may be the reason of the dead letter.
 	headers, _ := kafka.ParseHeaders(m.Headers)
 	l.Kind, l.RunID = headers.Kind, headers.RunID
-	for _, h := range m.Headers { // the last of equal names counts: the compactor appends its own to the producer's
+	for _, h := range m.Headers { // the last of equal names counts, because the compactor appends its headers to the producer's
 		switch h.Key {
 		case record.HeaderReason:
 			l.Reason = string(h.Value)
@@ -63,7 +63,7 @@ func Read(m *kgo.Record) Record {
 	case l.Tenant == "" || l.Position == nil:
 		l.Chance = ChanceNever // the compactor could not keep the original record
 	case l.Reason == Malformed && agui.CheckDepth(m.Value, agui.MaxEventDepth) != nil:
-		l.Chance = ChanceNever // it is not JSON
+		l.Chance = ChanceNever // the value is not JSON or too deep
 	}
 	return l
 }
@@ -77,7 +77,7 @@ func position(text []byte) *record.Position {
 	return &p
 }
 
-// again returns the original record, marked as a retry, without its partition.
+// again returns the original record marked as a retry. The caller sets its partition.
 func again(m *kgo.Record, topic string) *kgo.Record {
 	out := &kgo.Record{Topic: topic, Key: m.Key, Value: m.Value}
 	for _, h := range m.Headers {

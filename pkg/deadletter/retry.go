@@ -19,17 +19,17 @@ type Outcome string
 // The outcomes. Only records with the outcome Published are published.
 const (
 	Published Outcome = "published"
-	// Hopeless means that a retry has no chance (Record.Chance).
+	// Hopeless means that a retry cannot help (ChanceNever).
 	Hopeless Outcome = "hopeless"
-	// Unchanged means that a retry helps only after a change, and the query has neither a reason nor ids.
+	// Unchanged means that a retry helps only after a change (ChanceAfterChange), and the query has neither a reason nor ids.
 	Unchanged Outcome = "unchanged"
-	// PublishedBefore means that skein.events has a retry of it.
+	// PublishedBefore means that skein.events already has a retry of the dead letter.
 	PublishedBefore Outcome = "published-before"
-	// FailedBefore means that it is the result of a failed retry.
+	// FailedBefore means that the dead letter is the result of a failed retry.
 	FailedBefore Outcome = "failed-before"
-	// Untold means that the part of skein.events that could have an earlier retry or an erasure has expired.
+	// Untold means that records have expired among which an earlier retry or an erasure could have been.
 	Untold Outcome = "untold"
-	// Erased means that its thread was erased after it.
+	// Erased means that the thread was erased after the original record.
 	Erased Outcome = "erased"
 )
 
@@ -37,11 +37,11 @@ const (
 type Retried struct {
 	Record
 	Outcome Outcome `json:"outcome"`
-	// RetriedAt is the position of the retry in skein.events, this one or an earlier one.
+	// RetriedAt is the position in skein.events of this or an earlier retry.
 	RetriedAt *record.Position `json:"retriedAt,omitempty"`
 
-	// original is the record to publish. from is the first offset of its partition that an earlier retry or an erasure of its
-	// thread can have.
+	// original is the record to publish. from is the first offset of its partition at which an earlier retry, or an erasure of its thread, can
+	// be.
 	original *kgo.Record
 	from     int64
 }
@@ -49,29 +49,29 @@ type Retried struct {
 // Retry publishes the original records of dead letters again.
 type Retry struct {
 	Query
-	// Again also publishes PublishedBefore, FailedBefore and Untold.
+	// Again also publishes dead letters that would be PublishedBefore, FailedBefore or Untold.
 	Again bool
 	// DryRun publishes nothing and returns the outcomes.
 	DryRun bool
-	// Progress is called with record counts while skein.events is read; it may be nil.
+	// Progress is called with record counts while Run reads skein.events; it may be nil.
 	Progress func(done, total int)
 }
 
-// The bounds on one retry, which is one transaction.
+// The limits on one retry, which is one transaction.
 const (
 	maxRetries    = 10_000
 	maxRetryBytes = 128 << 20
 )
 
-// ErrTooMany is returned if the query matches more dead letters than one transaction should hold.
+// ErrTooMany means that the query matches more dead letters than one transaction should contain.
 var ErrTooMany = errors.New("too many dead letters for one retry")
 
-// Run publishes the original records to skein.events, each to its thread's partition, in one transaction: all of them or none. It returns
-// a result for each dead letter of the query, in their order.
+// Run publishes the original records to skein.events, each to its thread's partition, in one transaction, so either all or none. It returns
+// a result for each dead letter of the query, in the order of the dead letters.
 //
-// Retries of a topic set share one transactional id, and Run initialises its producer id before it reads: of two concurrent ones, one is
-// fenced and publishes nothing. Run does not wait for open transactions of other producers, so it misses an erasure in one of them. If
-// the outcome of the commit is unknown, a second Run finds what the first one has published.
+// All retries of a topic set share one transactional id, and Run initialises the producer id before it reads. Of two concurrent runs, one
+// is thus fenced and publishes nothing. Run does not wait for open transactions of other producers, so it misses an erasure in one of
+// these. If the outcome of the commit is unknown, a second Run finds what the first one has published.
 func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 	var cl *kgo.Client
 	if !r.DryRun {
@@ -108,7 +108,7 @@ func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 	return results, nil
 }
 
-// read reads the dead letters of the query. It sets the outcomes that do not depend on skein.events.
+// read reads the dead letters of the query and sets the outcomes that do not depend on skein.events.
 func (r Retry) read(ctx context.Context, cfg kafka.Config) (results []Retried, err error) {
 	bytes := 0
 	for m, err := range each(ctx, cfg, r.Query, nil) {
@@ -137,11 +137,11 @@ func (r Retry) read(ctx context.Context, cfg kafka.Config) (results []Retried, e
 	return results, nil
 }
 
-// clockSkew is the assumed maximum difference between the clocks of Kafka's producers.
+// clockSkew is the assumed maximum difference between the clocks of all producers.
 const clockSkew = time.Hour
 
-// compare chooses each record's partition, and reads skein.events from the dead letters on to find earlier retries and
-// erasures of their threads.
+// compare sets each record's partition. It reads skein.events from the original records on, to find earlier retries and erasures of their
+// threads.
 func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried) error {
 	if len(results) == 0 {
 		return nil
@@ -162,7 +162,7 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried)
 		span := spans[p]
 		e.original.Partition, e.from = p, e.Position.Offset+1
 		gone := e.from < span.Start
-		if e.Position.Partition != p { // its offset is of another partition
+		if e.Position.Partition != p { // the offset belongs to another partition
 			e.from = since[p]
 			gone = span.Start > 0 && since[p] <= span.Start
 		}
@@ -205,7 +205,7 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried)
 }
 
 func retryOf(m *kgo.Record) *record.Position {
-	// In a copied event, the header has the position of a dead letter in another topic set.
+	// In a copied event, the header contains the position of a dead letter in another topic set.
 	if slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom }) {
 		return nil
 	}
@@ -222,7 +222,7 @@ func commit(ctx context.Context, cl *kgo.Client, records []*kgo.Record) error {
 		return err
 	}
 	if err := cl.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		// Nothing is committed, even if the abort does not reach the brokers.
+		// Nothing is committed, even if the abort request does not reach the brokers.
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
 		return errors.Join(kafka.Unacknowledged(err), cl.EndTransaction(ending, kgo.TryAbort))
