@@ -142,7 +142,7 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancel
 	return out, errNotEnded
 }
 
-// nextEnd reads until it finds an end of the run at an offset above after, and returns this end.
+// nextEnd reads until it finds an end of the run at an offset above the argument after, and returns this end.
 func nextEnd(ctx context.Context, follow *tail.Reader, run string, after int64) (runEnd, error) {
 	for {
 		batch, err := follow.Next(ctx)

@@ -53,8 +53,7 @@ func (s *Service) admitInput(c *front.Call, t target, value []byte) error {
 	return admit(ctx, t.quota, len(value), 0)
 }
 
-// decodeInput checks and decodes an input. Decoding may copy the input, so decodeInput holds memory for a second copy
-// meanwhile.
+// decodeInput checks and decodes an input. Meanwhile, it holds memory for a second copy, which decoding may make.
 func decodeInput(value []byte, h *front.Claim) (*agui.RunAgentInput, error) {
 	if err := h.Take(int64(len(value))); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ type pin struct {
 	topics kafka.Topics
 	m      *metrics
 	logger *slog.Logger
-	// anew makes the producer forget topics that were deleted and created again with the same names.
+	// anew makes the producer and the log's readers forget a topic of events that was deleted and created again.
 	anew func()
 
 	mu     sync.Mutex
@@ -40,7 +40,7 @@ func (p *pin) partitions() (int32, error) {
 }
 
 // check compares the topics with the pinned count. Once the stage is ready, unreachable brokers do not make it unready:
-// the producer finds out by itself whether Kafka accepts records.
+// the producer notices whether Kafka accepts records.
 func (p *pin) check(ctx context.Context) {
 	set, err := kafka.ReadTopicSet(ctx, p.adm, p.topics)
 	p.mu.Lock()

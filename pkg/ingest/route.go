@@ -42,7 +42,7 @@ type target struct {
 	partition int32
 	// partitions is the partition count of skein.events.
 	partitions int32
-	// quota counts the tenant's use; limits has the size limits of its requests.
+	// quota counts the tenant's use of its quotas; limits contains the limits, such as those on sizes.
 	quota  *quota.Tenant
 	limits quota.Limits
 }
