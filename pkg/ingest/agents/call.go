@@ -85,7 +85,8 @@ func (c *Caller) Close() { c.client.CloseIdleConnections() }
 // headers that the configuration names, except values that contain an API key of Skein. Every error is an *Error
 // without the agent's URL.
 //
-// Call calls sent once, when the input is no longer needed: usually before it returns, at the latest when ctx ends.
+// Call calls the argument sent once, when the input is no longer needed: usually before Call returns, at the latest
+// when ctx ends.
 func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller http.Header) (io.ReadCloser, error) {
 	// The transport's own timeout starts only after the request is written. Without the timer late, an agent that does not
 	// read the request could block the call forever.
