@@ -86,7 +86,7 @@ func (l *Lag) Only(partitions ...int32) {
 	maps.DeleteFunc(l.partitions, func(p int32, _ *waiting) bool { return !slices.Contains(partitions, p) })
 }
 
-// Read adds a record with the timestamp at. The record counts until Done.
+// Read adds a record, which counts until Done. The argument at is its timestamp.
 func (l *Lag) Read(partition int32, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +151,7 @@ func (l *Lag) reading() map[int32]bool {
 	return out
 }
 
-// stall sets waiting.stalled of all partitions. Those that since does not contain are not stalled. Done resets it.
+// stall sets waiting.stalled of all partitions. Partitions missing in the argument since are not stalled. Done resets it.
 func (l *Lag) stall(since map[int32]time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,9 +19,9 @@ type CompactorOptions struct {
 	Hooks      CompactorHooks
 }
 
-// CompactorHooks are called by the client's goroutines. OnAssigned is called before offsets are fetched, so a partition that it
-// pauses returns no record. Then AdjustFetchOffsets is called with the committed offsets. All may run before NewCompactorSession
-// returns. The session does not call OnRevoked if partitions were already revoked since the last End.
+// CompactorHooks are called by the client's goroutines. OnAssigned is called before offsets are fetched, so a partition that
+// OnAssigned pauses returns no record. Then AdjustFetchOffsets is called with the committed offsets. All may run before
+// NewCompactorSession returns. The session does not call OnRevoked if partitions were already revoked since the last End.
 type CompactorHooks struct {
 	OnAssigned, OnRevoked, OnLost func(context.Context, *kgo.Client, map[string][]int32)
 	AdjustFetchOffsets            func(context.Context, map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error)

@@ -46,7 +46,7 @@ type TopicSet struct {
 	IDs [4]kadm.TopicID
 }
 
-// Compare returns nil if the set equals the earlier set was, else ErrPartitionCounts or ErrOtherTopics.
+// Compare returns nil if the set equals the argument was, an earlier set, else ErrPartitionCounts or ErrOtherTopics.
 func (s TopicSet) Compare(was TopicSet) error {
 	switch {
 	case s.Partitions != was.Partitions:
