@@ -96,8 +96,8 @@ func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position
 	}
 }
 
-// offsets returns the spans of a topic, and the offsets at the time at; nil if at is zero. For skein.events, it fails while the topics of
-// the set have different partition counts, because a thread's partition depends on the count.
+// offsets returns the spans of a topic, and its offsets at a time (the argument at; no offsets if zero). For skein.events, it fails while
+// the topics of the set have different partition counts, because a thread's partition depends on the count.
 func offsets(
 	ctx context.Context, cfg kafka.Config, topic string, at time.Time,
 ) (spans map[int32]kafka.Span, since map[int32]int64, err error) {
