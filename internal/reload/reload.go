@@ -46,7 +46,7 @@ type Source struct {
 	err    error
 }
 
-// Load reads the content unless it was read after the time since. It returns why the content is not in force, or nil.
+// Load reads the content unless it was read after the argument since. It returns why the content is not in force, or nil.
 func (s *Source) Load(ctx context.Context, since time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
