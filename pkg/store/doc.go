@@ -1,5 +1,5 @@
-// Package store is the contract of the lineage store: the indexer writes it, the query stage reads it. Package sqlite implements it for
-// one machine, package clickhouse for production; package storetest is the test suite of both.
+// Package store is the contract of the lineage store, which the indexer writes and the query stage reads. Package sqlite implements the
+// contract for one machine, package clickhouse for production; package storetest tests both.
 //
 // Every row is a pure function of one record of skein.runs, and its version is that record's offset. Writing records repeatedly, in any
 // batches and any order, converges to the same rows.

@@ -35,35 +35,35 @@ type Facts struct {
 	ErrorMessage string `json:"errorMessage,omitempty"`
 	// CancelledBy is CancelledByAgent or CancelledBySkein; empty if the run was not cancelled.
 	CancelledBy string `json:"cancelledBy,omitempty"`
-	// Asked is a hash of the roles and contents of the input's messages after the last one of an assistant that the run's base does not
-	// have; empty if there are none. A sibling with an equal Asked is a regeneration, one with another Asked an edit.
+	// Asked is a hash over the new messages of the input: of those that the run's base lacks, the ones after an agent's last message. It
+	// is empty if there are none. A sibling with an equal Asked is a regeneration, one with another Asked an edit.
 	Asked string `json:"asked,omitempty"`
-	// Question is the beginning of the last user message among these, Reply that of the run's last assistant text.
+	// Question is the beginning of the last user message among the new ones, Reply that of the run's last assistant text.
 	Question string `json:"question,omitempty"`
 	Reply    string `json:"reply,omitempty"`
-	// Resumed is the beginning of the payload of the input's first resume entry, or its status if it has no payload.
+	// Resumed is the beginning of the first resume entry's payload, or that entry's status if it has no payload.
 	Resumed string `json:"resumed,omitempty"`
 }
 
-// ToolCall is a tool call of a run, or a result, in the run or its input, of an earlier run's call.
+// ToolCall is a tool call of a run, or a result of an earlier run's call that is in the run or its input.
 type ToolCall struct {
 	ID        string // the tool call's id
 	Name      string // empty for a result
 	MessageID string
 	// Made is true for a call of this run, false for a result of an earlier run's call.
 	Made bool
-	// CalledAt is when the call began, DurationMs the time from there to its result in the same run, in milliseconds. They are nil if the
-	// record does not have them.
+	// CalledAt is when the call began. DurationMs is the time from then to the result in the same run, in milliseconds. Each is nil if
+	// the record lacks it.
 	CalledAt      *time.Time
 	DurationMs    *int64
 	ArgumentBytes int
 	// Answered means that the run has the result.
 	Answered    bool
 	ResultBytes int
-	// Failed means that the result has an error (ToolMessage.error), and Error is its beginning.
+	// Failed means that the result has an error (ToolMessage.error). Error is the beginning of that error.
 	Failed bool
 	Error  string
-	// Pending means that the run ended with the call for the client to answer.
+	// Pending means that the run ended before the client had answered the call.
 	Pending bool
 }
 
@@ -158,7 +158,7 @@ func hashOf(messages []agui.Message) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// contentOf returns a message's content as JSON in one spelling.
+// contentOf returns a message's content as JSON in a canonical form.
 func contentOf(m agui.Message) []byte {
 	content := m.Get("content")
 	if text, ok := stringOf(content); ok {
@@ -193,7 +193,7 @@ func ContentFactsOf(r *record.Run) Contents {
 			c.Model = model
 		}
 	}
-	at := map[string]int{} // of calls made, by id
+	at := map[string]int{} // index in c.ToolCalls of each call made, by id
 	for _, m := range r.Messages {
 		if m.Role != agui.RoleAssistant || !agui.IsArray(m.Get("toolCalls")) {
 			continue
@@ -292,7 +292,7 @@ func member(raw json.RawMessage, name string) string {
 
 // stringOf decodes a JSON string. null is empty.
 func stringOf(v json.RawMessage) (text string, ok bool) {
-	if len(v) >= 2 && v[0] == '"' && bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v) { // encoding/json reads it three times
+	if len(v) >= 2 && v[0] == '"' && bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v) { // json.Unmarshal scans the text three times
 		return string(v[1 : len(v)-1]), true
 	}
 	if json.Unmarshal(v, &text) != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/skeinhq/skein/pkg/search"
 )
 
-// Found returns a run of a search result from its record and facts.
+// Found builds the search result of a run from the record and the facts of the run.
 func Found(r *record.Run, f Facts) search.Run {
 	out := search.Run{
 		ThreadID: r.ThreadID, RunID: r.RunID, ParentRunID: r.ParentRunID, BranchID: r.BranchID, Depth: r.Depth, Status: r.Status,

@@ -8,7 +8,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// headMembers are the members of a run record in its head, which Reader.Lineage returns.
+// headMembers are the members of a run record that its head contains. Reader.Lineage returns them.
 var headMembers = map[string]bool{
 	"clientRunId": true, "parentRunId": true, "parentBy": true, "spawnedBy": true, "branchId": true, "rootRunId": true, "depth": true,
 	"status": true, "agent": true, "inputForm": true, "rewrote": true, "base": true, "messageCount": true, "synthetic": true,
@@ -23,8 +23,8 @@ type headFacts struct {
 	HasInput bool    `json:"hasInput,omitempty"`
 }
 
-// EncodeRow encodes a run record, without its ids, contents and open fold, as two JSON objects with different members of the
-// record: head, which also has the facts, and rest. The head is one text and not columns because reading many narrow columns is
+// EncodeRow encodes a run record, without its ids, contents and open fold, as two JSON objects. head has the members in
+// headMembers and the facts, rest the other members. The head is one text, not columns, because reading many narrow columns is
 // slower: for five million runs in twelve parts, 35 columns took four times as long as whole records (docs/bench/analytics.md).
 func EncodeRow(r *record.Run, facts Facts) (head, rest []byte, err error) {
 	more := headFacts{Facts: facts, Duration: r.Stats.Duration, HasInput: r.Input != nil}

@@ -10,13 +10,13 @@ const (
 
 type meterKey struct{}
 
-// WithMeter returns a context in which a Reader calls take with the memory of each row before it keeps the row, from any
-// goroutine. If take returns an error, the Reader returns it.
+// WithMeter returns a context with a meter: before a Reader keeps a row, it calls take with the memory of the row, from any
+// goroutine. If take returns an error, the Reader returns that error.
 func WithMeter(ctx context.Context, take func(bytes int64) error) context.Context {
 	return context.WithValue(ctx, meterKey{}, take)
 }
 
-// Metered reports the memory of a row to the context's meter: each bytes, and 1.5 times its stored bytes.
+// Metered reports the memory of a row to the context's meter, in bytes: the argument each plus 1.5 times the argument stored.
 func Metered(ctx context.Context, each, stored int) error {
 	take, ok := ctx.Value(meterKey{}).(func(int64) error)
 	if !ok {

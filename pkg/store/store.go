@@ -17,11 +17,11 @@ var ErrNotFound = errors.New("not found")
 // ErrSchema means that the store's schema does not fit this binary. A retry does not help.
 var ErrSchema = errors.New("the store's schema does not fit this binary")
 
-// ErrOtherTopic means that the store's rows are of another skein.runs. Versions are offsets, and offsets of two topics cannot be
+// ErrOtherTopic means that the store's rows come from another skein.runs. Versions are offsets, and offsets of two topics cannot be
 // compared.
 var ErrOtherTopic = errors.New("the rows in the store are of another topic")
 
-// ErrRefused means that the store refuses the data itself (bad data), and a retry does not help. It does not name the entry.
+// ErrRefused means that the store refuses the data itself (bad data). A retry does not help. The error does not name the entry.
 var ErrRefused = errors.New("the store refuses the data")
 
 // Entry is one decoded record of skein.runs: a run (Run is set), a tombstone (it has a run's ids, and Run is nil), a thread's erasure
@@ -40,31 +40,31 @@ type Entry struct {
 	Position *Position
 }
 
-// Erasure means that events of the thread below an offset of skein.events are erased, and, since the tombstones of its runs have lower
-// versions, that the store has nothing of them any more.
+// Erasure means that the thread's events below an offset of skein.events are erased. The tombstones of their runs have lower versions, so
+// the store no longer has rows of those runs.
 type Erasure struct {
 	Below int64
-	// At is when the compactor wrote it, in UTC with milliseconds.
+	// At is when the compactor wrote the erasure, in UTC with milliseconds.
 	At time.Time
 }
 
-// Position means that all events of the entry's partition below Next are indexed, after all entries of the partition up to this one are
+// Position means that all events of the entry's partition below Next are indexed, once all entries of the partition up to this one are
 // written. It covers all tenants. An open run's row may be older: see that run's Raw.Next.
 type Position struct{ Next int64 }
 
 // Tombstone reports whether the entry deletes a run.
 func (e Entry) Tombstone() bool { return e.Run == nil && e.Erasure == nil && e.Position == nil }
 
-// Run is a row of the runs table: the run record without messages, input messages and state, which Reader.Contents returns, and
-// without the open fold.
+// Run is a row of the runs table: the run record without messages, input messages and state (Reader.Contents returns these) and without
+// the open fold.
 type Run struct {
 	record.Run
 	// Version is the offset of the record in skein.runs, on partition Run.Raw.Partition.
 	Version int64
 	// Facts are set by Reader.Lineage.
 	Facts Facts
-	// Counts are set by Reader.Thread and Reader.Lineage for runs with contents. Reader.Contents detects by them incomplete
-	// contents; they are nil in stores that read contents in one snapshot.
+	// Counts are set by Reader.Thread and Reader.Lineage for runs with contents. With them Reader.Contents detects incomplete contents. They
+	// are nil in stores that read contents in one snapshot.
 	Counts *Counts
 }
 
@@ -113,7 +113,7 @@ type InterruptQuery struct {
 	After InterruptCursor
 }
 
-// InterruptCursor is the position of a run in the order of InterruptQuery: its end, in milliseconds since 1970, and its ids.
+// InterruptCursor is the position of a run in the order of InterruptQuery: the run's end, in milliseconds since 1970, then its ids.
 type InterruptCursor struct {
 	At              int64
 	ThreadID, RunID string
@@ -124,27 +124,27 @@ type Writer interface {
 	// Follow ties the store to a topic, by its id in Kafka. The first call on an empty store stores the id; a call with another id returns
 	// ErrOtherTopic. Call it before Write.
 	Follow(ctx context.Context, topicID string) error
-	// Write makes the entries' rows durable before it returns. Entries that are older than the store's row of the run, erasure of the thread
-	// or position change nothing. An erasure becomes visible after the rows of its call, and a position after both. After an error some
-	// entries may be written, and the call may be repeated, unless the error is ErrRefused.
+	// Write makes the entries' rows durable before it returns. An entry changes nothing if the store has a newer row of the run, erasure of
+	// the thread or position. An erasure becomes visible after the rows of its call, and a position after both. After an error some entries
+	// may be written; the caller may repeat the call, unless the error is ErrRefused.
 	Write(ctx context.Context, entries []Entry) error
 	Close() error
 }
 
 // Expirer deletes threads after a tenant's retention.
 type Expirer interface {
-	// Expire deletes the rows of threads whose runs have all ended and were all recorded before a time, and returns the number of
-	// threads. It may leave some to the next call. The time of a record is Entry.At, or the run's end if that is unknown: timestamps
-	// of agents may be in wrong units or ahead. The records stay on skein.runs, so reading them again writes the rows again, until
-	// the next call.
+	// Expire deletes the rows of each thread whose runs have all ended and were all recorded before the given time. It returns the number of
+	// threads, and may leave some to the next call. The time of a record is Entry.At, as agents' timestamps may be in wrong units or ahead;
+	// if Entry.At is unknown, it is the run's end. The records stay on skein.runs, so reading them again writes the rows again, until the
+	// next call.
 	Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error)
 	// Tenants returns the tenants with threads, and perhaps some that had threads before.
 	Tenants(ctx context.Context) ([]string, error)
 }
 
-// Migrator creates and upgrades the tables. Stages wait for that and do not call it.
+// Migrator creates and upgrades the tables. Stages do not call it: they wait until the schema fits.
 type Migrator interface {
-	// Migrate upgrades the schema to this binary's version; ErrSchema if it is newer.
+	// Migrate upgrades the schema to this binary's version. It leaves a newer schema unchanged; sqlite then returns ErrSchema.
 	Migrate(ctx context.Context) error
 }
 
@@ -152,15 +152,15 @@ type Migrator interface {
 type Reader interface {
 	// Thread returns all runs of a thread, ordered by Raw.First. ErrNotFound if there is none.
 	Thread(ctx context.Context, tenant, thread string) ([]Run, error)
-	// Lineage returns the runs of a thread like Thread, with the members of their heads only (headMembers) and with Facts.
+	// Lineage returns the same runs as Thread, with Facts. Of each record it may return only the members of the head (headMembers).
 	Lineage(ctx context.Context, tenant, thread string) ([]Run, error)
 	// Run returns one run, or ErrNotFound.
 	Run(ctx context.Context, tenant, thread, run string) (Run, error)
 	// Contents returns the messages and states of runs that Thread or Lineage has returned, by run id. It leaves out runs without
 	// contents: running ones, and those whose contents in the store are incomplete or of another version.
 	Contents(ctx context.Context, tenant, thread string, runs []Run) (map[string]Content, error)
-	// Holding returns the sealed and abandoned runs of a thread that have an own message with one of these ids, with the versions of
-	// their records.
+	// Holding returns the sealed and abandoned runs of a thread that have an own message with one of these ids. It maps their ids to the
+	// versions of their records.
 	Holding(ctx context.Context, tenant, thread string, messageIDs []string) (map[string]int64, error)
 	// Threads returns a page of threads, ordered by thread id, and the cursor of the next page ("" at the end).
 	Threads(ctx context.Context, tenant string, q ThreadQuery) ([]Thread, string, error)
@@ -173,11 +173,11 @@ type Reader interface {
 	Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error)
 	// Erasure returns the latest erasure of a thread, or ErrNotFound.
 	Erasure(ctx context.Context, tenant, thread string) (Erasure, error)
-	// Purged reports whether the store's files have nothing but ids of what the thread's latest erasure erased. A store may hide
-	// erased rows first and remove them later.
+	// Purged reports whether the store's files have only ids of the data that the thread's latest erasure erased. A store may hide erased
+	// rows first and remove them later.
 	Purged(ctx context.Context, tenant, thread string) (bool, error)
-	// IndexedTo returns the offset up to which events are indexed, exclusive, by partition of skein.events: the greater of the
-	// partition's position and the greatest Raw.Next of the tenant's rows.
+	// IndexedTo returns, by partition of skein.events, the offset below which all events are indexed: the greater of the partition's
+	// position and the greatest Raw.Next of the tenant's rows.
 	IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error)
 	// Ping reports whether the store answers.
 	Ping(ctx context.Context) error
