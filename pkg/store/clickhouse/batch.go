@@ -15,7 +15,7 @@ import (
 // batch has the rows of some entries. It depends on the entries only: the same entries make the same blocks, in the same order,
 // with the same tokens.
 type batch struct {
-	from       string        // the records of the entries, for tokens and errors
+	from       string        // the records of the entries (spans), for tokens and errors
 	ofRuns     []store.Entry // the entries of runs, for runRows
 	messages   []*messageRow
 	states     []*stateRow
@@ -59,7 +59,7 @@ func newBatch(entries []store.Entry) (*batch, error) {
 	return b, nil
 }
 
-// runRows makes the rows of runs. That takes longer than all other rows, which are written meanwhile.
+// runRows builds the rows of runs. This takes longer than all other rows, which insertContents writes at the same time.
 func (b *batch) runRows() ([]*runRow, error) {
 	rows := make([]*runRow, len(b.ofRuns))
 	for i, e := range b.ofRuns {
@@ -72,7 +72,7 @@ func (b *batch) runRows() ([]*runRow, error) {
 }
 
 // newestOf returns each run's newest entry and each thread's newest erasure, without positions, in the order of the tables' keys.
-// Rows of older ones would not count.
+// Rows of older entries would have no effect.
 func newestOf(entries []store.Entry) ([]store.Entry, error) {
 	newest := make(map[runKey]store.Entry, len(entries))
 	for _, e := range entries {
@@ -82,7 +82,7 @@ func newestOf(entries []store.Entry) ([]store.Entry, error) {
 		if e.Position != nil {
 			continue
 		}
-		k := runKey{e.Tenant, e.ThreadID, e.RunID} // an erasure's is not that of a run, whose id is not empty
+		k := runKey{e.Tenant, e.ThreadID, e.RunID} // an erasure's key has no run id, so no run has it
 		if have, ok := newest[k]; !ok || e.Version >= have.Version {
 			newest[k] = e
 		}
@@ -94,11 +94,11 @@ func newestOf(entries []store.Entry) ([]store.Entry, error) {
 	return sorted, nil
 }
 
-// everyTenant is the tenant of rows of the table positions that are of all tenants. No tenant's id is empty.
+// everyTenant is the tenant in those rows of the table positions that cover all tenants. No real tenant's id is empty.
 const everyTenant = ""
 
-// positionsOf returns the greatest raw.next of the runs for each tenant and partition, and the greatest position of each
-// partition, for all tenants.
+// positionsOf returns, for each tenant and partition, the greatest raw.next of the runs and, for everyTenant and each partition,
+// the greatest position.
 func positionsOf(entries []store.Entry) []*positionRow {
 	type key struct {
 		tenant    string

@@ -14,14 +14,14 @@ import (
 )
 
 // deletion has the tombstones of one statement, as lists of equal length: runs, and the versions below which their rows are
-// deleted. It is one statement because each DELETE makes the server scan all parts of the table.
+// deleted. They share a statement because each DELETE makes the server scan all parts of the table.
 type deletion struct {
 	tenants, threads, runs []string
 	versions               []uint64
 	bytes                  int
 }
 
-// deletionsOf returns the deletions for the tombstones among the entries, also of runs that have a newer record: only older rows
+// deletionsOf returns the deletions for all tombstones among the entries, even if the run has a newer record: only older rows
 // are deleted.
 func deletionsOf(entries []store.Entry) []*deletion {
 	below := map[runKey]uint64{}
@@ -53,8 +53,7 @@ func (k runKey) compare(o runKey) int {
 // delete deletes the rows that are older than tombstones. It returns when the server has stored the deletion. The server hides
 // the rows soon after, and removes them from disk with the next merge of their parts.
 //
-// It does not check first whether there are such rows: a replica that lags would have none yet, and would keep those that it
-// receives later.
+// It does not check first whether such rows exist: a replica that lags may receive them later, and would then keep them.
 func (s *Store) delete(ctx context.Context, deletions []*deletion) error {
 	for _, d := range deletions {
 		for _, table := range contentTables {

@@ -7,21 +7,21 @@
 // tokens only save work in a retry; nothing relies on them. They contain a hash of the rows, because ClickHouse silently drops a
 // block with a known token, even if its rows differ.
 //
-// A tombstone is a row of runs with deleted = 1. It wins over every older record, also one that is written again later, and is kept.
-// After it, older rows of the run and of its contents are deleted (by a lightweight DELETE up to the tombstone's version, which the
-// server carries out after it has acknowledged it). If a record from before the tombstone is read again, its rows may return to
-// messages and states, where they do not count; the same reader then reads the tombstone and deletes them again. So the end of the log
-// determines the result, and a run whose id is used again after its tombstone is never deleted.
+// A tombstone is a row of runs with deleted = 1. It wins over every older record, even one that is written again later, and is kept.
+// After writing it, the store deletes older rows of the run and of its contents. It uses a lightweight DELETE, which the server
+// acknowledges first and executes later. If a record from before the tombstone is read again, its rows may return to messages and
+// states, where they do not count; the same reader then reads the tombstone and deletes them again. So the end of the log determines
+// the result, and a tombstone never deletes a later run with the same id.
 //
 // # What a reader sees
 //
-// Rows of messages and states count only if their version is that of the run's row, and only if all rows of that version are there;
-// the row of runs has their number. Without that number, a part of an older version could look like all of it. Contents are written
-// before the rows of runs, so on one server a sealed run has its contents. On replicas tables may arrive in any order, and an answer
-// leaves out a run whose contents are not complete.
+// Rows of messages and states count only if their version is that of the run's row, and only if all rows of that version are there.
+// The run's row has their number; without it, some of the rows could look like all of them. Contents are written before the rows of
+// runs, so on one server a sealed run has its contents. On replicas the tables may arrive in any order, and an answer leaves out
+// incomplete contents.
 //
 // # Errors
 //
-// Errors of the server and the network are bad weather: ErrUnavailable, ErrDenied or ErrSchemaOld, and the same call succeeds once the
-// cause is gone. The pool reconnects; a Store never has to be opened again.
+// Errors of the server and the network become ErrUnavailable, ErrDenied or ErrSchemaOld. The same call succeeds once the cause is
+// gone. The pool reconnects; a Store never has to be opened again.
 package clickhouse

@@ -17,7 +17,7 @@ import (
 
 // Errors of the server that a retry may solve.
 var (
-	// ErrUnavailable means that the server does not answer, or not now (overloaded, read-only, shutting down).
+	// ErrUnavailable means that the server does not answer, or cannot serve now (overloaded, read-only, shutting down).
 	ErrUnavailable = errors.New("ClickHouse does not answer")
 	// ErrDenied means that the user, the password or a grant is wrong.
 	ErrDenied = errors.New("ClickHouse refuses the credentials")
@@ -28,7 +28,7 @@ var (
 		"where it is older, run `skein migrate`; where it is newer, run a newer binary")
 )
 
-// codes are the server's error codes of these errors (ClickHouse, src/Common/ErrorCodes.cpp).
+// codes maps the server's error codes to these errors (ClickHouse, src/Common/ErrorCodes.cpp).
 var codes = map[int32]error{
 	16:  ErrSchemaOld,   // NO_SUCH_COLUMN_IN_TABLE
 	47:  ErrSchemaOld,   // UNKNOWN_IDENTIFIER
@@ -62,7 +62,7 @@ var codes = map[int32]error{
 	999: ErrUnavailable, // KEEPER_EXCEPTION
 }
 
-// refusals are the server's error codes of an insert whose rows are the cause. Any other code is bad weather: waiting loses nothing.
+// refusals are the server's error codes for an insert that fails because of its rows. After any other code a retry loses nothing.
 var refusals = map[int32]bool{
 	6:   true, // CANNOT_PARSE_TEXT
 	38:  true, // CANNOT_PARSE_DATE
@@ -109,8 +109,8 @@ func explain(err error) error {
 	return err
 }
 
-// bare returns an HTTP error without the driver's text and without the URL, which contains the statement: only the server's
-// address and the cause.
+// bare returns only the server's address and the cause of an HTTP error. It drops the driver's text and the URL, which contains
+// the statement.
 func bare(err error) error {
 	var request *url.Error
 	if !errors.As(err, &request) {

@@ -28,7 +28,7 @@ func (s *Store) Tenants(ctx context.Context) (tenants []string, err error) {
 	return tenants, nil
 }
 
-// Expire implements store.Expirer. Rows are hidden when it returns; Sweep makes the server remove them from disk. It keeps tombstones.
+// Expire implements store.Expirer and keeps tombstones. When it returns, the threads are hidden; Sweep makes the server remove the rows.
 func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (int, error) {
 	var threads []string
 	var versions []uint64
@@ -53,8 +53,8 @@ func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (in
 	return len(threads), nil
 }
 
-// deleteThreads deletes threads from a table. The statement contains their ids: parameters would be part of the URL, whose length
-// is limited.
+// deleteThreads deletes threads from a table. The statement contains their ids as literals: parameters would be part of the URL, whose
+// length is limited.
 func (s *Store) deleteThreads(ctx context.Context, table, tenant string, threads []string, versions []uint64) error {
 	quoted, numbers := make([]string, len(threads)), make([]string, len(threads))
 	for i, id := range threads {

@@ -21,7 +21,7 @@ func (l *login) password() (string, error) {
 	return text, nil
 }
 
-// dial is the driver's DialStrategy: its default one, with the current password. A native connection logs in once.
+// dial is the driver's default DialStrategy with the current password. A native connection logs in once.
 func (l *login) dial(ctx context.Context, id int, o *ch.Options, dial ch.Dial) (ch.DialResult, error) {
 	text, err := l.password()
 	if err != nil {
@@ -32,8 +32,8 @@ func (l *login) dial(ctx context.Context, id int, o *ch.Options, dial ch.Dial) (
 	return ch.DefaultDialStrategy(ctx, id, &now, dial)
 }
 
-// over returns a transport that sends the current password with each HTTP request. The driver's HTTP connections would keep their
-// first one.
+// over returns a transport that sends the current password with each HTTP request. The driver's HTTP connections would keep the
+// first password.
 func (l *login) over(t http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		text, err := l.password()

@@ -58,8 +58,8 @@ func identifier(name string) string {
 }
 
 // Migrate implements store.Migrator. It creates a missing database and applies the missing migrations. ClickHouse has no
-// transactions and no locks for this, so every statement may run again: two concurrent migrations, or one after another was
-// killed, end with the same schema. Migrate does not change a schema that is newer than this binary: from the first release on,
+// transactions and no locks for this, so every statement may run again: two concurrent migrations end with the same schema, and so
+// does a migration after a killed one. Migrate does not change a schema that is newer than this binary: from the first release on,
 // changes only add.
 func (s *Store) Migrate(ctx context.Context) error {
 	have, err := s.schemaVersion(ctx)

@@ -17,7 +17,7 @@ import (
 // Options configure a Store.
 type Options struct {
 	// Addrs are the servers: clickhouse://HOST:PORT (or HOST:PORT) for the native protocol, http://HOST:PORT and https://HOST:PORT
-	// for HTTP, all with the same scheme. A connection goes to a random server, and to the next one if it does not answer.
+	// for HTTP, all with the same scheme. A connection goes to a random server, or to the next one if that server does not answer.
 	Addrs []string
 	// Database is the database's name; Migrate creates it. Empty: "skein".
 	Database           string
@@ -28,7 +28,7 @@ type Options struct {
 	// TLS has the TLS settings; nil with https:// means Go's defaults.
 	TLS *tls.Config
 
-	// Cluster makes Migrate run its statements ON CLUSTER; empty: without.
+	// Cluster is the cluster of Migrate's ON CLUSTER clauses; empty means no such clause.
 	Cluster string
 	// Replicated makes Migrate create Replicated tables, with the server's default_replica_path. Do not change Cluster and
 	// Replicated after the first migration.
@@ -51,7 +51,7 @@ const (
 	DefaultQueryTimeout   = 30 * time.Second
 	DefaultInsertTimeout  = 2 * time.Minute
 	DefaultMaxConnections = 16
-	// A block takes memory twice, as rows and as columns. The server makes one part of it.
+	// A block is in memory twice, as rows and as columns. The server stores it as one part.
 	DefaultBlockRows  = 50_000
 	DefaultBlockBytes = 32 << 20
 )
@@ -98,7 +98,7 @@ func (o Options) driver() (*ch.Options, error) {
 		ConnOpenStrategy: ch.ConnOpenRandom,
 		MaxOpenConns:     o.MaxConnections,
 		MaxIdleConns:     o.MaxConnections,
-		// Returns to servers that were away, and follows changes of DNS.
+		// Lets connections return to servers that were away, and follow changes of DNS.
 		ConnMaxLifetime: 10 * time.Minute,
 		ReadTimeout:     max(o.QueryTimeout, o.InsertTimeout),
 		Logger:          o.Logger,

@@ -20,7 +20,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// selectedRun is a row of runs as statements select it. Lineage selects no Record.
+// selectedRun is a row of the table runs as statements select it. Lineage does not select Record.
 type selectedRun struct {
 	ThreadID      string `ch:"thread_id"`
 	RunID         string `ch:"run_id"`
@@ -91,8 +91,8 @@ func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run
 // decodedAtOnce is how many rows one goroutine decodes.
 const decodedAtOnce = 1000
 
-// decodeInOrder decodes the rows of a thread, on all processors because it takes longer than reading, and returns the runs in the
-// order of Reader.Thread.
+// decodeInOrder decodes the rows of a thread and returns the runs in the order of Reader.Thread. It uses all processors, because
+// decoding takes longer than reading.
 func decodeInOrder(rows []selectedRun, decode func(*selectedRun) (store.Run, error)) ([]store.Run, error) {
 	if len(rows) == 0 {
 		return nil, store.ErrNotFound
@@ -326,7 +326,7 @@ func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasu
 	return found[0], nil
 }
 
-// IndexedTo implements store.Reader. It never decreases, also after an erasure: the erased events were indexed.
+// IndexedTo implements store.Reader. It never decreases, not even after an erasure: the erased events were indexed.
 func (s *Store) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
 	to := map[int32]int64{}
 	err := s.each(ctx, selectPositions, named{"tenant": tenant}, func(r row) error {

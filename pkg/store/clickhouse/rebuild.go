@@ -14,14 +14,14 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// rebuildSuffix is the end of the name of the database that a rebuild fills.
+// rebuildSuffix ends the name of the database that a rebuild fills.
 const rebuildSuffix = "_rebuild"
 
-// ownTables are the tables whose rows are not made from skein.runs. A rebuild does not change them.
+// ownTables are the tables whose rows do not come from skein.runs. A rebuild does not change them.
 var ownTables = []string{"prices"}
 
-// Beside returns a store in a new, empty database with this binary's schema. The database's name is this one's and "_rebuild". It
-// drops a database of that name, which an interrupted rebuild has left. Close the store.
+// Beside returns a store in a new, empty database with this binary's schema. The new database has this one's name followed by
+// "_rebuild". Beside first drops a database of that name, which an interrupted rebuild has left. The caller must close the new store.
 func (s *Store) Beside(ctx context.Context) (_ *Store, err error) {
 	o := s.opts
 	o.Database += rebuildSuffix
@@ -54,26 +54,26 @@ func (s *Store) Drop(ctx context.Context) error {
 	return nil
 }
 
-// ofView matches the statements of the schema that make views.
+// ofView matches the statements of the schema that create views.
 var ofView = regexp.MustCompile(`^CREATE (MATERIALIZED )?VIEW`) //nolint:misspell // the server's spelling
 
-// exchangeOrder is the order of tables in Replace, after positions. Other tables come first.
+// exchangeOrder is the order in which Replace exchanges these tables. positions and then all other tables come before them.
 var exchangeOrder = []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs_by_time", "runs", "erasures", "sources"}
 
-// Replace exchanges the tables of this store with those of a store from Beside, one table at a time, and makes the views again.
-// After that, by has the former tables. While it runs, views are missing, and rows that are written to this store may go to the
-// former tables or miss runs_by_time. So fill this store again afterwards, with all records that skein.runs has when Replace
-// returns.
+// Replace exchanges the tables of this store, one at a time, with those of the argument by (a store from Beside), and creates the
+// views again. Afterwards by has the former tables. While Replace runs, views are missing, and rows written to this store may go to
+// the former tables or miss runs_by_time. So the caller must then fill this store again, with all records that skein.runs has when
+// Replace returns.
 //
-// Erasures from this store are applied to by before its tables become visible, and those that came in between are applied after that.
+// Before the new tables become visible, Replace copies this store's erasures to them; afterwards it copies those that came in between.
 //
-// The order of tables: positions first, because those of by are lower; this store's positions must not promise rows that the new
-// table of runs lacks. (A block that is written meanwhile may still have its rows in a former table and its position in the new
-// one, until this store is filled again.) Then contents before runs, as in Write. A run has the same rows in both stores if both
-// have its record, so readers may see tables of both.
+// Replace exchanges positions first: the new ones are lower, and a position must not promise rows that the new table of runs lacks.
+// (Until this store is filled again, a block that was written meanwhile may have its rows in a former table and its position in the
+// new one.) Contents come before runs, as in Write. A run has the same rows in both stores if both have its record, so readers may see
+// tables of both.
 //
-// Failed statements are retried, unless the server has carried them out. The table schema_migrations is missing from the first
-// step to the last one: if Replace fails in between, Ping returns an error.
+// Replace retries failed statements, unless the server has executed them. The table schema_migrations is missing from the first step
+// to the last: if Replace fails in between, Ping returns an error.
 func (s *Store) Replace(ctx context.Context, by *Store) error {
 	if err := s.replace(ctx, by); err != nil {
 		return fmt.Errorf("replacing tables: %w", err)
@@ -115,11 +115,11 @@ func (s *Store) replace(ctx context.Context, by *Store) error {
 // exchange is a step of Replace.
 type exchange struct {
 	statement string
-	// moves is the name of a table that the statement moves to the store, and id its id. Such a statement must not run twice.
+	// moves is the name of a table whose id after the statement is id ("" if it is moved away). Such a statement must not run twice.
 	moves, id string
 }
 
-// run runs the statement, unless the server has carried it out before.
+// run runs the statement, unless the server has executed it before.
 func (e exchange) run(ctx context.Context, s *Store) error {
 	if e.moves != "" {
 		now, err := s.tables(ctx)
@@ -174,7 +174,7 @@ func (s *Store) exchanges(by *Store, here, there map[string]table) (steps []exch
 	return steps
 }
 
-// insist retries f for half a minute: the tables of two databases are mixed until Replace has ended.
+// insist retries f for half a minute, since the tables of the two databases are mixed until Replace has ended.
 func insist(ctx context.Context, f func() error) (err error) {
 	const tries = 8
 	for try := range tries {
@@ -189,7 +189,7 @@ func insist(ctx context.Context, f func() error) (err error) {
 	return err
 }
 
-// eraseFrom writes the tombstones and erasures of this store that another one lacks to that one.
+// eraseFrom writes this store's tombstones and erasures to the argument other, as far as other lacks them.
 func (s *Store) eraseFrom(ctx context.Context, other *Store) error {
 	var entries []store.Entry
 	statement := strings.NewReplacer("$other", identifier(other.opts.Database)).Replace(selectErased)
@@ -220,7 +220,7 @@ func (s *Store) eraseFrom(ctx context.Context, other *Store) error {
 // table is a table or view of the database.
 type table struct {
 	view bool
-	id   string // the server's, which a rename or exchange does not change
+	id   string // the server's id of the table, which a rename or exchange does not change
 }
 
 // tables returns the tables and views of the database.
@@ -239,7 +239,7 @@ func (s *Store) qualified(table string) string {
 	return identifier(s.opts.Database) + "." + identifier(table)
 }
 
-// withoutDatabase runs a statement on a connection without a database: the server refuses connections to a missing one.
+// withoutDatabase runs a statement on a connection without a database, as the server refuses connections to a missing one.
 func (s *Store) withoutDatabase(ctx context.Context, statement string, settings ch.Settings) (err error) {
 	d := *s.driver
 	d.Auth.Database = ""

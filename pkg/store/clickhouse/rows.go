@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// runRow is a row of runs. A tombstone has its key, version and partition, and zeros.
+// runRow is a row of the table runs. A tombstone's row has its key, version, partition and RecordedAt, and zeros.
 type runRow struct {
 	Tenant   string `ch:"tenant"`
 	ThreadID string `ch:"thread_id"`
@@ -84,7 +84,7 @@ type runRow struct {
 	Record string `ch:"record"`
 }
 
-// newRunRow builds the row of an entry. It depends on nothing else.
+// newRunRow builds the row of an entry. The row depends only on the entry.
 func newRunRow(e store.Entry) (*runRow, error) {
 	epoch := time.Unix(0, 0).UTC()
 	row := &runRow{

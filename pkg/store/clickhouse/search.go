@@ -17,13 +17,13 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// selection is the part of a filter that templates use: its conditions and the names of parameters. Values are passed as the
+// selection is what templates need of a filter: which conditions it has, and the names of their parameters. Values are passed as the
 // server's parameters, so no text of a filter becomes SQL.
 type selection struct {
 	Since, Until, Statuses, Agent, Tool, Model, Error, AnyError, Prefix, Depth bool
 	Labels                                                                     []labelParams
 	Words                                                                      []wordParam
-	// AsksAgain selects regenerations, or edits if Regenerations is false. Rewrote selects runs whose record has that word.
+	// AsksAgain selects regenerations, or edits if Regenerations is false. Rewrote selects runs by Run.Rewrote of the record.
 	AsksAgain, Regenerations, Rewrote bool
 	// ByThread searches in the order of threads, not of time.
 	ByThread bool
@@ -33,8 +33,8 @@ type selection struct {
 
 type labelParams struct{ Key, Value string }
 
-// wordParam is the parameter of a word. Lower means that the word is searched in lower-case text, for which there is an index of
-// four-character sequences. Only ASCII words use it, because other characters may have several lower-case forms.
+// wordParam is the parameter of a word. Lower means that the word is searched in lower-case text, which has an index of four-character
+// sequences. Only ASCII words use that index, because other characters may have several lower-case forms.
 type wordParam struct {
 	Param string
 	Lower bool
@@ -113,7 +113,7 @@ type searchView struct {
 	selection
 	Key, Direction   string
 	After, Ascending bool
-	// ByStart means that Key is the start.
+	// ByStart means that Key is the start time.
 	ByStart bool
 }
 
@@ -145,10 +145,10 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 	panic("unreachable: the last window is all of the search")
 }
 
-// windows returns times since which to search a page, each earlier than the one before; the last is the query's own. The newest
-// runs of a tenant mostly began in the last day, and runs_by_time reads little for one day. If a window has a full page it is the
-// right one: all runs outside of it come later in the order. Queries that read other tables have one window only, since each
-// window reads them again.
+// windows returns the starts of ever larger windows in which Search looks for a page; the last is the query's own Since. The newest runs
+// of a tenant mostly began in the last day, and runs_by_time reads little for one day. A full page from any window is the right one,
+// because all runs outside the window come later in the order. Queries that read other tables have one window only, since each window
+// reads those tables again.
 func windows(q search.Query, now time.Time) []time.Time {
 	const day = 24 * time.Hour
 	if q.Sort != search.SortStarted || q.Ascending || q.Prefix != "" || q.Rewrote != "" || len(q.Words) > 0 {
@@ -222,7 +222,7 @@ var dimensions = map[search.Dimension]string{
 	search.ByWeek:   "toInt64(floor((toUnixTimestamp64Milli(started_at) + 259200000) / 604800000) * 604800000 - 259200000)",
 }
 
-// measures are the expressions of search.Measure, unless dimensions change them.
+// measures are the expressions of search.Measure. With some dimensions, statisticsOf replaces them.
 var measures = map[search.Measure]string{
 	search.Runs:            "count()",
 	search.Errors:          "countIf(status = 'error')",
@@ -244,8 +244,8 @@ var measures = map[search.Measure]string{
 type statistics struct {
 	Selection    selection
 	By, Measures []string
-	// Failures joins failed tool calls, Durations all tool calls, Siblings the runs' order among their siblings. ByTool is the
-	// column of the tool, or "".
+	// Failures makes the statement join failed tool calls, Durations all tool calls, and Siblings the runs' order among their siblings.
+	// ByTool is the column of the dimension tool, or "".
 	Failures, Durations, Siblings bool
 	ByTool                        string
 }

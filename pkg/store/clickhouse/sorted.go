@@ -7,8 +7,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
 )
 
-// sorted is a map that the driver writes in the order of keys. It would write a plain map in random order, which the server
-// keeps, so that two rebuilds of one record would differ.
+// sorted is a map that the driver writes in the order of keys. It writes a plain map in random order, and the server keeps
+// that order, so two rebuilds of one record would differ.
 type sorted[V any] map[string]V
 
 // Put implements column.IterableOrderedMap.

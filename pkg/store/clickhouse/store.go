@@ -86,7 +86,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // reading returns a context for one statement of a read.
 func (s *Store) reading(ctx context.Context, limit time.Duration, more ch.Settings) (context.Context, context.CancelFunc) {
 	settings := ch.Settings{
-		// FINAL over a short range is no faster with more cores, which many readers share.
+		// FINAL over a short range is no faster with more threads, and many readers share the cores.
 		"max_threads": 2,
 		// Otherwise a read with FINAL reads all columns of every granule that the primary key selects. The server moves only conditions on the
 		// sorting key, which is the same for all versions of a row, so FINAL still sees every version.
@@ -105,17 +105,17 @@ func (s *Store) writing(ctx context.Context, more ch.Settings) (context.Context,
 		"insert_deduplicate": 1,
 		// Merges build the indexes: the index of words takes longer than the rest of a message's insert.
 		"materialize_skip_indexes_on_insert": 0, //nolint:misspell // the server's spelling
-		// If the server dies after it has written a block to runs and before runs_by_time, a retry writes it to the latter.
+		// If the server dies after it has written a block to runs but not to runs_by_time, a retry writes the block to runs_by_time.
 		"deduplicate_blocks_in_dependent_materialized_views": 1, //nolint:misspell // the server's spelling
-		// The server stores a deletion and carries it out, also after a restart. Until then tombstones hide the rows.
+		// The server stores a deletion and executes it later, even after a restart. Until then tombstones hide the rows.
 		"lightweight_deletes_sync": 0,
 	}
 	maps.Copy(settings, more)
 	return s.bounded(ctx, s.opts.InsertTimeout, settings)
 }
 
-// bounded limits a statement on both sides. The server must stop by itself, because over HTTP it does not notice that the client
-// is gone; and the client must not wait for a server that hangs.
+// bounded limits the time of a statement on both sides. The server must stop by itself, because over HTTP it does not notice that the
+// client is gone; and the client must not wait for a server that hangs.
 func (s *Store) bounded(ctx context.Context, limit time.Duration, settings ch.Settings) (context.Context, context.CancelFunc) {
 	const grace = 2 * time.Second
 	settings["max_execution_time"] = max(1, int(limit.Seconds()))

@@ -12,11 +12,11 @@ import (
 // DefaultSweepEvery is the default interval in which erased rows are removed from parts.
 const DefaultSweepEvery = 24 * time.Hour
 
-// KeepSweeping makes the server remove deleted rows from its parts within a duration of their deletion, until ctx ends. A
-// deletion itself only hides rows until the next merge of their part, and large parts may never be merged. Several processes may
-// call it for one database. It logs errors and retries; Purged reports whether a thread's rows are removed.
+// KeepSweeping makes the server remove deleted rows from its parts, at most the duration every after their deletion, until ctx
+// ends. A deletion only hides rows until the next merge of their part, and large parts may never be merged. Several processes may
+// sweep one database. It logs errors and retries; Purged reports whether a thread's rows are removed.
 func (s *Store) KeepSweeping(ctx context.Context, every time.Duration, logger *slog.Logger) error {
-	// A check costs two small statements. With these fractions, a deletion just after a sweep is in the next one within the duration.
+	// A check costs two small statements. With these fractions, rows that are deleted just after a sweep are swept within that duration.
 	tick := time.NewTicker(max(every/8, time.Second))
 	defer tick.Stop()
 	for {
@@ -31,8 +31,8 @@ func (s *Store) KeepSweeping(ctx context.Context, every time.Duration, logger *s
 	}
 }
 
-// Sweep makes the server rewrite the parts with deleted rows, in tables that were not swept within a duration. It does not wait
-// for the server.
+// Sweep makes the server rewrite the parts with deleted rows, except in tables that were swept less than notWithin ago. It does
+// not wait for the server.
 func (s *Store) Sweep(ctx context.Context, notWithin time.Duration) error {
 	var tables []string
 	args := named{"database": s.opts.Database, "tables": contentTables, "seconds": int64(notWithin.Seconds())}

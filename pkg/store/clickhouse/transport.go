@@ -15,7 +15,7 @@ type sharedTransport struct {
 	transport   *http.Transport
 }
 
-// of is the driver's TransportFunc. It returns the first transport for all calls; they have equal settings.
+// of is the driver's TransportFunc. All calls return the transport of the first call, since all have equal settings.
 func (s *sharedTransport) of(t *http.Transport) (http.RoundTripper, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

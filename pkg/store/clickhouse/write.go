@@ -16,8 +16,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// Follow implements store.Writer. Each indexer reads again after it has written, so of two that start at the same time with
-// different topics at least one is refused.
+// Follow implements store.Writer. It reads the ids again after it has written its own: if two indexers start at the same time
+// with different topics, at least one fails.
 func (s *Store) Follow(ctx context.Context, topicID string) error {
 	followed, err := s.follows(ctx, topicID)
 	if err == nil && !followed {
@@ -47,11 +47,11 @@ func (s *Store) follows(ctx context.Context, topicID string) (followed bool, err
 	return followed, err
 }
 
-// Write implements store.Writer. It is several inserts, each durable when it returns, and ends at the first error. A repeated
+// Write implements store.Writer. It runs several inserts, each durable when it returns, and stops at the first error. A repeated
 // call sends the same blocks with the same tokens.
 //
-// The order: contents, all tables concurrently, so that a visible sealed run has them; the rows of runs; deletions, after nothing
-// refers to the deleted rows; then erasures and positions, which promise that everything before them is written.
+// Write first writes the contents, all tables concurrently, so that a visible sealed run has them. Then come the rows of runs; deletions,
+// once no row of runs refers to the deleted rows; erasures and positions, which promise that everything before them is written.
 func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	return nil
 }
 
-// insertContents inserts the contents of runs, and builds the rows of runs meanwhile.
+// insertContents inserts the contents of runs, and builds the rows of runs at the same time.
 func (s *Store) insertContents(ctx context.Context, b *batch) (runs []*runRow, err error) {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() (err error) {
@@ -125,7 +125,7 @@ func sizeOf(row any) (bytes int) {
 	return bytes
 }
 
-// insertBlock writes one block, of which the server makes one part or, after an error, none.
+// insertBlock writes one block. The server stores it as one part or, after an error, not at all.
 func insertBlock[T any](ctx context.Context, s *Store, table, from string, rows []*T) (err error) {
 	ctx, cancel := s.writing(ctx, ch.Settings{"insert_deduplication_token": token(table, from, rows)})
 	defer cancel()
@@ -157,9 +157,9 @@ func insertBlock[T any](ctx context.Context, s *Store, table, from string, rows 
 	return b.Send()
 }
 
-// token returns a block's deduplication token: the table, the records, the number of rows and a hash of them. The server silently
-// drops a block with a known token; the hash distinguishes records of another topic set, or of a topic that was made again, with
-// the same offsets.
+// token returns a block's deduplication token: the table, the records, the number of rows and a hash of them. The server silently drops a
+// block with a known token; the hash distinguishes records with the same offsets of another topic set, or of a topic that was created
+// again.
 func token[T any](table, from string, rows []*T) string {
 	h := sha256.New()
 	var text []byte
@@ -167,7 +167,7 @@ func token[T any](table, from string, rows []*T) string {
 		columns := reflect.ValueOf(r).Elem()
 		text = text[:0]
 		for i := range columns.NumField() {
-			switch c := reflect.Indirect(columns.Field(i)); { // maps and lists differ only with other columns
+			switch c := reflect.Indirect(columns.Field(i)); { // maps and lists differ only if other columns do
 			case c.Kind() == reflect.String:
 				text = append(strconv.AppendInt(text, int64(c.Len()), 10), ':')
 				text = append(text, c.String()...)
