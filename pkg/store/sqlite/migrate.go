@@ -10,7 +10,7 @@ import (
 	"github.com/skeinhq/skein/schemas"
 )
 
-// Migrate implements store.Migrator. Each migration is one transaction with its number, in user_version, so a killed process leaves no
+// Migrate implements store.Migrator. Each migration and its number (user_version) are one transaction, so a killed process leaves no
 // half migration. Two processes may migrate concurrently.
 func (s *Store) Migrate(ctx context.Context) error {
 	ms, err := store.Migrations(schemas.SQLite, "sqlite")

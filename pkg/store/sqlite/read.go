@@ -185,8 +185,8 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	return threads, threads[limit-1].ThreadID, nil
 }
 
-// Interrupted implements store.Reader. Only records have the runs' parents, and SQLite's JSON functions cut ids at a NUL, so it
-// compares parents in Go.
+// Interrupted implements store.Reader. It compares parents in Go, because only records have them, and SQLite's JSON functions
+// cut ids at a NUL.
 func (s *Store) Interrupted(ctx context.Context, tenant string, q store.InterruptQuery) ([]store.Run, *store.InterruptCursor, error) {
 	limit := min(max(q.Limit, 1), 1000)
 	runs, after := []store.Run{}, q.After

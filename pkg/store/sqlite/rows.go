@@ -8,7 +8,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// runRow is a row of runs. A tombstone has its key, version and partition, and zeros.
+// runRow is a row of the table runs. A tombstone's row has its key, version, partition and recordedAt, and zeros.
 type runRow struct {
 	tenant, threadID, runID string
 	version                 int64
@@ -17,14 +17,14 @@ type runRow struct {
 	branchID                string
 	messageCount            int
 	startedAt, updatedAt    int64 // Unix milliseconds
-	recordedAt              int64 // the same; 0: unknown
+	recordedAt              int64 // Unix milliseconds; 0: unknown
 	rawPartition            int32
 	rawFirst, rawNext       int64
 	record                  string
 	facts                   store.Facts
 }
 
-// newRunRow builds the row of an entry. It depends on nothing else.
+// newRunRow builds the row of an entry. The row depends only on the entry.
 func newRunRow(e store.Entry) (runRow, error) {
 	row := runRow{
 		tenant: e.Tenant, threadID: e.ThreadID, runID: e.RunID,
@@ -86,7 +86,7 @@ INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, br
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, thread_id, run_id) DO NOTHING`
 
-// insert writes the row, unless the store has one of the run, and reports whether it did.
+// insert writes the row, unless the store has a row of the run. It reports whether it wrote.
 func (r runRow) insert(ctx context.Context, b *block) (bool, error) {
 	f := r.facts
 	res, err := b.exec(ctx, insertRun, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
@@ -109,7 +109,7 @@ VALUES ` + messageValues
 	insertState   = `INSERT INTO states (tenant, thread_id, run_id, version, state) VALUES (?, ?, ?, ?, ?)`
 )
 
-// messageRows is how many messages one statement inserts at most. One statement per message takes twice as long for an input of 10,000.
+// messageRows limits the messages that one statement inserts. One statement per message takes twice as long for 10,000 messages.
 const messageRows = 50
 
 const (
@@ -123,7 +123,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-// selectLineage reads the record, which is local, so that the table needs few columns.
+// selectLineage reads whole records, so that the table needs few columns: the file is local.
 const selectLineage = `SELECT ` + runColumns + `, error_code, error_message, cancelled_by, asked, question, reply, resumed FROM runs
 WHERE tenant = ? AND thread_id = ? AND deleted = 0 ORDER BY raw_first, run_id`
 
@@ -133,7 +133,7 @@ WHERE tenant = ? AND thread_id = ? AND deleted = 0 ORDER BY raw_first, run_id`
 const selectRun = `SELECT ` + runColumns + ` FROM runs
 WHERE tenant = ? AND thread_id = ? AND run_id = ? AND deleted = 0`
 
-// contentsPart is how many ids one statement has.
+// contentsPart limits the ids in one statement.
 const contentsPart = 500
 
 // Rows of contents count if their version is that of the run's row. %s is the list of placeholders.

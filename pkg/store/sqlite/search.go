@@ -20,8 +20,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// selectFound selects runs by thread and start; the other two by start, from a position on. Conditions on members that have no column
-// are checked in Go: one machine has few runs.
+// selectFound selects runs in the order of thread and start, the other two in the order of start, from a position on. scan checks
+// conditions on members without a column in Go, since one machine has few runs.
 const (
 	foundColumns = `SELECT record, error_code, error_message, asked, question, reply,
     :words = '' OR status <> 'running' AND EXISTS (
@@ -72,7 +72,7 @@ type found struct {
 var errEnough = errors.New("enough")
 
 // scan calls f for each run that a filter selects, and returns search.ErrTooMuch after maxRows rows. Only selectFound has the order that
-// finds siblings.
+// siblings needs.
 func (s *Store) scan(
 	ctx context.Context, tenant string, q search.Filter, maxRows int64, query string, after search.Position, f func(found) error,
 ) error {
@@ -129,7 +129,7 @@ func (s *Store) scan(
 	return err
 }
 
-// bounded calls f with the time limit of bounds.
+// bounded calls f within the time limit of bounds, or returns search.ErrTooMuch.
 func bounded(ctx context.Context, b search.Bounds, f func(context.Context) error) error {
 	within, cancel := context.WithTimeout(ctx, b.Time)
 	defer cancel()
@@ -163,7 +163,7 @@ type siblings struct {
 	asked  map[string]map[string]bool
 }
 
-// add returns whether a run is a regeneration or an edit of a sibling. Add runs in the order of threads and starts.
+// add returns search.Regeneration or search.Edit if a run is one of a sibling, else "". Call it in the order of threads and starts.
 func (s *siblings) add(r *record.Run, asked string) string {
 	if s.asked == nil || s.thread != r.ThreadID {
 		s.thread, s.asked = r.ThreadID, map[string]map[string]bool{}

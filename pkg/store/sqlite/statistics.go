@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// selectCalls selects tool calls in the order in which v_tool_calls of ClickHouse finds the first of an id.
+// selectCalls selects tool calls in the order by which ClickHouse's v_tool_calls finds the first call of an id.
 const selectCalls = `SELECT c.thread_id, c.tool_call_id, c.run_id, c.name, c.made, c.failed, c.duration_ms FROM tool_calls c
 JOIN runs r ON r.tenant = c.tenant AND r.thread_id = c.thread_id AND r.run_id = c.run_id AND r.version = c.version
 WHERE c.tenant = :tenant AND r.deleted = 0 AND r.status <> 'running'
@@ -23,7 +23,7 @@ ORDER BY c.started_at, c.run_id, c.idx`
 // runKey identifies a run of a tenant.
 type runKey struct{ thread, run string }
 
-// toolCalls are the calls of a tool by a run.
+// toolCalls summarises the calls of one tool by one run.
 type toolCalls struct {
 	failed    int64
 	durations []int64 // of calls with a result in the same run
@@ -168,7 +168,7 @@ func keysOf(by []search.Dimension, r *found) [][]string {
 	return all
 }
 
-// add counts a run and its tool calls, by tool.
+// add counts a run. The argument ended has the run's tool calls, by tool.
 func (t *tally) add(ctx context.Context, by []search.Dimension, r *found, ended map[string]toolCalls) error {
 	usage, calls := r.usage, r.ToolCalls
 	for i, d := range by {

@@ -68,7 +68,7 @@ func dataSource(path string, writer bool) string {
 		q.Add("_pragma", "journal_size_limit(67108864)")
 		// Overwrites deleted rows with zeros, so that no erased text remains in free pages.
 		q.Add("_pragma", "secure_delete(ON)")
-		// Takes the write lock at BEGIN. A deferred one can fail in the middle of a transaction.
+		// Takes the write lock at BEGIN. A deferred transaction can fail to get it later.
 		q.Add("_txlock", "immediate")
 	} else {
 		q.Add("_pragma", "query_only(1)")

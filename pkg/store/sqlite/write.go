@@ -66,8 +66,8 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) (err error) {
 	return nil
 }
 
-// truncateLog checkpoints the write-ahead log and truncates it, since it has pages from before an erasure. It fails while a reader uses
-// an old snapshot; the caller then repeats Write, which changes nothing and calls truncateLog again.
+// truncateLog checkpoints and truncates the write-ahead log, which has pages from before an erasure. It fails while a reader uses an
+// old snapshot; the caller then repeats Write, which changes no row and calls truncateLog again.
 func (s *Store) truncateLog(ctx context.Context) error {
 	var busy, frames, moved int
 	if err := s.write.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved); err != nil {
@@ -112,7 +112,7 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 	if err != nil {
 		return err
 	}
-	// Also of an equal version: a newer binary may make another row of the same record.
+	// Replaces a row of an equal version too: a newer binary may build another row from the same record.
 	const ofRun = " WHERE tenant = ? AND thread_id = ? AND run_id = ?"
 	if _, err := b.exec(ctx, "DELETE FROM runs"+ofRun+" AND version <= ?", e.Tenant, e.ThreadID, e.RunID, e.Version); err != nil {
 		return err
