@@ -14,11 +14,11 @@ import (
 // assignment has the partitions that are assigned to this member. Each assignment of a partition has a new epoch, so that records read
 // before a revocation do not count as current after the partition has come back.
 //
-// The broker does not check who owns a partition when offsets are committed. So commits hold the lock, and a revocation waits for it:
-// after OnRevoked has returned, before the next owner begins, this member commits nothing of the partition.
+// On a commit, the broker does not check who owns the partition. So commits hold the lock, and revocations wait for the lock: after
+// OnRevoked has returned, and so before the next owner begins, this member commits no offset of the partition.
 //
-// A revocation also waits for a running write. Otherwise the next owner could read a tombstone and delete older rows, and this member
-// write such rows after that.
+// A revocation also waits for a running write. Otherwise the next owner could read a tombstone and delete older rows before this
+// member writes such rows.
 type assignment struct {
 	writing chan struct{} // has an element while a block is written and committed
 
@@ -58,7 +58,7 @@ func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string
 	a.gone(topics)
 }
 
-// lost is revoked for a member that was removed from the group: the partitions may have another owner already.
+// lost replaces revoked for a member that was removed from the group. It waits for no write: the partitions may have another owner already.
 func (a *assignment) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
 	a.gone(topics)
 	a.mu.Lock()
@@ -107,14 +107,14 @@ func (a *assignment) copyEpochs() map[int32]int64 {
 	return maps.Clone(a.epochs)
 }
 
-// current returns a block without the entries of partitions that were revoked since.
+// current returns the block without the entries of partitions that were revoked after they were read.
 func (a *assignment) current(b *block) *block {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return b.kept(a.isCurrent)
 }
 
-// ifCurrent calls f if the partition is assigned under that epoch. Rebalances wait until it returns.
+// ifCurrent calls f if the partition is assigned under that epoch, and reports whether it is. Rebalances wait until f returns.
 func (a *assignment) ifCurrent(partition int32, epoch int64, f func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *assignment) ifCurrent(partition int32, epoch int64, f func()) bool {
 	return true
 }
 
-// isCurrent reports whether a partition is assigned under an epoch; 0 means none. Hold the lock.
+// isCurrent reports whether a partition is assigned under an epoch; 0 means none. The caller must hold the lock.
 func (a *assignment) isCurrent(partition int32, epoch int64) bool {
 	return epoch != 0 && a.epochs[partition] == epoch
 }

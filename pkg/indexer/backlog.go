@@ -21,8 +21,8 @@ type fetching interface {
 	ResumeFetchPartitions(map[string][]int32)
 }
 
-// backlog has the polled records that are in no block yet, by partition. Partitions take turns, and a partition with a large queue is
-// not fetched, so a record hardly waits for records of other partitions.
+// backlog has, by partition, the polled records that are in no block yet. Partitions take turns, and a partition with a large queue
+// is not fetched, so a record hardly waits for records of other partitions.
 type backlog struct {
 	client fetching
 	topic  string
@@ -69,8 +69,8 @@ func (b *backlog) add(p polled) {
 	})
 }
 
-// next returns the partition whose record is decoded next: the one with the least in the block. It is nil if each partition with
-// records has an equal part of the block's size, so that partitions whose records come later find room.
+// next returns the queue whose record is decoded next: the one with the fewest bytes in the block. It returns nil once each
+// partition with records has its equal share of the block's size, which keeps space for partitions whose records come later.
 func (b *backlog) next(size int64) (first *queue) {
 	parts := int64(0)
 	for _, q := range b.queues {
@@ -107,7 +107,7 @@ func (b *backlog) deep(gathered int64) (n int) {
 	return n
 }
 
-// drop drops the first records of a queue and recycles them: entries share no memory with their records.
+// drop drops the first n records of a queue and recycles them, since entries share no memory with their records.
 func (b *backlog) drop(q *queue, n int) {
 	for _, r := range q.records[:n] {
 		q.bytes -= memoryOf(r)

@@ -10,13 +10,13 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// bisector writes the entries of a block and finds those that the store refuses. If the store refuses the block, it writes the tenants
-// one by one, so that no tenant's rows affect another's.
+// bisector writes the entries of a block and finds those that the store refuses. If the store refuses the block, the bisector writes
+// the tenants one by one, so that no tenant's rows affect another's.
 type bisector struct {
 	store store.Writer
 	busy  *atomic.Int64 // start of the current call, in nanoseconds
 	fault func(error)   // gets the first refusal; it may be nil
-	// worked means that the store has taken a run within trust. Then the runs of the tenant with most refused runs do not count for
+	// worked means that the store has taken a run within the time trust. If so, the tenant with the most refused runs does not count for
 	// errRefusesAll.
 	worked bool
 
@@ -30,20 +30,20 @@ type refused struct {
 	reason error
 }
 
-// maxRefused is how many refused runs of a block are bad data even if the store takes no run of the block. More may be a fault of the
+// maxRefused is how many refused runs count as bad data even if the store takes no run of the block. More of them may be a fault of the
 // store: a column of another type, a constraint on all rows.
 const maxRefused = 16
 
-// maxTried is how many runs of a tenant are tried one by one while the store takes none of them: each costs calls of the store, and
-// parts of its tables. After that, runs that the store refuses together are tried one by one only if it takes the last of them; else
-// they count as refused, untried.
+// maxTried limits the runs of a tenant that are tried one by one while the store takes none of them: each costs calls of the store, and
+// parts of its tables. Beyond the limit, if the store refuses several runs together, the bisector tries only the last one. If the store
+// refuses that too, the others count as refused, untried.
 const maxTried = 256
 
-// trust is how long the store counts as working after it has taken a run. After that, a block with only refused runs waits, even of one
-// tenant.
+// trust is how long the store counts as working after it has taken a run. After that, a block with only refused runs waits, even if
+// they are of one tenant.
 const trust = 10 * time.Minute
 
-// errRefusesAll makes the block wait, which loses nothing. With dead letters the index would lose run by run.
+// errRefusesAll makes the block wait, which loses nothing. With dead letters instead, the index would lose run after run.
 var errRefusesAll = errors.New("the store refuses all runs that it is given")
 
 // errUntried is the reason of runs that were not tried (maxTried).
@@ -75,7 +75,7 @@ func (s *bisector) write(ctx context.Context, entries []store.Entry) error {
 		if s.worked {
 			count -= most
 		}
-		// After very many tried runs it does not wait for the last tenant: a large block is not tried run by run if the store takes nothing.
+		// Returns before the last tenant once more than maxTried runs are refused: a large block is not tried run by run.
 		if tried := i > 0 && len(s.refused) > maxTried || i == len(tenants)-1; tried && s.taken == 0 && count > maxRefused {
 			return fmt.Errorf("%w, %d in this block; the first one: %w", errRefusesAll, len(s.refused), s.refused[0].reason)
 		}

@@ -66,7 +66,7 @@ func (b *block) full(size int64, maxRecords int, maxBytes int64) bool {
 }
 
 // rowBytes estimates the cost of a row without its text, in memory and on the server: a record of half a megabyte may have 200,000
-// messages. The row of a run has some 60 columns and counts as runRows.
+// messages. The row of a run has some 60 columns and counts as runRows rows.
 const (
 	rowBytes = 256
 	runRows  = 8
@@ -116,7 +116,7 @@ func (b *block) kept(current func(partition int32, epoch int64) bool) *block {
 }
 
 // ordered returns the entries in the order of writing: records of runs, then erasures, then positions. Erasures and positions promise
-// that what comes before them is in the store.
+// that the entries before them are in the store.
 func (b *block) ordered() []store.Entry {
 	ordered := make([]store.Entry, 0, len(b.entries)+len(b.positions))
 	for _, erasures := range []bool{false, true} {

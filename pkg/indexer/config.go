@@ -18,11 +18,11 @@ type Config struct {
 	// Group is the consumer group.
 	Group string
 	// InstanceID is this process's name in the group, the same after a restart (a pod's name). A process that is killed and starts
-	// again within 10 s gets its partitions at once. A second process of the name fences the first. If it is empty, nobody reads the
-	// partitions of a killed process for 10 s.
+	// again within 10 s gets its partitions at once. A second process of the name fences the first. If InstanceID is empty, nobody
+	// reads the partitions of a killed process for 10 s.
 	InstanceID string
-	// MaxRecords, MaxBytes and MaxDelay bound one block: it is written when it reaches the first of them and the previous block is
-	// written. A record counts with its bytes, 256 for each message and tool call and 2,048 for the run; one above MaxBytes is a block
+	// MaxRecords, MaxBytes and MaxDelay bound one block: it is written once it reaches one of them and the previous block is written.
+	// A record counts as its bytes plus 256 for each message and tool call and 2,048 for the run; a record above MaxBytes is a block
 	// of its own.
 	MaxRecords int
 	MaxBytes   int64

@@ -38,7 +38,7 @@ func (w *writer) writeDeadLetters(ctx context.Context, all []refused) error {
 	}
 	w.metrics.refused.Add(float64(len(all)))
 	for i, r := range all {
-		// The log has no reason: it may quote the row. The dead letter has it.
+		// The reason is not logged, as it may quote the row; the dead letter has it.
 		w.cfg.Logger.WarnContext(ctx, "run refused by the store, and written to the dead letters",
 			"topic", w.cfg.Kafka.Topics().Runs, "partition", r.Partition, "offset", r.Version,
 			"dead_letter", record.Position{Partition: records[i].Partition, Offset: records[i].Offset}.String())
@@ -46,7 +46,7 @@ func (w *writer) writeDeadLetters(ctx context.Context, all []refused) error {
 	return nil
 }
 
-// deadLetterRoom is the maximum size of a dead letter's key and headers and the batch's frame, in bytes.
+// deadLetterRoom limits the size of a dead letter's key, its headers and the batch's frame together, in bytes.
 const deadLetterRoom = 8 << 10
 
 // maxDetail bounds the store's reason in a dead letter, in bytes.

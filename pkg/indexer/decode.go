@@ -63,7 +63,7 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 	return e, outcomeRun, nil
 }
 
-// splitKey splits a record's key into as many parts as form has.
+// splitKey splits a record's key, which must have as many parts as form.
 func splitKey(r *kgo.Record, form string) ([]string, error) {
 	parts, err := record.SplitKey(string(r.Key))
 	if err == nil && len(parts) != strings.Count(form, "/")+1 {

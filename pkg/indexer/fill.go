@@ -31,7 +31,7 @@ func (f *Filled) Add(o Filled) {
 const fillTries = 40
 
 // Fill writes the records of skein.runs in these spans to a store, without a consumer group. It calls report with the number of offsets
-// that were read. A record of a newer Skein is an error. After an error begin with an empty store: nothing records how far Fill came.
+// that were read. A record of a newer Skein is an error. After an error, start with an empty store: Fill stores no progress.
 func Fill(ctx context.Context, cfg Config, w store.Writer, spans map[int32]kafka.Span, report func(read, total int64)) (Filled, error) {
 	f := filler{cfg: cfg, store: w, report: report, at: map[int32]int64{}}
 	for p, s := range spans {
@@ -58,7 +58,7 @@ func Fill(ctx context.Context, cfg Config, w store.Writer, spans map[int32]kafka
 	return f.filled, err
 }
 
-// filler is the state of a Fill. The writing goroutine uses Refused and Entries, the reading one all else.
+// filler is the state of a Fill. The writing goroutine changes filled.Refused and filled.Entries, the reading one all else.
 type filler struct {
 	cfg    Config
 	store  store.Writer

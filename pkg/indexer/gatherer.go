@@ -11,8 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// gatherer decodes records into a block while the writer writes the previous one. If the block is full it waits for the writer, and if
-// the backlog is full the poller waits for the gatherer.
+// gatherer decodes records into a block while the writer writes the previous one. If the block is full, the gatherer waits for the
+// writer; if the backlog is full, the poller waits for the gatherer.
 type gatherer struct {
 	*Service
 	client  *kgo.Client
@@ -26,8 +26,8 @@ type gatherer struct {
 // sliceBytes is how much is decoded before the gatherer takes in the next poll.
 const sliceBytes = 256 << 10
 
-// run decodes polled records until polling ends, hands over the last block and closes the channel of blocks. Records in no block are
-// read again by the partition's next owner. It returns when ctx ends.
+// run decodes polled records until polling ends, hands over the last block and closes the channel of blocks. The partition's next owner
+// reads records again that are in no block. run also returns when ctx ends.
 func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 	defer close(g.blocks)
 	always := make(chan struct{})
@@ -67,12 +67,12 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 	}
 }
 
-// decode decodes up to sliceBytes of the backlog into the block, taking turns between partitions. goesOn means that there is more to
-// decode, full that the block has no room for it.
+// decode decodes up to sliceBytes of the backlog into the block, taking turns between partitions. The result goesOn means that there is
+// more to decode, full that the block has no space for it.
 func (g *gatherer) decode(ctx context.Context) (goesOn, full bool) {
 	owned := max(1, g.owned.len())
 	size := g.size.bytes()
-	if g.backlog.deep(size/int64(owned)) >= owned { // no partition's new records would wait for the large block
+	if g.backlog.deep(size/int64(owned)) >= owned { // all partitions have a backlog, so no new record waits because of a large block
 		size = g.cfg.MaxBytes
 	}
 	for decoded := int64(0); decoded < sliceBytes; {
@@ -88,11 +88,11 @@ func (g *gatherer) decode(ctx context.Context) (goesOn, full bool) {
 	return true, false
 }
 
-// take decodes the first record of a queue into the block, or returns false if the block has no room for it.
+// take decodes the first record of a queue into the block, or returns false if the block has no space for it.
 func (g *gatherer) take(ctx context.Context, q *queue) bool {
 	r := q.records[0]
 	if g.metrics.stops.Has(r.Partition) || g.owned.epoch(r.Partition) != q.epoch {
-		g.backlog.drop(q, 1) // the partition stopped before it, or its next owner reads it
+		g.backlog.drop(q, 1) // the partition has stopped, or its next owner reads the record
 		return true
 	}
 	if !q.decoded {
@@ -143,15 +143,15 @@ func (g *gatherer) handOver(ctx context.Context) {
 	}
 }
 
-// handedOver opens a new block. The lag of the last one ends when the writer has written it.
+// handedOver opens a new block. The last one counts in the lag until the writer has written it.
 func (g *gatherer) handedOver() {
 	g.metrics.lag.Taken(slices.Collect(maps.Keys(g.block.progress))...)
 	g.block = newBlock()
 	g.backlog.opened()
 }
 
-// stop stops reading a partition at a record of a newer Skein. Earlier records are written and committed, so its owner after an upgrade
-// begins with this record.
+// stop stops reading a partition at a record of a newer Skein. Earlier records are written and committed, so after an upgrade the
+// partition's owner begins with this record.
 func (g *gatherer) stop(ctx context.Context, r *kgo.Record, epoch int64, err error) {
 	stopped := g.owned.ifCurrent(r.Partition, epoch, func() {
 		g.client.PauseFetchPartitions(map[string][]int32{r.Topic: {r.Partition}})

@@ -59,7 +59,7 @@ func (p *poller) check(ctx context.Context, fetches kgo.Fetches) error {
 				p.cfg.Kafka.Topics().Runs, p.cfg.Group, p.cfg.InstanceID, f.Err)
 		case errors.Is(f.Err, kerr.OffsetOutOfRange), errors.Is(f.Err, kerr.UnknownTopicID):
 			p.metrics.fetchErrors.Inc()
-			// The topic was made again or truncated: the store's rows are of the old one.
+			// The topic was created again or truncated: the store's rows come from the old one.
 			return fmt.Errorf("reading %s partition %d: the group's offset is not in the log; "+
 				"empty the store and reset group %s to build the index anew: %w",
 				f.Topic, f.Partition, p.cfg.Group, f.Err)

@@ -68,8 +68,8 @@ func (s *Service) setFault(fault error) {
 	s.fault = fault
 }
 
-// Run indexes until ctx ends; then it writes the decoded records, commits, leaves the group and returns nil. The topics and the
-// store's schema must exist. While the store or Kafka is away it retries. It returns an error that a retry does not solve. Call it once.
+// Run indexes until ctx ends; then it writes the decoded records, commits, leaves the group and returns nil. The topics and the store's
+// schema must exist. It retries while the store or Kafka is away. It fails if a retry does not help or DrainTimeout is over. Call it once.
 func (s *Service) Run(ctx context.Context) error {
 	if err := s.follow(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -128,9 +128,9 @@ func (s *Service) index(ctx context.Context, cl *kgo.Client) error {
 	return stages.Wait()
 }
 
-// follow returns after the store has confirmed that its rows are of the current topic, or ctx has ended. A topic may be made again
-// while no indexer runs. The group then has no offsets, and old rows would win over new ones, whose offsets are lower. The topic's id
-// shows that.
+// follow returns once the store has confirmed that its rows come from the current topic, or ctx has ended. If the topic is deleted and
+// created again while no indexer runs, the group has no offsets, and old rows would win over new ones, whose offsets are lower. The
+// topic's id shows this.
 func (s *Service) follow(ctx context.Context) error {
 	adm, err := kafka.NewAdmin(s.cfg.Kafka)
 	if err != nil {
@@ -167,8 +167,8 @@ func (s *Service) followOnce(ctx context.Context, adm *kadm.Client) error {
 	return s.store.Follow(ctx, id.String())
 }
 
-// Turned returns when the writer last took a block or began a try to write it; the current time while it waits for a block. A try takes
-// seconds, or 4 minutes if the store or Kafka does not answer.
+// Turned returns the time at which the writer last took a block or began a try to write it, or the current time while it waits for a
+// block. A try takes seconds, or 4 minutes if the store or Kafka does not answer.
 func (s *Service) Turned() time.Time {
 	if at := s.busy.Load(); at != 0 {
 		return time.Unix(0, at)

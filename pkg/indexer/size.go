@@ -13,8 +13,8 @@ const (
 )
 
 // blockSize is the target size of blocks while some partitions have a backlog and others do not. New records of the others wait for the
-// block that is written and for their own, so the size follows from how long blocks took. If even the smallest take longer than
-// blockTime, larger ones are allowed as long as they take hardly longer. It is safe for concurrent use.
+// block that is being written and then for their own, so the size depends on how long blocks took. If even the smallest blocks take
+// longer than blockTime, larger ones may take up to 1/8 longer than those. It is safe for concurrent use.
 type blockSize struct {
 	min, max int64
 	now      atomic.Int64

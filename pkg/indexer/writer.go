@@ -14,7 +14,7 @@ type writer struct {
 	*Service
 	client *kgo.Client
 	logged logged
-	// durable may be committed and is not yet: a failed commit is retried.
+	// durable has the offsets that may be committed and are not yet: a failed commit is retried.
 	durable     map[int32]progress
 	deadLetters *kgo.Client // nil before the first dead letter
 	takenAt     time.Time   // when the store last took a run; zero if it has not yet
