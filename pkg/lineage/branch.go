@@ -5,8 +5,8 @@ package lineage
 type Branch struct {
 	// ID is the id of the branch's first run.
 	ID string `json:"branchId"`
-	// Parent is the branch that this one forks off, Fork the run after which it does. Both are empty for a tree's first
-	// branch.
+	// Parent is the branch from which this one forks, Fork the run after which it forks. Both are empty for a tree's
+	// first branch.
 	Parent string `json:"parentBranchId,omitempty"`
 	Fork   string `json:"forkRunId,omitempty"`
 	// Runs are its runs from the first to the tip.
@@ -14,8 +14,8 @@ type Branch struct {
 	Tip  string   `json:"tipRunId"`
 }
 
-// linkBranches finds the child that continues each run's branch: the first child with the same branch id or without
-// one.
+// linkBranches finds the child that continues each run's branch: the first child with the run's branch id or with
+// none.
 func (g *Graph) linkBranches() {
 	g.NextOf = make([]int, len(g.runs))
 	for i := range g.runs {

@@ -6,11 +6,11 @@ import (
 )
 
 // Graph is the forest of a thread's runs. It accepts inconsistent runs: a run whose parent is missing is a root, and a
-// cycle is cut at its run that started first. Every walk is a loop, so chains may be of any length. Questions name runs
-// by id; about an unknown run the answer is empty. Lists are in order of start unless they say otherwise. A Graph does
-// not change and may be shared.
+// cycle is cut at its run that started first. Every walk is a loop, so chains may be of any length. Most methods take
+// run ids, and return an empty result for an unknown run. Lists are in order of start unless documented otherwise. A
+// Graph does not change and may be shared.
 //
-// Drawings use the numbers of runs, which are their indexes in Runs.
+// Drawings use the numbers of runs instead: their indexes in Runs.
 type Graph struct {
 	// ParentOf is -1 for a root, NextOf the child that continues the run's branch, or -1.
 	ParentOf, NextOf []int
@@ -23,11 +23,11 @@ type Graph struct {
 	// topo holds every run after its parent.
 	topo []int
 	tip  int // -1 if the graph does not have it
-	// tips are those of the whole thread if the graph is only a part of one; nil stands for the runs without children.
+	// tips are the tips of the whole thread if the graph is only a part of it; nil means the runs without children.
 	tips map[string]bool
 }
 
-// NewGraph returns the graph of runs, in any order. Of several with one id, the one that started first counts.
+// NewGraph returns the graph of runs, which may be in any order. Of several with one id, the one that started first counts.
 func NewGraph(runs []Run) *Graph {
 	sorted := slices.Clone(runs)
 	slices.SortStableFunc(sorted, func(a, b Run) int {
@@ -58,8 +58,8 @@ func NewGraph(runs []Run) *Graph {
 	return g
 }
 
-// NewPart returns the graph of some of a thread's runs. A run whose parent is not among them begins a tree. tips and
-// tip are those of the whole thread, as a run at which the part was cut is no tip.
+// NewPart returns the graph of some of a thread's runs. A run whose parent is not among them begins a tree. The arguments
+// tips and tip are those of the whole thread, as a run at which the part was cut is no tip.
 func NewPart(runs []Run, tips []string, tip string) *Graph {
 	there := make(map[string]bool, len(runs))
 	for _, r := range runs {
@@ -99,7 +99,7 @@ func (g *Graph) linkParents() {
 		if at < 0 || walk[at] != i+1 {
 			continue
 		}
-		first := at // the walk has met itself
+		first := at // the walk has come back to its own runs: a cycle
 		for j := g.ParentOf[at]; j != at; j = g.ParentOf[j] {
 			first = min(first, j)
 		}
@@ -177,7 +177,7 @@ func (g *Graph) Ancestors(id string) []string {
 	return out
 }
 
-// Latest maps each run to the last started of itself and its descendants.
+// Latest maps each run to the one that started last among itself and its descendants.
 func (g *Graph) Latest() map[string]string {
 	latest := make([]int, len(g.runs))
 	for _, i := range slices.Backward(g.topo) { // children before their parents
@@ -242,8 +242,8 @@ func (g *Graph) Tip() string {
 	return g.runs[g.tip].ID
 }
 
-// CommonAncestor returns the last run that the chains of both runs contain: one of the two if it is the other or its
-// ancestor, "" if they are in different trees.
+// CommonAncestor returns the last run that the chains of both runs contain. It may return one of the two, and returns "" if
+// they are in different trees.
 func (g *Graph) CommonAncestor(a, b string) string {
 	i, ok := g.index[a]
 	j, ok2 := g.index[b]
@@ -276,8 +276,8 @@ const (
 	BasisNone Basis = "none"
 )
 
-// Basis returns what the run's history starts from. An inferred parent makes the history of children without an input
-// of their own inferred, too.
+// Basis returns what the run's history starts from. An inferred parent also makes the history of its children inferred,
+// unless they have an input of their own.
 func (g *Graph) Basis(id string) Basis {
 	i, ok := g.index[id]
 	if !ok {

@@ -13,7 +13,7 @@ import (
 // ErrMissingRun is returned if a run whose content is needed is missing.
 var ErrMissingRun = errors.New("the run is not there")
 
-// ErrBrokenChain is returned if the runs of a chain do not follow one another by their bases.
+// ErrBrokenChain is returned if the base of a run is not the run before it in the chain.
 var ErrBrokenChain = errors.New("the runs are no chain")
 
 // History is what the official client holds: messages and state. The slices are shared between
@@ -25,8 +25,8 @@ type History struct {
 	shared *compact.Base // of Messages; nil if they are not shared
 }
 
-// Share returns the history in a form from which Fold and RestoreFrom go on at a cost that does not depend on its
-// length. Histories made from it share it too. It is not safe for concurrent use.
+// Share returns the history in a form in which the cost of Fold and RestoreFrom does not depend on its length.
+// Histories made from the result share its messages too. The result is not safe for concurrent use.
 func (h History) Share() History {
 	if h.shared == nil {
 		base := compact.NewBase(h.Messages)
@@ -49,8 +49,8 @@ func (h History) Fold() *compact.Run {
 	return compact.New(h.Messages, stateOrEmpty(h.State))
 }
 
-// Added returns the messages that a run started by Fold appended. only is false if the run changed the history in
-// another way, or the history is not shared.
+// Added returns the messages that a run started by Fold appended. Its second result is false if the run changed the
+// history in another way, or if the history is not shared.
 func (h History) Added(run *compact.Run) (added []agui.Message, only bool) {
 	if h.shared == nil {
 		return nil, false
@@ -70,8 +70,8 @@ func (h History) Bytes() int {
 	return n
 }
 
-// List identifies the list of messages that the history shares (Share), and returns the memory that it holds, in bytes
-// (estimated). It returns nil if the history shares none.
+// List returns the identity of the list of messages that the history shares (Share), and the estimated memory of that
+// list in bytes. It returns nil if the history shares none.
 func (h History) List() (list any, held int) {
 	if h.shared == nil {
 		return nil, 0
@@ -115,8 +115,8 @@ func BaseChain(run string, baseOf func(run string) (base string, ok bool)) ([]st
 }
 
 // Restore builds the history of the last run of a chain in the order of BaseChain. The cost is linear in the contents
-// while runs only append and replace messages; each run that reorders or removes some costs the length of the
-// conversation.
+// while runs only append and replace messages; each run that reorders or removes messages costs time linear in the
+// whole conversation.
 func Restore(chain ...Content) (History, error) {
 	if len(chain) > 0 && chain[0].Base != "" {
 		return History{}, fmt.Errorf("restoring run %q: its base %q is missing: %w", chain[0].RunID, chain[0].Base, ErrBrokenChain)
@@ -124,8 +124,8 @@ func Restore(chain ...Content) (History, error) {
 	return RestoreFrom(History{}, chain...)
 }
 
-// RestoreFrom is Restore on the known history of the first run's base. If that is shared (Share) and the runs only
-// append, the cost does not depend on its length, and the result is shared.
+// RestoreFrom is Restore on the known history of the first run's base. If that history is shared (Share) and the runs
+// only append, the cost does not depend on its length, and the result is shared.
 func RestoreFrom(base History, chain ...Content) (History, error) {
 	for i, c := range chain {
 		if i > 0 && c.Base != chain[i-1].RunID {
@@ -215,8 +215,8 @@ func (c *conversation) apply(layout agui.Layout, own []agui.Message, last bool) 
 	return nil
 }
 
-// note adds the positions of the messages from index on. It runs after they were appended, so that two own messages of
-// one new id are both appended.
+// note adds the positions of the messages at the index from and later. It runs after they were appended, so that two
+// own messages with one new id are both appended.
 func (c *conversation) note(from int) {
 	for i, m := range c.list[from:] {
 		if _, ok := c.first[m.ID]; !ok {
@@ -226,13 +226,13 @@ func (c *conversation) note(from int) {
 }
 
 // Normalised reports whether a run's input leaves out messages that the history already has, as AG-UI's serialised form
-// does. The run's history is then the parent's followed by the input's messages. by is how the parent was found, parent
-// its history at the run's start.
+// does. The run's history is then the parent's followed by the input's messages. The argument by is how the parent was
+// found, and parent is its history at the run's start.
 //
 // An input sent beside the stream is never normalised: it is what the agent received. An input on RUN_STARTED is
-// normalised if none of its messages is known, in the parent's history or, if no parent was named, in the thread
-// (Thread.Place: the parent is then the latest run). An input with a known message is whole, so that an edit or a
-// regeneration can be read from it. So is the input of a run without a parent in the thread.
+// normalised if none of its messages is known: in the parent's history if a parent was named, else in the thread
+// (Thread.Place then chooses the latest run as parent). An input with a known message is whole, so it can show an edit
+// or a regeneration. The input of a run without a parent in the thread is whole, too.
 func Normalised(by ParentBy, parent History, input *agui.RunAgentInput) bool {
 	if input == nil || !input.Serialised {
 		return false
@@ -280,14 +280,14 @@ func StartHistory(by ParentBy, parent History, input *agui.RunAgentInput) Histor
 }
 
 // keepActivity returns an input's messages with the parent's activities, which the client left out, inserted at their
-// places. If the input has no message of a history that has some, the conversation was cleared, and its activities with
-// it.
+// places. If the history has other messages and the input has none of them, the client has cleared the conversation,
+// and the activities go too.
 func keepActivity(parent, input []agui.Message) []agui.Message {
 	if !slices.ContainsFunc(parent, isActivity) {
 		return slices.Clip(input)
 	}
 	at := pair(parent, input)
-	shared, other := false, false // about messages that clients send
+	shared, other := false, false // only messages that clients send count
 	for i, m := range parent {
 		if !isActivity(m) {
 			other, shared = true, shared || at[i] >= 0
@@ -313,8 +313,8 @@ func keepActivity(parent, input []agui.Message) []agui.Message {
 	return out
 }
 
-// name identifies a message in a list. An activity and another message may have one id: the client may have left out
-// the one because it sent the other.
+// name identifies a message in a list. An activity and another message may have the same id, and the client sends only
+// the other message.
 type name struct {
 	id       string
 	activity bool
@@ -323,9 +323,9 @@ type name struct {
 func nameOf(m agui.Message) name { return name{m.ID, isActivity(m)} }
 
 // pair returns, for each message of a history, its index in an input, or -1 if it is gone. A message whose name occurs
-// once in both is found by name. Messages with repeated names, and those that the fold named itself
-// (compact.MadeByThinking), are then searched for in order between the ones that were found, so that none is matched
-// with a message from elsewhere.
+// once in both is found by name. Then pair searches for messages with repeated names, and for those that the fold named
+// itself (compact.MadeByThinking), in order and only between the matches by name, so that none is matched with a
+// message from elsewhere.
 func pair(history, input []agui.Message) []int {
 	had := make(map[name]int, len(history)) // occurrences
 	for _, m := range history {

@@ -21,8 +21,8 @@ type Key [16]byte
 // KeyOf returns the key of a history.
 func KeyOf(messages []agui.Message) Key { return Key{}.Extend(messages) }
 
-// Extend returns the key of the history that k identifies with messages appended. Its cost depends on these messages
-// alone.
+// Extend returns the key of the history that results from appending messages to the one that k identifies. Its cost
+// depends on these messages alone.
 func (k Key) Extend(messages []agui.Message) Key {
 	var buf []byte
 	for _, m := range messages {

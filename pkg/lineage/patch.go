@@ -11,7 +11,7 @@ import (
 )
 
 // Patch returns the JSON Patch (RFC 6902) that turns one JSON value into another, [] if they are equal. Members are
-// compared by name, in any order, and the last of a repeated name counts; numbers are compared as written. Lists are
+// compared by name, in any order; of a repeated name the last counts. Numbers are compared as written. Lists are
 // compared by their common beginning and end and, in between, element by element. The cost is linear in the size of the
 // values times the depth at which they differ.
 func Patch(from, to json.RawMessage) (json.RawMessage, error) {

@@ -29,14 +29,14 @@ type Start struct {
 	ParentRunID string
 	// Input is nil if none came before the run's first event or with it.
 	Input *agui.RunAgentInput
-	// Offset is the offset of the run's first event. Records from there on do not count.
+	// Offset is the offset of the run's first event. Place ignores records from there on.
 	Offset int64
 }
 
 // Placement is a run's place in its thread.
 type Placement struct {
-	// Run is the new run's metadata: open, with a history yet to be set. HasInput is for the caller to set, who has the
-	// parent's history: see Normalised.
+	// Run is the metadata of the new run, which is open and has no history yet. Place sets HasInput for every input. The
+	// caller, who has the parent's history, must clear it for a normalised one (Normalised).
 	Run Run
 	// Anomalies are counted by rule in the run's statistics.
 	Anomalies []string
@@ -49,10 +49,10 @@ type Placement struct {
 // Place finds a new run's parent, branch, depth, root and base from the runs that started before it, as they were then.
 // It does not add the run.
 //
-// A named parent counts if that run is known at this offset; otherwise the run is a root, and SpawnedBy holds the name.
-// If none is named and there is an input, the parent is the run whose whole history is the longest prefix of the
-// input's messages, of several the one that started last; without such a run the new one is a root. If there is no
-// input either, or one on RUN_STARTED with no message that the thread has, the parent is the run that ended last.
+// A named parent counts if that run is known at this offset; otherwise the run is a root, and SpawnedBy holds the name. If none is named
+// and there is an input, the parent is the run whose whole history is the longest prefix of the input's messages; of several such runs, the
+// one that started last. Without such a run the new one is a root. But if the input is missing too, or is on RUN_STARTED and has no message
+// that the thread has, the parent is the run that ended last.
 //
 // Errors are the Loader's or Known's.
 func (t *Thread) Place(s Start) (Placement, error) {
@@ -157,7 +157,7 @@ func (t *Thread) knowsOf(s Start) (bool, error) {
 	return t.known.Any(slices.Compact(ids), s.Offset)
 }
 
-var errNoKnown = errors.New("placing a run: nobody tells which messages the thread has (Thread.Tell)")
+var errNoKnown = errors.New("placing a run: nobody tells which messages the thread has (Thread.SetKnown)")
 
 // prefix is a prefix of an input's messages, in the form that a history would have.
 type prefix struct {
@@ -213,7 +213,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 	if t.loader == nil {
 		return best, nil
 	}
-	// Also of equal length: of several runs, the parent is the one that started last.
+	// Equal lengths count too: of several runs, the parent is the one that started last.
 	var longer []Key
 	for _, p := range prefixes {
 		if p.length >= length {
@@ -227,7 +227,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 	return best, nil
 }
 
-// longestEnded does what longestPrefix does, but only for runs that have ended. best is the longest match so far.
+// longestEnded is longestPrefix over the ended runs in memory. The argument best is the longest match so far.
 func (t *Thread) longestEnded(prefixes []prefix, best *entry, length int, s Start) (*entry, int) {
 	for _, p := range prefixes {
 		if p.length < length {
@@ -278,13 +278,12 @@ func matches(history []agui.Message, prefixes []prefix) int {
 	return 0
 }
 
-// maxTrees bounds the search for a cycle of named parents. Each tree is one whose root named a parent that came later;
-// each further tree can cost two reads of runs that are not in memory. So the anomaly is found only for cycles over the
-// run and two such trees; the chain has no cycle in any case.
+// maxTrees limits the trees in the search for a cycle of named parents. The root of each such tree named a parent that came later, and each
+// further tree can cost two reads of runs that are not in memory. So Place finds only cycles over the run and two such trees; the chain has
+// no cycle in any case.
 const maxTrees = 2
 
-// descendsFrom reports whether e's tree was spawned by the run with that client run id, directly or through other
-// trees.
+// descendsFrom reports whether e's tree was spawned, directly or through other trees, by the run whose client run id is the argument named.
 func (t *Thread) descendsFrom(e *entry, named string, offset int64) (bool, error) {
 	for trees := 1; ; trees++ {
 		root := t.runs[e.Root]

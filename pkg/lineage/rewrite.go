@@ -10,7 +10,7 @@ import (
 // Rewrite is a way in which a run's input differs from its parent's history. The values are those of the run record.
 type Rewrite string
 
-// An input without any continues its parent's history.
+// An input without any Rewrite continues its parent's history.
 const (
 	// RewriteReplaced: the input has none of the history.
 	RewriteReplaced Rewrite = "replaced"
@@ -18,7 +18,7 @@ const (
 	RewriteSummarised Rewrite = "summarised"
 	// RewriteTrimmed: messages before the last one that is kept are missing, and no new one precedes it.
 	RewriteTrimmed Rewrite = "trimmed"
-	// RewriteInserted: none is missing, and new ones precede the last one that is kept.
+	// RewriteInserted: no message before the last one that is kept is missing, and new ones precede it.
 	RewriteInserted Rewrite = "inserted"
 	// RewriteRewound: messages at the history's end are missing, as when a question is edited and sent again, or an answer
 	// is regenerated.
@@ -29,13 +29,13 @@ const (
 	RewriteEdited Rewrite = "edited"
 )
 
-// Rewrites are all of them.
+// Rewrites are all values of Rewrite.
 var Rewrites = []Rewrite{RewriteReplaced, RewriteSummarised, RewriteTrimmed, RewriteInserted, RewriteRewound, RewriteReordered,
 	RewriteEdited}
 
-// RewritesOf returns how an input differs from the history of the run's parent: nil if it continues that, or if either
-// is empty. It pairs messages by id, repeated ids in order, and compares contents by Raw. Activities do not count, as
-// clients do not send them. The cost is linear.
+// RewritesOf returns how an input differs from the history of the run's parent; nil if it continues that history, or if
+// either is empty. It pairs messages by id, repeated ids in order, and compares contents by Raw. Activities do not
+// count, as clients do not send them. The cost is linear.
 func RewritesOf(parent, input []agui.Message) []Rewrite {
 	parent, input = InputMessages(parent), InputMessages(input)
 	if len(parent) == 0 || len(input) == 0 {

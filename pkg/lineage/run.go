@@ -40,12 +40,12 @@ const (
 
 // Run is a run's metadata: all that lineage needs of it.
 type Run struct {
-	// ID is unique in the thread. ClientID is the agent's id, if it differs: the agent used an id again after its run was
-	// sealed.
+	// ID is unique in the thread. ClientID is the agent's id for the run if it differs, because the agent used the id of
+	// a sealed run again.
 	ID       string `json:"runId"`
 	ClientID string `json:"clientRunId,omitempty"`
 
-	// Set by Place; it never changes.
+	// Place sets the following fields; they never change.
 	Parent    string      `json:"parentRunId,omitempty"`
 	ParentBy  ParentBy    `json:"parentBy"`
 	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
@@ -58,8 +58,8 @@ type Run struct {
 	// Rewrote is how that input differs from the parent's history; see RewritesOf.
 	Rewrote []Rewrite `json:"rewrote,omitempty"`
 
-	// Start is the offset at which the run was placed. End is that of the record that ended it (for an abandoned run, of
-	// its last record), -1 while it is open.
+	// Start is the offset at which the run was placed. End is the offset of the record that ended it (for an abandoned
+	// run, of its last record), -1 while it is open.
 	Start int64 `json:"startOffset"`
 	End   int64 `json:"endOffset"`
 	// Sealed: the run has ended for good, by a terminal event or by Skein (closed); its history never changes again.
@@ -71,7 +71,7 @@ type Run struct {
 	MessageCount int `json:"messageCount"`
 	HistoryKey   Key `json:"historyKey,omitzero"`
 
-	// Limits of what is known about the run; see Badges.
+	// Limits of what is known about the run; see draw.Badge.
 	Synthetic bool `json:"synthetic,omitempty"`
 	Truncated bool `json:"truncated,omitempty"`
 	RawLost   bool `json:"rawLost,omitempty"`

@@ -2,14 +2,14 @@ package lineage
 
 import "github.com/skeinhq/skein/pkg/agui"
 
-// Spawn is the edge of a run that named a parent which was not a run of its thread at its first event. Pictures draw it
-// beside the chains, of which it is no part.
+// Spawn is the edge of a run that named a parent, if its thread had no such run at its first event. It is part of no
+// chain; pictures draw it beside the chains.
 type Spawn struct {
 	// Run is the spawned run, By the id that it named.
 	Run string      `json:"runId"`
 	By  agui.String `json:"spawnedBy"`
-	// Known is the run of this thread that By was later found to name; empty for a run of another thread, or one that
-	// never came. Late is true if that run began after Run, as every Known did: otherwise it would be the parent.
+	// Known is the run of this thread that By names, if it came later; empty for a run of another thread, or one that
+	// never came. Late is true with every Known: that run began after Run, otherwise it would be the parent.
 	Known string `json:"knownRunId,omitempty"`
 	Late  bool   `json:"late,omitempty"`
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Thread holds the metadata of a thread's runs so that a new run can be placed among them. Placing costs time in
-// proportion to the run's input and to the runs that are live at that offset, however many runs the thread has; so does
-// what it asks of a Loader. A Thread is not safe for concurrent use.
+// Thread holds the metadata of a thread's runs so that a new run can be placed among them. The cost of placing, including the
+// calls of a Loader, is linear in the run's input and in the runs that are live at that offset; it does not depend on how
+// many runs the thread has. A Thread is not safe for concurrent use.
 type Thread struct {
 	// loader loads the runs that are not in memory; nil if all are.
 	loader Loader
-	// known answers which messages the thread has; nil if nobody does.
+	// known answers which messages the thread has; nil if it is not set.
 	known Known
 
 	runs map[string]*entry
@@ -30,14 +30,14 @@ type Thread struct {
 	firstChild map[string]int64
 }
 
-// Loader loads runs of a thread into a Thread. Only sealed runs may be left to it, except the last one that ended
-// before the offset for which a parent is resolved and those that ended from there on.
+// Loader loads runs of a thread into a Thread. The Thread may leave only sealed runs to it. Of these, the Thread must hold
+// the last one that ended before the offset for which a parent is resolved, and those that ended from there on.
 type Loader interface {
 	// ByID loads the runs that an id may name from an offset on: the run with this id, and of the runs with this client
 	// run id the last one that started before the offset and all that started later.
 	ByID(id string, offset int64) error
-	// ByHistory finds the first of the histories with which a run ended before the offset, and loads the last started of
-	// those runs.
+	// ByHistory finds the first of the histories with which a run ended before the offset, and loads the run that started last
+	// of those.
 	ByHistory(histories []Key, offset int64) error
 	// FirstChild returns the start of the run's earliest child; ok is false if it has none.
 	FirstChild(run string) (start int64, ok bool, err error)
@@ -45,13 +45,13 @@ type Loader interface {
 
 // Known answers which messages a thread has. An input on RUN_STARTED with none of them is normalised (Normalised).
 type Known interface {
-	// Any reports whether a message with one of the ids, which are sorted, is in the history of a run that started before
-	// the offset and is not live: in its last history if the run ended before the offset, else in its current one.
+	// Any reports whether a run that started before the offset, and is not live, has a message with one of the ids, which are
+	// sorted. Its last history counts if it ended before the offset, else its current one.
 	Any(ids []string, offset int64) (bool, error)
 }
 
-// KnownMessages is Known over runs that have ended, in memory: it maps a message id to the offset of the first run that ended
-// with it.
+// KnownMessages implements Known in memory, for runs that have ended. It maps a message id to the end offset of the first run
+// that ended with it.
 type KnownMessages map[string]int64
 
 // Add adds the messages of a run that ended at the offset. Those of its base may be left out.
@@ -97,14 +97,14 @@ func NewThread(runs ...Run) (*Thread, error) {
 // LoadFrom sets the loader of runs that the thread does not hold.
 func (t *Thread) LoadFrom(loader Loader) { t.loader = loader }
 
-// SetKnown sets the source of which messages the thread has. Without it Place fails when it needs that.
+// SetKnown sets the source that answers which messages the thread has. Without it, Place fails if it needs an answer.
 func (t *Thread) SetKnown(known Known) { t.known = known }
 
-// Add adds a run, or replaces the one with the same id. Its history is the one that HistoryKey identifies; an open run
-// that is still folded in memory is added by AddLive instead. What Place set must not change.
+// Add adds a run, or replaces the one with the same id. HistoryKey identifies its history. For an open run that is still
+// folded in memory, call AddLive instead. The fields that Place sets must not change.
 func (t *Thread) Add(r Run) error { return t.put(r, nil) }
 
-// AddLive adds an open run whose history may change. messages is called when another run is placed, and must return the
+// AddLive adds an open run whose history may change. Placing another run calls the argument messages, which must return the
 // current history. Add replaces the run once it has ended or left memory.
 func (t *Thread) AddLive(r Run, messages func() []agui.Message) error {
 	if !r.Open() {
@@ -257,7 +257,7 @@ func without(list []*entry, e *entry, order func(a, b *entry) int) []*entry {
 	return list
 }
 
-// startedBefore returns the prefix of a list sorted by start that started before the offset.
+// startedBefore returns the runs of a list sorted by start that started before the offset.
 func startedBefore(list []*entry, offset int64) []*entry {
 	if n := len(list); n == 0 || list[n-1].Start < offset {
 		return list
