@@ -7,12 +7,12 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// Badge marks what is not plain truth about a run, or about the runs of a row of a picture.
+// Badge marks what is inferred, missing or unusual about a run, or about the runs of a row.
 type Badge struct {
 	Name BadgeName `json:"name"`
-	// Run is the id of the run that the badge is about, if it is another one.
+	// Run is the id of another run that the badge names, such as a missing parent.
 	Run agui.String `json:"runId,omitempty"`
-	// Count is the number of runs in a row of several.
+	// Count is how many runs of the row have the badge; 0 if the row shows one run.
 	Count int `json:"count,omitempty"`
 }
 
@@ -38,9 +38,9 @@ const (
 	BadgeTruncated BadgeName = "truncated"
 	// BadgeRawLost: raw events of the run are gone.
 	BadgeRawLost BadgeName = "raw lost"
-	// BadgeLate: the run that it named as parent came after it.
+	// BadgeLate: the run named a parent that came after it.
 	BadgeLate BadgeName = "late parent"
-	// BadgeSpawned: it names a run of another thread that spawned it.
+	// BadgeSpawned: the run names a run of another thread that spawned it.
 	BadgeSpawned BadgeName = "spawned by"
 )
 

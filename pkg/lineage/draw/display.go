@@ -9,17 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// Ids longer than maxShown columns are shown by their first headShown and last tailShown ones and a
-// piece of their hash, so that two of them do not look the same. 36 columns, a UUID, always fit.
+// An id longer than maxShown columns is shown as its first headShown and last tailShown columns and a piece of its hash, so that two
+// ids do not look the same. A UUID (36 columns) always fits.
 const (
 	maxShown  = 48
 	headShown = 24
 	tailShown = 12
 )
 
-// display returns an id as text that is safe anywhere on a screen: what is not printable (control
-// characters, direction marks, broken UTF-8) is escaped, an id that needs it stands in quotes, a
-// long one is shortened. With ascii, everything beyond ASCII is escaped.
+// display returns an id as text that is safe anywhere on a screen. It escapes unprintable characters (control characters, direction
+// marks, broken UTF-8), quotes an id if needed, and shortens a long one. With ascii, it escapes everything beyond ASCII.
 func display(id string, ascii bool) string {
 	parts, quoted := characters(id, ascii)
 	if TextWidth(strings.Join(parts, "")) > maxShown {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Mermaid writes the picture as a Mermaid gitGraph. Runs are commits. Names of branches are made of
-// plain characters, since Mermaid takes few others; ids of runs are shown as in text.
+// Mermaid writes the picture as a Mermaid gitGraph. Runs are commits. Names of branches have plain
+// characters only, since Mermaid accepts few others; ids of runs are shown as in text.
 func (p *Picture) Mermaid(w io.Writer) error {
 	var buf bytes.Buffer
 	m := mermaid{w: &buf, p: p, commits: map[string]bool{}, names: map[string]bool{}, branches: map[int]string{}}
@@ -19,9 +19,9 @@ func (p *Picture) Mermaid(w io.Writer) error {
 type mermaid struct {
 	w *bytes.Buffer
 	p *Picture
-	// commits and names are taken: Mermaid wants both unique.
+	// commits and names are those in use: Mermaid requires both to be unique.
 	commits, names map[string]bool
-	// branches are the names of the branches by Row.Branch; current is checked out.
+	// branches are the names of the branches by Row.Branch; current is the one that is checked out.
 	branches map[int]string
 	current  string
 }
@@ -32,8 +32,8 @@ func (m *mermaid) write() {
 		m.line("gitGraph TB:")
 		return
 	}
-	// A tree's first branch has no commit before it only while nothing is committed. So all of
-	// them are opened before anything else.
+	// A branch that is opened after a commit starts from that commit. So the first branches of all
+	// trees are opened before the first commit.
 	var roots []string
 	for _, r := range rows {
 		if r.Above < 0 {
@@ -116,7 +116,7 @@ func (m *mermaid) branchName(run string) string {
 	return m.unique(m.names, strings.Trim(name, "_"))
 }
 
-// unique returns the name, with a number after it if it is taken.
+// unique returns the name, followed by a number if the name is taken.
 func (m *mermaid) unique(taken map[string]bool, name string) string {
 	try := name
 	for n := 2; taken[try] || try == ""; n++ {

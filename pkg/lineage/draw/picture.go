@@ -19,7 +19,7 @@ type Picture struct {
 	rowOf []int
 }
 
-// RowKind says what a row shows.
+// RowKind is what a row shows.
 type RowKind string
 
 // The kinds of rows.
@@ -39,14 +39,14 @@ type Row struct {
 	Kind RowKind `json:"kind"`
 	// Lane is the lane of its node, from 0.
 	Lane int `json:"lane"`
-	// Branch numbers the branches by order of appearance, which chooses their colour. A fan counts as one branch, and so
-	// do all rows in the lane of the bundles; theirs is -1.
+	// Branch is the number of the branch in order of appearance, which determines its colour. A fan counts as one branch. So do all
+	// rows in the lane of the bundles, with the number -1.
 	Branch int `json:"branch"`
-	// Above is the row that this one goes on from, in its own lane or from a fork; -1 for a root. In the lane of the bundles
-	// (Branch is -1) each row goes on from the one before, whatever its runs go on from.
+	// Above is the row that this one continues, in its own lane or from a fork; -1 for a root. In the lane of the bundles (Branch is
+	// -1) each row continues the one before, whatever its runs continue.
 	Above int `json:"above"`
-	// Down says that its lane goes on below it, Through are the other lanes that pass the row, and Forks those that
-	// begin at its node and are there from the next row on. Both are in order.
+	// Down means that the row's lane continues below. Through are the other lanes that pass the row. Forks are the lanes that begin at
+	// its node and are visible from the next row on. Both lists are in order.
 	Down    bool  `json:"down"`
 	Through []int `json:"through"`
 	Forks   []int `json:"forks"`
@@ -56,12 +56,12 @@ type Row struct {
 	// Runs and Branches are how many the row has; Branches is 0 unless it is a fan or a bundle.
 	Runs     int `json:"runs"`
 	Branches int `json:"branches,omitempty"`
-	// Running, Waiting and Failed count the runs of a bundle that are open, that ended with an interrupt which nothing
-	// goes on from, and that ended with an error.
+	// Running, Waiting and Failed count the runs of a bundle that are open, that ended with an interrupt and that no run continues,
+	// and that ended with an error.
 	Running int `json:"running,omitempty"`
 	Waiting int `json:"waiting,omitempty"`
 	Failed  int `json:"failed,omitempty"`
-	// Tip says that it is the tip of the thread.
+	// Tip means that the row's run is the tip of the thread.
 	Tip    bool    `json:"tip,omitempty"`
 	Badges []Badge `json:"badges,omitempty"`
 
@@ -78,7 +78,7 @@ const (
 	DefaultMaxSides = 4
 )
 
-// LanesFor returns how many lanes leave room for words on a screen that is width columns wide; 0 is no limit.
+// LanesFor returns how many lanes leave space for text on a screen with width columns. A width of 0 means no limit.
 func LanesFor(width int) int {
 	if width == 0 {
 		return DefaultMaxLanes
@@ -88,11 +88,11 @@ func LanesFor(width int) int {
 
 // Options choose what is drawn. The zero value has the defaults.
 type Options struct {
-	// MaxLanes is the number of lanes before branches are bundled; the last one is that of the bundles.
+	// MaxLanes limits the lanes. Branches beyond it are bundled, in the last lane.
 	MaxLanes int
-	// MinFold is the length from which a straight stretch folds to one row; below 0 nothing does. Folding changes no lane.
+	// MinFold is the length from which a straight stretch folds into one row; below 0 nothing folds. Folding changes no lane.
 	MinFold int
-	// MaxSides is the number of plain side branches of one run before they become a fan; below 0 they never do.
+	// MaxSides limits the plain side branches of one run; if there are more, they become a fan. Below 0 they never do.
 	MaxSides int
 	// Keep are runs that always have a row of their own, unless they lie in a bundle.
 	Keep []string
@@ -145,7 +145,7 @@ func (p *Picture) RunsOf(row int) []string {
 	return ids
 }
 
-// drawing is the making of a picture.
+// drawing is the state of laying out a picture.
 type drawing struct {
 	*Picture
 	o   Options
@@ -155,7 +155,7 @@ type drawing struct {
 	spans          []*span
 }
 
-// span is a branch as it is drawn: from the row of its fork, which is -1 for a root, over its first row to its last.
+// span is a branch as it is drawn. fork is the row from which it forks, or -1 for a root; first and last are its own rows.
 type span struct {
 	branch, lane      int
 	fork, first, last int
@@ -169,10 +169,10 @@ func (s *span) low() int {
 	return s.fork + 1
 }
 
-// appendRuns makes a row of each run, and one of each fan at the place of its first run.
+// appendRuns makes a row for each run, and one for each fan at the place of the fan's first run.
 func (d *drawing) appendRuns() {
 	fanned := d.fans()
-	fans := make(map[int]int) // row by the run that the fan parts from
+	fans := make(map[int]int) // row of the fan, by the run from which it forks
 	spans := make([]*span, d.g.Len())
 	for _, i := range order(d.g) {
 		p := d.g.ParentOf[i]
@@ -208,7 +208,7 @@ func (d *drawing) appendRuns() {
 	}
 }
 
-// order lists the runs by start. A run whose parent started later, which sound data never has, comes right after it.
+// order lists the runs by start. A run whose parent started later comes right after that parent; sound data has no such run.
 func order(g *lineage.Graph) []int {
 	out := make([]int, 0, g.Len())
 	placed := make([]bool, g.Len())
@@ -271,7 +271,7 @@ func (d *drawing) foldable(r *Row) bool {
 	return r.Kind == RowRun && d.g.ParentOf[i] >= 0 && d.g.NextOf[i] >= 0 && len(d.g.ChildrenOf[i]) == 1 && d.plain(i)
 }
 
-// fold makes one row of neighbours that are a straight stretch of one branch.
+// fold merges neighbouring rows that are a straight stretch of one branch.
 func (d *drawing) fold() {
 	d.merge(func(n int) int {
 		end := n
@@ -286,8 +286,8 @@ func (d *drawing) fold() {
 	})
 }
 
-// bundle makes one row of neighbours whose branches have no lane. Together they are one grey branch in the last lane; a row without
-// such a neighbour stays a row of its kind.
+// bundle merges neighbouring rows whose branches have no lane. All rows without a lane become one grey branch in the last lane; one
+// without such a neighbour keeps its kind.
 func (d *drawing) bundle() {
 	lane := d.o.MaxLanes - 1
 	bundles := &span{branch: -1, lane: lane, fork: -1}
@@ -329,7 +329,7 @@ func (d *drawing) bundle() {
 	d.Lanes = d.o.MaxLanes
 }
 
-// merge makes one row of each group of neighbours: group returns how many rows the one that begins at n has.
+// merge merges each group of neighbouring rows into one row. group returns the size of the group that begins at row n.
 func (d *drawing) merge(group func(n int) int) {
 	to := make([]int, len(d.Rows))
 	rows := make([]Row, 0, len(d.Rows))
@@ -367,7 +367,7 @@ func (d *drawing) assignLanes() {
 	slices.SortStableFunc(order, func(a, b *span) int {
 		return cmp.Or(cmp.Compare(a.low(), b.low()), cmp.Compare(a.first, b.first))
 	})
-	var taken []int // up to which row, by lane
+	var taken []int // by lane: the last row in which it is taken
 	for _, s := range order {
 		s.lane = slices.IndexFunc(taken, func(last int) bool { return last < s.low() })
 		if s.lane < 0 {
@@ -431,8 +431,8 @@ func (d *drawing) describe(r *Row) {
 	}
 }
 
-// counted returns the badges of several runs, without those that say how a parent was found: nearly
-// every run has one of them.
+// counted returns the badges of several runs with their numbers, without BadgeOpen and without BadgeContent and BadgeLatest, which
+// nearly every run has.
 func (d *drawing) counted(list []int) []Badge {
 	var out []Badge
 	for _, i := range list {

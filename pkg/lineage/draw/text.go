@@ -15,12 +15,12 @@ import (
 type TextOptions struct {
 	// Width is the number of columns that no line exceeds; 0 is no limit.
 	Width int
-	// ASCII writes nothing else.
+	// ASCII limits the output to ASCII.
 	ASCII bool
 	// Color writes ANSI escape codes.
 	Color bool
-	// Label returns text for a run's line, such as the first words of its question; it may be nil. The text is made
-	// safe, and cut to fit.
+	// Label returns text for a run's line, such as the first words of its question; it may be nil. Text makes it safe to
+	// print, and cuts it to fit.
 	Label func(lineage.Run) string
 }
 
@@ -63,9 +63,9 @@ func branchStyle(branch int) style {
 	return branchStyles[branch%len(branchStyles)]
 }
 
-// Text writes the picture in the manner of git log --graph: a line a row, the words of all rows in one column. A run's line
-// shows the lanes that begin with it; a line of lanes alone stands above each root but the first, which would seem
-// to go on from what is above it.
+// Text writes the picture like git log --graph: one line per row, the words of all rows in one column. A run's line shows
+// the lanes that begin at the run. Above each root but the first is a line with lanes only; without it the root would seem
+// to continue the row above.
 func (p *Picture) Text(w io.Writer, o TextOptions) error {
 	var buf bytes.Buffer
 	for n, r := range p.Rows {
@@ -119,7 +119,7 @@ func (l *line) add(text string, s style) {
 	l.width += TextWidth(text)
 }
 
-// lanes draws the row's node, the lanes that pass it and those that begin at it; without a node only the lanes.
+// lanes draws the row's node, the lanes that pass it and those that begin at it; without a node only the lanes that pass.
 func (l *line) lanes(p *Picture, r Row, node string) {
 	from, to := r.Lane, r.Lane
 	if node != "" && len(r.Forks) > 0 {
@@ -195,7 +195,7 @@ func (l *line) words(p *Picture, r Row) {
 			l.add("  "+label, "")
 		}
 	}
-	// Half a number or half a time would be another one: what does not fit is left out.
+	// A fact that does not fit is left out, because a cut number or time would be wrong.
 	facts := []string{"  " + count(run.MessageCount, "message")}
 	if !run.StartedAt.IsZero() {
 		facts = append(facts, l.g.dot+run.StartedAt.UTC().Format(time.RFC3339))
@@ -208,7 +208,7 @@ func (l *line) words(p *Picture, r Row) {
 	}
 }
 
-// contents says what a fan or a bundle holds.
+// contents describes the runs of a fan or a bundle.
 func (r *Row) contents(ellipsis string) string {
 	noun := "branch"
 	if r.Kind == RowBundle {
@@ -237,7 +237,7 @@ func statusStyle(s lineage.Status) style {
 	}
 }
 
-// safe makes text of others safe to print on one line.
+// safe makes text from outside safe to print on one line.
 func safe(s string, ascii bool) string {
 	var b strings.Builder
 	for _, word := range strings.Fields(s) {
@@ -247,7 +247,7 @@ func safe(s string, ascii bool) string {
 		parts, _ := characters(word, ascii)
 		for _, c := range parts {
 			if c == `\"` || c == `\\` {
-				c = c[1:] // quotes are no danger outside of quotes
+				c = c[1:] // outside of quotes these need no escape
 			}
 			b.WriteString(c)
 		}
@@ -286,7 +286,7 @@ func (l *line) write(w *bytes.Buffer) {
 	w.WriteString(mark + "\n")
 }
 
-// fit returns the longest front of the text that is no wider than width.
+// fit returns the longest prefix of the text that is no wider than width.
 func fit(s string, width int) string {
 	for i, r := range s {
 		if width -= runeWidth(r); width < 0 {
