@@ -20,14 +20,14 @@ const (
 	chunkBytes   = 16 << 20
 )
 
-// isThreads reports whether an old partition is that of the thread with this key.
+// isThreads reports whether the argument partition is the old partition of the thread with this key.
 func (g *migration) isThreads(key []byte, partition int32) bool {
 	parts, err := record.SplitKey(string(key))
 	return err == nil && len(parts) == 2 && record.Partition(key, g.counts[0]) == partition
 }
 
 // partition returns the new partition of a raw record. The new compactors must refuse records that the old ones have refused for their
-// partition or key, so these go to a wrong partition, or are left out (-1) if there is only one.
+// partition or key, so such records go to a wrong partition, or are left out (-1) if the new set has only one.
 func (g *migration) partition(m *kgo.Record) int32 {
 	n := g.counts[1]
 	parts, err := record.SplitKey(string(m.Key))
@@ -56,7 +56,7 @@ func (g *migration) copyEvents(ctx context.Context) error {
 			next = span.Start
 			s.Start[p] = next
 			s.set(nextEvents, p, next)
-		case span.Start > next && !g.state.Done: // a complete copy needs the old set no more
+		case span.Start > next && !g.state.Done: // a complete copy no longer needs the old set
 			return fmt.Errorf("%w: partition %d of %s from %d to %d: begin again with a new prefix, and a longer retention",
 				ErrExpired, p, g.old.Events, next, span.Start)
 		}
@@ -89,7 +89,7 @@ func (g *migration) copyEvents(ctx context.Context) error {
 			return err
 		}
 	}
-	// Offsets after the last record are of transaction markers: their expiry is no loss.
+	// Offsets after the last record belong to transaction markers, whose expiry is no loss.
 	for p, span := range spans {
 		if s := c.state; span.End > s.at(nextEvents, p) {
 			if s.at(nextEvents, p) == s.Start[p] {
@@ -157,9 +157,8 @@ func (c *chunk) end(ctx context.Context) error {
 	return nil
 }
 
-// copyDerived copies run records, snapshots and dead letters; of compacted topics only the latest record of each key. Records
-// copied by an earlier call may have been erased or published again since, so it also copies tombstones, and copies all dead
-// letters again.
+// copyDerived copies run records, snapshots and dead letters; of compacted topics only the latest record of each key. Since an earlier
+// call, records may have been erased or published again. So copyDerived also copies tombstones, and copies all dead letters again.
 func (g *migration) copyDerived(ctx context.Context, p *places) error {
 	if len(g.state.Next[nextDeadLetters]) > 0 {
 		if err := g.dropDeadLetters(ctx); err != nil {
@@ -222,7 +221,7 @@ func (g *migration) dropDeadLetters(ctx context.Context) error {
 	return g.commit(ctx, s, nil)
 }
 
-// threadOf returns the thread's key of a derived record's key, and the thread's new partition.
+// threadOf returns the thread's key from the key of a derived record, and the thread's new partition.
 func (g *migration) threadOf(key []byte) (string, int32, error) {
 	parts, err := record.SplitKey(string(key))
 	if err == nil && len(parts) < 2 {
@@ -280,7 +279,7 @@ func (g *migration) copySnapshot(_ *places, m *kgo.Record) (*kgo.Record, error) 
 		Headers: m.Headers}, nil
 }
 
-// isErased reports whether a dead letter's thread was erased after it. It compares old positions, because the events of both may be gone.
+// isErased reports whether a dead letter's thread was erased after its event. It compares old positions, as the events may be gone.
 func (g *migration) isErased(p *places, m *kgo.Record) bool {
 	at, ok := positionIn(m, record.HeaderPosition)
 	return ok && g.isThreads(m.Key, at.Partition) && at.Offset < p.erased[string(m.Key)]
@@ -293,7 +292,7 @@ func (g *migration) copyDeadLetter(p *places, m *kgo.Record) (*kgo.Record, error
 	}
 	out := &kgo.Record{Topic: g.new.DeadLetters, Partition: m.Partition % g.counts[1], Key: m.Key, Value: m.Value, Timestamp: m.Timestamp}
 	old, named := positionIn(m, record.HeaderPosition)
-	// If its event is gone, its position is the first offset (needRoom).
+	// If its event is gone, the dead letter gets the first offset as its position (needRoom).
 	at := record.Position{Partition: record.Partition(m.Key, g.counts[1])}
 	if named {
 		if g.isThreads(m.Key, old.Partition) {
@@ -315,7 +314,7 @@ func (g *migration) copyDeadLetter(p *places, m *kgo.Record) (*kgo.Record, error
 	return out, nil
 }
 
-// spans returns the offsets of a topic of either set. After quiet, those of the old set end where they ended then.
+// spans returns the offsets of a topic of either set. After quiet, the old set's topics end at the ends that quiet found.
 func (g *migration) spans(ctx context.Context, topic string) (map[int32]kafka.Span, error) {
 	spans, err := kafka.Spans(ctx, g.adm, topic)
 	if err != nil {
@@ -384,7 +383,7 @@ func (g *migration) latest(ctx context.Context, cfg kafka.Config, topic string) 
 // them until they are read.
 const readBytes = 2 << 20
 
-// reading limits the answers to readers.
+// reading returns the configuration with a limit on the answers to readers.
 func reading(cfg kafka.Config, limit int32) kafka.Config {
 	more := cfg.Options
 	cfg.Options = func() (opts []kgo.Opt) {

@@ -1,8 +1,8 @@
 // Package migrate copies a topic set into a new one with another partition count.
 //
-// It copies raw events first, each thread's in order, with their old positions in the header skein-copied-from. After nothing writes to
-// the old set any more, it copies run records with new positions, snapshots and dead letters, and commits offsets for the new
-// compactors. So a run whose raw events are gone keeps its record, and nothing is decided again. docs/adr/007-migrate.md has the reasons.
+// It copies raw events first, each thread's in order, with their old positions in the header skein-copied-from. Once nothing writes to
+// the old set any more, it copies run records with new positions, snapshots and dead letters, and commits offsets for the new compactors.
+// So a run whose raw events are gone keeps its record, and nothing is decided again. docs/adr/007-migrate.md has the reasons.
 //
 // Each transaction of copies also has the progress of the copy, on a topic of its own. So a killed copy continues, and copies no record
 // twice.

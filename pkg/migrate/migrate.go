@@ -38,14 +38,14 @@ type Report struct {
 	ToPrefix       string `json:"toPrefix"`
 	FromPartitions int32  `json:"fromPartitions"`
 	ToPartitions   int32  `json:"toPartitions"`
-	// Done means that the new set is complete and proved. Otherwise Waiting is what has to happen first, unless there are differences or it
-	// was a dry run.
+	// Done means that the new set is complete and proved. Otherwise Waiting is what has to happen first; it may be empty if there are
+	// differences or DryRun is set.
 	Done    bool   `json:"done"`
 	Waiting string `json:"waiting,omitempty"`
 	DryRun  bool   `json:"dryRun,omitempty"`
 	// Copied are the numbers of records that this call has copied, by the names in state.Next.
 	Copied map[string]int `json:"copied"`
-	// Left is the number of raw events that were not copied when it began.
+	// Left is the number of raw events that were not copied when this call began.
 	Left int `json:"left"`
 	// Proof is the result of the comparison; nil before the copy is complete.
 	Proof *Proof `json:"proof,omitempty"`
@@ -76,7 +76,7 @@ type migration struct {
 	state     *state
 	report    Report
 	committed map[int32]int64 // the old compactors' offsets
-	// ends are the ends of the old set's topics when it was quiet. The copy ends there.
+	// ends are the ends of the old set's topics that quiet found. The copy ends there.
 	ends map[string]map[int32]int64
 }
 
@@ -210,7 +210,7 @@ func (g *migration) keep(ctx context.Context, events, letters time.Duration) err
 	return nil
 }
 
-// begin makes the first state, or checks an existing one, and makes room for events that are gone.
+// begin commits the first state or checks an existing one, and reserves offsets for events that are gone.
 func (g *migration) begin(ctx context.Context) error {
 	details, err := g.adm.ListTopics(ctx, g.old.Events)
 	if err != nil {
@@ -230,7 +230,7 @@ func (g *migration) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	// The records that make room are deleted: readers get the error of offsets that are gone.
+	// It deletes the records that reserve offsets, so readers of these offsets get the error for offsets that are gone.
 	before := kadm.Offsets{}
 	for p := range g.counts[1] {
 		before.Add(kadm.Offset{Topic: g.new.Events, Partition: p, At: g.state.Rooms[p]})
@@ -289,7 +289,7 @@ func (g *migration) first(ctx context.Context, id string) error {
 }
 
 // makeRoom reserves offsets at the start of each new partition for the first and the last event of runs whose raw events are gone. Until
-// the first event is copied, each call adds room for events that have expired since.
+// the first event is copied, each call adds offsets for events that have expired since.
 func (g *migration) makeRoom(ctx context.Context) error {
 	need, err := g.needRoom(ctx)
 	if err != nil {
@@ -318,10 +318,10 @@ func (g *migration) makeRoom(ctx context.Context) error {
 	return g.commit(ctx, s, nil)
 }
 
-// needRoom returns how many offsets each new partition needs: for each thread, the number of first and last events of its runs that are
-// gone, or may expire before they are copied; the maximum over the partition's threads. A partition needs two if a dead letter's event is
-// gone: the dead letter gets the position of the first, and deadletter.Retry finds that the offset after it is gone too, so that earlier
-// retries are unknown.
+// needRoom returns how many reserved offsets each new partition needs. A thread needs one for each first or last event of its runs that
+// is gone, or may expire before it is copied; a partition needs the maximum of its threads. It needs at least two if a dead letter's
+// event is gone: the dead letter gets the position of the first, and deadletter.Retry finds that the next offset is gone too, so that
+// earlier retries are unknown.
 func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
 	if err != nil {
@@ -332,7 +332,7 @@ func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 		gone[p] = span.Start
 		expired = expired || span.Start > 0
 	}
-	if g.retention > 0 { // brokers delete while this reads
+	if g.retention > 0 { // brokers may delete events during this call
 		soon, err := kafka.OffsetsAt(ctx, g.adm, g.old.Events, time.Now().Add(g.retention/10-g.retention))
 		if err != nil {
 			return nil, err
@@ -381,7 +381,7 @@ func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 	return need, nil
 }
 
-// quiet returns what has to happen before the copy can be completed, or "": nobody may write to the old set any more, its compactors must
+// quiet returns what has to happen before the copy can be completed, or "". Nobody may write to the old set any more, its compactors must
 // have processed all events and be stopped, and all events must be copied.
 func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 	for _, group := range []string{g.Group, g.ToGroup} {
@@ -493,8 +493,8 @@ func (g *migration) settle(ctx context.Context, ask func() (open string, err err
 	}
 }
 
-// open returns a partition with records that cannot be read because of an open transaction, or "". Brokers write the markers that end a
-// transaction some time after its end, to one partition after another.
+// open returns a text about a partition with records that cannot be read because of an open transaction, or "". Brokers write the markers
+// that end a transaction some time after its end, to one partition after another.
 func (g *migration) open(ctx context.Context, topics ...string) (string, error) {
 	for _, topic := range topics {
 		unread, err := kafka.Unsettled(ctx, g.adm, topic)
@@ -509,7 +509,7 @@ func (g *migration) open(ctx context.Context, topics ...string) (string, error) 
 	return "", nil
 }
 
-// settled waits for the end of open transactions on topics. If there is one after that, it is in the report.
+// settled waits for the end of open transactions on topics. If one stays open, Waiting in the report names it.
 func (g *migration) settled(ctx context.Context, topics ...string) (ok bool, err error) {
 	g.report.Waiting, err = g.settle(ctx, func() (string, error) { return g.open(ctx, topics...) })
 	return err == nil && g.report.Waiting == "", err

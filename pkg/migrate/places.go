@@ -12,16 +12,16 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// places maps old positions to new ones: those in records, about 100 bytes a run.
+// places maps the old positions in records to new ones. It takes about 100 bytes per run.
 type places struct {
 	threads map[string]*threadPlaces // by key
-	// others are positions of records on a wrong partition.
+	// others maps the positions of records on a wrong partition.
 	others map[record.Position]record.Position
-	// retried are the dead letters, by their old ids, that were published again.
+	// retried has the old positions of the dead letters that were published again.
 	retried map[record.Position]bool
-	// erased are the old offsets, by key of the thread, below which an erasure has erased dead letters.
+	// erased has the old offset below which an erasure has erased a thread's dead letters, by the thread's key.
 	erased map[string]int64
-	// committed are the new compactors' offsets: by new partition, the first record at or after the old ones' committed offset.
+	// committed has, by new partition, the first copy of an event at or after the old compactors' offset: the new compactors' offset.
 	committed map[int32]int64
 	// events are the offsets of raw events that can be read, by new partition.
 	events map[int32]kafka.Span
@@ -31,7 +31,7 @@ type places struct {
 type threadPlaces struct {
 	// old are the offsets in records, sorted by seal; found are their new ones, or -1.
 	old, found []int64
-	// ends are the offsets of the first and last raw events of runs. Those that are gone get offsets in the room, in the same order.
+	// ends are the offsets of the first and last raw events of runs. Those that are gone get reserved offsets in the same order.
 	ends []int64
 }
 
@@ -139,7 +139,7 @@ func (p *places) wanted(thread string, raw record.Raw, partitions int32) [3]int6
 	return at
 }
 
-// end returns the new offset of a run's first or last event: if that is gone, an offset in the room.
+// end returns the new offset of a run's first or last event, or a reserved offset if the event is gone.
 func (t *threadPlaces) end(old int64) int64 {
 	if at, ok := t.at(old); ok {
 		return at
@@ -148,7 +148,7 @@ func (t *threadPlaces) end(old int64) int64 {
 	return int64(i)
 }
 
-// check checks that no raw event was lost in the copy: all missing ones are before the found ones, and fit into the room.
+// check checks that no raw event was lost in the copy: all missing ones are before the found ones, and enough offsets are reserved.
 func (p *places) check(room func(thread string) int64) error {
 	for key, t := range p.threads {
 		found := false
@@ -215,7 +215,7 @@ func (p *places) run(r *record.Run, partition int32) ([]byte, error) {
 	return value, nil
 }
 
-// reference is the end of a reference in a record that was cut.
+// reference returns the end of a reference in a record that was cut.
 func reference(raw record.Raw) []byte {
 	return fmt.Appendf(nil, `"from":%q,"to":%q}`,
 		record.Position{Partition: raw.Partition, Offset: raw.First}, record.Position{Partition: raw.Partition, Offset: raw.Next})

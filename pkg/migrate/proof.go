@@ -18,16 +18,16 @@ import (
 
 // Proof is the result of comparing the two sets after the copy.
 type Proof struct {
-	// Events is the number of raw events of the old set, Threads of their keys. For each thread the number of events, a hash of their keys,
-	// values, headers, times and old positions, and their order are compared.
+	// Events is the number of raw events of the old set, Threads the number of their keys. For each thread the number of events, a hash of
+	// their keys, values, headers, times and old positions, and their order are compared.
 	Events  int `json:"events"`
 	Threads int `json:"threads"`
-	// Runs and Snapshots are the numbers of latest records, compared byte by byte; for the positions of a run, that its first and last event
-	// are copies of the old ones. Erasures is the number of records of erasures whose event exists.
+	// Runs and Snapshots are the numbers of latest records, compared byte by byte. Of a run's positions, only those of the first and last
+	// event are compared: they must be copies of the old events. Erasures is the number of records of erasures whose event exists.
 	Runs      int `json:"runs"`
 	Erasures  int `json:"erasures"`
 	Snapshots int `json:"snapshots"`
-	// DeadLetters were copied. Retried were published again, and the threads of Erased were erased since; these are not copied.
+	// DeadLetters were copied. Retried, which were published again, and Erased, whose threads were erased since, were not.
 	DeadLetters int `json:"deadLetters"`
 	Retried     int `json:"retried"`
 	Erased      int `json:"erased"`
@@ -204,8 +204,8 @@ func hashOf(m *kgo.Record, from record.Position) [32]byte {
 	return sha256.Sum256(b)
 }
 
-// proveLatest compares the latest record of each key, and returns the number of keys. was and is return the bytes to compare of
-// an old and of a new record; nil to leave it out.
+// proveLatest compares the latest record of each key, and returns the number of keys. The arguments was and is return the bytes to
+// compare of an old and of a new record; nil leaves the record out.
 func (g *migration) proveLatest(
 	ctx context.Context, p *Proof, before, after string, was, is func(*kgo.Record) ([]byte, error),
 ) (int, error) {
@@ -251,8 +251,8 @@ func (g *migration) proveLatest(
 	return n, nil
 }
 
-// textOf returns the bytes to compare of a record of skein.runs: a run with its positions replaced by those of place, or an erasure as it
-// is; nil for other kinds, which belong to one set.
+// textOf returns the bytes to compare of a record of skein.runs: of a run, with its positions replaced by those that place returns; of an
+// erasure, its value. It returns nil for other kinds, which belong to one set.
 func textOf(m *kgo.Record, place func(thread string, raw record.Raw) [3]int64) (record.Kind, []byte, error) {
 	headers, err := kafka.ParseHeaders(m.Headers)
 	switch {

@@ -15,13 +15,13 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// state is the progress of a copy. Its last record counts, on a topic of the new set; each is written in the transaction of its copies.
+// state is the progress of a copy. The last record on a topic of the new set counts; each is in the transaction of its copies.
 type state struct {
 	// TopicID is the id of the old skein.events.
 	TopicID string `json:"topicId"`
-	// Rooms are the numbers of offsets at the start of each new partition for raw events that are gone; nil before makeRoom.
+	// Rooms has the number of offsets reserved at the start of each new partition for raw events that are gone; nil before makeRoom.
 	Rooms map[int32]int64 `json:"rooms,omitempty"`
-	// Start is where the copy of raw events began, Next the next offset of each topic, by the old set's partitions.
+	// Start has the offsets at which the copy of raw events began, Next the next offset of each topic, both by the old set's partitions.
 	Start map[int32]int64            `json:"start"`
 	Next  map[string]map[int32]int64 `json:"next"`
 	Done  bool                       `json:"done,omitempty"`
@@ -119,7 +119,7 @@ func (g *migration) commit(ctx context.Context, s *state, records []*kgo.Record)
 	if err := g.txn.BeginTransaction(); err != nil {
 		return fmt.Errorf("beginning transaction: %w", err)
 	}
-	// After an error the transaction stays open: the next call, which initialises the producer id, aborts it, and nobody reads the new set
+	// After an error the transaction stays open. The next call initialises the producer id and so aborts it; nobody reads the new set
 	// before.
 	if err := g.txn.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		return overtaken(kafka.Unacknowledged(err))
