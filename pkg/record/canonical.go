@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 )
 
-// The record codec drops white space between JSON tokens. JSON that is compared with a record's, or kept in memory in
-// place of it, must have none either; otherwise a record would depend on whether its run went through a checkpoint.
+// The record codec drops white space between JSON tokens. JSON that is compared with a record's JSON, or kept in memory instead of it, must
+// have no white space either: otherwise a record would depend on whether its run went through a checkpoint.
 
 // Compacted returns JSON without white space between tokens: v itself if there is none. It does not check v.
 func Compacted(v json.RawMessage) json.RawMessage {

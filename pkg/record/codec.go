@@ -13,7 +13,7 @@ import (
 // are in UTC, required lists and maps are never null. JSON that the record carries (messages, events, state) keeps its
 // members, their order and the text of its numbers; white space between its tokens is dropped.
 //
-// A time that RFC 3339 cannot express (agents send year 50000) is written as the nearest one that it can.
+// A time that RFC 3339 cannot express (agents send year 50000) is written as the nearest time that RFC 3339 can.
 func EncodeRun(r *Run) ([]byte, error) {
 	c := *r
 	c.StartedAt = writable(c.StartedAt)
@@ -37,7 +37,7 @@ func EncodeRun(r *Run) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	// Escaping <, > and & would change text that the record has a hash of.
+	// Escaping <, > and & would change text whose hash the record has.
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(&c); err != nil {
 		return nil, fmt.Errorf("encoding run record: %w", err)
@@ -70,11 +70,11 @@ func DecodeRun(b []byte) (*Run, error) {
 	return r, nil
 }
 
-// maxDepth is the depth that encoding/json reads.
+// maxDepth is the nesting depth up to which encoding/json reads.
 const maxDepth = 10_000
 
-// decode copies the messages and the checkpoint, which are most of a large record, out of the text, and leaves the rest
-// to encoding/json, which scans everything three times before it copies it.
+// decode itself copies the messages and the checkpoint, which are most of a large record, and leaves the rest to
+// encoding/json, which scans its input three times before it copies it.
 func (r *Run) decode(b []byte) error {
 	if err := agui.CheckDepth(b, maxDepth); err != nil {
 		return err

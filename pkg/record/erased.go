@@ -11,15 +11,15 @@ type erased struct {
 	Below *int64 `json:"below"`
 }
 
-// EncodeErased returns the value of an erasure record, whose key is that of a thread: every event of the thread below
-// that offset of skein.events is erased and never folded again.
+// EncodeErased returns the value of an erasure record, whose key is a thread's: every event of the thread below that
+// offset of skein.events is erased and never folded again.
 //
-// An erasure record follows the tombstones of all runs that were made of such events.
+// An erasure record follows the tombstones of all runs with such events.
 func EncodeErased(below int64) []byte { return fmt.Appendf(nil, `{"below":%d}`, below) }
 
 const (
 	// ErasedLocallyAfter is the delay after an erasure before a compactor removes the thread's bytes from the files of its
-	// local store: many erasures together cost little more than one.
+	// local store. Many erasures together cost little more than one.
 	ErasedLocallyAfter = 10 * time.Minute
 	// ErasedLocallyWithin is the time after an erasure within which those bytes are removed, as receipts promise; it
 	// includes some minutes for rewriting files.

@@ -2,8 +2,8 @@ package record
 
 import "time"
 
-// Event is a record of skein.events with its headers decoded. By its kind the value is an event or an input of a run,
-// or a request about a thread.
+// Event is a record of skein.events with its headers decoded. Depending on the kind, the value is an event or an
+// input of a run, or a request about a thread.
 type Event struct {
 	Partition int32
 	Offset    int64

@@ -41,7 +41,7 @@ type content struct {
 // minCut is the size below which a content is not worth a reference.
 const minCut = 512
 
-// truncate replaces the largest contents until at least so many bytes are saved.
+// truncate replaces the largest contents until it has saved at least the argument bytes. It reports whether it replaced any.
 func truncate(rec *Run, bytes int) bool {
 	all := slices.Collect(contents(rec))
 	for _, c := range all {
@@ -125,13 +125,13 @@ func LeastBytes(rec *Run) (n int) {
 	return n
 }
 
-// reference replaces content that was cut; the raw events between the positions have it.
+// reference returns the JSON that replaces a cut content. The raw events between its positions have the content.
 func reference(rec *Run, raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"bytes":%d,"sha256":%q,"from":%q,"to":%q}`, len(raw), SHA256(raw),
 		Position{Partition: rec.Raw.Partition, Offset: rec.Raw.First}, Position{Partition: rec.Raw.Partition, Offset: rec.Raw.Next}))
 }
 
-// messageStub is a valid message of the same id and role that holds only the reference.
+// messageStub returns a valid message of the same id and role that holds only the reference.
 func messageStub(m agui.Message, ref json.RawMessage) json.RawMessage {
 	b := append([]byte(`{"id":`), m.Get("id")...)
 	b = append(append(b, `,"role":`...), m.Get("role")...)
@@ -149,7 +149,7 @@ func messageStub(m agui.Message, ref json.RawMessage) json.RawMessage {
 	return append(b, "}}"...)
 }
 
-// objectStub is an object of the reference and of those named members that are small.
+// objectStub returns an object with the reference and with those members named in keep that are small.
 func objectStub(raw, ref json.RawMessage, keep ...string) json.RawMessage {
 	b := append([]byte(`{"skeinTruncated":`), ref...)
 	for _, name := range keep {

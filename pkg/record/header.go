@@ -13,7 +13,7 @@ import (
 const Version = 1
 
 // ErrUnknownVersion is returned for a record of a newer Skein. Its contents are never guessed: the process must stop
-// there until it is upgraded. The text around it has both versions.
+// there until it is upgraded. The error text has both versions.
 var ErrUnknownVersion = errors.New("unknown record version")
 
 // ErrInvalidHeader is returned for a header whose value its name does not allow.
@@ -42,8 +42,8 @@ const (
 	// on no topic.
 	HeaderIncomplete = "skein-incomplete"
 
-	// HeaderReason, HeaderPosition and HeaderDetail are those of dead letters, besides the headers that the record came
-	// with: a rule's name, the Position it was read from, a text for people.
+	// HeaderReason, HeaderPosition and HeaderDetail are on dead letters, in addition to the record's own headers: a rule's
+	// name, the Position from which the record was read, a text for people.
 	HeaderReason   = "skein-reason"
 	HeaderPosition = "skein-position"
 	HeaderDetail   = "skein-detail"
@@ -57,7 +57,7 @@ const (
 	HeaderCopiedFrom = "skein-copied-from"
 )
 
-// Limits of what a record may name of its producer. Readers ignore what exceeds them.
+// Limits of the agent and the labels in a record's headers. Readers ignore what exceeds them.
 const (
 	MaxAgentBytes = 512
 	MaxLabels     = 16
@@ -68,7 +68,7 @@ const (
 type Label struct{ Key, Value string }
 
 // SaidByProducer reports whether a header of that name describes an event, its run or its producer, and not how Skein
-// came by it.
+// got the event.
 func SaidByProducer(name string) bool {
 	switch name {
 	case HeaderVersion, HeaderKind, HeaderRunID, HeaderSeq, HeaderAgent, HeaderSynthetic, HeaderIncomplete:
@@ -104,7 +104,7 @@ const (
 	KindOversize Kind = "oversize"
 )
 
-// kinds saves the copy of a known name.
+// kinds maps names to kinds, so that reading a known name allocates nothing.
 var kinds = func() map[string]Kind {
 	m := map[string]Kind{}
 	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindCancel, KindRun, KindFence, KindProgress, KindSnapshot, KindOversize} {
@@ -139,8 +139,8 @@ type Headers struct {
 	Seq int64
 	// Agent names the producer of the run (ValidAgent); empty if the record does not.
 	Agent string
-	// Labels are those of the run that this record has: up to MaxLabels that are Valid, each key once, in the record's
-	// order. Headers that were read by ParseHeadersLike share them: they must not be changed.
+	// Labels are the labels of the run on this record: up to MaxLabels that are Valid, each key once, in the record's
+	// order. Do not change them: headers that ParseHeadersLike has read share them.
 	Labels []Label
 	// Synthetic: Skein's proxy wrote this event in the agent's place.
 	Synthetic bool
@@ -187,8 +187,8 @@ func (h Headers) Encode() []Header {
 
 // ParseHeaders reads the headers of a record. It ignores headers that are not Skein's; of a repeated one the last
 // counts, as in Kafka's own clients, and of more than MaxLabels labels the first. It also ignores an invalid agent,
-// label or mark (ValidAgent, Label.Valid): a run's description costs no event. A record without skein-version and
-// skein-kind is an event of version 1, as an agent writes it that does not know Skein.
+// label or mark (ValidAgent, Label.Valid), as a bad description of a run must not cost an event. A record without
+// skein-version and skein-kind is an event of version 1, as written by an agent that does not know Skein.
 //
 // The error is ErrUnknownVersion, which is about this process, or ErrUnknownKind or ErrInvalidHeader, which are about
 // the record. The headers that could be read are returned with it.
@@ -311,10 +311,10 @@ func agentOf(value []byte, like string) string {
 	return ""
 }
 
-// labelReader collects the labels of a record. It allocates none while they are those of another, in the same order.
+// labelReader collects the labels of a record. It allocates nothing while they equal those of another record, in the same order.
 type labelReader struct {
 	like []Label
-	same int // the first same labels are like's
+	same int // how many labels, from the first, equal like's
 	own  []Label
 }
 

@@ -13,7 +13,7 @@ import (
 // MaxIDBytes is the length limit of tenant, thread and run ids.
 const MaxIDBytes = 512
 
-// ErrInvalidID is returned for a tenant, thread or run id that is not allowed. The text around it has the reason.
+// ErrInvalidID is returned for a tenant, thread or run id that is not allowed. The error text has the reason.
 var ErrInvalidID = errors.New("invalid id")
 
 // ErrInvalidKey is returned for a record's key that this package did not write.
@@ -60,8 +60,8 @@ func appendKeyPart(b []byte, s string) []byte {
 	return b
 }
 
-// UnescapeKeyPart is the reverse of EscapeKeyPart. It accepts only its output: a lower-case or unnecessary escape would
-// give one id two keys, and so two partitions.
+// UnescapeKeyPart is the reverse of EscapeKeyPart. It accepts only the output of EscapeKeyPart: a lower-case or
+// unnecessary escape would give one id two keys, and so two partitions.
 func UnescapeKeyPart(s string) (string, error) {
 	id := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {

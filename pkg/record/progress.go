@@ -14,10 +14,10 @@ type Progress struct {
 	// Events is the id of the topic skein.events that Next and all positions on this partition of skein.runs refer to;
 	// empty if it is unknown. A topic that is deleted and created again has another id.
 	Events string `json:"events,omitzero"`
-	// Committed, Processed, Partitions, StreamTime and Gap are what the compactors' group committed in the transaction of
-	// this record: its offset, and in the offset's metadata (Metadata) the first offset whose event is not decided, the
-	// partition count that both belong to (0 if there is no record), the latest time of any record below Committed, in
-	// milliseconds since 1970, by which idle runs expire, and the last gap.
+	// Committed is the offset that the compactors' group committed in the transaction of this record. The others were in
+	// its metadata (Metadata): Processed is the first offset whose event is not decided; Partitions the partition count
+	// of both offsets (0 if there is no record); StreamTime the latest time of any record below Committed, in
+	// milliseconds since 1970, by which idle runs expire; Gap the last gap.
 	Committed  int64 `json:"committed,omitzero"`
 	Processed  int64 `json:"processed,omitzero"`
 	Partitions int32 `json:"partitions,omitzero"`
@@ -66,7 +66,7 @@ func ParseMetadata(metadata string) (r Progress, err error) {
 func EncodeProgress(r Progress) []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // of numbers and a string
+		panic(err) // numbers and a string always encode
 	}
 	return b
 }

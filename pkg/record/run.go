@@ -10,8 +10,8 @@ import (
 // Status is a run's status.
 type Status string
 
-// All statuses but StatusRunning are terminal. A terminal event on skein.events, of the agent or of Skein's proxy
-// (Run.Synthetic), sets each of these but StatusAbandoned, and seals the run: it never changes again. An abandoned run
+// All statuses but StatusRunning are terminal. A terminal event on skein.events, by the agent or by Skein's proxy
+// (Run.Synthetic), sets any of these but StatusAbandoned and seals the run: the run never changes again. An abandoned run
 // never changes again if it is closed or its record was cut (Run.Closed, Run.Truncated).
 const (
 	StatusRunning     Status = "running"
@@ -39,12 +39,12 @@ const (
 	ParentNone ParentBy = "none"
 )
 
-// Lineage is a run's place among those of its thread, without Base.
+// Lineage is a run's place among the runs of its thread, without Base.
 type Lineage struct {
 	// ParentRunID is a run of the same thread, or empty for a root.
 	ParentRunID string   `json:"parentRunId,omitempty"`
 	ParentBy    ParentBy `json:"parentBy"`
-	// SpawnedBy is the parentRunId of RUN_STARTED if the thread had no run of that id yet. It is the run that spawned this one,
+	// SpawnedBy is the parent that the run named if the thread had no run of that id yet. It is the run that spawned this one,
 	// as AG-UI 1.0 defines it, or a parent that came later.
 	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
 	// BranchID is the id of the branch's first run, RootRunID that of the tree's.
@@ -61,13 +61,13 @@ type InputForm string
 // and its messages follow the history (lineage.Normalised). InputMessages and InputLayout restore the whole list.
 const InputNormalised InputForm = "normalised"
 
-// Run is the run record: the compact form of one run, one per run on skein.runs. It holds everything that restoring,
-// indexing, resuming and auditing the run takes. EncodeRun and DecodeRun are its codec.
+// Run is the run record: the compact form of one run, one per run on skein.runs. It has everything that is needed to
+// restore, index, resume and audit the run. EncodeRun and DecodeRun are its codec.
 type Run struct {
 	Tenant   string `json:"tenant"`
 	ThreadID string `json:"threadId"`
 	// RunID is unique in its thread. A client run id that is used again after its run was sealed gets "~2", "~3", …;
-	// ClientRunID then has it without.
+	// ClientRunID then has the id without the suffix.
 	RunID       string `json:"runId"`
 	ClientRunID string `json:"clientRunId,omitempty"`
 
@@ -88,7 +88,7 @@ type Run struct {
 	// InputForm is InputNormalised if the input leaves out what the history has; empty if it is whole.
 	InputForm InputForm `json:"inputForm,omitempty"`
 	// Rewrote is how the input differs from the parent's history at the run's start (lineage.Rewrite); nil if it continues
-	// it.
+	// that history.
 	Rewrote []string `json:"rewrote,omitempty"`
 
 	// Base is the sealed run whose history this run's messages are encoded relative to, or empty.
@@ -105,16 +105,16 @@ type Run struct {
 	HistoryKey string `json:"historyKey,omitempty"`
 	// State is the state at the end, if it differs from Base's ({} without a base).
 	State json.RawMessage `json:"state,omitempty"`
-	// SinceSnapshot is the number of bytes that the branch's runs have added since its conversation was last written whole
-	// to skein.snapshots; 0 if it was at this run's end.
+	// SinceSnapshot is the number of bytes that the branch's runs have added since its conversation was last written whole to
+	// skein.snapshots; 0 if that was at this run's end.
 	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
 
 	// Kept are the families of events that the run keeps, decided at its first event.
 	Kept agui.Families `json:"kept,omitzero"`
 	// Events are the kept events, as they came.
 	Events []json.RawMessage `json:"events,omitempty"`
-	// Terminal is the terminal event as received, or one that is not the agent's (Synthetic): Skein makes that of an
-	// abandoned run, and it is on no topic; any other was written to skein.events by Skein's proxy (Headers.Synthetic).
+	// Terminal is the agent's terminal event as received, or a synthetic one (Synthetic). Skein makes the synthetic event of
+	// an abandoned run, which is on no topic; Skein's proxy wrote any other to skein.events (Headers.Synthetic).
 	Terminal  json.RawMessage `json:"terminal,omitempty"`
 	Synthetic bool            `json:"synthetic,omitempty"`
 	// Closed is true if the run was abandoned for good: no event after Raw.Next belongs to it. Readers of the whole record
@@ -149,12 +149,12 @@ type Run struct {
 	Open *Open `json:"open,omitempty"`
 }
 
-// Cut is where the contents of a run end that were cut while it was open, as open runs held more memory than they may:
-// later events are counted and hashed, but are in no content.
+// Cut is where the contents of a run end if they were cut while the run was open, because open runs held too much memory.
+// Later events are counted and hashed, but are in no content.
 type Cut struct {
 	// Events is how many of Raw.Events are in the contents.
 	Events int64 `json:"events"`
-	// Next is Raw.Next at that moment, which references name.
+	// Next is Raw.Next at the time of the cut; references have it.
 	Next int64 `json:"next"`
 }
 
@@ -197,8 +197,8 @@ type Stats struct {
 	Anomalies        map[string]int64           `json:"anomalies,omitempty"` // by rule
 	TimeToFirstToken *int64                     `json:"timeToFirstTokenMs,omitempty"`
 	Duration         *int64                     `json:"durationMs,omitempty"`
-	// ToolCallTimes maps a tool call's id to the milliseconds from StartedAt to its first event, and to its result once
-	// that came. It holds the first 1,000 calls whose ids have 64 KiB together. It is nil if the run made no call on the
+	// ToolCallTimes maps a tool call's id to the milliseconds from StartedAt to the call's first event and, once it has come,
+	// to its result. It has the first calls, up to 1,000 and up to 64 KiB of ids. It is nil if the run made no call on the
 	// stream, was cut, or has a record at the limit (Fit).
 	ToolCallTimes agui.StringMap[[]int64] `json:"toolCallTimesMs,omitzero"`
 }
@@ -222,14 +222,14 @@ type Open struct {
 	// MissingSeqs are half-open, rising ranges of the producer's numbers below Raw.NextSeq that contain every number that
 	// has not come; nil if none is missing.
 	MissingSeqs [][2]int64 `json:"missingSeqs,omitempty"`
-	// LastAt is the stream time (the latest time of any record of the partition so far) of the run's latest Kafka record:
-	// the run is idle since then.
+	// LastAt is the stream time (the latest time of any record of the partition so far) of the run's latest Kafka record: the
+	// run has been idle since then.
 	LastAt time.Time `json:"lastAt"`
 	// Pending is true if an input has come but no event: parent, branch, depth, root and base are decided at the first
 	// event, and those in the record are preliminary.
 	Pending bool `json:"pending,omitempty"`
-	// Placed is true if a first event has come that the record does not hold, as it would exceed the limit: parent,
-	// branch, depth, root and base are decided. Without a base, messages and state are those of a parent that had not
-	// ended. That event and later ones are at or after Raw.Next.
+	// Placed is true if a first event has come that the record lacks, since it would exceed the limit: parent, branch, depth,
+	// root and base are decided. Without a base, messages and state are those of a parent that had not ended. That event and
+	// later ones are at or after Raw.Next.
 	Placed bool `json:"placed,omitempty"`
 }
