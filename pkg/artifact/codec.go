@@ -11,8 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Encode returns the artifact as one line of JSON, with its fields in the order of the contract's example: the same artifact gives
-// the same bytes. For an artifact that breaks a rule it returns an *Error.
+// Encode returns the artifact as one line of JSON, with its fields in the order of the contract's example, so the same artifact
+// gives the same bytes. For an artifact that breaks a rule it returns an *Error.
 func (a *Artifact) Encode() ([]byte, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (o object) time(name string) (time.Time, error) {
 	if err != nil || !rfc3339.MatchString(s) {
 		return time.Time{}, refuse(RuleTime, o.path(name), "%.80q is not a time as RFC 3339 writes it", s)
 	}
-	if t.IsZero() { // means none
+	if t.IsZero() { // the zero time means none
 		return time.Time{}, refuse(RuleTime, o.path(name), "the year 1 is no time of a run")
 	}
 	return t.UTC(), nil

@@ -28,7 +28,7 @@ const (
 	RuleLines             Rule = "several-lines"        // an error text is one line
 	RuleRole              Rule = "role"                 // a message's role is one of five
 	RuleToolCalls         Rule = "tool-calls"           // a message calls no tools
-	RuleContentParts      Rule = "content-parts"        // its content is text
+	RuleContentParts      Rule = "content-parts"        // a message's content is text
 	RuleDuplicateID       Rule = "duplicate-message-id" // a message id does not repeat
 )
 
@@ -42,9 +42,9 @@ const (
 	RuleNoTerminal       Rule = "no-terminal-event"       // a capture has a RUN_FINISHED or RUN_ERROR
 	RuleSeveralTerminals Rule = "several-terminal-events" // and no second one
 	RuleNoStart          Rule = "no-start-time"           // a time at which the run began is known
-	RuleRunMismatch      Rule = "run-mismatch"            // the end is that of the run that RUN_STARTED began
+	RuleRunMismatch      Rule = "run-mismatch"            // the terminal event is of the run that RUN_STARTED began
 	RuleOpen             Rule = "not-ended"               // the run has a real end
-	RuleTruncated        Rule = "truncated"               // its record has all of its content
+	RuleTruncated        Rule = "truncated"               // the run's record has all content
 )
 
 // Rules returns all rules, those of artifacts first.

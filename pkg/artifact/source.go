@@ -25,8 +25,8 @@ type Report struct {
 	Events map[agui.Type]int `json:"events,omitempty"`
 	// StartedAtFrom is the source of started_at: FromOption, FromEvent or FromRecord.
 	StartedAtFrom string `json:"startedAtFrom"`
-	// Basis is the lineage.Basis of a run record's messages: if it is inferred, some may be those of an inferred parent. A capture
-	// has none.
+	// Basis is the lineage.Basis of a run record's messages: if it is inferred, some may come from an inferred parent. It is empty for
+	// a capture.
 	Basis string `json:"basis,omitempty"`
 }
 
@@ -37,10 +37,10 @@ const (
 	FromRecord = "record" // the run record's, if RUN_STARTED has none: the time of its first event or of that event's Kafka record
 )
 
-// FromEnvelope projects a captured envelope: the events of one run, among them exactly one RUN_STARTED, one MESSAGES_SNAPSHOT
-// and one terminal event, in any order, except that a RUN_ERROR, which names no run, must follow RUN_STARTED. It counts and
-// drops all others. Unlike a fold, it refuses a capture with a line that is not an event, which could have been a second snapshot or
-// end. A startedAt that is not zero replaces the observed one. Errors are of type *Error.
+// FromEnvelope projects a captured envelope: the events of one run, among them exactly one RUN_STARTED, one MESSAGES_SNAPSHOT and
+// one terminal event, in any order, except that a RUN_ERROR, which names no run, must follow RUN_STARTED. It counts and drops all
+// other events. Unlike a fold, it refuses a capture with a line that is not an event, because that line could have been a second
+// snapshot or end. A startedAt that is not zero replaces the observed one. Errors are of type *Error.
 func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, error) {
 	report := &Report{Events: map[agui.Type]int{}}
 	var started, snapshots, ends []*agui.Event
@@ -162,7 +162,7 @@ func project(r Run, startedAt time.Time, report *Report) (*Artifact, *Report, er
 	return a, report, nil
 }
 
-// checkEnd checks that RUN_FINISHED names the run of RUN_STARTED. RUN_ERROR names none, and older agents' RUN_STARTED no
+// checkEnd checks that RUN_FINISHED names the run of RUN_STARTED. RUN_ERROR names no run, and RUN_STARTED of older agents names no
 // thread.
 func (r *Run) checkEnd() error {
 	if r.Started == nil || r.Terminal.Type != agui.RunFinished {
