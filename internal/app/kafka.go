@@ -97,9 +97,9 @@ const (
 	awaitPause   = 2 * time.Second
 )
 
-// AwaitKafka adds checks of the brokers and topics to readiness, and waits until the topic set exists. Until then, and whenever the
-// set changes, readiness and the log report the error with the command that creates the topics. Stages create no topics: with a
-// misspelt prefix they would create a second, empty set. Different partition counts are an error, because waiting does not help.
+// AwaitKafka adds checks of the brokers and topics to readiness, and waits until the topic set exists. While topics are missing,
+// readiness and the log report the command that creates them. Stages create no topics: with a misspelt prefix they would create a
+// second, empty set. If the topics' partition counts differ, AwaitKafka fails at once, because waiting does not help.
 func (p *Process) AwaitKafka(ctx context.Context) error {
 	if err := p.openProbe(ctx); err != nil {
 		return err

@@ -132,8 +132,8 @@ func (m *message) hasCalls() bool {
 
 // toolCall is one entry of a message's toolCalls, parsed.
 type toolCall struct {
-	// odd is the JSON of an entry that is not a tool call, which no look-up finds. The schema allows such an entry in messages
-	// other than those of assistants.
+	// odd is the JSON of an entry that is not a tool call; lookups by id skip it. The schema allows such entries in messages other than
+	// assistants'.
 	odd  rawValue
 	id   string
 	obj  *object

@@ -198,9 +198,8 @@ func (r *Reader) rawLine() ([]byte, error) {
 	}
 }
 
-// unwrap returns the event of a numbered line, byte for byte, and its number. It refuses a number that is not greater
-// than the one before, because readers of the topic would drop the event unnoticed. In another stream, the same number
-// may occur again, which marks a repeat.
+// unwrap returns the event of a numbered line, byte for byte, and its number. The numbers of a stream must rise, because readers of the
+// topic would silently drop an event with a lower or equal number. A later stream may have the same numbers: it sends events again.
 func (r *Reader) unwrap(line []byte) ([]byte, int64, error) {
 	if err := agui.CheckDepth(line, agui.MaxEventDepth+len("{")); err != nil {
 		return nil, -1, malformed(r.at, err).andMore()

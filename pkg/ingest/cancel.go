@@ -109,7 +109,7 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancel
 	request := func() (ack, error) {
 		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
 	}
-	// Follow from the end, before the request is written. The reader thus never has to catch up, for which it would wait.
+	// Follow from the log's end, before writing the request: a reader from an older offset may first wait for a slot to catch up.
 	follow, err := s.log.Follow(ctx, t.key, t.partition, tail.End)
 	if err != nil {
 		return cancelled{}, fmt.Errorf("%w: following the run: %w", ErrUnavailable, err)

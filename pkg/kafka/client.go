@@ -74,8 +74,8 @@ func (c Config) newClient(role string, metrics bool, more ...kgo.Opt) (*kgo.Clie
 	return cl, nil
 }
 
-// registerer stores an error where kprom would panic, for a second client with the same id. When the second client closes, it keeps
-// the first client's metrics.
+// registerer stores an error where kprom would panic, such as for a second client with the same id. Closing that client leaves the
+// first client's metrics registered.
 type registerer struct {
 	prometheus.Registerer
 	err  error

@@ -4,6 +4,6 @@
 // the old set any more, it copies run records with new positions, snapshots and dead letters, and commits offsets for the new compactors.
 // So a run whose raw events are gone keeps its record, and nothing is decided again. docs/adr/007-migrate.md has the reasons.
 //
-// Each transaction of copies also has the progress of the copy, on a topic of its own. So a killed copy continues, and copies no record
-// twice.
+// Each transaction of copied records also writes how far the copy is, to a topic of its own. So after a kill, the next call continues
+// there and copies no record twice.
 package migrate

@@ -147,8 +147,8 @@ func (l *load) take(bytes int64) error { return l.work.Take(bytes) }
 // fits reports whether a request may ever take this many bytes.
 func (l *load) fits(bytes int64) bool { return bytes <= l.memory.Alone() }
 
-// metered returns a context in which reads of the store take memory of the load. release returns the memory that they
-// have taken so far, for callers that drop what they read.
+// metered returns a context whose store reads count against the memory of the load. release gives back what these reads have taken so
+// far, for callers that drop what they read.
 func (l *load) metered(ctx context.Context) (_ context.Context, release func()) {
 	var taken atomic.Int64
 	return store.WithMeter(ctx, func(bytes int64) error {

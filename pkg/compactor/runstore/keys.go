@@ -74,7 +74,7 @@ func listKey(table byte, threadKey, name string) []byte {
 	return key
 }
 
-// orderKey appends the number that orders the keys with a prefix; orderOf returns the number of a key.
+// orderKey returns the prefix with a number appended, by which keys with this prefix sort. orderOf returns the number of such a key.
 func orderKey(prefix []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(slices.Clip(prefix), uint64(n))
 }

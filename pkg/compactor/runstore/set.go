@@ -27,9 +27,9 @@ type lockedStore struct {
 	store *Store
 }
 
-// MaxCatchUps is how many catch-ups of a process read and write at a time. Each of these has records in memory,
-// unpacked and as a batch for its store. A waiting one has nothing, or the one answer that arrived as it released its
-// slot.
+// MaxCatchUps is how many catch-ups of a process may read and write at the same time. Each of these holds records in memory, unpacked
+// and as a batch for its store. The others, which wait for a slot, hold at most one answer of a broker each: one that came after
+// slotWait.
 const MaxCatchUps = 4
 
 // cacheBytes is the size of the cache that all stores of a process share. Pebble takes memtables from it, up to two of 4 MiB for each

@@ -157,9 +157,9 @@ func insertBlock[T any](ctx context.Context, s *Store, table, from string, rows 
 	return b.Send()
 }
 
-// token returns a block's deduplication token: the table, the records, the number of rows and a hash of them. The server silently drops a
-// block with a known token; the hash distinguishes records with the same offsets of another topic set, or of a topic that was created
-// again.
+// token returns a block's deduplication token: the table, the offsets of the records, the number of rows and a hash of the rows. The
+// server silently drops a block whose token it knows. The hash keeps blocks of a recreated topic, or of another topic set, apart from
+// earlier blocks with the same offsets.
 func token[T any](table, from string, rows []*T) string {
 	h := sha256.New()
 	var text []byte
