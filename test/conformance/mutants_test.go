@@ -21,7 +21,7 @@ var mutants = []mutant{
 	{"results are inserted before other results", "conversation.go", "	for i < len(c.list) && c.list[i].role == agui.RoleTool {\n		i++\n	}", ""},
 	{"a message that came in front is overlooked", "conversation.go", "	if c.first[m.id] != m && c.index(c.first[m.id]) > i {", "	if false {"},
 	{"a snapshot replaces a message in its first place alone", "conversation.go", "			c.occupy(by)\n", "			if by.places > 0 {\n				by = fromMessage(by.export())\n			}\n			c.occupy(by)\n"},
-	{"an operation that nobody knows fails the patch", "patch.go", "		p.stripped++ // as by the client's enforcement, whatever its members\n		return nil", "		return errIndex"},
+	{"an operation that nobody knows fails the patch", "patch.go", "		p.stripped++ // the client's enforcement also removes it, whatever its members\n		return nil", "		return errIndex"},
 	{"a snapshot forgets reasoning", "apply.go", "return hasReasoning", "return true"},
 	{"a snapshot keeps activities it owns", "apply.go", "owned[m.activityType()]", "owned[m.activityType()+\"?\"]"},
 	{"a known call is made again", "apply.go", "if m, c := r.conv.owner(call); c != nil {",
