@@ -233,7 +233,7 @@ func (b *backlog) stop(s *stretch, members *membership) {
 	b.group.Client().PauseFetchPartitions(map[string][]int32{members.topic: {s.of.id}})
 	members.stop(s.of.id, kafka.CheckVersion(s.records[0]))
 	s.take(len(s.records))
-	s.stop = partition.StopEnd
+	s.stop, s.paused = partition.StopEnd, false // so that nothing keeps the empty stretch
 }
 
 // process folds records in portions until the duration most has passed. It always starts the first portion.

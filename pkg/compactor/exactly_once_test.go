@@ -784,6 +784,34 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	}
 }
 
+// What waits for an assignment that is past is nobody's.
+func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
+	sim := newSim(t, nil)
+	s, own := polling(sim)
+	sim.letter(1)
+	s.backlog.stretches[0].add(sim.Events)
+	own.parts[0] = view{assignment: newAssignment(0, sim.Now), phase: phaseOpen}
+	sim.check(s.process(own))
+	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.next()}, []any{0, int64(0)})
+}
+
+// A partition that stops while it is paused leaves no empty stretch, with which no poll would wait for records.
+func TestSession_KeepsNothingOfAPausedPartitionThatStops(t *testing.T) {
+	sim := newSim(t, nil)
+	s, own := polling(sim)
+	group, err := kgo.NewGroupTransactSession(kgo.TransactionalID("t"), kgo.ConsumerGroup("g")) //nolint:forbidigo // it reaches no broker
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	sim.Append(&kgo.Record{Topic: sim.Topics.Events, Key: []byte("acme/t"), Headers: []kgo.RecordHeader{{Key: record.HeaderVersion, Value: []byte("2")}}})
+	s.backlog.group, s.backlog.stretches[0].paused = group, true
+	s.backlog.stretches[0].add(sim.Events)
+	sim.check(s.process(own))
+	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.next()}, []any{0, int64(0)})
+	equal(t, "the partition stopped", s.metrics.stops.Has(0), true)
+}
+
 // tick has each look at the clock of a session's backlog take so long.
 func (s *session) tick(took time.Duration) {
 	var looks atomic.Int64
