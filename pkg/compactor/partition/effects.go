@@ -70,7 +70,7 @@ type Effects struct {
 
 // collect returns what the next transaction writes. Nothing may be processed until its outcome is known.
 func (p *Processor) collect(now time.Time) (Effects, error) {
-	if err := p.expire(now); err != nil {
+	if err := p.retirement.expire(now); err != nil {
 		return Effects{}, err
 	}
 	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts, Cut: p.cuts}

@@ -81,8 +81,8 @@ func (p *Processor) withdraw(t *thread) {
 // remove drops a run from memory and reports whether a committed record of it may exist.
 func (p *Processor) remove(h *threadRun, key string) bool {
 	delete(p.unsaved.records, key)
-	p.expiring.drop(key)
-	p.closing.drop(key)
+	p.retirement.expiring.drop(key)
+	p.retirement.closing.drop(key)
 	p.histories.drop(key)
 	r := h.live
 	if r == nil {

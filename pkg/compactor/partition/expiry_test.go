@@ -92,7 +92,7 @@ func TestPartition_GivesUpManyRunsInPortions(t *testing.T) {
 			done += runs
 			s.Now = s.Now.Add(200 * time.Millisecond)
 		}
-		equal(t, "runs that wait", len(s.part.expiring.heap), c.runs-done)
+		equal(t, "runs that wait", len(s.part.retirement.expiring.heap), c.runs-done)
 		if done < c.runs {
 			continue
 		}
@@ -218,7 +218,7 @@ func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
 				[]any{record.StatusAbandoned, true, true, true})
 			equal(t, "bytes for its branch's next snapshot", r.SinceSnapshot, int64(lineage.History{Messages: r.Messages}.Bytes()))
 			equal(t, "not sealed, by the local store", slices.Contains(s.openKeys(), "acme/t/r"), false)
-			equal(t, "waits", s.part.closing.byKey["acme/t/r"] == nil && s.part.expiring.byKey["acme/t/r"] == nil, true)
+			equal(t, "waits", s.part.retirement.closing.byKey["acme/t/r"] == nil && s.part.retirement.expiring.byKey["acme/t/r"] == nil, true)
 			messages, _ := s.history("r")
 			late := s.Send("t", "r", text("mr", "late"))
 			s.all()

@@ -73,8 +73,8 @@ func (r *run) reactivate() error {
 	}
 	r.meta.Reactivate()
 	r.requestCheckpoint()
-	p.closing.drop(r.key)
-	r.expiry = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
+	p.retirement.closing.drop(r.key)
+	r.expiry = p.retirement.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
 	return r.show()
 }
 
@@ -89,8 +89,8 @@ func (r *run) finish(rec *record.Run, kind string) (*Output, error) {
 	r.meta.Truncated = rec.Truncated
 	p.unsaved.put(r.thread.key, r.key, value, r.meta.End, rec.Messages)
 	p.runs.drop(r)
-	p.expiring.drop(r.key)
-	p.closing.drop(r.key)
+	p.retirement.expiring.drop(r.key)
+	p.retirement.closing.drop(r.key)
 	if err := r.thread.seal(r.meta); err != nil {
 		return nil, err
 	}
@@ -127,8 +127,8 @@ func (r *run) endEarly(terminal json.RawMessage, kind string, now time.Time) err
 // expireLoaded expires a run in memory.
 func (r *run) expireLoaded(now time.Time) error {
 	p := r.thread.p
-	p.expiring.drop(r.key)
-	r.expiry = p.closing.add(r.key, now)
+	p.retirement.expiring.drop(r.key)
+	r.expiry = p.retirement.closing.add(r.key, now)
 	r.meta.Expire()
 	r.due = true
 	p.runs.change(r)

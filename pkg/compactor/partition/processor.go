@@ -27,8 +27,9 @@ import (
 // is written (resolutionRecord).
 type Processor struct {
 	ledger
-	retirement
 	count int32 // partitions of the topic set
+
+	retirement retirement
 
 	threads   map[string]*thread
 	runs      runTable
@@ -113,9 +114,9 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Sto
 	var runs []unsealed
 	err := store.EachUnsealed(func(key string, recordedAt time.Time, h *fold.Metadata) {
 		if h.Open() {
-			runs = append(runs, unsealed{key, h.LastAt, p.expiring})
+			runs = append(runs, unsealed{key, h.LastAt, p.retirement.expiring})
 		} else {
-			runs = append(runs, unsealed{key, recordedAt, p.closing})
+			runs = append(runs, unsealed{key, recordedAt, p.retirement.closing})
 		}
 	})
 	slices.SortFunc(runs, func(a, b unsealed) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
@@ -197,14 +198,14 @@ type Stats struct {
 func (p *Processor) Stats() Stats {
 	return Stats{
 		Next: p.next, Processed: p.progress.Processed, Paused: p.gap != nil,
-		OpenRuns: len(p.expiring.heap), OpenRunBytes: p.runs.bytes, NextExpiry: p.nextExpiry(),
+		OpenRuns: len(p.retirement.expiring.heap), OpenRunBytes: p.runs.bytes, NextExpiry: p.retirement.nextExpiry(),
 		Misplaced: p.counts.DeadLetters[deadletter.WrongPartition],
 	}
 }
 
 // OpenRuns adds each tenant's open and expired runs, and the memory of its runs, to the two maps.
 func (p *Processor) OpenRuns(runs, bytes map[string]float64) error {
-	for _, queue := range []*expiryQueue{p.expiring, p.closing} {
+	for _, queue := range []*expiryQueue{p.retirement.expiring, p.retirement.closing} {
 		for escaped, of := range queue.tenants {
 			tenant, err := record.UnescapeKeyPart(escaped)
 			if err != nil {
@@ -306,7 +307,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	}
 	t.usedAt, t.headers = m.now, m.headers
 	if !m.rebuilds && !p.clock.stream.Before(t.noExpiryBefore) {
-		if err := p.expireIdleOf(t, m.now); err != nil {
+		if err := p.retirement.expireIdleOf(t, m.now); err != nil {
 			return "", err
 		}
 	}
@@ -351,7 +352,7 @@ func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error
 		return "", err
 	}
 	if t.IsNew {
-		err = p.endOverQuota(r, m)
+		err = p.retirement.endOverQuota(r, m)
 	}
 	if r.meta.live == r { // it has not left memory meanwhile
 		p.runs.recount(r)

@@ -92,7 +92,7 @@ func TestPartition_EndsExpiredRunsOfATenantOverItsQuotaFirst(t *testing.T) {
 	s.all()
 	equal(t, "closed", s.run("r0").Closed, true)
 	equal(t, "code", string(agui.Lookup(s.run("r0").Terminal, "code")), `"skein-abandoned"`)
-	equal(t, "open runs", len(s.part.expiring.heap)+len(s.part.closing.heap), 2)
+	equal(t, "open runs", len(s.part.retirement.expiring.heap)+len(s.part.retirement.closing.heap), 2)
 }
 
 // A quota that was lowered is met as runs begin, and none lets a tenant have what it likes.
@@ -130,7 +130,7 @@ func TestPartition_AnyBatchingAndAnyCrashEndRunsOverTheQuotaForGood(t *testing.T
 			for crashes := 0; s.committed.Processed < int64(len(s.Events)); {
 				s.feed(1 + rng.IntN(1+rng.IntN(30)))
 				// what is read again may be over it for a while
-				if open := len(s.part.expiring.heap) + len(s.part.closing.heap); open > 2 && crashes == 0 {
+				if open := len(s.part.retirement.expiring.heap) + len(s.part.retirement.closing.heap); open > 2 && crashes == 0 {
 					t.Fatalf("%d runs are open", open)
 				}
 				crash := crashes < 40 && rng.IntN(3) == 0

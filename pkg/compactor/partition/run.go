@@ -90,10 +90,10 @@ func (r *run) noteEvent(m *message) error {
 	r.take(m.Offset, p.clock.recordTime(m.now), m.now, len(m.Value))
 	p.countAnomalies(m, r.Noted)
 	if !r.meta.IsExpired() {
-		p.expiring.refresh(r.expiry, r.meta.LastAt)
+		p.retirement.expiring.refresh(r.expiry, r.meta.LastAt)
 		return nil
 	}
-	p.closing.refresh(r.expiry, m.now)
+	p.retirement.closing.refresh(r.expiry, m.now)
 	r.meta.Expire() // again: it ends at its last record, as for a process that loads it
 	return r.show()
 }

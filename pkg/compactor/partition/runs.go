@@ -17,7 +17,7 @@ func (r *run) register() {
 	p := r.thread.p
 	r.thread.Add(r.meta)
 	p.runs.keep(r)
-	r.expiry = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
+	r.expiry = p.retirement.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
 	if r.thread.hasOtherUnsealed(r.meta) {
 		r.thread.writeUnsealed()
 	}
@@ -76,7 +76,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 		return nil, fmt.Errorf("loading run: %w", err)
 	}
 	r := newRun(t, key, h, resumed, now)
-	r.expiry = cmp.Or(p.expiring.byKey[key], p.closing.byKey[key])
+	r.expiry = cmp.Or(p.retirement.expiring.byKey[key], p.retirement.closing.byKey[key])
 	r.resume(rec, size, base)
 	if err := r.show(); err != nil {
 		return nil, err
