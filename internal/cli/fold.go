@@ -66,7 +66,7 @@ leaves out and where started_at comes from, as for "skein export".`,
 			return printFold(out, runs, events, kept)
 		},
 	}
-	cmd.Flags().BoolVar(&records, "records", false, "print the run records, one per line")
+	cmd.Flags().BoolVar(&records, "records", false, "print the run records, one per line; in them a run without an end stays open")
 	cmd.Flags().BoolVar(&events, "events", false, "print the compacted AG-UI events of all runs, one per line")
 	cmd.Flags().BoolVar(&export, "export", false, "print the export artifact of the last run")
 	app.KeepEventsFlag(cmd.Flags(), &kept)

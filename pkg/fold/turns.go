@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -88,17 +87,10 @@ func (s *Turns) Add(given string, input []byte, events [][]byte, left func(event
 
 // begin resolves a run's parent at its first event.
 func (s *Turns) begin(r *Turn, id, given string, input *agui.RunAgentInput, ev *agui.Event) error {
-	start := lineage.Start{RunID: id, ClientID: given, Input: input, Offset: int64(2 * len(s.runs))}
-	if ev != nil && ev.Type == agui.RunStarted {
-		start.ParentRunID = ev.ParentRunID
-		if start.Input == nil {
-			start.Input = ev.Input(id)
-		}
+	if input == nil && ev != nil && ev.Type == agui.RunStarted {
+		input = ev.Input(id)
 	}
-	if start.Input != nil {
-		start.ParentRunID = cmp.Or(start.ParentRunID, start.Input.ParentRunID)
-	}
-	place, err := s.thread.Place(start)
+	place, err := s.thread.Place(StartOf(id, given, ev, input, int64(2*len(s.runs))))
 	if err != nil {
 		return fmt.Errorf("folding run %q: %w", id, err)
 	}
@@ -107,7 +99,7 @@ func (s *Turns) begin(r *Turn, id, given string, input *agui.RunAgentInput, ev *
 		parent = p.at
 	}
 	r.Place = place.Run
-	r.Fold, _ = Start(id, place.Run.ParentBy, parent, start.Input, s.kept)
+	r.Fold, _ = Start(id, place.Run.ParentBy, parent, input, s.kept)
 	for _, rule := range place.Anomalies {
 		r.Fold.Note(rule)
 	}
