@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"syscall"
 )
@@ -64,9 +65,10 @@ func ExitCode(err error) int {
 	}
 }
 
-// IsClosedPipe reports whether err comes from writing to a pipe that no longer has a reader.
+// IsClosedPipe reports whether err comes from writing to a pipe that no longer has a reader. A broken connection of a network is none.
 func IsClosedPipe(err error) bool {
-	return errors.Is(err, syscall.EPIPE)
+	_, network := errors.AsType[*net.OpError](err)
+	return errors.Is(err, syscall.EPIPE) && !network
 }
 
 // Report writes err as one line to stderr, unless it has no text.

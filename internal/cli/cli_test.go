@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -130,6 +132,11 @@ func TestRun_AClosedPipeEndsQuietly(t *testing.T) {
 	app.Report(&errs, "skein", err)
 	if app.ExitCode(err) != app.ExitDone || errs.Len() > 0 {
 		t.Errorf("exit %d, %q", app.ExitCode(err), errs.String())
+	}
+	broken := fmt.Errorf("publishing: %w", &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)})
+	app.Report(&errs, "skein", broken)
+	if app.ExitCode(broken) != app.ExitFailed || errs.Len() == 0 {
+		t.Errorf("a broken connection: exit %d, %q", app.ExitCode(broken), errs.String())
 	}
 }
 

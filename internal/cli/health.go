@@ -71,7 +71,7 @@ func firstHealth(ctx context.Context, out *output, bases []string, path string) 
 // health calls the stage without a proxy, since an admin address is internal.
 func health(ctx context.Context, out *output, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
+	if err != nil || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return app.Usagef("reading url %q: want http://HOST:PORT", url)
 	}
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)

@@ -42,6 +42,7 @@ func TestHealth_OneClearLineWhereNoStageAnswers(t *testing.T) {
 		"http://127.0.0.1:1": "no answer from http://127.0.0.1:1/readyz",
 		other.URL:            "is not the admin address of a Skein stage (HTTP 404)",
 		"127.0.0.1:8421":     "want http://HOST:PORT",
+		"localhost:8421":     "want http://HOST:PORT",
 	} {
 		stdout, stderr, code := skein(t, "", "health", url)
 		if code == app.ExitDone || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
