@@ -299,7 +299,7 @@ func (c *call) openContents(ctx context.Context, row store.Run) (store.Content, 
 	return store.Content{Messages: r.Messages, InputMessages: r.InputMessages, State: r.State}, nil
 }
 
-// recordWait bounds the wait to read a record, the read, one request for offsets or settings, and one query of the
+// recordWait bounds the read of a record, one request for offsets or settings, and one query of the
 // index's progress. Without a bound, a client would retry unavailable brokers for as long as the caller stays.
 const recordWait = 5 * time.Second
 
@@ -308,10 +308,10 @@ const recordWait = 5 * time.Second
 func (c *call) recordOf(ctx context.Context, row store.Run) (*record.Run, error) {
 	var m *kgo.Record
 	err := c.load.pause(ctx, func() (err error) {
-		wait, cancel := context.WithTimeout(ctx, recordWait)
+		wait, cancel := context.WithTimeout(ctx, c.room.patience)
 		defer cancel()
 		if err = c.room.records.Wait(wait, c.Tenant, 1); err != nil {
-			return err
+			return cmp.Or(ctx.Err(), refuseSlot())
 		}
 		defer c.room.records.Give(c.Tenant, 1)
 		read, cancel := context.WithTimeout(ctx, recordWait)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -350,6 +351,17 @@ func TestIndexed_PassesOnARefusalForLackOfSlots(t *testing.T) {
 	f.service.room.slots.Add("acme", f.service.room.slots.Limit()) // others get the slot when it waits
 	_, err := (&indexed{call: c, runs: []store.Run{behind}}).History(behind.RunID)
 	if why := new(front.Problem); !errors.As(err, &why) || why.Limit != "slots" {
+		t.Errorf("it returns %v", err)
+	}
+}
+
+// Reads of records have a limit of their own, and a refusal by it is not one of the store.
+func TestOpenContents_RefusesByTheLimitOfSlots(t *testing.T) {
+	f := newFixture(t)
+	f.service.room.patience = time.Millisecond
+	f.service.room.records.Add("acme", f.service.room.records.Limit())
+	_, err := f.acmes("chat").openContents(t.Context(), store.Run{})
+	if why := new(front.Problem); !errors.As(err, &why) || why.Status != http.StatusTooManyRequests || why.Limit != "slots" {
 		t.Errorf("it returns %v", err)
 	}
 }
