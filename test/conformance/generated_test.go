@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"regexp"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -115,7 +115,7 @@ func shortStreams(t *testing.T, word ...string) {
 	client := conformance.Need(t)
 	n := len(word)
 	var jobs []conformance.Job
-	from := rand.IntN(step)
+	from := int(seedtest.New(t) % step)
 	for i := range n * n * n {
 		if !*variantsAll && i%step != from {
 			continue
