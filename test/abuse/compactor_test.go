@@ -136,7 +136,7 @@ func (p *pipeline) seen(ctx context.Context, web *http.Client, who, thread, run 
 		if strings.Contains(string(body), `"status":"finished"`) {
 			return nil
 		}
-		time.Sleep(time.Duration(size(5, 20)) * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 	return nil
 }
