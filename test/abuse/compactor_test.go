@@ -221,9 +221,6 @@ func TestCompactor_InputsAtTheLimit(t *testing.T) {
 
 // Runs whose contents become very many rows of ClickHouse's tables of facts.
 func TestIndexer_RunsOfManyToolCalls(t *testing.T) {
-	if !*Long {
-		t.Skip("it needs a ClickHouse and takes a minute: only with -abuse.long; pkg/indexer and pkg/store/clickhouse test the bounds")
-	}
 	p := startPipeline(t, clickhousetest.Start(t).Flags(t)...)
 	const calls = 10_000 // as many as a snapshot may have
 	list := make([]string, calls)
@@ -232,10 +229,11 @@ func TestIndexer_RunsOfManyToolCalls(t *testing.T) {
 	}
 	snapshot := `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant","toolCalls":[` + strings.Join(list, ",") + `]}]}`
 	var records []*kgo.Record
-	for _, run := range threadsOn(Hostile, "calls-", 200, hostilePartitions) {
+	runs := threadsOn(Hostile, "calls-", size(200, 20), hostilePartitions)
+	for _, run := range runs {
 		records = append(records, p.run(Hostile, run, run, snapshot)...)
 	}
-	p.attack(fmt.Sprintf("200 runs of %d tool calls", calls), records, false)
+	p.attack(fmt.Sprintf("%d runs of %d tool calls", len(runs), calls), records, false)
 	if n := p.compactor.Metrics(t)[`skein_compactor_dead_letters_total{reason="malformed"}`]; n > 0 {
 		t.Errorf("%.0f records are dead letters: the index had nothing to do", n)
 	}
