@@ -61,7 +61,7 @@ func (p *poller) check(ctx context.Context, fetches kgo.Fetches) error {
 			p.metrics.fetchErrors.Inc()
 			// The topic was created again or truncated: the store's rows come from the old one.
 			return fmt.Errorf("reading %s partition %d: the group's offset is not in the log; "+
-				"empty the store and reset group %s to build the index anew: %w",
+				"empty the store and reset group %s to rebuild the index: %w",
 				f.Topic, f.Partition, p.cfg.Group, f.Err)
 		}
 		p.metrics.fetchErrors.Inc()

@@ -142,7 +142,7 @@ func (s *Service) follow(ctx context.Context) error {
 		err := s.followOnce(ctx, adm)
 		switch {
 		case errors.Is(err, store.ErrOtherTopic):
-			return fmt.Errorf("reading %s: %w; empty the store and reset group %s to build the index anew", s.cfg.Kafka.Topics().Runs,
+			return fmt.Errorf("reading %s: %w; empty the store and reset group %s to rebuild the index", s.cfg.Kafka.Topics().Runs,
 				err, s.cfg.Group)
 		case err == nil:
 			s.setFault(nil)

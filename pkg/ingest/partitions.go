@@ -23,8 +23,8 @@ type pin struct {
 	topics kafka.Topics
 	m      *metrics
 	logger *slog.Logger
-	// anew makes the producer and the log's readers forget a topic of events that was deleted and created again.
-	anew func()
+	// recreated makes the producer and the log's readers forget a topic of events that was deleted and created again.
+	recreated func()
 
 	mu     sync.Mutex
 	set    kafka.TopicSet
@@ -64,7 +64,7 @@ func (p *pin) check(ctx context.Context) {
 		if errors.Is(p.err, kafka.ErrOtherTopics) {
 			p.logger.Warn("topics were deleted and made again: going on with these", "topic", p.topics.Events)
 			if set.IDs[0] != p.set.IDs[0] {
-				p.anew()
+				p.recreated()
 			}
 			p.set, p.err = set, nil
 		}

@@ -105,9 +105,9 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		memory: memory, large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Without the purge, the producer would refuse all records for the topic until the process restarts.
-			anew: func() {
+			recreated: func() {
 				producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events)
-				s.log.TopicMadeAnew()
+				s.log.TopicRecreated()
 			},
 			err: fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
 	}

@@ -33,21 +33,21 @@ const (
 
 // Tail reads partitions of skein.events once for all readers of their threads. A process needs one.
 type Tail struct {
-	cfg      Config
-	topic    string
-	client   *kgo.Client // of the fetch loop
-	adm      *kadm.Client
-	slots    *share.Pool    // for catch-ups; tenants share them
-	readers  *kafka.Readers // clients of catch-ups
-	metrics  *metrics
-	ctx      context.Context
-	stop     context.CancelFunc
-	ended    chan struct{}
-	closing  sync.Once
-	starting sync.WaitGroup
-	count    atomic.Int32 // number of partitions; 0 before the first request for it
-	answered atomic.Int64 // time of the last answer to a fetch, in Unix nanoseconds
-	anew     atomic.Bool  // the topic was created again
+	cfg       Config
+	topic     string
+	client    *kgo.Client // of the fetch loop
+	adm       *kadm.Client
+	slots     *share.Pool    // for catch-ups; tenants share them
+	readers   *kafka.Readers // clients of catch-ups
+	metrics   *metrics
+	ctx       context.Context
+	stop      context.CancelFunc
+	ended     chan struct{}
+	closing   sync.Once
+	starting  sync.WaitGroup
+	count     atomic.Int32 // number of partitions; 0 before the first request for it
+	answered  atomic.Int64 // time of the last answer to a fetch, in Unix nanoseconds
+	recreated atomic.Bool  // the topic was created again
 
 	mu         sync.Mutex
 	partitions map[int32]*partition
@@ -122,9 +122,9 @@ func (t *Tail) Close() {
 // End as the offset of Follow means from now on. Follow may then return some records that were written a moment ago.
 const End = -1
 
-// TopicMadeAnew makes the tail read the new topic after the old one was deleted. Readers of the old one end with ErrGone.
-func (t *Tail) TopicMadeAnew() {
-	t.anew.Store(true)
+// TopicRecreated makes the tail read the new topic after the old one was deleted. Readers of the old one end with ErrGone.
+func (t *Tail) TopicRecreated() {
+	t.recreated.Store(true)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.interrupt != nil {
@@ -276,7 +276,7 @@ func (t *Tail) ask(ctx context.Context, list func(context.Context, ...string) (k
 func (t *Tail) run() {
 	defer close(t.ended)
 	for last := time.Now(); t.ctx.Err() == nil; {
-		if t.anew.Swap(false) {
+		if t.recreated.Swap(false) {
 			t.forget()
 		}
 		poll := t.arrange()

@@ -276,7 +276,7 @@ func TestTail_FollowsATopicThatWasMadeAnew(t *testing.T) {
 	if _, err := s.adm.CreateTopic(t.Context(), 1, 1, nil, s.topic); err != nil {
 		t.Fatal(err)
 	}
-	s.TopicMadeAnew()
+	s.TopicRecreated()
 	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Timeout)
 	defer cancel()
 	for { // a batch may say that the brokers are away
