@@ -141,7 +141,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // includes the reason.
 const revokedGrace = 2 * time.Second
 
-// serve makes the checks that all calls share and calls the route.
+// serve calls the route, after the checks that all routes with a scope share: draining, credentials, quotas, path and query.
 func (c *Call) serve() error {
 	f, bad := c.front, c.readPath()
 	if c.Route.Scope == "" {

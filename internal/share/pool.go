@@ -40,7 +40,7 @@ type Place struct {
 	queued *list.Element // element of the tenant's list
 }
 
-// NewPool returns a pool in which a tenant may have as much as is free. The argument limit is the whole amount.
+// NewPool returns a pool of size limit in which a tenant may have as much as then stays free: half of it while no other tenant has any.
 func NewPool(limit int64) *Pool { return NewPoolOf(limit, 1) }
 
 // NewPoolOf returns a pool in which a tenant may have a multiple of the free amount. The argument times is the factor:

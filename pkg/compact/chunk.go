@@ -169,8 +169,8 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 		at, opened = l, true
 		r.startLane(l, ev.JSON(agui.FieldMetadata))
 	}
-	// A chunk without a delta counts as an empty delta if it has another member of its own. The client's enforcement removes
-	// members that the protocol does not describe before the verification, so the verification ignores a chunk with no others.
+	// Even without a delta, a chunk is content (an empty delta) if it has rawEvent or, unless it opened the lane, metadata or members that the
+	// protocol does not describe. The client strips these last before its verification, which so never sees a chunk with nothing else.
 	described := ev.Has(agui.FieldDelta) || ev.Has(agui.FieldRawEvent) || (!opened && ev.Has(agui.FieldMetadata))
 	if described {
 		r.p.verify.within(at.Kind, string(at.ID), at.owner())

@@ -20,7 +20,7 @@ type stringValue string
 
 func (v stringValue) appendJSON(dst []byte) []byte { return agui.AppendString(dst, string(v)) }
 
-// textOf returns the text of a value that is a string without deltas, and whether it is one.
+// textOf returns the text of v and true if v is a string other than a textValue, which grows by deltas.
 func textOf(v value) (string, bool) {
 	switch v := v.(type) {
 	case stringValue:

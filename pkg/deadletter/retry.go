@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Outcome is the outcome of a retry.
+// Outcome is what a retry did with one dead letter, or why it left it out; with DryRun, what it would do.
 type Outcome string
 
 // The outcomes. Only records with the outcome Published are published.

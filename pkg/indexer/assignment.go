@@ -86,7 +86,7 @@ func (a *assignment) isJoined() bool {
 	return a.joined
 }
 
-// epoch returns the epoch of a partition.
+// epoch returns the epoch of a partition's current assignment (not Kafka's leader epoch); 0 if it is not assigned.
 func (a *assignment) epoch(partition int32) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

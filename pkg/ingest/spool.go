@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// spoolRetry is the pause before failed records are sent to Kafka again. The client has tried for AckTimeout before.
+	// spoolRetry is the pause before failed records are sent to Kafka again. The Kafka client has retried them, usually for AckTimeout.
 	spoolRetry = 500 * time.Millisecond
 	// forcedBytes is the size of the largest terminal event that is accepted without free memory, since a run without its
 	// end would stay open. The limit on runs also bounds this memory.

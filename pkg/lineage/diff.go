@@ -21,7 +21,7 @@ type Difference struct {
 	StatePatch json.RawMessage `json:"statePatch"`
 }
 
-// Change is one message in two forms.
+// Change is a message that both histories have, with different content.
 type Change struct {
 	ID   agui.String  `json:"id"`
 	From agui.Message `json:"from"`

@@ -58,8 +58,8 @@ type Run struct {
 	// Rewrote is how that input differs from the parent's history; see RewritesOf.
 	Rewrote []Rewrite `json:"rewrote,omitempty"`
 
-	// Start is the offset at which the run was placed. End is the offset of the record that ended it (for an abandoned
-	// run, of its last record), -1 while it is open.
+	// Start is the offset of the run's first record, an input or an event; in a result of Place, of its first event. End is the offset of
+	// its last record once it has ended, -1 while it is open.
 	Start int64 `json:"startOffset"`
 	End   int64 `json:"endOffset"`
 	// Sealed: the run has ended for good, by a terminal event or by Skein (closed); its history never changes again.

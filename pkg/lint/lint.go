@@ -129,7 +129,7 @@ func (l *Linter) Event(data []byte, line int) {
 	l.numbers(utf8)
 }
 
-// deepest is the nesting depth up to which an event is checked.
+// deepest is how deep an event may be nested. Of a deeper one, lint reports that Skein refuses it, and checks no more.
 const deepest = 10_000
 
 // envelope returns the type of an event, and whether the client accepts it as one.

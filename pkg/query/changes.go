@@ -63,7 +63,7 @@ type placeChange struct {
 	Text json.RawMessage `json:"text,omitempty"`
 }
 
-// unreadRun is a run whose events were not read.
+// unreadRun is a run whose events could not be read, and why.
 type unreadRun struct {
 	RunID  string `json:"runId"`
 	Reason string `json:"reason"`
@@ -312,7 +312,7 @@ func (b *blame) append(change placeChange, before, after json.RawMessage) {
 	b.a.Changes = append(b.a.Changes, change)
 }
 
-// unread adds run i of the chain, with its change as a whole, if err means that its events cannot all be read. It returns other errors.
+// unread reports run i as unread, with its net change, if err is a 409 or 410. It ignores a 404 (no event yet) and returns other errors.
 func (b *blame) unread(i int, err error) error {
 	why := new(front.Problem)
 	if !errors.As(err, &why) || why.Status != http.StatusGone && why.Status != http.StatusConflict {

@@ -249,7 +249,7 @@ func (a *stateAnswer) page(s stepping, from, limit int) (*timeline.Cursor, error
 	return at, nil
 }
 
-// stand fills in messages and state at a cursor.
+// stand sets the answer's N, messages and state to those at a cursor.
 func (a *stateAnswer) stand(at *timeline.Cursor) {
 	h := at.History()
 	a.N, a.Messages, a.State = at.N(), list(h.Messages), h.State

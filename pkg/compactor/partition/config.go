@@ -24,7 +24,7 @@ type Config struct {
 	// SnapshotBelow is the size in bytes below which a branch's conversation is written whole at every run's end. A larger
 	// one is written whole once half of it is new.
 	SnapshotBelow int
-	// RecordLimit is the largest value in bytes that is written to a derived topic.
+	// RecordLimit is the largest value, in bytes, of a record on skein.runs or skein.snapshots.
 	RecordLimit int
 	// KeepEvents are the event families that new runs keep in their records.
 	KeepEvents agui.Families

@@ -143,7 +143,7 @@ func (s *Store) marks() (keys [][]byte, err error) {
 
 func threadOfMark(mark []byte) []byte { return mark[len("p/") : len(mark)-len("/")-8] }
 
-// flush writes the contents of memory to a file, and begins a new log.
+// flush makes Pebble write its memtable to a file and begin a new write-ahead log.
 func (s *Store) flush(ctx context.Context) error {
 	done, err := s.db.AsyncFlush()
 	if err != nil {
