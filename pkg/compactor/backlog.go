@@ -105,7 +105,7 @@ func (b *backlog) pause(open map[int32]*assignment, members *membership) (starvi
 		if open[s.of.id] != s.of { // the pause belongs to another assignment
 			continue
 		}
-		paused := starving || s.bytes > holdBytes/len(b.stretches)
+		paused := starving && len(s.records) > 0 || s.bytes > holdBytes/len(b.stretches)
 		if paused == s.paused || members.metrics.stops.Has(s.of.id) { // a stopped partition stays paused
 			continue
 		}

@@ -799,17 +799,37 @@ func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
 func TestSession_KeepsNothingOfAPausedPartitionThatStops(t *testing.T) {
 	sim := newSim(t, nil)
 	s, own := polling(sim)
-	group, err := kgo.NewGroupTransactSession(kgo.TransactionalID("t"), kgo.ConsumerGroup("g")) //nolint:forbidigo // it reaches no broker
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer group.Close()
+	s.backlog.group = groupOfNobody(t)
 	sim.Append(&kgo.Record{Topic: sim.Topics.Events, Key: []byte("acme/t"), Headers: []kgo.RecordHeader{{Key: record.HeaderVersion, Value: []byte("2")}}})
-	s.backlog.group, s.backlog.stretches[0].paused = group, true
+	s.backlog.stretches[0].paused = true
 	s.backlog.stretches[0].add(sim.Events)
 	sim.check(s.process(own))
 	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.next()}, []any{0, int64(0)})
 	equal(t, "the partition stopped", s.metrics.stops.Has(0), true)
+}
+
+// While a partition starves, those that have records are paused; one that was, and has none left, is fetched again.
+func TestBacklog_FetchesWhatHasNoRecordsWhileAnotherStarves(t *testing.T) {
+	sims := []*sim{newSim(t, nil), newSim(t, nil)}
+	s, own := polling(sims...)
+	s.backlog.group = groupOfNobody(t)
+	full, empty, starved := s.backlog.stretches[0], s.backlog.stretches[1], newAssignment(2, sims[0].Now)
+	sims[0].letter(1)
+	full.add(sims[0].Events)
+	empty.paused, s.backlog.refused[starved.id] = true, sims[0].Now
+	open := map[int32]*assignment{0: own.parts[0].assignment, 1: own.parts[1].assignment, 2: starved}
+	equal(t, "one starves, paused are", []bool{s.backlog.pause(open, &s.members), full.paused, empty.paused}, []bool{true, true, false})
+}
+
+// groupOfNobody returns a member of a group that reaches no broker.
+func groupOfNobody(t *testing.T) *kgo.GroupTransactSession {
+	t.Helper()
+	group, err := kgo.NewGroupTransactSession(kgo.TransactionalID("t"), kgo.ConsumerGroup("g")) //nolint:forbidigo // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(group.Close)
+	return group
 }
 
 // tick has each look at the clock of a session's backlog take so long.
