@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -90,6 +91,10 @@ func transact(t *testing.T, cfg kafka.Config, value string) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	option := func(of any) time.Duration { return s.Client().OptValue(of).(time.Duration) }
+	if open, member := option(kgo.TransactionTimeout), option(kgo.SessionTimeout); open >= member {
+		t.Errorf("a dead owner's transaction may stay open for %v, but its partitions move after %v", open, member)
+	}
 	if err := s.PollFetches(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
