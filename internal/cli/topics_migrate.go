@@ -25,7 +25,8 @@ end, stop them, and run it again: it copies the rest, compares both sets, and sa
 complete. Then start the stages with --topic-prefix, the indexer and query with an empty lineage store.
 
 If it is killed, run it again: it continues where it was, and copies nothing twice. Exit code 0: the new set is
-complete. 1: it cannot be completed; the error says why. 4: it is not complete yet, or the sets differ.`,
+complete. 1: it cannot be completed; the error says why. 4: it is not complete yet, or the sets differ.
+A dry run that can read both sets exits with 0.`,
 		Example: `  skein topics migrate --brokers kafka-0:9092 --to-prefix v2. --partitions 48
   skein topics migrate --brokers kafka-0:9092 --topic-prefix v2. --to-prefix v3. --partitions 96 --dry-run`,
 		Args: usageArgs(cobra.NoArgs),

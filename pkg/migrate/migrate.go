@@ -110,8 +110,7 @@ func (g *migration) run(ctx context.Context) error {
 		return err
 	}
 	if g.DryRun {
-		g.report.Waiting, err = g.quiet(ctx)
-		return err
+		return g.look(ctx)
 	}
 	// This fences an earlier call, and makes all that it has committed readable.
 	if g.txn, err = kafka.NewTransactor(ctx, g.to, g.to.TopicPrefix+"skein-topics-migrate"); err != nil {
@@ -140,6 +139,28 @@ func (g *migration) run(ctx context.Context) error {
 		return err
 	}
 	return g.complete(ctx)
+}
+
+// look finds what a dry run reports.
+func (g *migration) look(ctx context.Context) error {
+	s, err := readState(ctx, g.adm, g.to)
+	if err != nil && !errors.Is(err, kafka.ErrNoTopic) && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return err
+	}
+	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
+	if err != nil {
+		return err
+	}
+	for p, span := range spans {
+		if s != nil {
+			span.Start = max(span.Start, s.at(nextEvents, p))
+		}
+		g.report.Left += int(span.End - span.Start)
+	}
+	if g.report.Done = s != nil && s.Done; !g.report.Done {
+		g.report.Waiting, err = g.quiet(ctx)
+	}
+	return err
 }
 
 // prepare reads the old set and makes the new set's topics.
@@ -175,13 +196,6 @@ func (g *migration) prepare(ctx context.Context) error {
 		}
 	}
 	g.report.FromPartitions, g.report.ToPartitions = g.counts[0], spec.Partitions
-	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
-	if err != nil {
-		return err
-	}
-	for _, s := range spans {
-		g.report.Left += int(s.End - s.Start)
-	}
 	if g.DryRun {
 		return nil
 	}

@@ -89,9 +89,9 @@ func (p *places) erase(key []byte, below int64) {
 	p.erased[string(key)] = max(p.erased[string(key)], below)
 }
 
-// note adds the new position of a copied event.
-func (p *places) note(m *kgo.Record, from record.Position) {
-	if t := p.threads[string(m.Key)]; t != nil {
+// note adds the new position of a copied event. own: it was on the old partition of its key, so runs may name it.
+func (p *places) note(m *kgo.Record, from record.Position, own bool) {
+	if t := p.threads[string(m.Key)]; t != nil && own {
 		if i, ok := slices.BinarySearch(t.old, from.Offset); ok {
 			t.found[i] = m.Offset
 		}
@@ -277,12 +277,13 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 		if !ok {
 			continue
 		}
-		p.note(m, from)
+		own := g.isThreads(m.Key, from.Partition)
+		p.note(m, from, own)
 		if of, ok := positionIn(m, record.HeaderRetryOf); ok {
 			p.retried[of] = true
 		}
 		// The erasure of a thread without runs may have left no record.
-		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase && g.isThreads(m.Key, from.Partition) {
+		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase && own {
 			p.erase(m.Key, from.Offset)
 		}
 		if _, ok := p.committed[m.Partition]; !ok && from.Offset >= committed[from.Partition] {
