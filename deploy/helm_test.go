@@ -342,6 +342,12 @@ func TestChart_SetsWhatTheCommandsKnow(t *testing.T) {
 			}
 		}
 		checkSettings(t, "the chart", stage, slices.Collect(maps.Keys(settings)))
+		limited := func(e corev1.EnvVar) bool {
+			return e.Name == "GOMEMLIMIT" && e.ValueFrom.ResourceFieldRef.Resource == "limits.memory"
+		}
+		if c := pods(t, objects)["prod-skein-"+stage].Spec.Containers[0]; !slices.ContainsFunc(c.Env, limited) {
+			t.Errorf("%s: Go does not know the container's memory limit", stage)
+		}
 	}
 	for job, command := range map[string]string{"prod-skein-topics": "skein topics create", "prod-skein-migrate": "skein migrate"} {
 		c := pods(t, objects)[job].Spec.Containers[0]

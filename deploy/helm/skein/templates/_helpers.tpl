@@ -282,7 +282,6 @@ containers:
     imagePullPolicy: {{ .root.Values.image.pullPolicy }}
     command: [/usr/local/bin/{{ .stage }}]
     args: [--config=/etc/skein/config/skein.yaml]
-    {{- if or .data (has .stage (list "ingest" "indexer" "query")) }}
     env:
       {{- if .data }}
       # The pod's name is its own in the group, and stays over restarts.
@@ -290,14 +289,12 @@ containers:
         valueFrom:
           fieldRef:
             fieldPath: metadata.name
-      {{- else }}
+      {{- end }}
       # Has Go collect garbage before the pod is killed for it.
       - name: GOMEMLIMIT
         valueFrom:
           resourceFieldRef:
             resource: limits.memory
-      {{- end }}
-    {{- end }}
     ports:
       {{- if has .stage (list "ingest" "query") }}
       - name: http
