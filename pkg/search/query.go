@@ -173,8 +173,8 @@ const cursorVersion = 2
 type cursor struct {
 	Version int    `json:"v"`
 	Of      []byte `json:"of"` // see binding
-	Since   int64  `json:"s,omitempty"`
-	Until   int64  `json:"u,omitempty"`
+	Since   *int64 `json:"s,omitempty"`
+	Until   *int64 `json:"u,omitempty"`
 	Key     int64  `json:"k"`
 	Thread  string `json:"t"`
 	Run     string `json:"r"`
@@ -196,10 +196,10 @@ func binding(q url.Values, tenant string) []byte {
 func (s *Query) Cursor(q url.Values, tenant string, next Position) (string, error) {
 	c := cursor{Version: cursorVersion, Of: binding(q, tenant), Key: next.Key, Thread: next.ThreadID, Run: next.RunID}
 	if !s.Since.IsZero() {
-		c.Since = s.Since.UnixMilli()
+		c.Since = new(s.Since.UnixMilli())
 	}
 	if !s.Until.IsZero() {
-		c.Until = s.Until.UnixMilli()
+		c.Until = new(s.Until.UnixMilli())
 	}
 	raw, err := json.Marshal(c)
 	if err != nil {
@@ -222,14 +222,14 @@ func (s *Query) resume(q url.Values, tenant, text string) error {
 	if !slices.Equal(c.Of, binding(q, tenant)) {
 		return bad("next of a page with the same filter, sort and order, of the same tenant")
 	}
-	if (c.Since != 0) != (!s.Since.IsZero()) || (c.Until != 0) != (!s.Until.IsZero()) {
+	if (c.Since == nil) != s.Since.IsZero() || (c.Until == nil) != s.Until.IsZero() {
 		return bad("next of the page before")
 	}
-	if c.Since != 0 {
-		s.Since = time.UnixMilli(c.Since).UTC()
+	if c.Since != nil {
+		s.Since = time.UnixMilli(*c.Since).UTC()
 	}
-	if c.Until != 0 {
-		s.Until = time.UnixMilli(c.Until).UTC()
+	if c.Until != nil {
+		s.Until = time.UnixMilli(*c.Until).UTC()
 	}
 	s.After = &Position{c.Key, c.Thread, c.Run}
 	return nil

@@ -110,6 +110,21 @@ func TestCursor_IsBound(t *testing.T) {
 	}
 }
 
+func TestCursor_GoesOnFromTheFirstTimeThereIs(t *testing.T) {
+	first := params(t, "since=1970-01-01T00:00:00Z")
+	q, err := ParseQuery(first, "acme", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := q.Cursor(first, "acme", Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if later, err := ParseQuery(params(t, "since=1970-01-01T00:00:00Z&after="+text), "acme", now); err != nil || !later.Since.Equal(q.Since) {
+		t.Errorf("the next page: %+v, %v", later, err)
+	}
+}
+
 // Whatever comes as parameters is refused as such, or is within the limits.
 func FuzzParse(f *testing.F) {
 	f.Add("since=7d&status=error&label=a%3Db&words=a+b&by=label:x,day&measure=runs&after=eyJ2IjoxfQ&limit=3")
