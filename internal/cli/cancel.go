@@ -21,8 +21,8 @@ func newCancel(out *output) *cobra.Command {
 		Long: `Stop a run, whichever process holds it: Skein's proxy closes the agent's connection and ends the run in
 its place. An agent that writes to Kafka itself may read the request and end its run.
 
-The command waits for the run's end, usually some milliseconds. The exit code is 1 if the run does not end
-by it: it has ended before, or no process holds it.`,
+The command waits for the run's end, usually some milliseconds, and prints how it ended. The exit code is 1
+if it had ended before, or if no process holds it.`,
 		Example: `  skein cancel my-thread run-7
   skein cancel my-thread run-7 --reason "the user pressed stop" --json`,
 		Args: usageArgs(cobra.ExactArgs(2)),

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/creack/pty"
+	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/apptest"
@@ -21,17 +22,21 @@ import (
 
 func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 	var all strings.Builder
-	for _, command := range []string{"", "dev", "demo", "threads", "show", "runs", "stats", "lineage", "history", "tail", "diff", "checkout",
-		"replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter",
-		"dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "context", "context set",
-		"version"} {
-		args := append(strings.Fields(command), "--help")
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
 		stdout, stderr, code := skein(t, "", args...)
 		if code != 0 || stderr != "" {
 			t.Errorf("%v: exit %d, stderr %q", args, code, stderr)
 		}
 		all.WriteString("$ " + strings.Join(append([]string{"skein"}, args...), " ") + "\n" + stdout + "\n")
+		for _, sub := range cmd.Commands() {
+			if !sub.Hidden && !sub.IsAdditionalHelpTopicCommand() {
+				walk(sub)
+			}
+		}
 	}
+	walk(newRoot(newOutput(io.Discard, io.Discard, nil), strings.NewReader("")))
 	apptest.Settings(t, "skein", all.String())
 	apptest.Golden(t, all.String())
 }
@@ -102,6 +107,8 @@ func TestHint_CanBeTypedAsItStands(t *testing.T) {
 		"bin/skein threads": {server{url: defaultURL}, []string{"threads"}},
 		"bin/skein lineage 'it'\\''s one' --url http://127.0.0.1:1 --api-key-file key": {
 			server{url: "http://127.0.0.1:1", keyFile: "key"}, []string{"lineage", "it's one"}},
+		"bin/skein runs t --server-ca-file ca --client-cert-file cert --client-key-file own": {
+			server{url: defaultURL, caFile: "ca", certFile: "cert", ownFile: "own"}, []string{"runs", "t"}},
 		"bin/skein lineage 'a\uFFFDb'": {server{url: defaultURL}, []string{"lineage", "a\x1bb"}},
 		// Flags behind "--" are none: an id cannot name another server.
 		"bin/skein history --url http://127.0.0.1:1 -- --url=https://evil.example r": {server{url: "http://127.0.0.1:1"}, []string{"history", "--url=https://evil.example", "r"}},

@@ -14,8 +14,11 @@ func (o *output) hint(command string, ids ...string) string {
 	if at.url != defaultURL {
 		flags = append(flags, "--url", at.url)
 	}
-	if at.keyFile != "" {
-		flags = append(flags, "--api-key-file", at.keyFile)
+	for _, file := range [][2]string{{"--api-key-file", at.keyFile}, {"--server-ca-file", at.caFile}, {"--client-cert-file", at.certFile},
+		{"--client-key-file", at.ownFile}} {
+		if file[1] != "" {
+			flags = append(flags, file[:]...)
+		}
 	}
 	words := slices.Concat([]string{o.self, command}, ids, flags)
 	if slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, "-") }) {

@@ -56,7 +56,8 @@ Numbers are those of JSON, doubles.
 With --step you step through RUN (by default the thread's tip) in the terminal: messages and state after each
 event, with what it changed. It begins at the event of -o or --until; ? shows the keys.
 
-Exit code 3: there are no such events, or --until was true at none.`,
+Exit code 3: there is no such thread or run, there are no events to write --to a topic, or --until was true
+at none.`,
 		Example: `  skein replay my-thread my-run | sha256sum   # is raw.sha256 of the run; skein verify compares more
   skein replay my-thread my-run --pace 10 --sse
   skein replay my-thread -o @2026-09-17T12:00:00Z:end --all --json
