@@ -19,7 +19,9 @@ func TestPlaces_OfARecordThatHoldsNoEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.seal()
-	p.note(&kgo.Record{Key: []byte("acme/t"), Partition: 2, Offset: 7}, record.Position{Partition: 1, Offset: 20})
+	p.note(&kgo.Record{Key: []byte("acme/t"), Partition: 2, Offset: 7}, record.Position{Partition: 1, Offset: 20}, true)
+	// A producer with another partitioner wrote it.
+	p.note(&kgo.Record{Key: []byte("acme/t"), Partition: 3, Offset: 9}, record.Position{Partition: 0, Offset: 20}, false)
 	if err := p.check(func(string) int64 { return 0 }); err != nil {
 		t.Fatal(err)
 	}
