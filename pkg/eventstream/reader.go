@@ -57,6 +57,7 @@ type Reader struct {
 	cut   bool  // skip the rest of a line (ServerSent: of an event) that was too long
 	seq   int64 // last number of a Numbered stream; -1 before the first
 	array arrayState
+	scan  objectScanner // its memory is kept from one object to the next
 	any   anyState
 	ended bool // ServerSent: the stream has ended
 
@@ -114,11 +115,10 @@ func (r *Reader) Next() (Event, error) {
 		}
 	}
 	value, seq, err := r.next()
-	var e *Error
-	if errors.As(err, &e) {
-		r.at = e.Line
-	}
 	if err != nil {
+		if e, ok := errors.AsType[*Error](err); ok {
+			r.at = e.Line
+		}
 		return Event{}, err
 	}
 	if r.form != Array {
@@ -306,9 +306,9 @@ func (r *Reader) element(c byte) ([]byte, error) {
 
 // object returns the length of the object at the start of the rest, up to its end or first fault.
 func (r *Reader) object() (n int, end scanEnd, err error) {
-	var scan objectScanner
+	r.scan = objectScanner{open: r.scan.open[:0]}
 	for {
-		m, end := scan.next(r.rest()[n:])
+		m, end := r.scan.next(r.rest()[n:])
 		if n += m; end != scanMore {
 			return n, end, nil
 		}
