@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"runtime"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
@@ -14,8 +15,9 @@ import (
 	"github.com/skeinhq/skein/schemas"
 )
 
-// readers is the number of reading connections.
-const readers = 4
+// readers is the number of reading connections, the same as of query's slots: with fewer, tenants would wait in one queue
+// for those that another tenant's large reads hold.
+var readers = max(16, 8*runtime.GOMAXPROCS(0))
 
 // Store is a lineage store in one SQLite file. It is safe for concurrent use.
 type Store struct {
