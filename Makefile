@@ -185,6 +185,10 @@ conformance: conformance-setup ## compare with the official AG-UI client: record
 conformance-long: conformance-setup ## the same with 100,000 generated threads, for every night; SEED=n for the same again
 	cd $(KIT) && go test -count=1 -timeout 3h -rapid.checks=100000 -steps.all -variants.all $(SEEDED)
 
+.PHONY: corpus
+corpus: ## fold and lint AG-UI's own conformance corpus: make corpus AGUI_CORPUS=…/ag-ui/spec/1.1/conformance/streams
+	AGUI_CORPUS='$(abspath $(AGUI_CORPUS))' go test -v -count=1 ./$(KIT) -run TestCorpus
+
 .PHONY: conformance-update
 conformance-update: conformance-setup ## write expected results anew from the official client
 	go test -count=1 ./$(KIT) -run 'TestExpected|OnCases' -update
