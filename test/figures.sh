@@ -27,7 +27,7 @@ row '... until it is committed, with what some events take besides' "$(files 'Th
 row 'files that architecture.md names for GET history' "$(files 'The way of a read')"
 row 'budgets and pools for fair shares' "$(matches 'share\.NewPool(Of)?\(' pkg internal)"
 row 'places that fetch from Kafka, two of them as members of a group' "$(matches '(PollRecords|PollFetches|NewPtrFetchRequest)\(' pkg internal)"
-row 'readers of SSE: one of bytes to events, and one of lint that models the client' "$(matches '^func (newSSE|\(l \*Linter\) ReadSSE)\(' pkg)"
+row 'readers of SSE' "$(matches '^func newSSE\(' pkg)"
 row 'publishers of ingest, which share one writer' "$(matches '\.newWriter\(' pkg/ingest)"
 row 'keys of settings, without skein dev' \
   "$(sed '/^## skein dev/,$d' docs/configuration.md | grep -oE '^\| `--[a-z-]+' | sort -u | wc -l | tr -d ' ')"

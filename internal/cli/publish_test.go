@@ -107,6 +107,7 @@ func TestPublish_NumbersEventsOfEveryForm(t *testing.T) {
 	for name, events := range map[string]string{
 		"NDJSON":       eventStart + "\n" + eventText + "\n" + eventEnd + "\n",
 		"SSE":          "data: " + eventStart + "\n\ndata: " + eventText + "\n\ndata: " + eventEnd + "\n\n",
+		"SSE with CR":  "data: " + eventStart + "\r\rdata: " + eventText + "\r\n\rdata: " + eventEnd + "\n\r",
 		"a JSON array": "[" + eventStart + "," + eventText + "," + eventEnd + "]",
 	} {
 		var got []string

@@ -19,6 +19,8 @@ func TestAny_TakesEveryForm(t *testing.T) {
 		"lines that end with CRLF":   "\r\n{\"a\":1.0}\r\n\r\n{\"b\":\"\\ud800 x\"} \r\n",
 		"SSE":                        "data: {\"a\":1.0}\n\nevent: x\ndata: {\"b\":\"\\ud800 x\"}\n\n",
 		"SSE that ends with CRLF":    ": comment\r\n\r\ndata: {\"a\":1.0}\r\n\r\ndata:\r\n\r\nid: 1\r\ndata:{\"b\":\"\\ud800 x\"}\r\n",
+		"SSE that ends with CR":      "\r: comment\r\rdata: {\"a\":1.0}\r\rid: 1\rdata:{\"b\":\"\\ud800 x\"}\r",
+		"SSE that ends with all":     "data: {\"a\":1.0}\r\n\revent: x\ndata: {\"b\":\"\\ud800 x\"}\r\n\n\r",
 		"array in one line":          `[{"a":1.0},{"b":"\ud800 x"}]`,
 		"array of many lines":        " \n[\n  {\n \"a\": 1.0\n },\n  {\"b\":\"\\ud800 x\"}\n]\n\n",
 		"objects over lines":         "\n{\n  \"a\": 1.0\n}\n\n{\n\"b\":\n\"\\ud800 x\"}",

@@ -298,19 +298,34 @@ func (s *SSE) data(end int) []byte {
 	return s.joined[:len(s.joined)-1]
 }
 
+// Lines yields the lines of a piece, each with its end: LF, CRLF or CR. The last one may lack it.
+func Lines(raw []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(line, end []byte) bool) {
+		for len(raw) > 0 {
+			n, ok := lineEnd(raw)
+			after := n + 1
+			switch {
+			case !ok:
+				n, after = len(raw), len(raw)
+			case bytes.HasPrefix(raw[n:], []byte("\r\n")):
+				after++
+			}
+			if !yield(raw[:n], raw[n:after]) {
+				return
+			}
+			raw = raw[after:]
+		}
+	}
+}
+
 // Fields yields the name and value of each line of a piece. The name of a comment is empty.
 func Fields(raw []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		for len(raw) > 0 {
-			line, rest := raw, []byte(nil)
-			if end, ok := lineEnd(raw); ok {
-				line, rest = raw[:end], raw[end+1:]
-			}
+		for line := range Lines(raw) {
 			name, value, _ := bytes.Cut(line, []byte(":"))
 			if len(line) > 0 && !yield(string(name), bytes.TrimPrefix(value, []byte(" "))) {
 				return
 			}
-			raw = rest
 		}
 	}
 }

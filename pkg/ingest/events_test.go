@@ -66,6 +66,8 @@ func TestEvents_EveryFormKeepsTheBytes(t *testing.T) {
 		"an empty body":          {"application/x-ndjson", "", "", []string{}},
 		"SSE":                    {"text/event-stream", "", sse, nil},
 		"SSE with CRLF":          {"text/event-stream", "", strings.ReplaceAll(sse, "\n", "\r\n"), nil},
+		"SSE with CR":            {"text/event-stream", "", strings.ReplaceAll(sse, "\n", "\r"), nil},
+		"SSE with all line ends": {"text/event-stream", "", "data: " + ev1 + "\r\rdata: " + ev2 + "\r\n\n: x\rdata: " + ev3 + "\n\r", nil},
 		"SSE without a last gap": {"text/event-stream", "", strings.TrimSuffix(sse, "\n\n"), nil},
 		"SSE with no space":      {"text/event-stream", "", strings.ReplaceAll(sse, "data: ", "data:"), nil},
 		"SSE with all its fields": {"text/event-stream", "",

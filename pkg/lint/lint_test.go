@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
@@ -68,11 +69,24 @@ func TestLinter_ReadSSEFramesAsTheClient(t *testing.T) {
 		"cut":                   {"data: " + started + "\n\n", "1 run-not-ended"},
 		"not UTF-8": {"data: " + started + "\n\ndata: {\"type\":\"CUSTOM\",\"name\":\"\xff\",\"value\":1}\n\ndata: " + finished +
 			"\n\n", "3 not-utf8"},
-		"CR LF before all": {"data:\r\n\r\ndata: " + started + "\n\ndata: " + finished + "\n\n", ""},
-		"CR alone":         {"data: " + started + "\r\rdata: " + finished + "\r\r", "1 not-json"},
+		"CR LF before all":   {"data:\r\n\r\ndata: " + started + "\n\ndata: " + finished + "\n\n", ""},
+		"CR alone":           {"data: " + started + "\r\rdata: {\"type\":\"RAW\",\"event\":1}\r\rdata: " + finished + "\r\r", "1 sse-crlf"},
+		"CR after a comment": {": hi\rdata: " + started + "\n\ndata: " + finished + "\n\n", "2 sse-crlf"},
+		"CR before a field":  {"data: " + started + "\rid: 1\n\ndata: " + finished + "\n\n", "1 sse-crlf"},
+		"CR at the end":      {": hi\r\n\ndata: " + started + "\n\ndata: " + finished + "\r\r", ""},
+		"mixed": {"data: " + started + "\n\ndata: {\"type\":\"RAW\",\"event\":1}\r\n\r\ndata: {\"type\":\"FOO\"}\r\rdata: " + finished +
+			"\n\r\n", "3 sse-crlf,5 unknown-type"},
 	} {
 		if got, _ := said(t, c.body, nil); strings.Join(got, ",") != c.want {
 			t.Errorf("%s: found %q, want %q", name, got, c.want)
+		}
+		var got []string
+		l := lint.New("f", nil, func(f lint.Finding) { got = append(got, fmt.Sprintf("%d %s", f.Line, f.Rule)) })
+		if err := l.ReadSSE(iotest.OneByteReader(strings.NewReader(c.body)), 1); err != nil {
+			t.Fatal(err)
+		}
+		if l.End(); strings.Join(got, ",") != c.want {
+			t.Errorf("%s, by the byte: found %q, want %q", name, got, c.want)
 		}
 	}
 }
