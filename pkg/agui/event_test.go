@@ -115,6 +115,9 @@ func TestDecode_RefusesWhatTheSchemaRejects(t *testing.T) {
 		"negative usage":                 {`{"type":"RUN_ERROR","message":"m","usage":[{"inputTokens":-1}]}`, RuleSchema},
 		"no value":                       {`{"type":"CUSTOM","name":"n"}`, RuleSchema},
 		"an encrypted value of no kind":  {`{"type":"REASONING_ENCRYPTED_VALUE","subtype":"x","entityId":"e","encryptedValue":"v"}`, RuleSchema},
+		"an encrypted value's odd type":  {`{"type":"REASONING_ENCRYPTED_VALUE","subtype":"message","entityId":"e","encryptedValue":"v","encryptedValueType":1}`, RuleSchema},
+		"an odd type in a message":       {`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"user","content":"","encryptedValue":"v","encryptedValueType":null}]}`, RuleSchema},
+		"an odd type in a tool call":     {`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":""},"encryptedValueType":{}}]}]}`, RuleSchema},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Decode([]byte(row.in))

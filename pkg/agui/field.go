@@ -37,6 +37,7 @@ const (
 	FieldSubtype
 	FieldEntityID
 	FieldEncryptedValue
+	FieldEncryptedValueType
 	FieldDescription
 	FieldParentSubagentRunID
 	FieldParentToolCallID
@@ -55,8 +56,8 @@ var fieldNames = [numFields]string{
 	"type", "timestamp", "rawEvent", "metadata", "subagentRunId", "threadId", "runId", "protocolVersion",
 	"parentRunId", "input", "result", "outcome", "usage", "message", "code", "stepName", "messageId", "role",
 	"name", "delta", "toolCallId", "toolCallName", "parentMessageId", "content", "snapshot", "patch",
-	"messages", "activityType", "replace", "subtype", "entityId", "encryptedValue", "description",
-	"parentSubagentRunId", "parentToolCallId", "event", "source", "value", "state", "interrupt", "encryptedContent",
+	"messages", "activityType", "replace", "subtype", "entityId", "encryptedValue",
+	"encryptedValueType", "description", "parentSubagentRunId", "parentToolCallId", "event", "source", "value", "state", "interrupt", "encryptedContent",
 }
 
 // String returns the member's name on the wire.
@@ -182,7 +183,7 @@ var specs = func() map[Type]*spec {
 	return m
 }()
 
-// schemas has the members of each event type as the schemas of @ag-ui/core 1.0.0 describe them.
+// schemas has the members of each event type as the schemas of @ag-ui/core 1.0.0 describe them, and encryptedValueType of AG-UI 1.1.
 var schemas = map[Type][]member{
 	RunStarted: event(may(FieldThreadID, isString), must(FieldRunID, isString), may(FieldProtocolVersion, isString),
 		may(FieldParentRunID, isString), may(FieldInput, isInput)),
@@ -215,7 +216,8 @@ var schemas = map[Type][]member{
 	ReasoningMessageContent: attributable(must(FieldMessageID, isString), must(FieldDelta, isString)),
 	ReasoningMessageEnd:     attributable(must(FieldMessageID, isString)),
 	ReasoningMessageChunk:   attributable(may(FieldMessageID, isString), may(FieldDelta, isString)),
-	ReasoningEncryptedValue: attributable(must(FieldSubtype, isSubtype), must(FieldEntityID, isString), must(FieldEncryptedValue, isString)),
+	ReasoningEncryptedValue: attributable(must(FieldSubtype, isSubtype), must(FieldEntityID, isString), must(FieldEncryptedValue, isString),
+		may(FieldEncryptedValueType, isString)),
 	SubagentStarted: event(must(FieldSubagentRunID, isString), must(FieldName, isString), may(FieldDescription, isString),
 		may(FieldParentSubagentRunID, isString), may(FieldParentToolCallID, isString), may(FieldParentMessageID, isString)),
 	SubagentFinished: event(must(FieldSubagentRunID, isString), may(FieldResult, isNotNull), may(FieldOutcome, isSubagentOutcome)),

@@ -60,7 +60,7 @@ func messagesOf(list json.RawMessage) (messages []Message, stripped int) {
 // Get returns a member of the message, or nil.
 func (m Message) Get(name string) json.RawMessage { return Lookup(m.Raw, name) }
 
-// checkMessage checks a message against the schema of its role in AG-UI 1.0. Members outside the schema may be anything. So may
+// checkMessage checks a message against the schema of its role in AG-UI 1.1. Members outside the schema may be anything. So may
 // a message without a known role (see messagesOf).
 func checkMessage(t Type, raw json.RawMessage) error {
 	if kindOf(raw) != kindObject {
@@ -68,7 +68,7 @@ func checkMessage(t Type, raw json.RawMessage) error {
 	}
 	role := stringOrNone(Lookup(raw, "role"))
 	required := []string{"id"}
-	optional := []string{"subagentRunId", "encryptedValue"}
+	optional := []string{"subagentRunId", "encryptedValue", "encryptedValueType"}
 	switch role {
 	case RoleDeveloper, RoleSystem, RoleAssistant, RoleUser:
 		optional = append(optional, "name")
@@ -116,7 +116,7 @@ func checkToolCalls(t Type, calls json.RawMessage) error {
 		return malformed(t, "message.toolCalls must be a list, not %s", kindOf(calls))
 	}
 	for call := range Elements(calls) {
-		if err := stringsOf(t, "tool call", call, []string{"id", "type"}, []string{"encryptedValue"}); err != nil {
+		if err := stringsOf(t, "tool call", call, []string{"id", "type"}, []string{"encryptedValue", "encryptedValueType"}); err != nil {
 			return err
 		}
 		if typ := unquote(Lookup(call, "type")); typ != "function" {

@@ -174,10 +174,11 @@ func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 	r.conv.insertResult(caller, m)
 }
 
+// encryptedValue stores an encrypted value and its type with a message or a tool call. A value without a type removes the type of the
+// value that it replaces.
 func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 	subtype, _ := ev.String(agui.FieldSubtype)
 	entity, _ := ev.String(agui.FieldEntityID)
-	v := rawValue(bytes.Clone(ev.JSON(agui.FieldEncryptedValue)))
 	r.p.verify.encrypted(subtype, entity, o)
 	if subtype == "tool-call" {
 		m, call := r.conv.caller(entity)
@@ -186,7 +187,7 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 			return
 		}
 		m.open()
-		call.obj.set("encryptedValue", v)
+		setEncrypted(call.obj, ev)
 		return
 	}
 	m := r.conv.find(entity)
@@ -194,7 +195,16 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 		r.Note("encrypted-value-unknown")
 		return
 	}
-	m.open().set("encryptedValue", v)
+	setEncrypted(m.open(), ev)
+}
+
+func setEncrypted(o *object, ev *agui.Event) {
+	o.set("encryptedValue", rawValue(bytes.Clone(ev.JSON(agui.FieldEncryptedValue))))
+	if t := ev.JSON(agui.FieldEncryptedValueType); t != nil {
+		o.set("encryptedValueType", rawValue(bytes.Clone(t)))
+	} else {
+		o.remove("encryptedValueType")
+	}
 }
 
 // messagesSnapshot merges by id: it replaces known messages in place, appends unknown ones in snapshot order, and removes all

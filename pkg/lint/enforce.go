@@ -129,6 +129,9 @@ func (e *enforcement) walkObject(v json.RawMessage, of *shape, path string) (jso
 			e.refuse(path+"/"+f.name, "is missing")
 		}
 	}
+	if there[encryptedType.name] && !there[encrypted.name] {
+		e.stripped = append(e.stripped, stripped{RuleTypeAlone, path + "/" + encryptedType.name, "there is no encryptedValue beside it"})
+	}
 	if !changed {
 		return v, true
 	}

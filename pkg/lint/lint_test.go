@@ -188,6 +188,25 @@ func TestLinter_ToldApartFromSkein(t *testing.T) {
 	}
 }
 
+// AG-UI 1.1 has a member that the client of 1.0 removes.
+func TestLinter_AcceptsTheTypeOfAnEncryptedValue(t *testing.T) {
+	snapshot := func(m string) string { return `{"type":"MESSAGES_SNAPSHOT","messages":[` + m + `]}` }
+	value := `{"type":"REASONING_ENCRYPTED_VALUE","subtype":"message","entityId":"m","encryptedValue":"v"`
+	for event, want := range map[string]string{
+		value + `,"encryptedValueType":"a.b"}`: "",
+		value + `,"encryptedValueType":1}`:     "3 schema",
+		snapshot(`{"id":"m","role":"user","content":"","encryptedValue":"v","encryptedValueType":"a.b"}`):                                                    "",
+		snapshot(`{"id":"m","role":"user","content":"","encryptedValueType":"a.b"}`):                                                                         "3 encrypted-type-alone",
+		snapshot(`{"id":"m","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":""},"encryptedValueType":"a"}]}`): "3 encrypted-type-alone",
+		snapshot(`{"id":"m","role":"activity","activityType":"a","content":{},"encryptedValueType":"a.b"}`):                                                  "3 member-stripped",
+	} {
+		got, _ := said(t, "", events(started, snapshot(`{"id":"m","role":"user","content":""}`), event, finished))
+		if strings.Join(got, ",") != want {
+			t.Errorf("%s: found %q, want %q", event, got, want)
+		}
+	}
+}
+
 // The rules of the fold all have their text.
 func TestRules_AreThoseOfTheFold(t *testing.T) {
 	for _, name := range slices.Concat(compact.VerificationRules(), compact.ReducerRules()) {

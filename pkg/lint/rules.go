@@ -51,6 +51,7 @@ const (
 
 	RuleOutcomeStripped   = "outcome-stripped"
 	RuleOperationStripped = "operation-stripped"
+	RuleTypeAlone         = "encrypted-type-alone"
 	RuleNumberRounded     = "number-rounded"
 	RuleNumberTooLarge    = "number-too-large"
 	RuleContentType       = "content-type"
@@ -123,6 +124,8 @@ var rules = slices.Concat([]Rule{
 		"Use an outcome of the protocol."},
 	{RuleOperationStripped, Warning, "RFC 6902 does not define the operation: the client removes it, and applies the others.",
 		"Use add, remove, replace, move, copy or test."},
+	{RuleTypeAlone, Warning, "An encryptedValueType has no encryptedValue beside it: it describes nothing, and the protocol forbids it.",
+		"Send both, or neither."},
 }, reducer, []Rule{
 	{RuleNumberRounded, Warning, "A number has more digits than a double can hold: the client rounds it.",
 		"Send long numbers, such as ids, as strings."},

@@ -105,8 +105,10 @@ func number(v json.RawMessage) (float64, bool) {
 	return n, true
 }
 
-// The schemas of @ag-ui/core 1.0.0.
+// The schemas of @ag-ui/core 1.0.0, and encryptedValueType of AG-UI 1.1.
 var (
+	encrypted, encryptedType = may("encryptedValue", text), may("encryptedValueType", text)
+
 	source = union("type", map[string]*shape{
 		"data": object(must("type", text), must("value", text), must("mimeType", text)),
 		"url":  object(must("type", text), must("value", text), may("mimeType", text)),
@@ -127,15 +129,15 @@ var (
 	}))
 	toolCall = object(must("id", text), must("type", oneOf("function")),
 		must("function", object(must("name", text), must("arguments", text))),
-		may("encryptedValue", text), may("metadata", anObject))
+		encrypted, encryptedType, may("metadata", anObject))
 	messages = listOf(union("role", map[string]*shape{
-		"developer": message(may("name", text), may("encryptedValue", text), must("content", text)),
-		"system":    message(may("name", text), may("encryptedValue", text), must("content", text)),
-		"assistant": message(may("name", text), may("encryptedValue", text), may("content", text), may("toolCalls", listOf(toolCall))),
-		"user":      message(may("name", text), may("encryptedValue", text), must("content", parts)),
-		"tool":      message(must("toolCallId", text), may("error", text), may("encryptedValue", text), must("content", parts)),
+		"developer": message(may("name", text), encrypted, encryptedType, must("content", text)),
+		"system":    message(may("name", text), encrypted, encryptedType, must("content", text)),
+		"assistant": message(may("name", text), encrypted, encryptedType, may("content", text), may("toolCalls", listOf(toolCall))),
+		"user":      message(may("name", text), encrypted, encryptedType, must("content", parts)),
+		"tool":      message(must("toolCallId", text), may("error", text), encrypted, encryptedType, must("content", parts)),
 		"activity":  message(must("activityType", text), must("content", anObject)),
-		"reasoning": message(may("encryptedValue", text), must("content", text)),
+		"reasoning": message(encrypted, encryptedType, must("content", text)),
 	}))
 	tool   = object(must("name", text), must("description", text), may("parameters", notNull), may("metadata", anObject))
 	answer = object(must("interruptId", text), must("status", oneOf("resolved", "cancelled")),
@@ -200,7 +202,8 @@ var events = map[agui.Type]*shape{
 	agui.ReasoningMessageContent: by(must("messageId", text), must("delta", text)),
 	agui.ReasoningMessageEnd:     by(must("messageId", text)),
 	agui.ReasoningMessageChunk:   by(may("messageId", text), may("delta", text)),
-	agui.ReasoningEncryptedValue: by(must("subtype", oneOf("tool-call", "message")), must("entityId", text), must("encryptedValue", text)),
+	agui.ReasoningEncryptedValue: by(must("subtype", oneOf("tool-call", "message")), must("entityId", text), must("encryptedValue", text),
+		encryptedType),
 	agui.SubagentStarted: event(must("subagentRunId", text), must("name", text), may("description", text), may("parentSubagentRunId", text),
 		may("parentToolCallId", text), may("parentMessageId", text)),
 	agui.SubagentFinished: event(must("subagentRunId", text), may("result", notNull), may("outcome", subagentOutcome)),
