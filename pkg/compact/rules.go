@@ -33,6 +33,18 @@ func ReducerRules() []string {
 	}
 }
 
+// ProtocolRules returns the rules of AG-UI 1.1 that neither the client's verification nor its reducer has.
+func ProtocolRules() []string { return []string{ruleInterrupt, ruleRole, ruleVersion} }
+
+const (
+	// ruleInterrupt counts interrupts with the id of an earlier one of the run. The fold keeps the first of them.
+	ruleInterrupt = "interrupt-repeated"
+	// ruleRole counts REASONING_MESSAGE_START with the role assistant, which older agents send.
+	ruleRole = "reasoning-role"
+	// ruleVersion counts a protocolVersion that agui.Understands does not accept.
+	ruleVersion = "protocol-version"
+)
+
 // ruleStripped counts messages without a role, or with an unknown role and no id. The client's enforcement and the fold
 // remove them from the list of messages.
 const ruleStripped = "message-stripped"

@@ -192,6 +192,9 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 	case agui.TextMessageEnd:
 		r.messageEnd(kindText, id, o, ev.JSON(agui.FieldMetadata))
 	case agui.ReasoningMessageStart:
+		if stringOf(agui.Lookup(ev.Body, agui.FieldRole.String())) != agui.RoleReasoning {
+			r.Note(ruleRole) // the upgrade table has replaced it in ev
+		}
 		r.messageStart(kindReasoning, id, agui.RoleReasoning, nil, o, ev.JSON(agui.FieldMetadata))
 	case agui.ReasoningMessageContent:
 		r.messageContent(kindReasoning, id, ev.Text(agui.FieldDelta), o, ev.JSON(agui.FieldMetadata))
@@ -264,6 +267,9 @@ func (r *Run) messageID(ev *agui.Event) string {
 
 func (r *Run) runStarted(ev *agui.Event) {
 	r.p.verify.runStarted()
+	if version, ok := ev.String(agui.FieldProtocolVersion); ok && !agui.Understands(version) {
+		r.Note(ruleVersion)
+	}
 	r.p.Started = bytes.Clone(agui.Without(ev.Body, agui.FieldInput.String()))
 	r.p.RunID = cmp.Or(r.p.RunID, agui.String(ev.RunID))
 	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, set{}, set{}
@@ -286,7 +292,14 @@ func (r *Run) runFinished(ev *agui.Event) {
 	outcome := ev.JSON(agui.FieldOutcome)
 	switch ev.OutcomeType() {
 	case "interrupt":
+		ids := set{}
 		for i := range agui.Elements(agui.Lookup(outcome, "interrupts")) {
+			id := stringOf(agui.Lookup(i, "id"))
+			if ids[id] {
+				r.p.verify.note(ruleInterrupt)
+				continue
+			}
+			ids[id] = true
 			r.p.Interrupts = append(r.p.Interrupts, bytes.Clone(i))
 		}
 		r.end(ev, StatusInterrupted)
@@ -301,7 +314,7 @@ func (r *Run) runFinished(ev *agui.Event) {
 }
 
 // end records the terminal event. Unless RUN_FINISHED names the pending tool calls, they are the calls that the run
-// started but did not answer.
+// started but did not answer; a cancelled run waits for none.
 func (r *Run) end(ev *agui.Event, status string) {
 	if ev.Type == agui.RunError {
 		r.p.verify.runError()
@@ -309,7 +322,7 @@ func (r *Run) end(ev *agui.Event, status string) {
 	r.p.Terminal = bytes.Clone(ev.Body)
 	r.p.Status = status
 	r.p.lanes = lanes{}
-	if len(r.p.PendingToolCalls) == 0 {
+	if len(r.p.PendingToolCalls) == 0 && status != StatusCancelled {
 		for _, id := range r.p.ToolCallIDs {
 			if !r.p.Answered[id] {
 				r.p.PendingToolCalls = append(r.p.PendingToolCalls, id)

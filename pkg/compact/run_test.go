@@ -390,10 +390,13 @@ func TestRun_StatusAndOpenEnds(t *testing.T) {
 		"running":                {[]string{started}, compact.StatusRunning, nil, 0},
 		"finished":               {[]string{started, finished}, compact.StatusFinished, nil, 0},
 		"an outcome of tomorrow": {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"x"}}`}, compact.StatusFinished, nil, 0},
+		"a cancelled call":       {[]string{started, call, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}`}, compact.StatusCancelled, nil, 0},
 		"error":                  {[]string{started, call, `{"type":"RUN_ERROR","message":"m"}`}, compact.StatusError, []string{"c"}, 0},
 		"cancelled":              {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}`}, compact.StatusCancelled, nil, 0},
 		"interrupted": {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"r"}]}}`},
 			compact.StatusInterrupted, nil, 1},
+		"an interrupt given twice": {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"r"},{"id":"j","reason":"r"},{"id":"\u0069","reason":"s"}]}}`},
+			compact.StatusInterrupted, nil, 2},
 		"a call left open":    {[]string{started, call, finished}, compact.StatusFinished, []string{"c"}, 0},
 		"a call answered":     {[]string{started, call, `{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":""}`, finished}, compact.StatusFinished, nil, 0},
 		"calls that it names": {[]string{started, call, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success","pendingToolCallIds":["d"]}}`}, compact.StatusFinished, []string{"d"}, 0},
@@ -433,7 +436,10 @@ func TestRun_CountsBrokenRules(t *testing.T) {
 		"state-patch-failed":          {started, `{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/a"}]}`},
 		"activity-patch-failed": {started, `{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"t","content":{}}`,
 			`{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"t","patch":[{"op":"replace","path":"","value":[]}]}`},
-		"activity-unknown": {started, `{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"t","patch":[]}`},
+		"interrupt-repeated": {started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"r"},{"id":"i","reason":"r"}]}}`},
+		"reasoning-role":     {started, `{"type":"REASONING_MESSAGE_START","messageId":"a","role":"assistant"}`, `{"type":"REASONING_MESSAGE_START","messageId":"b","role":"\u0072easoning"}`},
+		"protocol-version":   {`{"type":"RUN_STARTED","threadId":"t","runId":"r","protocolVersion":"1.2"}`},
+		"activity-unknown":   {started, `{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"t","patch":[]}`},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			r, _ := fold(t, lines...)

@@ -13,17 +13,17 @@ import (
 )
 
 // The first table of docs/fold.md with rules has those of the client's verification, the second those
-// of its reducer, the third those of placing a run, the last those of how its records came.
+// of its reducer, the third those of the protocol, the fourth those of placing a run, the last those of how its records came.
 func TestFold_EveryRuleIsTold(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, "docs", "fold.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tables := regexp.MustCompile(`(?m)^\| rule \|.*\n\|[-|]*\n((?:\|.*\n)+)`).FindAllSubmatch(b, -1)
-	if len(tables) != 4 {
-		t.Fatalf("%d tables of rules, want 4", len(tables))
+	if len(tables) != 5 {
+		t.Fatalf("%d tables of rules, want 5", len(tables))
 	}
-	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules(),
+	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules(), compact.ProtocolRules(),
 		{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone}, fold.Rules()} {
 		var told []string
 		for _, row := range regexp.MustCompile(`(?m)^\| ([^|]*) \|`).FindAllSubmatch(tables[i][1], -1) {
