@@ -67,7 +67,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 
 // hello returns an input for a new thread.
 func hello() []byte {
-	return fmt.Appendf(nil, `{"threadId":"skein-lint-%s","runId":"skein-lint-%s","protocolVersion":"1.0",`+
+	return fmt.Appendf(nil, `{"threadId":"skein-lint-%s","runId":"skein-lint-%s","protocolVersion":"`+agui.ProtocolVersion+`",`+
 		`"messages":[{"id":"m1","role":"user","content":"Hello"}],"tools":[],"context":[],"state":{},"forwardedProps":{}}`,
 		rand.Text(), rand.Text())
 }

@@ -39,7 +39,7 @@ type Finding struct {
 type Tally struct {
 	Events, Runs            int
 	Errors, Warnings, Notes int
-	// Stops is the first finding at level Error, at which the client ends the stream; nil if there is none.
+	// Stops is the first finding at which the client ends the stream; nil if there is none.
 	Stops *Finding
 }
 
@@ -52,6 +52,8 @@ type Linter struct {
 
 	run       *compact.Run
 	runID     string
+	started   bool             // the run has RUN_STARTED
+	thread    string           // the thread of the first run
 	counted   map[string]int64 // the run's anomalies before the event
 	messages  []agui.Message   // what the run started from, and state
 	state     json.RawMessage
@@ -206,10 +208,25 @@ func (l *Linter) fold(t agui.Type, data []byte) {
 		return
 	}
 	l.anomalies(ev)
+	l.identify(ev)
 	l.follow(ev)
 	if t.Terminal() {
 		l.end = t
 		clear(l.open)
+	}
+}
+
+// identify checks the ids of RUN_STARTED and RUN_FINISHED.
+func (l *Linter) identify(ev *agui.Event) {
+	l.thread = cmp.Or(l.thread, ev.ThreadID)
+	if ev.ThreadID != "" && ev.ThreadID != l.thread {
+		l.find(RuleThread, "/threadId", fmt.Sprintf("%s of thread %q in a stream of thread %q", ev.Type, ev.ThreadID, l.thread))
+	}
+	switch {
+	case ev.Type == agui.RunStarted:
+		l.started = true
+	case ev.Type == agui.RunFinished && l.started && ev.RunID != l.runID:
+		l.find(RuleRun, "/runId", fmt.Sprintf("RUN_FINISHED of run %q ends run %q", ev.RunID, l.runID))
 	}
 }
 
@@ -222,7 +239,7 @@ func (l *Linter) begin() {
 	l.run = compact.New(l.messages, l.state)
 	l.run.Name(strconv.Itoa(l.tally.Runs)) // the client makes different ids in each run, even if the run's id repeats
 	l.counted = map[string]int64{}
-	l.end = ""
+	l.end, l.started = "", false
 	clear(l.open)
 }
 
@@ -291,6 +308,8 @@ var remarks = []struct{ rule, text string }{
 	{"activity-delta-on-message", ", which is not an activity"},
 	{"tool-call-renamed", ", which has another name"},
 	{"tool-parent-not-assistant", ", whose parent is not an assistant message"},
+	{RuleInterrupt, " repeats the id of an interrupt"},
+	{RuleVersion, " declares a newer protocolVersion than " + agui.ProtocolVersion + ", or one that is not MAJOR.MINOR"},
 }
 
 // subject describes an event by its type and the id that it contains.
@@ -478,7 +497,7 @@ func (l *Linter) add(f Finding) {
 	switch r.Level {
 	case Error:
 		l.tally.Errors++
-		if l.tally.Stops == nil {
+		if l.tally.Stops == nil && !accepted(f.Rule) {
 			l.tally.Stops = &f
 		}
 	case Warning:

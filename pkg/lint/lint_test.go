@@ -188,6 +188,30 @@ func TestLinter_ToldApartFromSkein(t *testing.T) {
 	}
 }
 
+// The client 1.0.0 does not check these rules of AG-UI, so it does not stop at their breach.
+func TestLinter_ChecksIdsAndVersions(t *testing.T) {
+	other := func(e, from, to string) string { return strings.Replace(e, from, to, 1) }
+	for name, c := range map[string]struct {
+		stream []string
+		want   string
+	}{
+		"sound":                 {[]string{started, finished, other(started, `"r"`, `"r2"`), other(finished, `"r"`, `"r2"`)}, ""},
+		"another run's end":     {[]string{started, other(finished, `"r"`, `"q"`)}, "2 run-mismatch"},
+		"an end without run":    {[]string{other(finished, `"r"`, `"q"`)}, "1 first-event-not-run-started"},
+		"another thread's end":  {[]string{started, other(finished, `"t"`, `"u"`)}, "2 thread-mismatch"},
+		"a run of a thread":     {[]string{started, finished, other(started, `"t"`, `"u"`), finished}, "3 thread-mismatch"},
+		"interrupts":            {[]string{started, other(finished, `}`, `,"outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"r"},{"id":"i","reason":"r"}]}}`)}, "2 interrupt-repeated"},
+		"newer":                 {[]string{other(started, `}`, `,"protocolVersion":"1.2"}`), finished}, "1 protocol-version"},
+		"of another form":       {[]string{other(started, `}`, `,"protocolVersion":"draft"}`), finished}, "1 protocol-version"},
+		"this one and an older": {[]string{other(started, `}`, `,"protocolVersion":"1.1"}`), finished, other(started, `}`, `,"protocolVersion":"1.0"}`), finished}, ""},
+	} {
+		got, tally := said(t, "", events(c.stream...))
+		if strings.Join(got, ",") != c.want || (tally.Stops != nil) != strings.Contains(c.want, "first-event") {
+			t.Errorf("%s: found %q, want %q; the client stops at %+v", name, got, c.want, tally.Stops)
+		}
+	}
+}
+
 // AG-UI 1.1 has a member that the client of 1.0 removes.
 func TestLinter_AcceptsTheTypeOfAnEncryptedValue(t *testing.T) {
 	snapshot := func(m string) string { return `{"type":"MESSAGES_SNAPSHOT","messages":[` + m + `]}` }

@@ -11,7 +11,7 @@ import (
 type Level string
 
 const (
-	// Error: the client ends the stream at the event, and its run fails.
+	// Error: the client ends the stream at the event, and its run fails; or AG-UI forbids the event, and this client does not check it.
 	Error Level = "error"
 	// Warning: the client ignores the event or part of it, or changes its meaning, and continues.
 	Warning Level = "warning"
@@ -52,6 +52,10 @@ const (
 	RuleOutcomeStripped   = "outcome-stripped"
 	RuleOperationStripped = "operation-stripped"
 	RuleTypeAlone         = "encrypted-type-alone"
+	RuleThread            = "thread-mismatch"
+	RuleRun               = "run-mismatch"
+	RuleInterrupt         = "interrupt-repeated"
+	RuleVersion           = "protocol-version"
 	RuleNumberRounded     = "number-rounded"
 	RuleNumberTooLarge    = "number-too-large"
 	RuleContentType       = "content-type"
@@ -72,6 +76,11 @@ func RuleNamed(name string) (Rule, bool) {
 		return Rule{}, false
 	}
 	return rules[i], true
+}
+
+// accepted are the rules of level Error that the client 1.0.0 does not check.
+func accepted(rule string) bool {
+	return rule == RuleInterrupt || rule == RuleRun || rule == RuleThread
 }
 
 var ruleIndex = func() map[string]int {
@@ -103,6 +112,13 @@ var rules = slices.Concat([]Rule{
 	{RuleAfterEnd, Error, "An event follows the end of its run: the client's run fails, although it had ended.",
 		"Send RUN_FINISHED or RUN_ERROR last, once, and RUN_STARTED before anything else."},
 }, verification, []Rule{
+	{RuleInterrupt, Error, "Two interrupts of a run have one id. AG-UI forbids it; the client 1.0.0 does not check it.",
+		"Give each interrupt its own id."},
+	{RuleRun, Error, "RUN_FINISHED has another runId than RUN_STARTED. AG-UI forbids it; the client 1.0.0 does not check it.",
+		"Repeat the runId of RUN_STARTED."},
+	{RuleThread, Error, "RUN_STARTED or RUN_FINISHED has another threadId than an earlier one. AG-UI forbids it; " +
+		"the client 1.0.0 does not check it.", "Send the threadId of the input in all runs of a stream."},
+}, []Rule{
 	{RuleNoEvents, Warning, "The client knows none of the events: its run ends without an error, and is empty.",
 		"Send events as SSE: a line with data: and JSON, then an empty line."},
 	{RuleNotEnded, Warning, "The stream ends before its run: the client treats the run as finished successfully.",
@@ -126,6 +142,8 @@ var rules = slices.Concat([]Rule{
 		"Use add, remove, replace, move, copy or test."},
 	{RuleTypeAlone, Warning, "An encryptedValueType has no encryptedValue beside it: it describes nothing, and the protocol forbids it.",
 		"Send both, or neither."},
+	{RuleVersion, Warning, "RUN_STARTED declares a protocolVersion newer than " + agui.ProtocolVersion +
+		", or one that is not MAJOR.MINOR: the client warns and continues.", "Declare the version that the agent sends."},
 }, reducer, []Rule{
 	{RuleNumberRounded, Warning, "A number has more digits than a double can hold: the client rounds it.",
 		"Send long numbers, such as ids, as strings."},
