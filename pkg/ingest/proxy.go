@@ -416,6 +416,7 @@ type synthetic struct {
 	Message  string      `json:"message,omitempty"`
 	Code     string      `json:"code,omitempty"`
 	Outcome  any         `json:"outcome,omitempty"`
+	Version  string      `json:"protocolVersion,omitempty"`
 }
 
 func (e synthetic) encode() []byte {
@@ -431,7 +432,7 @@ func errorEvent(code, text string) []byte {
 }
 
 func startedEvent(t target) []byte {
-	return synthetic{Type: agui.RunStarted, ThreadID: agui.String(t.thread), RunID: agui.String(t.run)}.encode()
+	return synthetic{Type: agui.RunStarted, ThreadID: agui.String(t.thread), RunID: agui.String(t.run), Version: agui.ProtocolVersion}.encode()
 }
 
 func cancelledEvent(t target) []byte {

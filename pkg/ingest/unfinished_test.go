@@ -23,7 +23,7 @@ import (
 func TestCancel_LeavesAStreamThatTheClientTakes(t *testing.T) {
 	const started = `{"type":"RUN_STARTED","threadId":"T","runId":"r1"}`
 	cases := map[string]struct{ says, ends []string }{
-		"nothing yet":           {nil, []string{started}},
+		"nothing yet":           {nil, []string{started[:len(started)-1] + `,"protocolVersion":"1.1"}`}},
 		"nothing":               {[]string{started}, nil},
 		"a text":                {[]string{started, `{"type":"TEXT_MESSAGE_START","messageId":"m \"1\"","role":"assistant"}`}, []string{`{"type":"TEXT_MESSAGE_END","messageId":"m \"1\""}`}},
 		"a text that has ended": {[]string{started, `{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`, `{"type":"TEXT_MESSAGE_END","messageId":"\u006d"}`}, nil},

@@ -2,6 +2,7 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -175,22 +176,43 @@ func (h restored) events(replace bool) []json.RawMessage {
 	if h.run.Status == record.StatusRunning {
 		terminal = nil
 	}
-	return wholeRun(h.run.ThreadID, h.run.RunID, h.run.Started, h.Messages, h.State, terminal, replace)
+	return wholeRun(h.run.ThreadID, cmp.Or(h.run.ClientRunID, h.run.RunID), h.run.Started, h.Messages, h.State, terminal, replace)
 }
 
-// wholeRun returns the events that give a client a run: start, snapshots and, if there is one, the terminal event. If
-// replace is true, the snapshots remove what the client had before.
+// wholeRun returns the events that give a client a run: start, snapshots and, if there is one, the terminal event. The
+// argument run is its client run id. If replace is true, the snapshots remove what the client had before.
 func wholeRun(thread, run string, started json.RawMessage, messages []agui.Message, state, terminal json.RawMessage,
 	replace bool) []json.RawMessage {
 	if started == nil {
 		started = agui.AppendString([]byte(`{"type":"RUN_STARTED","threadId":`), thread)
-		started = append(agui.AppendString(append(started, `,"runId":`...), run), '}')
+		started = agui.AppendString(append(started, `,"runId":`...), run)
+		started = append(started, `,"protocolVersion":"`+agui.ProtocolVersion+`"}`...)
 	}
-	events := append([]json.RawMessage{started}, compact.Snapshots(messages, state, replace)...)
+	events := append([]json.RawMessage{identified(started, thread, run)}, compact.Snapshots(messages, state, replace)...)
 	if terminal != nil {
-		events = append(events, terminal)
+		events = append(events, identified(terminal, thread, run))
 	}
 	return events
+}
+
+// identified returns a RUN_STARTED or RUN_FINISHED with the ids of its run, as agents send them with others, too. It
+// returns other events unchanged.
+func identified(event json.RawMessage, thread, run string) json.RawMessage {
+	text := func(name string) string {
+		if v := agui.Lookup(event, name); agui.IsString(v) {
+			return agui.TextOf(v).String()
+		}
+		return ""
+	}
+	if t := agui.Type(text("type")); t != agui.RunStarted && t != agui.RunFinished {
+		return event
+	}
+	for _, id := range [][2]string{{"runId", run}, {"threadId", thread}} {
+		if text(id[0]) != id[1] {
+			event = agui.WithFirst(agui.Without(event, id[0]), id[0], agui.AppendString(nil, id[1]))
+		}
+	}
+	return event
 }
 
 // oneLine returns JSON without line breaks, because a line break ends an SSE field. JSON has raw line breaks only

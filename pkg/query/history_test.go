@@ -282,6 +282,11 @@ func TestHistory_AsEvents(t *testing.T) {
 	bare.Terminal = json.RawMessage("{\"type\":\"RUN_ERROR\",\n\"message\":\"x\"}")
 	bare.Status, bare.State = record.StatusError, json.RawMessage(`[1]`)
 	f.put(bare)
+	foreign := child(root, "foreign", 4, record.ParentExplicit)
+	foreign.RunID, foreign.ClientRunID = "foreign~2", "foreign"
+	foreign.Started = json.RawMessage(`{"type":"RUN_STARTED","runId":"x","n":1.0}`)
+	foreign.Terminal = json.RawMessage(`{"type":"RUN_FINISHED","threadId":"y","runId":"foreign~2"}`)
+	f.put(foreign)
 	f.put(opened(child(root, "open", 3, record.ParentExplicit, msg("a", "assistant", "b"))))
 	for run, want := range map[string]string{
 		"root": `data: {"type":"RUN_STARTED","threadId":"chat","runId":"root"}
@@ -294,7 +299,17 @@ id: 3:19
 data: {"type":"RUN_FINISHED","threadId":"chat","runId":"root"}
 
 `,
-		"bare": `data: {"type":"RUN_STARTED","threadId":"chat","runId":"bare"}
+		"foreign~2": `data: {"threadId":"chat","runId":"foreign","type":"RUN_STARTED","n":1.0}
+
+data: {"type":"MESSAGES_SNAPSHOT","messages":[{"id":"u1","role":"user","content":"hello"}]}
+
+data: {"type":"STATE_SNAPSHOT","snapshot":{}}
+
+id: 3:49
+data: {"threadId":"chat","runId":"foreign","type":"RUN_FINISHED"}
+
+`,
+		"bare": `data: {"type":"RUN_STARTED","threadId":"chat","runId":"bare","protocolVersion":"1.1"}
 
 data: {"type":"MESSAGES_SNAPSHOT","messages":[{"id":"u1","role":"user","content":"hello"}]}
 
@@ -317,7 +332,7 @@ data: {"type":"STATE_SNAPSHOT","snapshot":{}}
 		if r.status != 200 || r.body != want || r.header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("%s: %d %s\n%s", run, r.status, r.header.Get("Content-Type"), r.body)
 		}
-		if r.header.Get("Skein-Indexed-To") != "3:39" {
+		if r.header.Get("Skein-Indexed-To") != "3:49" {
 			t.Errorf("%s: indexed to %q", run, r.header.Get("Skein-Indexed-To"))
 		}
 	}

@@ -221,7 +221,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	if run != s.playing || m.Offset <= s.after || s.seq >= 0 || had {
 		return nil
 	}
-	s.give(m.Value, cursor{at: e.Position(), seq: -1})
+	s.give(identified(m.Value, s.threadID, run.ClientRunID()), cursor{at: e.Position(), seq: -1})
 	s.heard = time.Now()
 	return nil
 }

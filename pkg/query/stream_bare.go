@@ -53,7 +53,7 @@ func (s *stream) bare(away error) error {
 				return false
 			}
 			seq = max(seq, e.Headers.Seq)
-			s.give(e.Value, cursor{at: e.Position(), seq: -1})
+			s.give(identified(e.Value, s.threadID, e.Headers.RunID), cursor{at: e.Position(), seq: -1})
 			return terminal(&e)
 		})
 		if over || err != nil {

@@ -109,11 +109,15 @@ func (s *stream) join(r *live.Run) error {
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, seq: -1}
 	switch {
 	case f.Ended():
-		s.block(wholeRun(s.threadID, r.ID, f.Summary().Started, f.Messages(), f.State(), f.Summary().Terminal, s.holdsOther(r.Parent)), at)
-	case s.holdsOther(r.Parent):
-		s.block(f.PreludeAfresh(), at)
+		s.block(wholeRun(s.threadID, r.ClientRunID(), f.Summary().Started, f.Messages(), f.State(), f.Summary().Terminal, s.holdsOther(r.Parent)), at)
 	default:
-		s.block(f.Prelude(), at)
+		prelude := f.Prelude
+		if s.holdsOther(r.Parent) {
+			prelude = f.PreludeAfresh
+		}
+		events := prelude()
+		events[0] = identified(events[0], s.threadID, r.ClientRunID())
+		s.block(events, at)
 	}
 	return nil
 }

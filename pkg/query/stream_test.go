@@ -417,3 +417,22 @@ func TestStream_ReadsALargeHistoryWhileItCatchesUp(t *testing.T) {
 		t.Errorf("a stream that has caught up holds %s", held)
 	}
 }
+
+// An agent names another thread when its run starts, and another run when it ends: a client gets the ids of the run.
+func TestStream_HasTheIdsOfItsRun(t *testing.T) {
+	f := newRawFixture(t)
+	thread := f.thread()
+	event := func(value string) {
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, value)
+	}
+	event(`{"type":"RUN_STARTED","threadId":"another","runId":"r"}`)
+	f.produce()
+	path := "/v1/threads/" + thread + "/runs/r/stream"
+	lines := f.stream(path, "")
+	find(t, lines, fmt.Sprintf(`data: {"threadId":%q,"type":"RUN_STARTED","runId":"r"}`, thread))
+	event(`{"type":"RUN_FINISHED","threadId":"another","runId":"another"}`)
+	f.produce()
+	end := fmt.Sprintf(`data: {"threadId":%q,"runId":"r","type":"RUN_FINISHED"}`, thread)
+	find(t, lines, end)
+	find(t, f.stream(path, ""), end)
+}
