@@ -56,6 +56,7 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 			messages = slices.Delete(slices.Clone(messages), i, i+1)
 		}
 	}
+	messages, activities := r.beforeActivities(messages)
 	events = append(events, Snapshots(messages, r.State(), replace)...)
 	for _, key := range slices.Sorted(maps.Keys(v.Steps)) {
 		name, o := key, owner{}
@@ -73,7 +74,39 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 	for _, l := range r.p.lanes.all() {
 		events = append(events, r.chunk(l))
 	}
-	return events
+	return append(events, activities...)
+}
+
+// beforeActivities returns messages in which each activity that has replaced the message of a call is that message again, if chunks still
+// continue the call, and the events that replace it once more. Without the message, such a chunk would make one.
+func (r *Run) beforeActivities(messages []agui.Message) (before []agui.Message, activities []json.RawMessage) {
+	for _, l := range r.p.lanes.all() {
+		if _, call := r.conv.owner(string(l.ID)); l.Kind != kindTool || call != nil {
+			continue
+		}
+		i := slices.IndexFunc(messages, func(m agui.Message) bool {
+			return m.Role == agui.RoleActivity && (m.ID == string(l.ID) || l.Parent != nil && m.ID == string(*l.Parent))
+		})
+		if i < 0 {
+			continue
+		}
+		event := []byte(`{"type":"ACTIVITY_SNAPSHOT"`)
+		for name, v := range agui.Members(messages[i].Raw) {
+			if name == "id" {
+				name = "messageId"
+			}
+			if name != "role" {
+				event = append(append(agui.AppendString(append(event, ','), name), ':'), v...)
+			}
+		}
+		activities = append(activities, append(event, '}'))
+		m := newMessage(messages[i].ID, agui.RoleAssistant, member{"id", stringValue(messages[i].ID)}, member{"role", stringValue(agui.RoleAssistant)},
+			member{"toolCalls", &callList{list: []*toolCall{newToolCall(string(l.ID), string(*l.Name))}}})
+		l.owner().tag(m.obj)
+		messages = slices.Clone(messages)
+		messages[i] = m.export()
+	}
+	return messages, activities
 }
 
 // opened returns the opening events of everything open, except what chunks or THINKING_* events opened. gone has the events whose

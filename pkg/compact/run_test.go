@@ -633,3 +633,26 @@ func TestRun_KeepsNothingWhereItIsNotWanted(t *testing.T) {
 		}
 	}
 }
+
+// An activity has replaced the message of a call that chunks still continue. A client that joins holds what the others hold, and makes no
+// second message for the call.
+func TestPrelude_OfACallWhoseMessageIsAnActivity(t *testing.T) {
+	for name, opener := range map[string]string{
+		"its own message": `{"type":"TOOL_CALL_CHUNK","toolCallId":"m1","toolCallName":"look"}`,
+		"its parent":      `{"type":"TOOL_CALL_CHUNK","toolCallId":"c","toolCallName":"look","parentMessageId":"m1","subagentRunId":"s"}`,
+	} {
+		events := []string{started, `{"type":"SUBAGENT_STARTED","subagentRunId":"s","name":"n"}`, opener,
+			`{"type":"ACTIVITY_SNAPSHOT","messageId":"m1","activityType":"plan","content":{"l":[]},"metadata":{"k":1}}`}
+		rest := []string{`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m0","delta":"x"}`, `{"type":"SUBAGENT_FINISHED","subagentRunId":"s"}`, finished}
+		at, _ := fold(t, events...)
+		whole, _ := fold(t, slices.Concat(events, rest)...)
+		var joining []string
+		for _, e := range at.Prelude() {
+			joining = append(joining, string(e))
+		}
+		joined, errs := fold(t, slices.Concat(joining, rest)...)
+		if got, want := joined.Messages(), whole.Messages(); len(errs) > 0 || len(want) != 2 || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v\n%s, want\n%s", name, errs, got, want)
+		}
+	}
+}
