@@ -9,23 +9,36 @@ import (
 // per member, ten times the size of a short member itself.
 const MaxMembers = 100_000
 
-// Admit checks what ingest requires of an event, and returns its type unchanged. It checks Envelope, MaxMessages, MaxToolCalls
-// and MaxMembers, and rejects a timestamp before 1970. IsMalformed is true for every error.
-func Admit(b []byte) (Type, error) {
-	var e Event
+// wholeBytes is the size up to which Admit decodes an event, since the upgrade of a large one makes a copy.
+const wholeBytes = 64 << 10
+
+// Admit checks what ingest requires of an event: Envelope, MaxMessages, MaxToolCalls and MaxMembers, and no timestamp before 1970.
+// IsMalformed is true for err. It then decodes the event into e; the error of Decode is unreadable. For an event of more than 64 KiB
+// that is not RUN_STARTED or RUN_FINISHED, Admit decodes only the type, and unreadable is nil.
+func (e *Event) Admit(b []byte) (unreadable, err error) {
 	if err := e.scan(b); err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := e.checkCount(); err != nil {
-		return "", err
+		return nil, err
 	}
 	if v := e.JSON(FieldTimestamp); len(v) > 1 && v[0] == '-' && e.spec != &unknownSpec {
 		if n, err := strconv.ParseFloat(string(v), 64); err == nil && n < 0 {
 			detail := fmt.Sprintf("timestamp %.40s is before 1970: give milliseconds since then", v)
-			return "", &MalformedError{Rule: RuleTime, Type: e.Type, Detail: detail}
+			return nil, &MalformedError{Rule: RuleTime, Type: e.Type, Detail: detail}
 		}
 	}
-	return e.Type, CheckMembers(b)
+	if err := CheckMembers(b); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(b) > wholeBytes && e.Type != RunStarted && e.Type != RunFinished:
+		return nil, nil
+	case e.beyond:
+		return e.Decode(b), nil
+	}
+	e.upgrade()
+	return e.check(), nil
 }
 
 // CheckMembers returns an error, for which IsMalformed is true, if an object of checked JSON has more than MaxMembers members.

@@ -30,7 +30,7 @@ func TestAdmit_RefusesWhatItsSenderCanStillBeToldOf(t *testing.T) {
 		"many elements":                 {`{"type":"STATE_SNAPSHOT","snapshot":[` + strings.TrimSuffix(strings.Repeat("0,", 1_000_000), ",") + `]}`, ""},
 		"not JSON":                      {`{"type":"CUSTOM"`, agui.RuleNotJSON},
 	} {
-		_, err := agui.Admit([]byte(tc.event))
+		_, err := new(agui.Event).Admit([]byte(tc.event))
 		var bad *agui.MalformedError
 		if errors.As(err, &bad) {
 			if bad.Rule != tc.rule {
@@ -38,6 +38,26 @@ func TestAdmit_RefusesWhatItsSenderCanStillBeToldOf(t *testing.T) {
 			}
 		} else if tc.rule != "" || err != nil {
 			t.Errorf("%s: %v, want rule %q", name, err, tc.rule)
+		}
+	}
+}
+
+func TestAdmit_SaysWhatDecodeWouldRefuse(t *testing.T) {
+	large := strings.Repeat("x", 64<<10)
+	for name, tc := range map[string]struct {
+		event      string
+		unreadable bool
+	}{
+		"an event":                    {`{"type":"CUSTOM","name":"n","value":1e400}`, false},
+		"a member is missing":         {`{"type":"CUSTOM","value":1}`, true},
+		"a large one":                 {`{"type":"CUSTOM","value":"` + large + `"}`, false},
+		"a large start":               {`{"type":"RUN_STARTED","threadId":"t","x":"` + large + `"}`, true},
+		"an older form that may stay": {`{"type":"STATE_DELTA","patch":[]}`, false},
+	} {
+		var e agui.Event
+		unreadable, err := e.Admit([]byte(tc.event))
+		if err != nil || (unreadable != nil) != tc.unreadable {
+			t.Errorf("%s: %v, %v", name, unreadable, err)
 		}
 	}
 }

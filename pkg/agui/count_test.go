@@ -29,11 +29,11 @@ func TestDecode_RefusesMoreMessagesAndToolCallsThanMayBe(t *testing.T) {
 		},
 		"snapshot": func(list string) error { return decode(`{"type":"MESSAGES_SNAPSHOT","messages":` + list + `}`) },
 		"admission of an input": func(list string) error {
-			_, err := agui.Admit(fmt.Appendf(nil, `{"type":"RUN_STARTED","input":`+input+`}`, list))
+			_, err := new(agui.Event).Admit(fmt.Appendf(nil, `{"type":"RUN_STARTED","input":`+input+`}`, list))
 			return err
 		},
 		"admission": func(list string) error {
-			_, err := agui.Admit([]byte(`{"type":"MESSAGES_SNAPSHOT","messages":` + list + `}`))
+			_, err := new(agui.Event).Admit([]byte(`{"type":"MESSAGES_SNAPSHOT","messages":` + list + `}`))
 			return err
 		},
 	} {

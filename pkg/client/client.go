@@ -90,11 +90,13 @@ type Ack struct {
 	Partition   int32 `json:"partition"`
 	FirstOffset int64 `json:"firstOffset"`
 	LastOffset  int64 `json:"lastOffset"`
+	// Unreadable is how many of them cannot be folded, as far as ingest checks them.
+	Unreadable int64 `json:"unreadable,omitempty"`
 	// Warnings are about events that were accepted and will count as anomalies of the run.
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 
-// Warning is about an id in an event or input that contradicts the path of the request.
+// Warning is about an event that cannot be folded, or an id in an event or input that contradicts the path of the request.
 type Warning struct {
 	// Line is the line of the body on which the event begins, from 1; 0 for an input.
 	Line    int64  `json:"line,omitempty"`

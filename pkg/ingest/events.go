@@ -54,7 +54,7 @@ func (s *Service) postEvents(c *front.Call, t target) error {
 		err = refused
 	}
 	if err == nil {
-		return accept(c, http.StatusOK, accepted{got, p.warnings})
+		return accept(c, http.StatusOK, accepted{got, p.unreadable, p.warnings})
 	}
 	if rej := new(front.Problem); s.stopping.Err() != nil && errors.As(err, &rej) && rej.Reason == reasonTimeout {
 		err = errDraining
@@ -91,7 +91,8 @@ func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publish
 			}
 			continue
 		}
-		of, err := agui.Admit(ev.Value)
+		var e agui.Event
+		unreadable, err := e.Admit(ev.Value)
 		if err != nil {
 			if rej := malformed(err, ev.Line); !skip(rej) {
 				return rej
@@ -101,7 +102,7 @@ func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publish
 		if err := admit(p.waiting, p.target.quota, len(ev.Value), ev.Line); err != nil {
 			return err
 		}
-		p.look(ev, of)
+		p.look(ev.Line, &e, unreadable)
 		if !p.send(ev) {
 			return nil
 		}

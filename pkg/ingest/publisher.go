@@ -37,7 +37,9 @@ type ack struct {
 // accepted is the response to a request whose events are all acknowledged.
 type accepted struct {
 	ack
-	Warnings []warning `json:"warnings,omitempty"`
+	// Unreadable is how many of the accepted events cannot be folded, as far as ingest checks them (agui.Event.Admit).
+	Unreadable int64     `json:"unreadable,omitempty"`
+	Warnings   []warning `json:"warnings,omitempty"`
 }
 
 // publisher writes the records of one request. Only one goroutine calls send and finish.
@@ -57,7 +59,8 @@ type publisher struct {
 	stopWaiting func()
 	failed      func() // called once, on the first failure, before the request ends
 
-	warnings []warning // used only by the sending goroutine
+	unreadable int64 // this and warnings are used only by the sending goroutine
+	warnings   []warning
 
 	moved  sync.Cond   // signals changes of out and err
 	spare  int         // bytes of memory that are acquired and not in use

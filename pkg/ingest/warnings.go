@@ -1,16 +1,18 @@
 package ingest
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/fold"
 )
 
-// mostWarnings is the limit of warnings in a response.
-const mostWarnings = 16
+const (
+	// mostWarnings is the limit of warnings in a response.
+	mostWarnings = 16
+	// mostReasons is how many of them are kept for events that cannot be folded.
+	mostReasons = 3
+)
 
 // warning describes an accepted event or input that the run will count as an anomaly.
 type warning struct {
@@ -31,16 +33,17 @@ func (t target) compareIDs(line int64, what, thread, run string) (list []warning
 	return list
 }
 
-// look adds warnings if an event's ids contradict the path. It decodes only the start and the end of a run, because
-// other events have no ids.
-func (p *publisher) look(ev eventstream.Event, of agui.Type) {
-	if of != agui.RunStarted && of != agui.RunFinished || len(p.warnings) >= mostWarnings {
-		return
+// look adds warnings about an event that cannot be folded, or whose ids contradict the path.
+func (p *publisher) look(line int64, e *agui.Event, unreadable error) {
+	var list []warning
+	most := mostWarnings - mostReasons
+	switch {
+	case unreadable != nil:
+		if p.unreadable++; p.unreadable <= mostReasons {
+			list, most = []warning{{line, fold.AnomalyMalformed, unreadable.Error()}}, mostWarnings
+		}
+	case e.Type == agui.RunStarted || e.Type == agui.RunFinished: // other events have no ids
+		list = p.target.compareIDs(line, string(e.Type), e.ThreadID, e.RunID)
 	}
-	decoded, err := agui.Decode(bytes.Clone(ev.Value)) // a copy, because Decode may upgrade it in place
-	if err != nil {
-		return // the compactor writes a dead letter with the reason
-	}
-	list := p.target.compareIDs(ev.Line, string(of), decoded.ThreadID, decoded.RunID)
-	p.warnings = append(p.warnings, list[:min(len(list), mostWarnings-len(p.warnings))]...)
+	p.warnings = append(p.warnings, list[:min(len(list), max(0, most-len(p.warnings)))]...)
 }

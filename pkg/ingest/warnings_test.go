@@ -22,7 +22,7 @@ func TestEvents_IDsThatContradictThePathAreWarnedOf(t *testing.T) {
 		"another run":        {http.MethodPost, "events", `{"type":"CUSTOM","name":"a","value":1}` + "\n" + `{"type":"RUN_FINISHED","threadId":"t1","runId":"x"}`, "2 " + run},
 		"both":               {http.MethodPost, "events", `{"type":"RUN_STARTED","threadId":"x","runId":"y"}`, "1 " + thread + ",1 " + run},
 		"names of no run":    {http.MethodPost, "events", `{"type":"CUSTOM","name":"a","value":1,"threadId":"x"}`, ""},
-		"no more than 16":    {http.MethodPost, "events", strings.Repeat(`{"type":"RUN_STARTED","threadId":"x","runId":"r1"}`+"\n", 20), "16"},
+		"no more than 13":    {http.MethodPost, "events", strings.Repeat(`{"type":"RUN_STARTED","threadId":"x","runId":"r1"}`+"\n", 20), "13"},
 		"an input":           {http.MethodPut, "input", strings.Replace(input1, `"t1"`, `"x"`, 1), "0 " + thread},
 		"an input of others": {http.MethodPut, "input", input1, ""},
 	} {
@@ -48,7 +48,7 @@ func TestEvents_IDsThatContradictThePathAreWarnedOf(t *testing.T) {
 					t.Errorf("the detail is %q", w.Detail)
 				}
 			}
-			if c.want == "16" && len(got) == mostWarnings {
+			if c.want == "13" && len(got) == mostWarnings-mostReasons {
 				return
 			}
 			if strings.Join(got, ",") != c.want {
@@ -62,15 +62,58 @@ func TestEvents_IDsThatContradictThePathAreWarnedOf(t *testing.T) {
 func TestAcks_EndWithTheWarnings(t *testing.T) {
 	d := newStage(t).in(t, "acks")
 	k := d.talk(t, typeNDJSON)
-	k.say(`{"type":"RUN_STARTED","threadId":"x","runId":"r1"}` + "\n")
-	k.wants("acknowledged to line 1, 1 events")
+	k.say(`{"type":"RUN_STARTED","threadId":"x","runId":"r1"}` + "\n" + `{"type":"STEP_STARTED"}` + "\n")
+	k.wants("acknowledged to line 2, 2 events")
 	if err := k.body.Close(); err != nil {
 		t.Fatal(err)
 	}
 	text, err := k.r.ReadString('\n')
-	var last struct{ Done struct{ Warnings []warning } }
-	if err := errors.Join(err, json.Unmarshal([]byte(text), &last)); err != nil || len(last.Done.Warnings) != 1 ||
-		last.Done.Warnings[0].Anomaly != "thread-mismatch" {
+	var last struct{ Done accepted }
+	if err := errors.Join(err, json.Unmarshal([]byte(text), &last)); err != nil || len(last.Done.Warnings) != 2 ||
+		last.Done.Warnings[0].Anomaly != "thread-mismatch" || last.Done.Unreadable != 1 {
 		t.Errorf("the last line is %s, %v", text, err)
+	}
+}
+
+// Events that no client can read are accepted and kept, and the answer says how many they are, and why the first three are.
+func TestEvents_WhatCannotBeFoldedIsWarnedOf(t *testing.T) {
+	d := newStage(t)
+	const fine = `{"type":"CUSTOM","name":"a","value":1}` + "\n"
+	for name, c := range map[string]struct {
+		body  string
+		count int64
+		want  string // LINE DETAIL of each
+	}{
+		"snake case": {`{"type":"RUN_STARTED","thread_id":"t","run_id":"r1"}` + "\n" + fine + `{"type":"TEXT_MESSAGE_START","message_id":"m"}` + "\n" +
+			`{"type":"TEXT_MESSAGE_END","message_id":"m"}` + "\n" + `{"type":"RUN_FINISHED","thread_id":"t","run_id":"r1"}`, 4,
+			"1 RUN_STARTED: runId is missing|3 TEXT_MESSAGE_START: messageId is missing|4 TEXT_MESSAGE_END: messageId is missing"},
+		"wrong types": {"\n" + `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":{"text":"x"}}`, 1,
+			"2 TEXT_MESSAGE_CONTENT: delta must be a string, not an object"},
+		"a number that no double can hold": {`{"type":"RUN_STARTED","threadId":"t","runId":1e400}`, 1, "1 RUN_STARTED: runId must be a string, not null"},
+		"older forms":                      {`{"type":"STATE_DELTA","patch":[]}` + "\n" + `{"type":"THINKING_START"}`, 0, ""},
+		"unknown types":                    {`{"type":"NEVER_HEARD_OF"}`, 0, ""},
+		"after many other warnings": {strings.Repeat(`{"type":"RUN_STARTED","threadId":"x","runId":"r1"}`+"\n", 20) + `{"type":"STEP_STARTED"}`, 1,
+			"21 STEP_STARTED: stepName is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := d.in(t, name)
+			a := d.do(http.MethodPost, d.path("events"), strings.NewReader(c.body), "Content-Type", typeNDJSON)
+			var answer accepted
+			if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, w := range answer.Warnings {
+				if w.Anomaly == "malformed" {
+					got = append(got, fmt.Sprint(w.Line, " ", w.Detail))
+				}
+			}
+			if a.status != http.StatusOK || answer.Unreadable != c.count || strings.Join(got, "|") != c.want {
+				t.Errorf("answer is %d %s, want %d, %q", a.status, a.body, c.count, c.want)
+			}
+			if n := strings.Count(strings.TrimSpace(c.body), "\n") + 1; len(d.written()) != n {
+				t.Errorf("%d events were written, want %d", len(d.written()), n)
+			}
+		})
 	}
 }
