@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -22,26 +23,30 @@ type feed struct {
 // feedItem is an event, or the reason why there is no further one (io.EOF at the end of the events).
 type feedItem struct {
 	event []byte
+	where string
 	err   error
+	// bad means that err is of this event alone: ingest would refuse it, and --skip-bad leaves it out.
+	bad bool
 }
 
-func startFeed(r io.Reader) *feed {
+func startFeed(r io.Reader, skipBad bool) *feed {
 	f := &feed{items: make(chan feedItem), stopped: make(chan struct{})}
 	go func() {
 		events := newEventReader(r)
 		for {
 			event, err := events.next()
+			item := feedItem{event: event, where: events.where(), err: err}
 			if err == nil {
-				if _, err = agui.Envelope(event); err != nil { // ingest would refuse it too, but would name another line
-					err = fmt.Errorf("%s: %w", events.where(), err)
+				if _, err = new(agui.Event).Admit(event); err != nil { // ingest would refuse it too, but would name another line
+					item.err, item.bad = fmt.Errorf("%s: %w", item.where, err), skipBad
 				}
 			}
 			select {
-			case f.items <- feedItem{event, err}:
+			case f.items <- item:
 			case <-f.stopped:
 				return
 			}
-			if err != nil {
+			if item.err != nil && !item.bad {
 				return
 			}
 		}
@@ -51,10 +56,40 @@ func startFeed(r io.Reader) *feed {
 
 func (f *feed) stop() { close(f.stopped) }
 
+// maxReasons is how many faults of events are printed with their reasons.
+const maxReasons = 3
+
+// faults counts events that have a fault. It keeps their numbers in the run, and the first reasons.
+type faults struct {
+	seqs    []int64
+	reasons []string
+}
+
+func (f *faults) add(seq int64, reason string) {
+	if f.seqs = append(f.seqs, seq); len(f.reasons) < maxReasons {
+		f.reasons = append(f.reasons, oneLine(reason, 400))
+	}
+}
+
+func (f *faults) join(more faults) {
+	f.seqs, f.reasons = append(f.seqs, more.seqs...), append(f.reasons, more.reasons...)
+	f.reasons = f.reasons[:min(len(f.reasons), maxReasons)]
+}
+
+// text returns the reasons, and how many more there are.
+func (f *faults) text() string {
+	text := strings.Join(f.reasons, "; ")
+	if more := len(f.seqs) - len(f.reasons); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
 // runBody selects the events of one run for the body of a request.
 type runBody struct {
-	// first is the first event, which was read to learn the run's ids.
-	first []byte
+	// first is the first event, which was read to learn the run's ids; skipped are the bad ones before it.
+	first   feedItem
+	skipped faults
 	// skip is the number of events to leave out.
 	skip int64
 	// several means that a RUN_STARTED may begin the next run.
@@ -63,8 +98,11 @@ type runBody struct {
 
 // sentEvents describes how the events of a run ended.
 type sentEvents struct {
-	// last is the last event sent; next is the event that begins the next run, or nil if there is none.
-	last, next []byte
+	// last is the last event sent; next is the one that begins the next run, without an event if there is none.
+	last []byte
+	next feedItem
+	// skipped are the bad events that --skip-bad left out, unreadable those that were sent and cannot be folded.
+	skipped, unreadable faults
 	// err is the error that ended the events early, such as a line that is not an event; nil at the end of the events.
 	err error
 }
@@ -72,24 +110,34 @@ type sentEvents struct {
 // send writes the events of a run to the body of a request, numbered as client.TypeSequenced requires, and closes the body. It closes
 // the body at the end of the run or of the events, but also after an error, so that ingest acknowledges what came before. When
 // interrupted or over is closed, send returns without sending a further event.
+//
+// A skipped event has a number, too: the run counts the gap, and a later try with the event corrected gives the others the same numbers.
 func (f *feed) send(w *io.PipeWriter, run runBody, interrupted, over <-chan struct{}) (sent sentEvents) {
 	defer func() { _ = w.Close() }() // it always returns nil
 	id, ended := "", false
-	item := feedItem{event: run.first}
-	for seq := int64(0); item.err == nil; seq++ {
-		if ev, err := agui.Decode(item.event); run.several && err == nil {
-			if ev.Type == agui.RunStarted && seq > 0 && (ended || ev.RunID != id) {
-				sent.next = item.event
+	sent.skipped = run.skipped
+	item := run.first
+	for seq := int64(len(run.skipped.seqs)); item.err == nil || item.bad; seq++ {
+		ev, err := agui.Decode(item.event)
+		if run.several && err == nil {
+			if ev.Type == agui.RunStarted && id != "" && (ended || ev.RunID != id) {
+				sent.next = item
 				return sent
 			}
 			id = cmp.Or(id, ev.RunID)
 			ended = ended || ev.Type.Terminal()
 		}
-		if seq >= run.skip {
+		switch {
+		case item.bad:
+			sent.skipped.add(seq, item.err.Error())
+		case seq >= run.skip:
 			if _, err := fmt.Fprintf(w, `{"seq":%d,"event":%s}`+"\n", seq, item.event); err != nil {
 				return sent // the request is over
 			}
 			sent.last = item.event
+			if err != nil {
+				sent.unreadable.add(seq, fmt.Sprintf("%s: %v", item.where, err))
+			}
 		}
 		select {
 		case item = <-f.items:
@@ -103,4 +151,14 @@ func (f *feed) send(w *io.PipeWriter, run runBody, interrupted, over <-chan stru
 		sent.err = item.err
 	}
 	return sent
+}
+
+// after returns the number of the event after the first n that were not skipped, counted from an event.
+func (s *sentEvents) after(from, n int64) int64 {
+	for _, bad := range s.skipped.seqs {
+		if bad >= from && bad < from+n {
+			n++
+		}
+	}
+	return from + n
 }

@@ -20,12 +20,13 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/client"
+	"github.com/skeinhq/skein/pkg/fold"
 )
 
 type publishOptions struct {
 	thread, run, input string
 	from               int64
-	noWait             bool
+	noWait, skipBad    bool
 	producer           client.Producer
 }
 
@@ -36,6 +37,8 @@ type published struct {
 	// InputPosition is the input's position, "partition:offset"; absent if none was sent.
 	InputPosition string `json:"inputPosition,omitempty"`
 	client.Ack
+	// Skipped is how many bad events --skip-bad has left out.
+	Skipped int `json:"skipped,omitempty"`
 }
 
 func newPublish(out *output) *cobra.Command {
@@ -52,6 +55,9 @@ begins the next one.
 
 Every event carries its number in the run, so an event that is sent again is dropped. If publishing was
 interrupted, repeat the same command, or continue with --from and the number that it printed.
+
+An event that no AG-UI client can read is sent, and printed with the reason; if there is no other, the exit
+code is 1. A line that is no event ends the command, or, with --skip-bad, is left out; the exit code is then 1, too.
 
 Thread and run are those of --thread and --run, else those of --input or of the first event.
 
@@ -88,6 +94,7 @@ history and lineage show what was published. Ctrl-C stops after the events sent 
 	cmd.Flags().StringVar(&o.producer.Agent, "agent", "", "`NAME` of the agent that produced the runs")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label of the runs, as `KEY=VALUE`; repeatable")
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until the published events can be read")
+	cmd.Flags().BoolVar(&o.skipBad, "skip-bad", false, "leave out lines that are no events, print the first reasons, and exit with 1")
 	cmd.Flags().Int64Var(&o.from, "from", 0, "skip the first `N` events: they were accepted in an earlier try")
 	return cmd
 }
@@ -100,19 +107,25 @@ var errInterrupted = errors.New("interrupted")
 
 func publish(ctx context.Context, out *output, at *server, o publishOptions, r io.Reader) error {
 	head := &headReader{r: r}
-	feed := startFeed(head)
+	feed := startFeed(head, o.skipBad)
 	defer feed.stop()
-	var first feedItem
-	select {
-	case first = <-feed.items:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if errors.Is(first.err, io.EOF) {
-		return app.Usagef("reading events: there are none; if an agent sends them, check that it answers: curl -sS prints its errors")
-	}
-	if first.err != nil {
-		return notAStream(out, head, first.err)
+	run := runBody{skip: o.from}
+	for run.first.event == nil || run.first.bad {
+		select {
+		case run.first = <-feed.items:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		switch {
+		case run.first.bad:
+			run.skipped.add(int64(len(run.skipped.seqs)), run.first.err.Error())
+		case errors.Is(run.first.err, io.EOF) && len(run.skipped.seqs) > 0:
+			return notAStream(out, head, skippedError(run.skipped))
+		case errors.Is(run.first.err, io.EOF):
+			return app.Usagef("reading events: there are none; if an agent sends them, check that it answers: curl -sS prints its errors")
+		case run.first.err != nil:
+			return notAStream(out, head, run.first.err)
+		}
 	}
 	var input []byte
 	if o.input != "" {
@@ -121,25 +134,36 @@ func publish(ctx context.Context, out *output, at *server, o publishOptions, r i
 			return app.Usagef("reading input: %w", err)
 		}
 	}
-	several, thread := o.run == "" && input == nil, o.thread
-	if err := o.takeIDs(input, first.event); err != nil {
+	thread := o.thread
+	run.several = o.run == "" && input == nil
+	if err := o.takeIDs(input, run.first.event); err != nil {
 		return err
 	}
 	return at.connect(func(c *client.Client) error {
 		c = c.As(o.producer)
-		run := runBody{first.event, o.from, several}
+		var skipped faults
 		for {
-			next, err := publishRun(ctx, out, c, o, input, feed, run)
-			if next == nil || err != nil {
+			sent, err := publishRun(ctx, out, c, o, input, feed, run)
+			skipped.join(sent.skipped)
+			switch {
+			case err != nil:
 				return err
+			case sent.next.event == nil && len(skipped.seqs) > 0:
+				return skippedError(skipped)
+			case sent.next.event == nil:
+				return nil
 			}
 			o.thread, o.run, o.from, input = thread, "", 0, nil
-			if err := o.takeIDs(nil, next); err != nil {
+			if err := o.takeIDs(nil, sent.next.event); err != nil {
 				return err
 			}
-			run = runBody{next, 0, several}
+			run = runBody{first: sent.next, several: run.several}
 		}
 	})
+}
+
+func skippedError(f faults) error {
+	return fmt.Errorf("left out %s: %s", count(len(f.seqs), "bad line"), f.text())
 }
 
 // These limit the part of a file that notAStream prints.
@@ -175,30 +199,35 @@ func notAStream(out *output, h *headReader, err error) error {
 	return fmt.Errorf("%w; if an agent sends it, check its URL and that the request has the header Content-Type: application/json", err)
 }
 
-// publishRun sends the events of one run, and returns the event that begins the next one, or nil.
+// publishRun sends the events of one run.
 func publishRun(
 	ctx context.Context, out *output, c *client.Client, o publishOptions, input []byte, feed *feed, run runBody,
-) (next []byte, err error) {
+) (sent sentEvents, err error) {
 	result := published{ThreadID: o.thread, RunID: o.run}
 	var warnings []client.Warning
 	// With --from, the input was accepted before the events that ingest already has. Another input would count as late.
 	if input != nil && o.from == 0 {
 		put, err := c.PutInput(ctx, o.thread, o.run, input)
 		if err != nil {
-			return nil, fmt.Errorf("sending input: %w", err)
+			return sent, fmt.Errorf("sending input: %w", err)
 		}
 		result.InputPosition, warnings = put.Position, put.Warnings
 	}
 	ack, sent, err := postEvents(ctx, c, o, feed, run)
 	if err != nil {
-		return nil, err
+		return sent, err
 	}
-	result.Ack = ack
 	for _, w := range ack.Warnings {
-		w.Line += o.from // the body begins at event --from
-		warnings = append(warnings, w)
+		if w.Anomaly != fold.AnomalyMalformed { // the line is of the body, and send has checked all events
+			w.Line = sent.after(o.from, w.Line)
+			warnings = append(warnings, w)
+		}
 	}
-	result.Warnings = warnings
+	for i, reason := range sent.unreadable.reasons {
+		warnings = append(warnings, client.Warning{Line: sent.unreadable.seqs[i] + 1, Anomaly: fold.AnomalyMalformed, Detail: reason})
+	}
+	ack.Warnings, ack.Unreadable = warnings, int64(len(sent.unreadable.seqs))
+	result.Ack, result.Skipped = ack, len(sent.skipped.seqs)
 	for _, w := range result.Warnings {
 		event := ""
 		if w.Line > 0 { // Line is the number of the event
@@ -207,13 +236,21 @@ func publishRun(
 		out.note("warning: %s%s; the run counts it as an anomaly (%s)", event, oneLine(w.Detail, 400), w.Anomaly)
 	}
 	if sent.err != nil {
-		return nil, endedEarly(sent.err, ack, o.from)
+		return sent, endedEarly(sent, ack, o.from)
 	}
-	if err := out.result(result, result.text()); err != nil || o.noWait || ack.Accepted == 0 || sent.next != nil {
-		return sent.next, err
+	if n := ack.Unreadable; n > maxReasons && n < ack.Accepted {
+		out.note("warning: %d of %s cannot be folded", n, count(ack.Accepted, "event"))
 	}
-	awaitIndexed(ctx, out, c, result, isTerminalEvent(sent.last), indexedWithin)
-	return nil, nil
+	if err := out.result(result, result.text()); err != nil {
+		return sent, err
+	}
+	if ack.Accepted > 0 && ack.Unreadable >= ack.Accepted {
+		return sent, fmt.Errorf("no client can read any of %s of run %s: %s", count(ack.Accepted, "event"), oneLine(o.run, 80), sent.unreadable.text())
+	}
+	if !o.noWait && ack.Accepted > 0 && sent.next.event == nil {
+		awaitIndexed(ctx, out, c, result, isTerminalEvent(sent.last), indexedWithin)
+	}
+	return sent, nil
 }
 
 // postEvents sends the events of a run and returns ingest's acknowledgement. Ctrl-C ends the events; postEvents then waits for
@@ -241,7 +278,7 @@ func postEvents(ctx context.Context, c *client.Client, o publishOptions, feed *f
 		}
 		return ack, sent, fmt.Errorf("%w: how much was accepted is not known (%w): %s", errInterrupted, err, repeatHint)
 	}
-	return ack, sent, resumeHint(err, o.from)
+	return ack, sent, resumeHint(err, sent, o.from)
 }
 
 // text describes what ingest has acknowledged.
@@ -254,7 +291,7 @@ func (p published) text() string {
 const repeatHint = "repeat the same command: events are numbered, and Skein drops those that it has"
 
 // resumeHint adds instructions for continuing to an error.
-func resumeHint(err error, from int64) error {
+func resumeHint(err error, sent sentEvents, from int64) error {
 	var refused *client.Error
 	switch {
 	case err == nil:
@@ -263,23 +300,23 @@ func resumeHint(err error, from int64) error {
 		return fmt.Errorf("sending events: %w; %s", err, repeatHint)
 	case errors.As(err, &refused) && refused.Accepted > 0:
 		return fmt.Errorf("sending events: %w; %s accepted: correct the rest and continue with --from %d",
-			err, count(refused.Accepted, "event"), from+refused.Accepted)
+			err, count(refused.Accepted, "event"), sent.after(from, refused.Accepted))
 	default:
 		return fmt.Errorf("sending events: %w", err)
 	}
 }
 
 // endedEarly adds to the error that ended the events how many events were acknowledged, and how to continue.
-func endedEarly(err error, ack client.Ack, from int64) error {
-	if !errors.Is(err, errInterrupted) {
-		return fmt.Errorf("sending events: %w; %s accepted: correct the rest and continue with --from %d",
-			err, count(ack.Accepted, "event"), from+ack.Accepted)
+func endedEarly(sent sentEvents, ack client.Ack, from int64) error {
+	if !errors.Is(sent.err, errInterrupted) {
+		return fmt.Errorf("sending events: %w; %s accepted: correct the rest and continue with --from %d, or repeat with --skip-bad",
+			sent.err, count(ack.Accepted, "event"), sent.after(from, ack.Accepted))
 	}
 	if ack.Accepted == 0 {
-		return fmt.Errorf("%w: no event was accepted", err)
+		return fmt.Errorf("%w: no event was accepted", sent.err)
 	}
 	return fmt.Errorf("%w: %s accepted, up to %d:%d: repeat the same command, or continue with --from %d",
-		err, count(ack.Accepted, "event"), ack.Partition, ack.LastOffset, from+ack.Accepted)
+		sent.err, count(ack.Accepted, "event"), ack.Partition, ack.LastOffset, sent.after(from, ack.Accepted))
 }
 
 // labelKey matches keys that may be part of an HTTP header's name.

@@ -224,3 +224,66 @@ func TestPublish_PrintsWarnings(t *testing.T) {
 		}
 	})
 }
+
+// What no client can read is sent, and said with the reason; where there is nothing else, the command fails.
+func TestPublish_SaysWhichEventsNoClientCanRead(t *testing.T) {
+	onShared(t, func(s *dev.Server, _ *client.Client) {
+		const snake = `{"type":"RUN_STARTED","thread_id":"t","run_id":"r1"}
+{"type":"TEXT_MESSAGE_START","message_id":"m","role":"assistant"}
+{"type":"TEXT_MESSAGE_CONTENT","message_id":"m","delta":"hello"}
+{"type":"TEXT_MESSAGE_END","message_id":"m"}
+{"type":"RUN_FINISHED","thread_id":"t","run_id":"r1"}
+`
+		for name, c := range map[string]struct {
+			events      string
+			code, count int
+			says        []string
+		}{
+			"snake case": {snake, app.ExitFailed, 5, []string{
+				"no client can read any of 5 events of run r1: line 1: RUN_STARTED: runId is missing; line 2: TEXT_MESSAGE_START: messageId is missing; ",
+				"line 3: TEXT_MESSAGE_CONTENT: messageId is missing; and 2 more", "warning: event 3: line 3: "}},
+			"wrong types": {`{"type":"STATE_SNAPSHOT"}` + "\n" + `{"type":"TEXT_MESSAGE_CONTENT","messageId":1,"delta":"x"}`, app.ExitFailed, 2,
+				[]string{"line 1: STATE_SNAPSHOT: snapshot is missing; line 2: TEXT_MESSAGE_CONTENT: messageId must be a string"}},
+			"a large one": {`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"user","text":"` + strings.Repeat("x", 70_000) + `"}]}`,
+				app.ExitFailed, 1, []string{"line 1: MESSAGES_SNAPSHOT: "}},
+			"unknown types": {`{"type":"X"}` + "\n" + `{"type":"Y","value":1}`, 0, 0, nil},
+			"four of six": {in("no-client-four of six", eventStart) + "\n" + strings.Repeat(`{"type":"STEP_STARTED"}`+"\n", 4) + in("no-client-four of six", eventEnd), 0, 4,
+				[]string{"warning: event 2: line 2: STEP_STARTED: stepName is missing; the run counts it as an anomaly (malformed)", "4 of 6 events cannot be folded"}},
+		} {
+			stdout, stderr, code := skein(t, c.events, "publish", "--no-wait", "--thread", "no-client-"+name, "--run", "r1", "--url", s.URL(), "--json")
+			if code != c.code || c.count > 0 != strings.Contains(stdout, fmt.Sprintf(`"unreadable":%d,`, c.count)) {
+				t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("%s: it does not say %q: %s", name, want, stderr)
+				}
+			}
+		}
+	})
+}
+
+func TestPublish_SkipBadGoesOnAndSaysSo(t *testing.T) {
+	const bad = "nonsense\n{\"type\":\"CUSTOM\",\"name\":NaN}\n"
+	start, end := in("skip-bad", eventStart), in("skip-bad", eventEnd)
+	onShared(t, func(s *dev.Server, _ *client.Client) {
+		events := bad + start + "\n{\"type\":\"CUSTOM\"\n" + eventText + "\n{\"no\":\"type\"}\n" + end + "\n"
+		if _, stderr, code := skein(t, start+"\n"+bad+end, "publish", "--url", s.URL()); code != app.ExitFailed ||
+			!strings.Contains(stderr, "line 2: not JSON") || !strings.Contains(stderr, "1 event accepted") || !strings.Contains(stderr, "--skip-bad") {
+			t.Errorf("without the flag: exit %d, %s", code, stderr)
+		}
+		events = strings.ReplaceAll(events, `"runId":"r"`, `"runId":"r2"`)
+		stdout, stderr, code := skein(t, events+strings.ReplaceAll(start+"\n"+end, `"r"`, `"r3"`)+"\n[", "publish", "--skip-bad", "--url", s.URL(), "--json")
+		if code != app.ExitFailed || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `"accepted":3,`) || !strings.Contains(stdout, `"skipped":4`) ||
+			!strings.Contains(stderr, "left out 5 bad lines: line 1: not JSON") || !strings.Contains(stderr, "; line 4: ") || !strings.Contains(stderr, "and 2 more") {
+			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+		stdout, stderr, code = skein(t, "", "show", "skip-bad", "r2", "--url", s.URL(), "--json")
+		if code != 0 || !strings.Contains(stdout, `"status":"finished"`) || !strings.Contains(stdout, `"seq-gap":3`) {
+			t.Errorf("the run: exit %d, %s%s", code, stdout, stderr)
+		}
+		if _, stderr, code := skein(t, bad, "publish", "--skip-bad", "--url", s.URL()); code != app.ExitFailed || !strings.Contains(stderr, "left out 2 bad lines: line 1") {
+			t.Errorf("nothing else: exit %d, %s", code, stderr)
+		}
+	})
+}
