@@ -29,7 +29,8 @@ const analyticsRuns = "SKEIN_BENCH_RUNS"
 const insertRuns = `
 INSERT INTO runs (tenant, thread_id, run_id, version, parent_run_id, parent_by, branch_id, root_run_id, depth, status, agent,
     started_at, ended_at, updated_at, duration_ms, time_to_first_token_ms, raw_partition, raw_first, raw_next, raw_events, message_count, own_messages, input_messages,
-    events, event_bytes, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, asked, head, record)
+    events, event_bytes, models, model_providers, model_input_tokens, model_output_tokens,
+    model_reasoning_tokens, model_cached_tokens, model_cache_write_tokens, asked, head, record)
 `
 
 // selectRuns makes runs, so many a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part. In so
@@ -57,8 +58,7 @@ SELECT
     start, start + toIntervalMillisecond(duration), start + toIntervalMillisecond(duration), duration, toInt64(duration / 10),
     part, first, first + 60, 60, turn * 2 + 2, 1, 1,
     map('RUN_STARTED', 1, 'TEXT_MESSAGE_CHUNK', 50, 'RUN_FINISHED', 1), map('RUN_STARTED', 90, 'TEXT_MESSAGE_CHUNK', 5000, 'RUN_FINISHED', 60),
-    ['large'], [toInt64(sipHash64(number, 'i') %% 9000)], [toInt64(sipHash64(number, 'o') %% 900)],
-    toInt64(sipHash64(number, 'i') %% 9000), toInt64(sipHash64(number, 'o') %% 900), asks,
+    ['large'], [''], [toInt64(sipHash64(number, 'i') %% 9000)], [toInt64(sipHash64(number, 'o') %% 900)], [NULL], [NULL], [NULL], asks,
     concat('{"facts":{"asked":"', asks, '","question":"What is the weather like in ', substring(sha, 1, 12), '?","reply":"It is ', substring(sha, 12, 20),
         '"},"counts":{"messages":1,"inputMessages":1},"durationMs":', toString(duration), ',"hasInput":true,"parentRunId":"', p, '","parentBy":"content","branchId":"', branch,
         '","rootRunId":"', root, '","depth":', toString(turn), ',"status":"finished","agent":"agent-1","base":"', p, '","messageCount":', toString(turn * 2 + 2),
@@ -67,7 +67,7 @@ SELECT
     concat('{"started":{"type":"RUN_STARTED","threadId":"', th, '","runId":"', r, '"},"input":{"threadId":"', th,
         '","runId":"', r, '","tools":[{"name":"search","description":"Searches the web","parameters":{"type":"object"}}],"context":[],"forwardedProps":{},"state":{"seen":"',
         substring(sha, 1, 24), '"}},"historyKey":"', substring(sha, 1, 32), '","terminal":{"type":"RUN_FINISHED","threadId":"', th, '","runId":"', r,
-        '"},"stats":{"events":{"RUN_STARTED":1,"TEXT_MESSAGE_CHUNK":50,"RUN_FINISHED":1},"eventBytes":{"TEXT_MESSAGE_CHUNK":5000},"messages":1,"usage":{"large":{"inputTokens":5,"outputTokens":7}},"durationMs":',
+        '"},"stats":{"events":{"RUN_STARTED":1,"TEXT_MESSAGE_CHUNK":50,"RUN_FINISHED":1},"eventBytes":{"TEXT_MESSAGE_CHUNK":5000},"messages":1,"usage":[{"model":"large","inputTokens":5,"outputTokens":7}],"durationMs":',
         toString(duration), '},"inputSha256":"', sha, '","foldVersion":1}')
 FROM numbers(%[1]d, %[2]d) ARRAY JOIN if(thread %% 100 < %[5]d, [0, 1], [0]) AS again`
 

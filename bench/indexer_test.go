@@ -56,7 +56,7 @@ func indexed(tb testing.TB, cfg kafka.Config, partition int32, thread, run strin
 		Stats: record.Stats{
 			Events:     map[string]int64{"RUN_STARTED": 1, "TEXT_MESSAGE_CONTENT": 50, "RUN_FINISHED": 1},
 			EventBytes: map[string]int64{"RUN_STARTED": 90, "TEXT_MESSAGE_CONTENT": 5000, "RUN_FINISHED": 60},
-			Usage:      agui.StringMap[record.TokenUsage]{"large": {InputTokens: 900, OutputTokens: 90, TotalTokens: 990}},
+			Usage:      []record.TokenUsage{{Model: "large", InputTokens: new(int64(900)), OutputTokens: new(int64(90))}},
 			Duration:   &took, TimeToFirstToken: &first,
 		},
 	}

@@ -9,7 +9,7 @@ SELECT
 FROM
 (
     SELECT
-        arraySort(groupArray((raw_first, run_id, asked, agent, if(length(models) = 1, models[1], ''), started_at))) AS siblings
+        arraySort(groupArray((raw_first, run_id, asked, agent, if(arrayUniq(models) = 1, models[1], ''), started_at))) AS siblings
     FROM v_runs
     WHERE tenant = {tenant:String} AND asked != ''
     GROUP BY thread_id, parent_run_id

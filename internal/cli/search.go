@@ -143,8 +143,15 @@ func runRow(out *output, r search.Run) []string {
 	}
 	return []string{
 		r.ThreadID, r.RunID, out.when(r.StartedAt), string(r.Status), took, orDash(r.Agent),
-		strconv.FormatInt(r.InputTokens+r.OutputTokens, 10), orDash(r.ErrorCode),
+		countOrDash(r.Tokens), orDash(r.ErrorCode),
 	}
+}
+
+func countOrDash(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.FormatInt(*n, 10)
 }
 
 // statisticsAnswer is the answer of GET /v1/statistics.
@@ -228,11 +235,10 @@ func printStatistics(out *output, a statisticsAnswer, width int) error {
 			rows[i] = append(rows[i], orDash(g.By[d]))
 		}
 		for _, m := range a.Measures {
-			text := "-"
 			if v := g.Values[m]; v != nil {
-				text, greatest = strconv.FormatInt(*v, 10), max(greatest, *v)
+				greatest = max(greatest, *v)
 			}
-			rows[i] = append(rows[i], text)
+			rows[i] = append(rows[i], countOrDash(g.Values[m]))
 		}
 	}
 	if width > 0 && len(a.Measures) == 1 && greatest > 0 {

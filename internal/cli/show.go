@@ -147,9 +147,12 @@ func (d details) times() string {
 
 func (d details) tokens() string {
 	var lines []string
-	for _, model := range slices.Sorted(maps.Keys(d.Stats.Usage)) {
-		u := d.Stats.Usage[model]
-		lines = append(lines, fmt.Sprintf("%s: %d in, %d out", cmp.Or(model, "(no model named)"), u.InputTokens, u.OutputTokens))
+	for _, u := range d.Stats.Usage {
+		model := cmp.Or(string(u.Model), "(no model named)")
+		if u.Provider != "" {
+			model += " (" + string(u.Provider) + ")"
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s in, %s out", model, countOrDash(u.InputTokens), countOrDash(u.OutputTokens)))
 	}
 	return strings.Join(lines, "\n")
 }

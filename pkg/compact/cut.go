@@ -21,7 +21,6 @@ func (r *Run) Cut(messages []agui.Message, state, started json.RawMessage, kept 
 		maps.Copy(c.p.Events, was.Events)
 		maps.Copy(c.p.EventBytes, was.EventBytes)
 		maps.Copy(c.p.ToolCalls, was.ToolCalls)
-		maps.Copy(c.p.Usage, was.Usage)
 	}
 	return c
 }

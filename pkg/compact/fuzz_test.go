@@ -92,7 +92,7 @@ func FuzzRun(f *testing.F) {
 // process down: no panic, then or at the next events.
 func FuzzResume(f *testing.F) {
 	events := []byte(started + "\n" + `{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"n"}` + "\n" + `{"type":"RUN_ERROR","message":"m","usage":[{"inputTokens":1}]}`)
-	for _, damaged := range []string{`null`, `{}`, `{"verify":null}`, `{"events":null,"eventBytes":null,"toolCalls":null,"usage":null,"anomalies":null,"answered":null}`,
+	for _, damaged := range []string{`null`, `{}`, `{"verify":null}`, `{"events":null,"eventBytes":null,"toolCalls":null,"anomalies":null,"answered":null}`,
 		`{"verify":{"open":{"tool":null},"owners":{"toolCall":null}}}`, `{"same":[[0,0],[0,1]]}`, `{"lanes":[{"kind":"tool"}]}`} {
 		f.Add([]byte(damaged), []byte(`[{"id":"m","role":"user","content":""}]`), events)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -20,12 +19,11 @@ const (
 
 // Summary is what a fold counted and kept.
 type Summary struct {
-	Status     string                           `json:"status"`
-	Events     agui.StringMap[int64]            `json:"events"`     // folded, by the type as received
-	EventBytes agui.StringMap[int64]            `json:"eventBytes"` // of these events
-	ToolCalls  agui.StringMap[int64]            `json:"toolCalls"`  // started, by name
-	Usage      agui.StringMap[map[string]int64] `json:"usage"`      // model to count name to sum
-	Anomalies  map[string]int64                 `json:"anomalies"`  // by rule
+	Status     string                `json:"status"`
+	Events     agui.StringMap[int64] `json:"events"`     // folded, by the type as received
+	EventBytes agui.StringMap[int64] `json:"eventBytes"` // of these events
+	ToolCalls  agui.StringMap[int64] `json:"toolCalls"`  // started, by name
+	Anomalies  map[string]int64      `json:"anomalies"`  // by rule
 
 	Started  json.RawMessage   `json:"started,omitempty"` // RUN_STARTED without its input
 	Kept     []json.RawMessage `json:"kept,omitempty"`    // events of the families set by Keep
@@ -64,7 +62,7 @@ func newProgress() progress {
 	p := progress{
 		Summary: Summary{
 			Status: StatusRunning, Events: agui.StringMap[int64]{}, EventBytes: agui.StringMap[int64]{}, ToolCalls: agui.StringMap[int64]{},
-			Usage: agui.StringMap[map[string]int64]{}, Anomalies: map[string]int64{},
+			Anomalies: map[string]int64{},
 		},
 		Answered: set{},
 		called:   set{},
@@ -96,7 +94,7 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	if w.Verify == nil || p.Events == nil || p.EventBytes == nil || p.ToolCalls == nil || p.Usage == nil ||
+	if w.Verify == nil || p.Events == nil || p.EventBytes == nil || p.ToolCalls == nil ||
 		p.Anomalies == nil || p.Answered == nil {
 		return errors.New("a part of it is null")
 	}
@@ -144,19 +142,4 @@ func (p *progress) addBurst() {
 		p.EventBytes[string(p.burst.of)] += p.burst.bytes
 	}
 	p.burst = burst{}
-}
-
-// addUsage sums a TokenUsage under its model.
-func (r *Run) addUsage(usage json.RawMessage) {
-	model := stringOf(agui.Lookup(usage, "model"))
-	sums := r.p.Usage[model]
-	if sums == nil {
-		sums = map[string]int64{}
-		r.p.Usage[model] = sums
-	}
-	for _, name := range agui.UsageCounts {
-		if n, err := strconv.ParseFloat(string(agui.Lookup(usage, name)), 64); err == nil {
-			sums[name] += int64(n)
-		}
-	}
 }

@@ -329,7 +329,4 @@ func (r *Run) end(ev *agui.Event, status string) {
 			}
 		}
 	}
-	for u := range agui.Elements(ev.JSON(agui.FieldUsage)) {
-		r.addUsage(u)
-	}
 }

@@ -2,9 +2,11 @@ package fold
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
@@ -93,7 +95,7 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	rec.StartedAt = t.StartedAt
 	rec.Stats = record.Stats{
 		Events: maps.Clone(sum.Events), EventBytes: maps.Clone(sum.EventBytes), Messages: len(rec.Messages),
-		ToolCalls: NotEmpty(sum.ToolCalls), Usage: usageOf(sum.Usage), Anomalies: NotEmpty(sum.Anomalies), TimeToFirstToken: t.TimeToFirstToken,
+		ToolCalls: NotEmpty(sum.ToolCalls), Usage: usageOf(sum.Terminal), Anomalies: NotEmpty(sum.Anomalies), TimeToFirstToken: t.TimeToFirstToken,
 		ToolCallTimes: maps.Clone(t.calls.of),
 	}
 	if fold.Ended() {
@@ -112,18 +114,38 @@ func NotEmpty(m map[string]int64) map[string]int64 {
 	return maps.Clone(m)
 }
 
-func usageOf(usage map[string]map[string]int64) map[string]record.TokenUsage {
-	if len(usage) == 0 {
-		return nil
-	}
-	out := make(map[string]record.TokenUsage, len(usage))
-	for model, n := range usage {
-		out[model] = record.TokenUsage{
-			InputTokens: n["inputTokens"], OutputTokens: n["outputTokens"], TotalTokens: n["totalTokens"],
-			ReasoningTokens: n["reasoningTokens"], CachedInputTokens: n["cachedInputTokens"], CacheWriteInputTokens: n["cacheWriteInputTokens"],
+// usageOf returns the token usage in a terminal event, sorted by provider and model.
+func usageOf(terminal json.RawMessage) []record.TokenUsage {
+	var all []record.TokenUsage
+	for u := range agui.Elements(agui.Lookup(terminal, agui.FieldUsage.String())) {
+		name := func(member string) agui.String {
+			v := agui.Lookup(u, member)
+			if !agui.IsString(v) {
+				return ""
+			}
+			return agui.String(agui.TextOf(v).String())
+		}
+		count := func(member string) *int64 {
+			n, err := strconv.ParseFloat(string(agui.Lookup(u, member)), 64)
+			if err != nil { // absent
+				return nil
+			}
+			return new(int64(n))
+		}
+		one := record.TokenUsage{
+			Provider: name("provider"), Model: name("model"), InputTokens: count("inputTokens"), OutputTokens: count("outputTokens"),
+			ReasoningTokens: count("reasoningTokens"), CachedInputTokens: count("cachedInputTokens"), CacheWriteInputTokens: count("cacheWriteInputTokens"),
+		}
+		i, again := slices.BinarySearchFunc(all, one, func(a, b record.TokenUsage) int {
+			return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
+		})
+		if again {
+			all[i].Add(one)
+		} else {
+			all = slices.Insert(all, i, one)
 		}
 	}
-	return out
+	return all
 }
 
 // InputOf returns the input in a RUN_STARTED of the run and the hash of its bytes; nil if there is none.

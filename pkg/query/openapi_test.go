@@ -285,7 +285,7 @@ func TestOpenAPI_FitsAnswers(t *testing.T) {
 	late.SpawnedBy = "later"
 	ttft := int64(3)
 	late.Stats.TimeToFirstToken = &ttft
-	late.Stats.Usage = map[string]record.TokenUsage{"m": {InputTokens: 1}}
+	late.Stats.Usage = []record.TokenUsage{{Provider: "p", Model: "m", InputTokens: new(int64(1)), OutputTokens: new(int64(0))}}
 	late.Interrupts = []json.RawMessage{json.RawMessage(`{"id":"i"}`)}
 	f.put(late)
 	f.put(run("chat", "later", 6))

@@ -44,8 +44,8 @@ func sealed() *record.Run {
 		Stats: record.Stats{
 			Events: map[string]int64{"RUN_STARTED": 1, "CUSTOM": 1}, EventBytes: map[string]int64{"RUN_STARTED": 80, "CUSTOM": 40},
 			Messages: 2, ToolCalls: map[string]int64{"search": 1}, Anomalies: map[string]int64{"late-input": 1},
-			Usage: map[string]record.TokenUsage{"": {InputTokens: 1, OutputTokens: 2, TotalTokens: 3, ReasoningTokens: 1,
-				CachedInputTokens: 1, CacheWriteInputTokens: 1}},
+			Usage: []record.TokenUsage{{Provider: "p", Model: "m", InputTokens: new(int64(1)), OutputTokens: new(int64(0)), ReasoningTokens: new(int64(0)),
+				CachedInputTokens: new(int64(1)), CacheWriteInputTokens: new(int64(1))}},
 			TimeToFirstToken: &first, Duration: &took, ToolCallTimes: map[string][]int64{"call-0": {300, 900}, "call-1": {1200}},
 		},
 		StartedAt: at, EndedAt: &end,
@@ -73,7 +73,7 @@ func TestEncodeRun_KeepsHalvesOfSurrogatePairs(t *testing.T) {
 	r.SpawnedBy, r.PendingToolCalls = half, []string{half, other}
 	counts := map[string]int64{half: 1, other: 2, "<&>\u2028": 3}
 	r.Stats = record.Stats{Events: counts, EventBytes: counts, ToolCalls: counts,
-		Usage:         map[string]record.TokenUsage{half: {InputTokens: 1}, other: {InputTokens: 2}},
+		Usage:         []record.TokenUsage{{Provider: half, Model: other}, {Model: half, InputTokens: new(int64(0))}},
 		ToolCallTimes: map[string][]int64{half: {1}, other: {1, 2}}}
 	b, err := record.EncodeRun(r)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestEncodeRun_KeepsHalvesOfSurrogatePairs(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"spawnedBy":"\ud800"`, `"pendingToolCalls":["\ud800","\ud801"]`, `"events":{"<&>\u2028":3,"\ud800":1,"\ud801":2}`,
-		`"usage":{"\ud800":{"inputTokens":1},"\ud801":{"inputTokens":2}}`, `"toolCallTimesMs":{"\ud800":[1],"\ud801":[1,2]}`,
+		`"usage":[{"provider":"\ud800","model":"\ud801"},{"model":"\ud800","inputTokens":0}]`, `"toolCallTimesMs":{"\ud800":[1],"\ud801":[1,2]}`,
 	} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("%s\nhas not %s", b, want)

@@ -189,28 +189,61 @@ type Raw struct {
 
 // Stats are a run's statistics.
 type Stats struct {
-	Events           agui.StringMap[int64]      `json:"events"`     // by event type
-	EventBytes       agui.StringMap[int64]      `json:"eventBytes"` // by event type
-	Messages         int                        `json:"messages"`   // own messages
-	ToolCalls        agui.StringMap[int64]      `json:"toolCalls,omitempty"`
-	Usage            agui.StringMap[TokenUsage] `json:"usage,omitempty"`     // by model, "" where none is named
-	Anomalies        map[string]int64           `json:"anomalies,omitempty"` // by rule
-	TimeToFirstToken *int64                     `json:"timeToFirstTokenMs,omitempty"`
-	Duration         *int64                     `json:"durationMs,omitempty"`
+	Events           agui.StringMap[int64] `json:"events"`     // by event type
+	EventBytes       agui.StringMap[int64] `json:"eventBytes"` // by event type
+	Messages         int                   `json:"messages"`   // own messages
+	ToolCalls        agui.StringMap[int64] `json:"toolCalls,omitempty"`
+	Usage            []TokenUsage          `json:"usage,omitempty"`     // sorted by provider and model, each pair once
+	Anomalies        map[string]int64      `json:"anomalies,omitempty"` // by rule
+	TimeToFirstToken *int64                `json:"timeToFirstTokenMs,omitempty"`
+	Duration         *int64                `json:"durationMs,omitempty"`
 	// ToolCallTimes maps a tool call's id to the milliseconds from StartedAt to the call's first event and, once it has come,
 	// to its result. It has the first calls, up to 1,000 and up to 64 KiB of ids. It is nil if the run made no call on the
 	// stream, was cut, or has a record at the limit (Fit).
 	ToolCallTimes agui.StringMap[[]int64] `json:"toolCallTimesMs,omitzero"`
 }
 
-// TokenUsage is AG-UI's TokenUsage, summed over a run's entries of one model.
+// TokenUsage is AG-UI's TokenUsage of one provider and model. A count that was not reported is nil, which is not zero. The last three
+// counts are parts of the first two. There is no totalTokens: see Total.
 type TokenUsage struct {
-	InputTokens           int64 `json:"inputTokens,omitempty"`
-	OutputTokens          int64 `json:"outputTokens,omitempty"`
-	TotalTokens           int64 `json:"totalTokens,omitempty"`
-	ReasoningTokens       int64 `json:"reasoningTokens,omitempty"`
-	CachedInputTokens     int64 `json:"cachedInputTokens,omitempty"`
-	CacheWriteInputTokens int64 `json:"cacheWriteInputTokens,omitempty"`
+	Provider              agui.String `json:"provider,omitempty"`
+	Model                 agui.String `json:"model,omitempty"`
+	InputTokens           *int64      `json:"inputTokens,omitempty"`
+	OutputTokens          *int64      `json:"outputTokens,omitempty"`
+	ReasoningTokens       *int64      `json:"reasoningTokens,omitempty"`
+	CachedInputTokens     *int64      `json:"cachedInputTokens,omitempty"`
+	CacheWriteInputTokens *int64      `json:"cacheWriteInputTokens,omitempty"`
+}
+
+// Total returns input plus output tokens, or nil if either was not reported. AG-UI defines totalTokens so; what an agent writes as
+// totalTokens may count differently.
+func (u *TokenUsage) Total() *int64 { return both(u.InputTokens, u.OutputTokens) }
+
+// Add adds another entry of the same provider and model. Input and output are nil if either entry lacks them.
+func (u *TokenUsage) Add(o TokenUsage) {
+	u.InputTokens, u.OutputTokens = both(u.InputTokens, o.InputTokens), both(u.OutputTokens, o.OutputTokens)
+	u.ReasoningTokens = AddTokens(u.ReasoningTokens, o.ReasoningTokens)
+	u.CachedInputTokens = AddTokens(u.CachedInputTokens, o.CachedInputTokens)
+	u.CacheWriteInputTokens = AddTokens(u.CacheWriteInputTokens, o.CacheWriteInputTokens)
+}
+
+// both adds two counts; nil if either is.
+func both(a, b *int64) *int64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	return new(*a + *b)
+}
+
+// AddTokens adds what was reported of two counts; nil if neither was.
+func AddTokens(a, b *int64) *int64 {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	return both(a, b)
 }
 
 // Open is the state of an open run from which another process continues its fold with the same result.

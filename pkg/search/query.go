@@ -31,7 +31,7 @@ type Sort string
 const (
 	SortStarted  Sort = "started"  // start of the run, in milliseconds since 1970
 	SortDuration Sort = "duration" // milliseconds; -1 for a run that has not ended
-	SortTokens   Sort = "tokens"   // input and output tokens of all models
+	SortTokens   Sort = "tokens"   // Run.Tokens; -1 for a run that has none
 )
 
 // The parameters of a search besides those of its filter.
@@ -90,9 +90,12 @@ type Run struct {
 	DurationMs         *int64 `json:"durationMs,omitempty"`
 	TimeToFirstTokenMs *int64 `json:"timeToFirstTokenMs,omitempty"`
 	// Models are the models whose tokens the run reported, sorted.
-	Models       agui.Strings `json:"models,omitempty"`
-	InputTokens  int64        `json:"inputTokens"`
-	OutputTokens int64        `json:"outputTokens"`
+	Models agui.Strings `json:"models,omitempty"`
+	// InputTokens, OutputTokens and Tokens are the sums of what was reported, nil if nothing was. An entry of usage adds to Tokens if it has
+	// both input and output.
+	InputTokens  *int64 `json:"inputTokens,omitempty"`
+	OutputTokens *int64 `json:"outputTokens,omitempty"`
+	Tokens       *int64 `json:"tokens,omitempty"`
 	// ToolCalls are the numbers of calls by tool.
 	ToolCalls agui.StringMap[int64] `json:"toolCalls,omitempty"`
 	// Interrupts is the number of interrupts at the run's end, Messages that of messages in the history at its end.
@@ -109,17 +112,17 @@ type Run struct {
 
 // Key returns the run's sort key.
 func (r *Run) Key(by Sort) int64 {
+	key := new(r.StartedAt.UnixMilli())
 	switch by {
 	case SortDuration:
-		if r.DurationMs == nil {
-			return -1
-		}
-		return *r.DurationMs
+		key = r.DurationMs
 	case SortTokens:
-		return r.InputTokens + r.OutputTokens
-	default:
-		return r.StartedAt.UnixMilli()
+		key = r.Tokens
 	}
+	if key == nil {
+		return -1
+	}
+	return *key
 }
 
 // ParseQuery parses a search of a tenant's runs; the caller sets Bounds. Errors are *ParameterError.

@@ -42,7 +42,7 @@ func (d Dimension) Label() (key string, is bool) { return strings.CutPrefix(stri
 // Measure is a number that is computed for a group of runs.
 type Measure string
 
-// The measures. Percentiles are null if no run has the number.
+// The measures. Percentiles and tokens are null if no run has the number.
 const (
 	Runs            Measure = "runs"
 	Errors          Measure = "errors"        // runs that ended with RUN_ERROR
@@ -51,7 +51,7 @@ const (
 	Interrupts      Measure = "interrupts"    // at the ends of runs
 	InputTokens     Measure = "inputTokens"   // by model: of that model
 	OutputTokens    Measure = "outputTokens"
-	Tokens          Measure = "tokens"          // input and output
+	Tokens          Measure = "tokens"          // input and output, of entries that have both
 	DurationP50     Measure = "durationP50"     // milliseconds, of runs that have ended
 	DurationP95     Measure = "durationP95"     // milliseconds
 	FirstTokenP50   Measure = "firstTokenP50"   // milliseconds to the first text

@@ -80,7 +80,7 @@ type Answer struct {
 
 // Contents are the tool calls, interrupts and answers of a record, in order.
 type Contents struct {
-	// Model is the run's model if its usage has exactly one.
+	// Model is the run's model if its usage names exactly one.
 	Model      string
 	ToolCalls  []ToolCall
 	Interrupts []Interrupt
@@ -188,10 +188,8 @@ func TextOf(m agui.Message) string {
 // ContentFactsOf returns the tool calls, interrupts and answers of a record.
 func ContentFactsOf(r *record.Run) Contents {
 	var c Contents
-	if len(r.Stats.Usage) == 1 {
-		for model := range r.Stats.Usage {
-			c.Model = model
-		}
+	if models := modelsOf(r); len(models) == 1 {
+		c.Model = models[0]
 	}
 	at := map[string]int{} // index in c.ToolCalls of each call made, by id
 	for _, m := range r.Messages {

@@ -98,7 +98,7 @@ func TestContentFactsOf_JoinsCallsWithResults(t *testing.T) {
 		Interrupts:       []json.RawMessage{json.RawMessage(`{"id":"i","reason":"approval","message":"Sure?","toolCallId":"c2","expiresAt":"2026-09-17T14:00:00+02:00"}`), json.RawMessage(`7`)},
 		Resumes:          []json.RawMessage{json.RawMessage(`{"interruptId":"i0","status":"resolved","payload":{"b":1,"a":2}}`)},
 	}
-	r.Stats.Usage = map[string]record.TokenUsage{"large": {}}
+	r.Stats.Usage = []record.TokenUsage{{Provider: "a", Model: "large"}, {Provider: "b", Model: "large"}}
 	r.Stats.ToolCallTimes = map[string][]int64{"c1": {1000, 1350}, "c2": {1000}, "c0": {1, 2}, "c3": {}}
 	took := int64(350)
 	at := time.Date(2026, 9, 17, 12, 0, 0, 0, time.UTC)

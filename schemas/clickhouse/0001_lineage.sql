@@ -65,16 +65,13 @@ CREATE TABLE IF NOT EXISTS runs /* on cluster */
     tool_calls_sum           Int64 COMMENT 'tool calls',
     anomalies                Map(LowCardinality(String), Int64) COMMENT 'violations of the protocol by rule',
     anomalies_sum            Int64 COMMENT 'violations of the protocol',
-    models                   Array(LowCardinality(String)) COMMENT 'models that reported token usage, sorted; empty text where one has no name',
-    model_input_tokens       Array(Int64) COMMENT 'input tokens, in the order of models' CODEC(ZSTD(1)),
-    model_output_tokens      Array(Int64) COMMENT 'output tokens, in the order of models' CODEC(ZSTD(1)),
-    model_total_tokens       Array(Int64) COMMENT 'tokens in total, in the order of models' CODEC(ZSTD(1)),
-    input_tokens             Int64 COMMENT 'input tokens of all models' CODEC(ZSTD(1)),
-    output_tokens            Int64 COMMENT 'output tokens of all models' CODEC(ZSTD(1)),
-    total_tokens             Int64 COMMENT 'tokens in total, as the models reported them' CODEC(ZSTD(1)),
-    reasoning_tokens         Int64 COMMENT 'tokens spent on reasoning',
-    cached_input_tokens      Int64 COMMENT 'input tokens that came from a cache',
-    cache_write_input_tokens Int64 COMMENT 'input tokens that were written to a cache',
+    models                   Array(LowCardinality(String)) COMMENT 'model of each entry of the token usage, one for each provider and model; empty text where none is named',
+    model_providers          Array(LowCardinality(String)) COMMENT 'provider of each entry; empty text where none is named',
+    model_input_tokens       Array(Nullable(Int64)) COMMENT 'input tokens of each entry; NULL where it reports none' CODEC(ZSTD(1)),
+    model_output_tokens      Array(Nullable(Int64)) COMMENT 'output tokens of each entry' CODEC(ZSTD(1)),
+    model_reasoning_tokens   Array(Nullable(Int64)) COMMENT 'of the output tokens of each entry those of reasoning' CODEC(ZSTD(1)),
+    model_cached_tokens      Array(Nullable(Int64)) COMMENT 'of the input tokens of each entry those read from a cache' CODEC(ZSTD(1)),
+    model_cache_write_tokens Array(Nullable(Int64)) COMMENT 'of the input tokens of each entry those written to a cache' CODEC(ZSTD(1)),
     fold_version             UInt32 COMMENT 'rules of the fold that made the record',
     record                   String COMMENT 'the members of the run record that head lacks, as JSON, without messages, state and open fold' CODEC(ZSTD(3)) SETTINGS (min_compress_block_size = 524288),
     agent                    LowCardinality(String) COMMENT 'who produced the run',
@@ -257,12 +254,9 @@ CREATE TABLE IF NOT EXISTS runs_by_time /* on cluster */
     tool_calls_sum         Int64 COMMENT 'tool calls' CODEC(ZSTD(1)),
     anomalies              Map(LowCardinality(String), Int64) COMMENT 'violations of the protocol by rule' CODEC(ZSTD(1)),
     anomalies_sum          Int64 COMMENT 'violations of the protocol' CODEC(ZSTD(1)),
-    models                 Array(LowCardinality(String)) COMMENT 'models that reported token usage, sorted' CODEC(ZSTD(1)),
-    model_input_tokens     Array(Int64) COMMENT 'input tokens, in the order of models' CODEC(ZSTD(1)),
-    model_output_tokens    Array(Int64) COMMENT 'output tokens, in the order of models' CODEC(ZSTD(1)),
-    input_tokens           Int64 COMMENT 'input tokens of all models' CODEC(ZSTD(1)),
-    output_tokens          Int64 COMMENT 'output tokens of all models' CODEC(ZSTD(1)),
-    total_tokens           Int64 COMMENT 'tokens in total, as the models reported them' CODEC(ZSTD(1)),
+    models                 Array(LowCardinality(String)) COMMENT 'model of each entry of the token usage, one for each provider and model' CODEC(ZSTD(1)),
+    model_input_tokens     Array(Nullable(Int64)) COMMENT 'input tokens of each entry; NULL where it reports none' CODEC(ZSTD(1)),
+    model_output_tokens    Array(Nullable(Int64)) COMMENT 'output tokens of each entry' CODEC(ZSTD(1)),
     head                   String COMMENT 'what lineage tells of the run, as JSON' CODEC(ZSTD(3)),
     INDEX unsure raw_events TYPE minmax GRANULARITY 8,
     INDEX thread thread_id TYPE bloom_filter(0.01) GRANULARITY 4
@@ -276,7 +270,7 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS runs_to_time /* on cluster */ TO runs_by_
 SELECT
     tenant, raw_partition, raw_first, raw_events, sipHash64(tenant, thread_id, run_id) AS run_hash, version, thread_id, run_id, depth, status, agent,
     labels, error_code, cancelled_by, started_at, time_to_first_token_ms, duration_ms, open_interrupts, event_bytes_sum, tool_calls, tool_calls_sum,
-    anomalies, anomalies_sum, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, total_tokens, head
+    anomalies, anomalies_sum, models, model_input_tokens, model_output_tokens, head
 FROM runs
 WHERE deleted = 0;
 
@@ -285,14 +279,18 @@ WHERE deleted = 0;
 
 CREATE TABLE IF NOT EXISTS prices /* on cluster */
 (
-    model              String COMMENT 'the model, as token usage names it',
-    input_per_million  Float64 COMMENT 'price of a million input tokens, in the currency that you choose',
-    output_per_million Float64 COMMENT 'price of a million output tokens',
-    since              DateTime64(3, 'UTC') DEFAULT now64(3) COMMENT 'the row written last counts'
+    model                         String COMMENT 'the model, as token usage names it',
+    provider                      String COMMENT 'its provider; empty: of each provider that has no price of its own',
+    input_per_million             Float64 COMMENT 'price of a million input tokens, in the currency that you choose',
+    output_per_million            Float64 COMMENT 'price of a million output tokens',
+    cached_input_per_million      Nullable(Float64) COMMENT 'of those input tokens that were read from a cache; NULL: as the others',
+    cache_write_input_per_million Nullable(Float64) COMMENT 'of those input tokens that were written to a cache; NULL: as the others',
+    reasoning_per_million         Nullable(Float64) COMMENT 'of those output tokens that are reasoning; NULL: as the others',
+    since                         DateTime64(3, 'UTC') DEFAULT now64(3) COMMENT 'the row written last counts'
 )
 ENGINE = /* replicated */ReplacingMergeTree(since)
-ORDER BY model
-COMMENT 'Prices by model, for the column cost of v_runs. Skein writes none: insert your own.';
+ORDER BY (model, provider)
+COMMENT 'Prices by model and provider, for the column cost of v_runs. Skein writes none: insert your own.';
 
 CREATE VIEW IF NOT EXISTS v_runs /* on cluster */
 (
@@ -334,15 +332,18 @@ CREATE VIEW IF NOT EXISTS v_runs /* on cluster */
     tool_calls_sum         Int64 COMMENT 'tool calls',
     anomalies              Map(LowCardinality(String), Int64) COMMENT 'violations of the protocol by rule',
     anomalies_sum          Int64 COMMENT 'violations of the protocol',
-    models                 Array(LowCardinality(String)) COMMENT 'models that reported token usage, sorted; empty text where one has no name',
-    model_input_tokens     Array(Int64) COMMENT 'input tokens, in the order of models',
-    model_output_tokens    Array(Int64) COMMENT 'output tokens, in the order of models',
-    input_tokens           Int64 COMMENT 'input tokens of all models',
-    output_tokens          Int64 COMMENT 'output tokens of all models',
-    total_tokens           Int64 COMMENT 'tokens in total, as the models reported them',
-    reasoning_tokens       Int64 COMMENT 'tokens spent on reasoning',
-    cached_input_tokens    Int64 COMMENT 'input tokens that came from a cache',
-    cost                   Nullable(Float64) COMMENT 'what the tokens cost by the table prices; input tokens from a cache count at the full price; NULL where the run names no model or one that has no price',
+    models                 Array(LowCardinality(String)) COMMENT 'model of each entry of the token usage, one for each provider and model; empty text where none is named',
+    model_providers        Array(LowCardinality(String)) COMMENT 'provider of each entry; empty text where none is named',
+    model_input_tokens     Array(Nullable(Int64)) COMMENT 'input tokens of each entry; NULL where it reports none',
+    model_output_tokens    Array(Nullable(Int64)) COMMENT 'output tokens of each entry',
+    model_costs            Array(Nullable(Float64)) COMMENT 'cost of each entry by the table prices; NULL where there is no price, or the entry lacks input or output tokens',
+    input_tokens           Nullable(Int64) COMMENT 'input tokens that were reported; NULL where none were',
+    output_tokens          Nullable(Int64) COMMENT 'output tokens that were reported',
+    total_tokens           Nullable(Int64) COMMENT 'input plus output tokens of the entries that report both',
+    reasoning_tokens       Nullable(Int64) COMMENT 'of the output tokens those of reasoning',
+    cached_input_tokens    Nullable(Int64) COMMENT 'of the input tokens those read from a cache',
+    cache_write_input_tokens Nullable(Int64) COMMENT 'of the input tokens those written to a cache',
+    cost                   Nullable(Float64) COMMENT 'sum of model_costs; NULL where there are none or one of them is NULL',
     synthetic              Bool COMMENT 'Skein wrote the end of the run',
     truncated              Bool COMMENT 'the record was cut at the limit of its size; skein.events has all',
     raw_lost               Bool COMMENT 'events were gone from skein.events before they were folded',
@@ -352,8 +353,10 @@ CREATE VIEW IF NOT EXISTS v_runs /* on cluster */
     version                UInt64 COMMENT 'offset of the record in skein.runs'
 )
 AS WITH
-    (SELECT mapFromArrays(groupArray(model), groupArray(input_per_million)) FROM prices FINAL) AS input_price,
-    (SELECT mapFromArrays(groupArray(model), groupArray(output_per_million)) FROM prices FINAL) AS output_price
+    (SELECT mapFromArrays(groupArray(concat(model, '\0', provider)), groupArray((input_per_million, output_per_million,
+        ifNull(cached_input_per_million, input_per_million), ifNull(cache_write_input_per_million, input_per_million),
+        ifNull(reasoning_per_million, output_per_million)))) FROM prices FINAL) AS price,
+    arrayMap((m, p) -> if(mapContains(price, concat(m, '\0', p)), concat(m, '\0', p), concat(m, '\0')), models, model_providers) AS priced
 SELECT
     tenant, thread_id, run_id, client_run_id, parent_run_id, parent_by, spawned_by, branch_id, root_run_id, depth,
     status, agent, labels, error_code, error_message, cancelled_by, rewrote, asked,
@@ -362,9 +365,16 @@ SELECT
     started_at, ended_at, time_to_first_token_ms, duration_ms,
     message_count, own_messages, input_messages, open_interrupts, pending_tool_calls, resumes,
     raw_events, event_bytes_sum AS event_bytes, events, tool_calls, tool_calls_sum, anomalies, anomalies_sum,
-    models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, total_tokens, reasoning_tokens, cached_input_tokens,
-    if(empty(models) OR NOT arrayAll(m -> mapContains(input_price, m), models), NULL,
-       arraySum((m, i, o) -> (i * input_price[m] + o * output_price[m]) / 1000000, models, model_input_tokens, model_output_tokens)) AS cost,
+    models, model_providers, model_input_tokens, model_output_tokens,
+    arrayMap((p, i, o, c, w, r) -> if(mapContains(price, p), (if(i < c + w, 0, i - c - w) * price[p].1 + c * price[p].3 + w * price[p].4
+        + if(o < r, 0, o - r) * price[p].2 + r * price[p].5) / 1000000, NULL), priced, model_input_tokens, model_output_tokens,
+        arrayMap(n -> ifNull(n, 0), model_cached_tokens), arrayMap(n -> ifNull(n, 0), model_cache_write_tokens),
+        arrayMap(n -> ifNull(n, 0), model_reasoning_tokens)) AS model_costs,
+    arrayReduce('sumOrNull', model_input_tokens) AS input_tokens, arrayReduce('sumOrNull', model_output_tokens) AS output_tokens,
+    arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens)) AS total_tokens,
+    arrayReduce('sumOrNull', model_reasoning_tokens) AS reasoning_tokens, arrayReduce('sumOrNull', model_cached_tokens) AS cached_input_tokens,
+    arrayReduce('sumOrNull', model_cache_write_tokens) AS cache_write_input_tokens,
+    if(has(model_costs, NULL), NULL, arrayReduce('sumOrNull', model_costs)) AS cost,
     synthetic, truncated, raw_lost, raw_partition, raw_first, raw_next, version
 FROM runs FINAL;
 
@@ -388,12 +398,12 @@ CREATE VIEW IF NOT EXISTS v_runs_by_time /* on cluster */
     tool_calls_sum         Int64 COMMENT 'tool calls',
     anomalies              Map(LowCardinality(String), Int64) COMMENT 'violations of the protocol by rule',
     anomalies_sum          Int64 COMMENT 'violations of the protocol',
-    models                 Array(LowCardinality(String)) COMMENT 'models that reported token usage, sorted',
-    model_input_tokens     Array(Int64) COMMENT 'input tokens, in the order of models',
-    model_output_tokens    Array(Int64) COMMENT 'output tokens, in the order of models',
-    input_tokens           Int64 COMMENT 'input tokens of all models',
-    output_tokens          Int64 COMMENT 'output tokens of all models',
-    total_tokens           Int64 COMMENT 'tokens in total, as the models reported them',
+    models                 Array(LowCardinality(String)) COMMENT 'model of each entry of the token usage, one for each provider and model',
+    model_input_tokens     Array(Nullable(Int64)) COMMENT 'input tokens of each entry; NULL where it reports none',
+    model_output_tokens    Array(Nullable(Int64)) COMMENT 'output tokens of each entry',
+    input_tokens           Nullable(Int64) COMMENT 'input tokens that were reported; NULL where none were',
+    output_tokens          Nullable(Int64) COMMENT 'output tokens that were reported',
+    total_tokens           Nullable(Int64) COMMENT 'input plus output tokens of the entries that report both',
     raw_partition          Int32 COMMENT 'partition of skein.events',
     raw_first              Int64 COMMENT 'offset of the first event',
     version                UInt64 COMMENT 'offset of the record in skein.runs'
@@ -401,7 +411,10 @@ CREATE VIEW IF NOT EXISTS v_runs_by_time /* on cluster */
 AS SELECT
     tenant, thread_id, run_id, depth, status, agent, labels, error_code, cancelled_by, started_at, time_to_first_token_ms, duration_ms,
     open_interrupts, event_bytes_sum AS event_bytes, tool_calls, tool_calls_sum, anomalies, anomalies_sum,
-    models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, total_tokens, raw_partition, raw_first, version
+    models, model_input_tokens, model_output_tokens,
+    arrayReduce('sumOrNull', model_input_tokens) AS input_tokens, arrayReduce('sumOrNull', model_output_tokens) AS output_tokens,
+    arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens)) AS total_tokens,
+    raw_partition, raw_first, version
 FROM runs_by_time FINAL
 WHERE run_hash NOT IN (
     SELECT sipHash64(tenant, thread_id, run_id) FROM runs WHERE deleted = 1
@@ -464,7 +477,7 @@ CREATE VIEW IF NOT EXISTS v_messages /* on cluster */
     bytes      UInt64 COMMENT 'bytes of the message as JSON',
     agent      LowCardinality(String) COMMENT 'the agent of the run',
     model      String COMMENT 'the model of the run, where it names exactly one',
-    run_tokens Int64 COMMENT 'tokens of the whole run: agents report none by message',
+    run_tokens Nullable(Int64) COMMENT 'total_tokens of the whole run: agents report none by message',
     status     LowCardinality(String) COMMENT 'status of the run',
     started_at DateTime64(3, 'UTC') COMMENT 'start of the run',
     raw        String COMMENT 'the message as JSON, byte for byte'
@@ -475,10 +488,12 @@ AS SELECT
     if(JSONType(m.raw, 'content') = 'String', JSONExtractString(m.raw, 'content'),
        arrayStringConcat(arrayFilter(t -> t != '', arrayMap(p -> JSONExtractString(p, 'text'), JSONExtractArrayRaw(m.raw, 'content'))), '\n')) AS text,
     length(m.raw) AS bytes,
-    r.agent AS agent, if(length(r.models) = 1, r.models[1], '') AS model, r.total_tokens AS run_tokens,
+    r.agent AS agent, if(arrayUniq(r.models) = 1, r.models[1], '') AS model,
+    arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, r.model_input_tokens, r.model_output_tokens)) AS run_tokens,
     r.status AS status, r.started_at AS started_at, m.raw AS raw
 FROM (SELECT * FROM messages FINAL) AS m
-INNER JOIN (SELECT tenant, thread_id, run_id, version, agent, models, total_tokens, status, started_at FROM runs FINAL WHERE status != 'running') AS r
+INNER JOIN (
+    SELECT tenant, thread_id, run_id, version, agent, models, model_input_tokens, model_output_tokens, status, started_at FROM runs FINAL WHERE status != 'running') AS r
     ON r.tenant = m.tenant AND r.thread_id = m.thread_id AND r.run_id = m.run_id AND r.version = m.version;
 
 CREATE VIEW IF NOT EXISTS v_tool_calls /* on cluster */
@@ -594,9 +609,9 @@ CREATE VIEW IF NOT EXISTS v_branches /* on cluster */
     depth         UInt32 COMMENT 'greatest depth of its runs',
     started_at    DateTime64(3, 'UTC') COMMENT 'start of the first run',
     updated_at    DateTime64(3, 'UTC') COMMENT 'end of the last one that ended, or start of one that is running',
-    input_tokens  Int64 COMMENT 'input tokens of all runs',
-    output_tokens Int64 COMMENT 'output tokens of all runs',
-    total_tokens  Int64 COMMENT 'tokens of all runs',
+    input_tokens  Nullable(Int64) COMMENT 'input tokens that its runs reported; NULL where none were',
+    output_tokens Nullable(Int64) COMMENT 'output tokens that its runs reported',
+    total_tokens  Nullable(Int64) COMMENT 'total_tokens of its runs',
     is_latest     UInt8 COMMENT 'the branch has the run that started last in the thread'
 )
 AS SELECT
@@ -616,7 +631,8 @@ FROM
         argMax(r.status, (r.raw_first, r.run_id)) AS tip_status,
         max(r.depth) AS depth,
         min(r.started_at) AS started_at, max(r.updated_at) AS updated_at,
-        sum(r.input_tokens) AS input_tokens, sum(r.output_tokens) AS output_tokens, sum(r.total_tokens) AS total_tokens,
+        sumOrNullArray(r.model_input_tokens) AS input_tokens, sumOrNullArray(r.model_output_tokens) AS output_tokens,
+        sumOrNullArray(arrayMap((i, o) -> i + o, r.model_input_tokens, r.model_output_tokens)) AS total_tokens,
         max((r.raw_first, r.run_id)) AS last_first
     FROM (SELECT * FROM runs FINAL) AS r
     GROUP BY r.tenant, r.thread_id, r.branch_id

@@ -3,9 +3,7 @@ package clickhouse
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -54,24 +52,23 @@ type runRow struct {
 	PendingToolCalls uint32 `ch:"pending_tool_calls"`
 	Resumes          uint32 `ch:"resumes"`
 
-	Events                sorted[int64] `ch:"events"`
-	EventBytes            sorted[int64] `ch:"event_bytes"`
-	EventBytesSum         int64         `ch:"event_bytes_sum"`
-	ToolCalls             sorted[int64] `ch:"tool_calls"`
-	ToolCallsSum          int64         `ch:"tool_calls_sum"`
-	Anomalies             sorted[int64] `ch:"anomalies"`
-	AnomaliesSum          int64         `ch:"anomalies_sum"`
-	Models                []string      `ch:"models"`
-	ModelInputTokens      []int64       `ch:"model_input_tokens"`
-	ModelOutputTokens     []int64       `ch:"model_output_tokens"`
-	ModelTotalTokens      []int64       `ch:"model_total_tokens"`
-	InputTokens           int64         `ch:"input_tokens"`
-	OutputTokens          int64         `ch:"output_tokens"`
-	TotalTokens           int64         `ch:"total_tokens"`
-	ReasoningTokens       int64         `ch:"reasoning_tokens"`
-	CachedInputTokens     int64         `ch:"cached_input_tokens"`
-	CacheWriteInputTokens int64         `ch:"cache_write_input_tokens"`
-	FoldVersion           uint32        `ch:"fold_version"`
+	Events        sorted[int64] `ch:"events"`
+	EventBytes    sorted[int64] `ch:"event_bytes"`
+	EventBytesSum int64         `ch:"event_bytes_sum"`
+	ToolCalls     sorted[int64] `ch:"tool_calls"`
+	ToolCallsSum  int64         `ch:"tool_calls_sum"`
+	Anomalies     sorted[int64] `ch:"anomalies"`
+	AnomaliesSum  int64         `ch:"anomalies_sum"`
+	FoldVersion   uint32        `ch:"fold_version"`
+
+	// The entries of usage, in their order.
+	Models                []string `ch:"models"`
+	ModelProviders        []string `ch:"model_providers"`
+	ModelInputTokens      []*int64 `ch:"model_input_tokens"`
+	ModelOutputTokens     []*int64 `ch:"model_output_tokens"`
+	ModelReasoningTokens  []*int64 `ch:"model_reasoning_tokens"`
+	ModelCachedTokens     []*int64 `ch:"model_cached_tokens"`
+	ModelCacheWriteTokens []*int64 `ch:"model_cache_write_tokens"`
 
 	ErrorCode    string   `ch:"error_code"`
 	ErrorMessage string   `ch:"error_message"`
@@ -148,18 +145,13 @@ func (r *runRow) count(s record.Stats) {
 	r.Events, r.EventBytes, r.EventBytesSum = sorted[int64](s.Events), sorted[int64](s.EventBytes), sum(s.EventBytes)
 	r.ToolCalls, r.ToolCallsSum = sorted[int64](s.ToolCalls), sum(s.ToolCalls)
 	r.Anomalies, r.AnomaliesSum = sorted[int64](s.Anomalies), sum(s.Anomalies)
-	for _, model := range slices.Sorted(maps.Keys(s.Usage)) {
-		u := s.Usage[model]
-		r.Models = append(r.Models, model)
+	for _, u := range s.Usage {
+		r.Models, r.ModelProviders = append(r.Models, string(u.Model)), append(r.ModelProviders, string(u.Provider))
 		r.ModelInputTokens = append(r.ModelInputTokens, u.InputTokens)
 		r.ModelOutputTokens = append(r.ModelOutputTokens, u.OutputTokens)
-		r.ModelTotalTokens = append(r.ModelTotalTokens, u.TotalTokens)
-		r.InputTokens += u.InputTokens
-		r.OutputTokens += u.OutputTokens
-		r.TotalTokens += u.TotalTokens
-		r.ReasoningTokens += u.ReasoningTokens
-		r.CachedInputTokens += u.CachedInputTokens
-		r.CacheWriteInputTokens += u.CacheWriteInputTokens
+		r.ModelReasoningTokens = append(r.ModelReasoningTokens, u.ReasoningTokens)
+		r.ModelCachedTokens = append(r.ModelCachedTokens, u.CachedInputTokens)
+		r.ModelCacheWriteTokens = append(r.ModelCacheWriteTokens, u.CacheWriteInputTokens)
 	}
 }
 

@@ -185,9 +185,9 @@ func TestRuns_HaveColumnsToSearchBy(t *testing.T) {
 	e.Run.Stats = record.Stats{
 		Events: map[string]int64{"TEXT_MESSAGE_CHUNK": 12}, EventBytes: map[string]int64{"TEXT_MESSAGE_CHUNK": 900, "CUSTOM": 10},
 		ToolCalls: map[string]int64{"search": 2, "fetch": 1}, Anomalies: map[string]int64{"open-at-end": 1},
-		Usage: map[string]record.TokenUsage{
-			"b": {InputTokens: 3, OutputTokens: 4, TotalTokens: 7, ReasoningTokens: 1},
-			"a": {InputTokens: 10, CachedInputTokens: -5},
+		Usage: []record.TokenUsage{
+			{Model: "a", InputTokens: new(int64(10)), CachedInputTokens: new(int64(5))},
+			{Provider: "p", Model: "b", InputTokens: new(int64(3)), OutputTokens: new(int64(4)), ReasoningTokens: new(int64(0))},
 		},
 		TimeToFirstToken: &ttft, Duration: &duration,
 	}
@@ -213,9 +213,11 @@ func TestRuns_HaveColumnsToSearchBy(t *testing.T) {
 		"anomalies['open-at-end']":          "1",
 		"models":                            "['a','b']",
 		"model_input_tokens":                "[10,3]",
-		"(input_tokens, output_tokens)":     "(13,4)",
-		"(total_tokens, reasoning_tokens)":  "(7,1)",
-		"cached_input_tokens":               "-5",
+		"model_output_tokens":               "[NULL,4]",
+		"model_reasoning_tokens":            "[NULL,0]",
+		"model_cached_tokens":               "[5,NULL]",
+		"model_cache_write_tokens":          "[NULL,NULL]",
+		"model_providers":                   "['','p']",
 		"JSONExtractString(head, 'status')": "interrupted",
 	} {
 		var got string

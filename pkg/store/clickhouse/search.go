@@ -13,6 +13,8 @@ import (
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -105,7 +107,7 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 var sortKeys = map[search.Sort]string{
 	search.SortStarted:  "toUnixTimestamp64Milli(started_at)",
 	search.SortDuration: "ifNull(duration_ms, -1)",
-	search.SortTokens:   "(input_tokens + output_tokens)",
+	search.SortTokens:   "ifNull(arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens)), -1)",
 }
 
 // searchView is the data of search.sql.
@@ -188,12 +190,13 @@ func (s *Store) search(ctx context.Context, view searchView, args named, q searc
 // scanFound scans a row of search.sql: the run and its sort key.
 func scanFound(ctx context.Context, r row) (search.Run, int64, error) {
 	var thread, run, head string
-	var key, input, output int64
+	var key int64
 	var firstToken *int64
 	var interrupts uint32
 	var labels map[string]string
 	var tools map[string]int64
 	var models []string
+	var input, output []*int64 // in the order of models
 	if err := r.Scan(&thread, &run, &head, &key, &labels, &firstToken, &models, &input, &output, &tools, &interrupts); err != nil {
 		return search.Run{}, 0, err
 	}
@@ -204,10 +207,12 @@ func scanFound(ctx context.Context, r row) (search.Run, int64, error) {
 	if err != nil {
 		return search.Run{}, 0, err
 	}
+	for i, m := range models {
+		decoded.Run.Stats.Usage = append(decoded.Run.Stats.Usage, record.TokenUsage{Model: agui.String(m), InputTokens: input[i], OutputTokens: output[i]})
+	}
 	out := store.Found(&decoded.Run, decoded.Facts)
 	out.ThreadID, out.RunID = thread, run
-	out.Labels, out.TimeToFirstTokenMs, out.Models, out.ToolCalls = labels, firstToken, models, tools
-	out.InputTokens, out.OutputTokens, out.Interrupts = input, output, int(interrupts)
+	out.Labels, out.TimeToFirstTokenMs, out.ToolCalls, out.Interrupts = labels, firstToken, tools, int(interrupts)
 	return out, key, nil
 }
 
@@ -215,7 +220,7 @@ func scanFound(ctx context.Context, r row) (search.Run, int64, error) {
 var dimensions = map[search.Dimension]string{
 	search.ByAgent:  "agent",
 	search.ByStatus: "status",
-	search.ByModel:  "arrayJoin(if(empty(models), [''], models))",
+	search.ByModel:  "arrayJoin(if(empty(models), [''], arrayDistinct(models)))",
 	search.ByTool:   "arrayJoin(if(empty(tool_calls), [''], mapKeys(tool_calls)))",
 	search.ByHour:   "toInt64(floor(toUnixTimestamp64Milli(started_at) / 3600000) * 3600000)",
 	search.ByDay:    "toInt64(floor(toUnixTimestamp64Milli(started_at) / 86400000) * 86400000)",
@@ -229,9 +234,9 @@ var measures = map[search.Measure]string{
 	search.Regenerations:   "countIf(w.same > 1)",
 	search.Edits:           "countIf(w.same = 1 AND w.place > 1)",
 	search.Interrupts:      "sum(open_interrupts)",
-	search.InputTokens:     "sum(input_tokens)",
-	search.OutputTokens:    "sum(output_tokens)",
-	search.Tokens:          "sum(input_tokens + output_tokens)",
+	search.InputTokens:     "sumOrNullArray(model_input_tokens)",
+	search.OutputTokens:    "sumOrNullArray(model_output_tokens)",
+	search.Tokens:          "sumOrNullArray(arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens))",
 	search.DurationP50:     "if(count(duration_ms) = 0, NULL, quantileExact(0.5)(duration_ms))",
 	search.DurationP95:     "if(count(duration_ms) = 0, NULL, quantileExact(0.95)(duration_ms))",
 	search.FirstTokenP50:   "if(count(time_to_first_token_ms) = 0, NULL, quantileExact(0.5)(time_to_first_token_ms))",
@@ -272,20 +277,16 @@ func statisticsOf(sel selection, q search.Statistics, args named) statistics {
 		}
 		view.By = append(view.By, expression)
 	}
-	ofModel := func(tokens string) string {
-		return "arraySum((m, t) -> if(m = " + byModel + ", t, 0), models, " + tokens + ")"
-	}
+	// Of each model's group, the counts of other models are NULL.
+	ofModel := strings.NewReplacer("model_input_tokens", "arrayMap((t, m) -> if(m = "+byModel+", t, NULL), model_input_tokens, models)",
+		"model_output_tokens", "arrayMap((t, m) -> if(m = "+byModel+", t, NULL), model_output_tokens, models)")
 	for _, m := range q.Measures {
 		expression := measures[m]
 		switch {
 		case m == search.ToolCalls && view.ByTool != "":
 			expression = "sum(tool_calls[" + view.ByTool + "])"
-		case m == search.InputTokens && byModel != "":
-			expression = "sum(" + ofModel("model_input_tokens") + ")"
-		case m == search.OutputTokens && byModel != "":
-			expression = "sum(" + ofModel("model_output_tokens") + ")"
-		case m == search.Tokens && byModel != "":
-			expression = "sum(" + ofModel("model_input_tokens") + " + " + ofModel("model_output_tokens") + ")"
+		case byModel != "":
+			expression = ofModel.Replace(expression)
 		}
 		view.Measures = append(view.Measures, expression)
 	}

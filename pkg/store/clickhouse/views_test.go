@@ -3,11 +3,13 @@ package clickhouse
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -29,7 +31,7 @@ func told(version int64, thread, run string) store.Entry {
 	e.Run.StartedAt = time.Date(2026, 9, 17, 12, 0, 0, 0, time.UTC)
 	end := e.Run.StartedAt.Add(5 * time.Second)
 	e.Run.EndedAt, e.Run.Agent = &end, "shop"
-	e.Run.Stats.Usage = map[string]record.TokenUsage{"large": {InputTokens: 2_000_000, OutputTokens: 500_000, TotalTokens: 2_500_000}}
+	e.Run.Stats.Usage = []record.TokenUsage{{Model: "large", InputTokens: new(int64(2_000_000)), OutputTokens: new(int64(500_000))}}
 	e.Run.Messages = []agui.Message{
 		{ID: "a", Role: agui.RoleAssistant, Raw: json.RawMessage(`{"id":"a","role":"assistant","content":"Looking","toolCalls":[{"id":"` + run + `-c","type":"function","function":{"name":"search","arguments":"{}"}}]}`)},
 		{ID: "t", Role: agui.RoleTool, Raw: json.RawMessage(`{"id":"t","role":"tool","toolCallId":"` + run + `-c","content":[{"type":"text","text":"no"},{"type":"text","text":"luck"}],"error":"timeout"}`)},
@@ -64,6 +66,56 @@ func TestViews_AnswerQuestions(t *testing.T) {
 		if got := text(t, s, query); got != want {
 			t.Errorf("%s\n got %s\nwant %s", query, got, want)
 		}
+	}
+}
+
+// Each entry is priced by its provider and model, else by the model's price without a provider. What was not reported is neither zero nor priced.
+func TestViews_CountAndPriceTokens(t *testing.T) {
+	s := open(t)
+	if err := s.exec(t.Context(), `INSERT INTO prices (model, provider, input_per_million, output_per_million, cached_input_per_million,
+cache_write_input_per_million, reasoning_per_million) VALUES ('m', '', 3, 8, NULL, NULL, NULL), ('m', 'anthropic', 1, 10, 0.1, 1.5, 20), ('gone', 'openai', 1, 1, NULL, NULL, NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	million := func(n float64) *int64 { return new(int64(n * 1e6)) }
+	runs := map[string]struct {
+		usage []record.TokenUsage
+		want  string // input, output, total, reasoning, cached, cache_write, cost
+	}{
+		"none":              {nil, "(NULL,NULL,NULL,NULL,NULL,NULL,NULL)"},
+		"no provider":       {[]record.TokenUsage{{Model: "m", InputTokens: million(2), OutputTokens: million(1)}}, "(2000000,1000000,3000000,NULL,NULL,NULL,14)"},
+		"another provider":  {[]record.TokenUsage{{Provider: "openai", Model: "m", InputTokens: million(2), OutputTokens: million(1), CachedInputTokens: million(1)}}, "(2000000,1000000,3000000,NULL,1000000,NULL,14)"},
+		"zero":              {[]record.TokenUsage{{Model: "m", InputTokens: million(0), OutputTokens: million(0)}}, "(0,0,0,NULL,NULL,NULL,0)"},
+		"rates of its own":  {[]record.TokenUsage{{Provider: "anthropic", Model: "m", InputTokens: million(10), OutputTokens: million(3), CachedInputTokens: million(5), CacheWriteInputTokens: million(2), ReasoningTokens: million(1)}}, "(10000000,3000000,13000000,1000000,5000000,2000000,46.5)"},
+		"no input":          {[]record.TokenUsage{{Model: "m", OutputTokens: million(1)}}, "(NULL,1000000,NULL,NULL,NULL,NULL,NULL)"},
+		"no price":          {[]record.TokenUsage{{Model: "gone", InputTokens: million(1), OutputTokens: million(1)}}, "(1000000,1000000,2000000,NULL,NULL,NULL,NULL)"},
+		"one has no output": {[]record.TokenUsage{{Model: "m", InputTokens: million(1), OutputTokens: million(1)}, {Provider: "p", Model: "m", InputTokens: million(4)}}, "(5000000,1000000,2000000,NULL,NULL,NULL,NULL)"},
+	}
+	var entries []store.Entry
+	for run, c := range runs {
+		e := told(int64(len(entries)), "th", run)
+		e.Run.Stats.Usage = c.usage
+		entries = append(entries, e)
+	}
+	if err := s.Write(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	const columns = "toString((input_tokens, output_tokens, total_tokens, "
+	for run, c := range runs {
+		if got := text(t, s, "SELECT "+columns+"reasoning_tokens, cached_input_tokens, cache_write_input_tokens, cost)) FROM v_runs WHERE run_id = '"+run+"'"); got != c.want {
+			t.Errorf("%s: %s, want %s", run, got, c.want)
+		}
+	}
+	const sums = "(20000000,8000000,23000000)" // as GET /v1/statistics has them
+	for _, query := range []string{"v_branches", "(SELECT sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(total_tokens) AS total_tokens FROM v_runs)",
+		"(SELECT sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(run_tokens) AS total_tokens FROM v_runs_by_time JOIN (SELECT DISTINCT run_id, run_tokens FROM v_messages) AS m USING (run_id))"} {
+		if got := text(t, s, "SELECT "+strings.TrimSuffix(columns, ", ")+")) FROM "+query); got != sums {
+			t.Errorf("%s: %s, want %s", query, got, sums)
+		}
+	}
+	got, err := s.Statistics(t.Context(), "t", search.Statistics{Measures: []search.Measure{search.InputTokens, search.OutputTokens, search.Tokens}, Limit: 1,
+		Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}})
+	if err != nil || *got.Groups[0].Values[0] != 20e6 || *got.Groups[0].Values[1] != 8e6 || *got.Groups[0].Values[2] != 23e6 {
+		t.Errorf("statistics: %+v, %v", got, err)
 	}
 }
 

@@ -65,7 +65,7 @@ func init() {
 type found struct {
 	search.Run
 	rewrote string // search.Regeneration, search.Edit or ""
-	usage   agui.StringMap[record.TokenUsage]
+	usage   []record.TokenUsage
 }
 
 // errEnough ends a scan early.

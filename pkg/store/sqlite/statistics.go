@@ -83,15 +83,20 @@ func (s *Store) callsOf(ctx context.Context, tenant string, all bool) (map[runKe
 type tally struct {
 	keys   []string
 	counts map[search.Measure]int64
+	tokens map[search.Measure]*int64 // nil if none were reported
 	// durations, firstTokens and toolDurations are the values for percentiles.
 	durations, firstTokens, toolDurations []int64
+}
+
+func newTally(keys []string) *tally {
+	return &tally{keys: keys, counts: map[search.Measure]int64{}, tokens: map[search.Measure]*int64{}}
 }
 
 // Statistics implements store.Reader. It reads the tenant's runs and counts in Go.
 func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error) {
 	groups := map[string]*tally{}
 	if len(q.By) == 0 {
-		groups[""] = &tally{keys: []string{}, counts: map[search.Measure]int64{}}
+		groups[""] = newTally([]string{})
 	}
 	err := bounded(ctx, q.Bounds, func(within context.Context) error {
 		calls := map[runKey]map[string]toolCalls{}
@@ -110,7 +115,7 @@ func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statisti
 					if err := store.Metered(ctx, store.RowBytes, len(name)); err != nil {
 						return err
 					}
-					t = &tally{keys: keys, counts: map[search.Measure]int64{}}
+					t = newTally(keys)
 					groups[name] = t
 				}
 				if err := store.Metered(ctx, 16, 0); err != nil { // values for two percentiles
@@ -174,7 +179,7 @@ func (t *tally) add(ctx context.Context, by []search.Dimension, r *found, ended 
 	for i, d := range by {
 		switch d {
 		case search.ByModel:
-			usage = map[string]record.TokenUsage{t.keys[i]: r.usage[t.keys[i]]}
+			usage = slices.DeleteFunc(slices.Clone(usage), func(u record.TokenUsage) bool { return string(u.Model) != t.keys[i] })
 		case search.ByTool:
 			calls = map[string]int64{t.keys[i]: r.ToolCalls[t.keys[i]]}
 			ended = map[string]toolCalls{t.keys[i]: ended[t.keys[i]]}
@@ -192,9 +197,9 @@ func (t *tally) add(ctx context.Context, by []search.Dimension, r *found, ended 
 	}
 	t.counts[search.Interrupts] += int64(r.Interrupts)
 	for _, u := range usage {
-		t.counts[search.InputTokens] += u.InputTokens
-		t.counts[search.OutputTokens] += u.OutputTokens
-		t.counts[search.Tokens] += u.InputTokens + u.OutputTokens
+		t.tokens[search.InputTokens] = record.AddTokens(t.tokens[search.InputTokens], u.InputTokens)
+		t.tokens[search.OutputTokens] = record.AddTokens(t.tokens[search.OutputTokens], u.OutputTokens)
+		t.tokens[search.Tokens] = record.AddTokens(t.tokens[search.Tokens], u.Total())
 	}
 	for _, n := range calls {
 		t.counts[search.ToolCalls] += n
@@ -231,6 +236,8 @@ func (t *tally) group(measures []search.Measure) search.Group {
 			g.Values = append(g.Values, search.Quantile(t.firstTokens, 0.5))
 		case search.ToolDurationP95:
 			g.Values = append(g.Values, search.Quantile(t.toolDurations, 0.95))
+		case search.InputTokens, search.OutputTokens, search.Tokens:
+			g.Values = append(g.Values, t.tokens[m])
 		default:
 			n := t.counts[m]
 			g.Values = append(g.Values, &n)

@@ -64,12 +64,10 @@ func searchedRuns(r *rand.Rand, tenant string, n int) []*searchedRun {
 		run.StartedAt = epoch.Add(time.Duration(r.IntN(30*24)) * time.Hour).Add(time.Duration(r.IntN(3)) * time.Millisecond)
 		run.question(r, i)
 		run.call(r, i, before)
-		for _, model := range []string{"large", "small"} {
+		for _, u := range []record.TokenUsage{{Model: "large"}, {Provider: "a", Model: "large"}, {Provider: "a", Model: "small"}} {
 			if r.IntN(2) == 0 {
-				if run.Stats.Usage == nil {
-					run.Stats.Usage = map[string]record.TokenUsage{}
-				}
-				run.Stats.Usage[model] = record.TokenUsage{InputTokens: int64(r.IntN(9)), OutputTokens: int64(r.IntN(5)), TotalTokens: 99}
+				u.InputTokens, u.OutputTokens = pick(r, nil, new(int64(r.IntN(9)))), pick(r, nil, new(int64(r.IntN(5))))
+				run.Stats.Usage = append(run.Stats.Usage, u)
 			}
 		}
 		if status != record.StatusRunning {
@@ -235,7 +233,7 @@ func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
 	if _, has := run.Stats.ToolCalls[f.Tool]; f.Tool != "" && !has {
 		return false
 	}
-	if _, has := run.Stats.Usage[f.Model]; f.Model != "" && !has {
+	if f.Model != "" && !slices.Contains(models(run), f.Model) {
 		return false
 	}
 	for _, l := range f.Labels {
@@ -333,11 +331,10 @@ func searches(t *testing.T, s Store) {
 				}
 				return *run.Stats.Duration
 			case search.SortTokens:
-				sum := int64(0)
-				for _, u := range run.Stats.Usage {
-					sum += u.InputTokens + u.OutputTokens
+				if _, _, total := tokens(run, nil); total != nil {
+					return *total
 				}
-				return sum
+				return -1
 			}
 			return run.StartedAt.UnixMilli()
 		}
@@ -404,7 +401,7 @@ func wantedRun(run *searchedRun) *search.Run {
 		ThreadID: run.ThreadID, RunID: run.RunID, ParentRunID: run.ParentRunID, BranchID: run.BranchID, Depth: run.Depth,
 		Status: run.Status, Agent: run.Agent, Labels: run.Labels, StartedAt: run.StartedAt, EndedAt: run.EndedAt,
 		DurationMs: run.Stats.Duration, TimeToFirstTokenMs: run.Stats.TimeToFirstToken, ToolCalls: run.Stats.ToolCalls,
-		Models: slices.Sorted(maps.Keys(run.Stats.Usage)), Interrupts: len(run.Interrupts), Messages: run.MessageCount, Rewrote: run.Rewrote,
+		Models: models(run), Interrupts: len(run.Interrupts), Messages: run.MessageCount, Rewrote: run.Rewrote,
 		Reply: run.texts[slices.IndexFunc(run.texts, func(s string) bool {
 			return strings.HasPrefix(s, "It") || strings.HasPrefix(s, "An") || strings.HasPrefix(s, "Paris") || strings.HasPrefix(s, "50")
 		})],
@@ -412,13 +409,44 @@ func wantedRun(run *searchedRun) *search.Run {
 	if run.InputMessages != nil && run.InputMessages[0].Role == agui.RoleUser {
 		w.Question = run.texts[0]
 	}
-	for _, u := range run.Stats.Usage {
-		w.InputTokens += u.InputTokens
-		w.OutputTokens += u.OutputTokens
-	}
+	w.InputTokens, w.OutputTokens, w.Tokens = tokens(run, nil)
 	if run.Status == record.StatusError {
 		w.ErrorMessage = "went wrong"
 		w.ErrorCode = strings.Split(string(run.Terminal), `"`)[7]
 	}
 	return w
+}
+
+// models are the models that a run's usage names, sorted.
+func models(run *searchedRun) []string {
+	names := map[string]bool{}
+	for _, u := range run.Stats.Usage {
+		names[string(u.Model)] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// tokens sums a run's usage, of one model or of all: what was reported, and of the entries that have both counts their total.
+func tokens(run *searchedRun, model *string) (input, output, total *int64) {
+	add := func(sum **int64, n int64) {
+		if *sum == nil {
+			*sum = new(int64)
+		}
+		**sum += n
+	}
+	for _, u := range run.Stats.Usage {
+		if model != nil && *model != string(u.Model) {
+			continue
+		}
+		if u.InputTokens != nil {
+			add(&input, *u.InputTokens)
+		}
+		if u.OutputTokens != nil {
+			add(&output, *u.OutputTokens)
+		}
+		if u.InputTokens != nil && u.OutputTokens != nil {
+			add(&total, *u.InputTokens+*u.OutputTokens)
+		}
+	}
+	return input, output, total
 }

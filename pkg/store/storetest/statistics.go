@@ -93,7 +93,7 @@ func counting(q search.Statistics, all []*searchedRun) []search.Group {
 		if !wants(q.Filter, all, run) {
 			continue
 		}
-		models, tools := slices.Collect(maps.Keys(run.Stats.Usage)), slices.Collect(maps.Keys(run.Stats.ToolCalls))
+		models, tools := models(run), slices.Collect(maps.Keys(run.Stats.ToolCalls))
 		if len(models) == 0 || !slices.Contains(q.By, search.ByModel) {
 			models = []string{""}
 		}
@@ -155,11 +155,8 @@ func counting(q search.Statistics, all []*searchedRun) []search.Group {
 				case search.Interrupts:
 					sum += int64(len(m.run.Interrupts))
 				case search.InputTokens, search.OutputTokens, search.Tokens:
-					for model, u := range m.run.Stats.Usage {
-						if m.model == nil || *m.model == model {
-							sum += one(measure != search.OutputTokens)*u.InputTokens + one(measure != search.InputTokens)*u.OutputTokens
-						}
-					}
+					input, output, total := tokens(m.run, m.model)
+					value(map[search.Measure]*int64{search.InputTokens: input, search.OutputTokens: output, search.Tokens: total}[measure])
 				case search.ToolCalls:
 					for tool, n := range m.run.Stats.ToolCalls {
 						sum += one(m.tool == nil || *m.tool == tool) * n
@@ -182,6 +179,14 @@ func counting(q search.Statistics, all []*searchedRun) []search.Group {
 			}
 			share := 0.0
 			switch measure {
+			case search.InputTokens, search.OutputTokens, search.Tokens:
+				for _, n := range values {
+					sum += n
+				}
+				if len(values) == 0 {
+					g.Values = append(g.Values, nil)
+					continue
+				}
 			case search.DurationP50, search.FirstTokenP50:
 				share = 0.5
 			case search.DurationP95, search.ToolDurationP95:

@@ -2,7 +2,7 @@
 -- share, has the other columns read of their granules only: few of them, as each is a file more in every part.
 SELECT
     thread_id, run_id, head, {{.Key}} AS sort_key,
-    labels, time_to_first_token_ms, models, input_tokens, output_tokens, tool_calls, open_interrupts
+    labels, time_to_first_token_ms, models, model_input_tokens, model_output_tokens, tool_calls, open_interrupts
 FROM {{template "table" .}} FINAL
 PREWHERE {{template "key" .}} IN (
     SELECT {{template "key" .}}
