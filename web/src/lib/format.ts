@@ -24,6 +24,9 @@ export function ago(time: string, now: number): string {
   return `${Math.round(s / 86_400)} d`;
 }
 
+/** The sum of what was reported; undefined if nothing was. */
+export const reported = (counts: (number | null | undefined)[]): number | undefined => counts.reduce<number | undefined>((sum, n) => (n === null || n === undefined ? sum : (sum ?? 0) + n), undefined);
+
 export const many = (n: number | undefined): string => (n === undefined ? "–" : n.toLocaleString("en").replaceAll(",", "\u202f"));
 export const plural = (n: number, one: string, more = `${one}s`): string => `${many(n)} ${n === 1 ? one : more}`;
 export const offset = (ms: number): string => `+${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;

@@ -1,5 +1,5 @@
 // The figures of the view Numbers: what the API's groups are by slice of time and by column.
-export const MEASURES = ["runs", "errors", "regenerations", "edits", "inputTokens", "outputTokens", "firstTokenP50", "durationP50", "durationP95", "toolCalls", "toolFailures"] as const;
+export const MEASURES = ["runs", "errors", "regenerations", "edits", "inputTokens", "outputTokens", "tokens", "firstTokenP50", "durationP50", "durationP95", "toolCalls", "toolFailures"] as const;
 export type Figures = Partial<Record<(typeof MEASURES)[number], number | null>>;
 export interface Group {
   by: Record<string, string>;

@@ -42,6 +42,7 @@ export interface FoundRun {
   durationMs?: number;
   inputTokens?: number;
   outputTokens?: number;
+  tokens?: number;
   errorCode?: string;
   errorMessage?: string;
   question?: string;
@@ -175,6 +176,8 @@ export interface History {
 }
 
 export interface TokenUsage {
+  provider?: string;
+  model?: string;
   inputTokens?: number;
   outputTokens?: number;
   cachedInputTokens?: number;
@@ -194,7 +197,7 @@ export interface Run {
     eventBytes: Record<string, number>;
     messages: number;
     toolCalls?: Record<string, number>;
-    usage?: Record<string, TokenUsage>;
+    usage?: TokenUsage[];
     anomalies?: Record<string, number>;
     timeToFirstTokenMs?: number;
     durationMs?: number;
