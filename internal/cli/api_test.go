@@ -327,3 +327,37 @@ func stateStops(t *testing.T, at string, thread recordings.Thread, ok0 func(...s
 		}
 	}
 }
+
+// Commands say the same tokens: of two providers, with a total that the agent wrote, a zero, and a count that is absent.
+func TestCommands_SayTheSameTokens(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		_, run := against(t, s)
+		for name, usage := range map[string]string{
+			"whole": `{"provider":"anthropic","model":"m1","inputTokens":100,"outputTokens":20,"cachedInputTokens":90},` +
+				`{"provider":"openai","model":"m1","inputTokens":10,"outputTokens":2,"totalTokens":99}`,
+			"part": `{"model":"m1","outputTokens":0,"totalTokens":99}`,
+		} {
+			path := filepath.Join(t.TempDir(), name+".jsonl")
+			text := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":"r"}`+"\n"+`{"type":"RUN_FINISHED","threadId":%q,"runId":"r","usage":[%s]}`+"\n", name, name, usage)
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			run("publish", path)
+		}
+		for _, c := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"show", "whole", "r"}, "m1 (anthropic): 100 in, 20 out"},
+			{[]string{"show", "whole", "r"}, "m1 (openai): 10 in, 2 out"},
+			{[]string{"show", "part", "r"}, "m1: - in, 0 out"},
+			{[]string{"runs", "--sort", "tokens", "--limit", "1", "--json"}, `"models":["m1"],"inputTokens":110,"outputTokens":22,"tokens":132`},
+			{[]string{"runs", "--sort", "tokens", "--order", "asc", "--limit", "1", "--json"}, `"models":["m1"],"outputTokens":0,`},
+			{[]string{"stats", "--by", "model", "--measure", "inputTokens,outputTokens,tokens,runs"}, "m1\t110\t22\t132\t2"},
+		} {
+			if got := run(c.args...); !strings.Contains(got, c.want) {
+				t.Errorf("skein %v:\n%s\nhas not %s", c.args, got, c.want)
+			}
+		}
+	})
+}
