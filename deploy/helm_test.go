@@ -74,6 +74,7 @@ func everything() values {
 	v["ingest"].(values)["agents"] = []any{values{"name": "helper", "url": "https://helper.example/run",
 		"credential_file": "/etc/skein/agents/helper"}}
 	v["ingest"].(values)["agentsExistingSecret"] = "agents"
+	v["ingest"].(values)["url"], v["query"].(values)["url"] = "https://in.skein.example", "https://skein.example"
 	v["compactor"].(values)["storage"] = values{"className": "fast"}
 	return v
 }

@@ -61,9 +61,11 @@ func (r *Route) Methods() []string {
 // Front is the HTTP handler of a stage. It finds a request's route, checks credentials, scope, quotas and parameters,
 // calls the route and answers errors. It needs unchanged paths, so do not wrap it in a mux that cleans them.
 type Front struct {
-	Routes []Route
-	Auth   tenant.Authenticator
-	Quotas *quota.Quotas
+	// Stage is the name of the stage. OtherURL is the URL at which callers reach the other HTTP stage, or "".
+	Stage, OtherURL string
+	Routes          []Route
+	Auth            tenant.Authenticator
+	Quotas          *quota.Quotas
 	// Stall is how long a caller may read nothing of its response; 0 means StallTimeout.
 	Stall time.Duration
 	// Compress wraps the handler of routes with Route.Compress; nil means no compression.
@@ -106,19 +108,13 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.stall = f.Stall
 	}
 	path := r.URL.EscapedPath()
-	at := slices.IndexFunc(f.Routes, func(rt Route) bool { return rt.Match(path) })
+	at := slices.IndexFunc(f.Routes, func(rt Route) bool { return rt.Match(path) && slices.Contains(rt.Methods(), r.Method) })
 	if at < 0 {
 		endEarly(out, r)
-		WriteProblem(out, Refuse(http.StatusNotFound, "", "there is no such path; GET /openapi.json of the query stage lists all"))
+		WriteProblem(out, f.noRoute(path, r.Method, out.Header()))
 		return
 	}
 	route := &f.Routes[at]
-	if methods := route.Methods(); !slices.Contains(methods, r.Method) {
-		endEarly(out, r)
-		out.Header().Set("Allow", strings.Join(methods, ", "))
-		WriteProblem(out, Refuse(http.StatusMethodNotAllowed, "", "this path takes %s", strings.Join(methods, ", ")))
-		return
-	}
 	c := &Call{Route: route, front: f, out: out, line: lineOf(r.Context()), release: func() {}}
 	c.Audit = &c.line.Entry
 	var problem *Problem

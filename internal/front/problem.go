@@ -45,6 +45,9 @@ const (
 	ReasonScope  = "forbidden"
 	ReasonQuota  = "quota"
 	ReasonMemory = "memory"
+	// ReasonOtherStage refuses a request that the other HTTP stage serves, ReasonNoPath one that neither does.
+	ReasonOtherStage = "other-stage"
+	ReasonNoPath     = "no-path"
 )
 
 func (p *Problem) Error() string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -33,6 +34,8 @@ type Config struct {
 	Quotas *quota.Quotas
 	// TenantMetrics is how many tenants have their own counters; 0: none.
 	TenantMetrics int
+	// QueryURL is the URL at which callers reach the query stage; "" if it is not known. Refusals of reads name it.
+	QueryURL string
 	// Agents are the agents that the proxy may call.
 	Agents agents.Config
 }
@@ -61,7 +64,7 @@ func DefaultConfig(k kafka.Config) Config {
 
 // Validate returns all invalid settings as one error.
 func (c Config) Validate() error {
-	errs := []error{c.Kafka.Validate()}
+	errs := []error{c.Kafka.Validate(), front.ValidateURL("ingest: query-url", c.QueryURL)}
 	bad := func(is bool, format string, args ...any) {
 		if is {
 			errs = append(errs, fmt.Errorf("ingest: "+format, args...))

@@ -113,7 +113,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	}
 	s.runs = newRuns(memory)
 	s.front = &front.Front{
-		Routes: s.routes(), Auth: auth, Quotas: cfg.Quotas,
+		Stage: front.StageIngest, OtherURL: cfg.QueryURL, Routes: s.routes(), Auth: auth, Quotas: cfg.Quotas,
 		Draining: func() error {
 			if s.draining.Load() {
 				return errDraining

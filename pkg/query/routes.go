@@ -102,6 +102,7 @@ func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.
 	}
 	page := web.Handler(s.cfg.Links)
 	return &front.Front{
+		Stage: front.StageQuery, OtherURL: s.cfg.IngestURL,
 		Routes: append(s.routes(), open("/openapi.json", description()),
 			open(web.Index, page), open(web.LinksPath, page), open(web.AssetPrefix+"{file}", page)),
 		Auth: s.auth, Quotas: s.cfg.Quotas, Stall: front.StallTimeout, Compress: compress, Explain: s.explain, Done: s.metrics.done,

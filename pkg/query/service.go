@@ -41,6 +41,8 @@ type Config struct {
 	// Tail has the settings with which live streams read skein.events. All reads of Kafka use Tail.Kafka. New sets
 	// RingBytes, Logger and Registerer of Tail.
 	Tail tail.Config
+	// IngestURL is the URL at which callers reach the ingest stage; "" if it is not known. Refusals of writes name it.
+	IngestURL string
 	// Links lead from the page to other tools.
 	Links []web.Link
 	// Quotas are the limits that the operator has set for each tenant.
@@ -79,7 +81,7 @@ func (c Config) Validate() error {
 	if c.Memory < minMemory {
 		return fmt.Errorf("query: the memory is %d bytes; it must be at least %d", c.Memory, minMemory)
 	}
-	return nil
+	return front.ValidateURL("query: ingest-url", c.IngestURL)
 }
 
 // recordReader reads single records of skein.runs: for open runs, whose messages are not in the store, and for the

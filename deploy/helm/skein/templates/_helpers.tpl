@@ -122,6 +122,10 @@ log_level: {{ $v.log.level }}
 log_format: {{ $v.log.format }}
 {{- if has .stage (list "ingest" "query") }}
 listen: ":8420"
+{{- $other := ternary "query" "ingest" (eq .stage "ingest") }}
+{{- with (index $v $other).url }}
+{{ $other }}_url: {{ . | quote }}
+{{- end }}
 {{- if or $v.apiKeys.existingSecret (not $v.jwt.jwks) }}
 api_keys: /etc/skein/keys/{{ $v.apiKeys.existingSecretKey }}
 {{- end }}
