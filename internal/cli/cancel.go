@@ -28,7 +28,7 @@ if it had ended before, or if no process holds it.`,
 		Args: usageArgs(cobra.ExactArgs(2)),
 	}
 	at := serverFlags(cmd, out)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { // not onServer, since a 404 may come from a stage that stops no runs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { // not onServer: ingest does not know which runs exist
 		return at.connect(func(c *client.Client) error {
 			answer, err := c.CancelRun(cmd.Context(), args[0], args[1], reason)
 			if err != nil {

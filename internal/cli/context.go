@@ -22,8 +22,10 @@ import (
 // serverContext has the values of the server flags that are set, by the names in contextKeys.
 type serverContext map[string]string
 
-// contextKeys are the names of the server flags, with _ in place of -. The values of all but the first are file names.
-var contextKeys = []string{"url", "api_key_file", "server_ca_file", "client_cert_file", "client_key_file"}
+// contextKeys are the names of the server flags, with _ in place of -. The values of all but the addresses are file names.
+var contextKeys = []string{"url", "publish_url", "read_url", "api_key_file", "server_ca_file", "client_cert_file", "client_key_file"}
+
+func isAddress(key string) bool { return strings.HasSuffix(key, "url") }
 
 // contextFlag returns the flag of a key.
 func contextFlag(f *pflag.FlagSet, key string) *pflag.Flag {
@@ -118,9 +120,10 @@ func (c contexts) write(path string) error {
 }
 
 // applyContext sets, from the context, the server flags that neither the command line, variables nor --config have set. With
-// --url and without --context it sets none: the current context's key may belong to another server.
+// an address and without --context it sets none: the current context's key may belong to another server. With both, the
+// context's addresses do not count.
 func (s *server) applyContext() error {
-	if s.flags == nil || s.context == "" && s.flags.Changed("url") {
+	if s.flags == nil || s.context == "" && s.addressed() {
 		return nil
 	}
 	all, err := readContexts(contextsPath(s.out.environ))
@@ -129,7 +132,7 @@ func (s *server) applyContext() error {
 	}
 	c, err := all.get(s.context)
 	for key, value := range c {
-		if f := contextFlag(s.flags, key); !f.Changed && err == nil {
+		if f := contextFlag(s.flags, key); !f.Changed && err == nil && !(isAddress(key) && s.addressed()) {
 			err = f.Value.Set(value)
 		}
 	}
@@ -148,9 +151,11 @@ func newContext(out *output) *cobra.Command {
 		Use:     "context",
 		GroupID: groupRead,
 		Short:   "List named servers and choose one",
-		Long: `List named servers. Commands call the current one, marked with *, unless --url or --context names another. Contexts are
+		Long: `List named servers, each with the addresses of ingest, which publishes, cancels and erases, and of query, which reads.
+Commands call the current one, marked with *, unless --context or an address names another. Contexts are
 stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in their own files.`,
-		Example: `  skein context set production --url https://skein.example --api-key-file ~/.skein-key
+		Example: `  skein context set production --publish-url https://in.skein.example --read-url https://skein.example --api-key-file ~/.skein-key
+  skein context set gateway --url https://agents.example
   skein context use production
   skein threads --context production`,
 		Args: usageArgs(cobra.NoArgs),
@@ -169,9 +174,11 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 				if name == all.Current {
 					mark = "*"
 				}
-				rows = append(rows, []string{mark, name, all.Contexts[name]["url"], all.Contexts[name]["api_key_file"]})
+				c := all.Contexts[name]
+				rows = append(rows, []string{mark, name, cmp.Or(c["publish_url"], c["url"]), cmp.Or(c["read_url"], c["url"]), c["api_key_file"]})
 			}
-			columns := []column{{name: " ", keep: true}, {name: "NAME", keep: true}, {name: "URL", keep: true}, {name: "API KEY FILE"}}
+			columns := []column{{name: " ", keep: true}, {name: "NAME", keep: true}, {name: "PUBLISH", keep: true}, {name: "READ", keep: true},
+				{name: "API KEY FILE"}}
 			return out.text(table(columns, rows, out.drawingWidth(), false))
 		},
 	}
@@ -191,14 +198,21 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 		}
 	}
 	const setShort = "Name a server; the first one becomes the current one"
+	var at *server
 	set := change("set NAME", setShort, func(f *pflag.FlagSet, all *contexts, name string) error {
 		if name == "" {
 			return app.Usagef("a context needs a name")
 		}
 		c := serverContext{}
+		if _, _, err := at.addresses(); err != nil {
+			return err
+		}
 		for _, key := range contextKeys {
 			value := contextFlag(f, key).Value.String()
-			if value != "" && key != "url" {
+			if key == "url" && at.publishURL+at.readURL != "" {
+				continue // it has only its default
+			}
+			if value != "" && !isAddress(key) {
 				whole, err := filepath.Abs(value) // an absolute path, since commands run in any folder
 				if err != nil {
 					return fmt.Errorf("finding %s: %w", value, err)
@@ -214,7 +228,7 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 		}
 		return nil
 	})
-	serverFlags(set, out)
+	at = serverFlags(set, out)
 	cmd.AddCommand(set,
 		change("use NAME", "Make a context the current one", func(_ *pflag.FlagSet, all *contexts, name string) error {
 			if _, err := all.get(name); err != nil {

@@ -81,8 +81,8 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 			switch {
 			case limit < 0:
 				return app.Usagef("limit %d is negative", limit)
-			case direct && cmd.Flags().Changed("url"):
-				return app.Usagef("pass --url or --brokers, not both")
+			case direct && at.addressed():
+				return app.Usagef("pass --url (or --read-url) or --brokers, not both")
 			case direct && (d.tenant == "") != anyTenant:
 				return app.Usagef("pass --tenant ID or --any-tenant with --brokers")
 			case !direct && (d.tenant != "" || anyTenant):

@@ -14,10 +14,10 @@ func (o *output) hint(command string, ids ...string) string {
 	if at.url != defaultURL {
 		flags = append(flags, "--url", at.url)
 	}
-	for _, file := range [][2]string{{"--api-key-file", at.keyFile}, {"--server-ca-file", at.caFile}, {"--client-cert-file", at.certFile},
+	for _, flag := range [][2]string{{"--publish-url", at.publishURL}, {"--read-url", at.readURL}, {"--api-key-file", at.keyFile}, {"--server-ca-file", at.caFile}, {"--client-cert-file", at.certFile},
 		{"--client-key-file", at.ownFile}} {
-		if file[1] != "" {
-			flags = append(flags, file[:]...)
+		if flag[1] != "" {
+			flags = append(flags, flag[:]...)
 		}
 	}
 	words := slices.Concat([]string{o.self, command}, ids, flags)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -26,9 +27,10 @@ const defaultURL = "http://127.0.0.1:8420"
 
 // server is the HTTP API that a command calls, and the credentials for it.
 type server struct {
-	out                       *output
-	url, keyFile              string
-	caFile, certFile, ownFile string
+	out *output
+	// url is the address of an installation that has one for all; else publishURL is that of ingest and readURL that of query.
+	url, publishURL, readURL           string
+	keyFile, caFile, certFile, ownFile string
 	// context is the name of a context. The command's flags take precedence over it.
 	context string
 	flags   *pflag.FlagSet
@@ -62,7 +64,9 @@ func serverFlags(cmd *cobra.Command, out *output) *server {
 		cmd.ValidArgsFunction = completeIDs(s, true)
 	}
 	cmd.Flags().StringVar(&s.context, "context", "", "`NAME` of a context (see skein context); by default the current one")
-	cmd.Flags().StringVar(&s.url, "url", defaultURL, "`URL` of the HTTP API")
+	cmd.Flags().StringVar(&s.url, "url", defaultURL, "`URL` of the HTTP API, if one address serves both ingest and query")
+	cmd.Flags().StringVar(&s.publishURL, "publish-url", "", "`URL` of the ingest stage, which publishes, cancels and erases")
+	cmd.Flags().StringVar(&s.readURL, "read-url", "", "`URL` of the query stage, which reads")
 	cmd.Flags().StringVar(&s.keyFile, "api-key-file", "", "`FILE` with the API key; without it, the variable "+app.APIKeyVariable+" does")
 	cmd.Flags().StringVar(&s.caFile, "server-ca-file", "", "PEM `FILE` of the CAs to trust for an https:// URL; by default the system's")
 	cmd.Flags().StringVar(&s.certFile, "client-cert-file", "", "PEM `FILE` with your client certificate, if the server requires one")
@@ -83,13 +87,56 @@ func (s *server) connect(f func(c *client.Client) error) error {
 	if err != nil {
 		return err
 	}
-	c, err := client.New(s.url, client.WithAPIKey(key), client.WithTLS(secure))
+	read, publish, err := s.addresses()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(read, client.WithPublishURL(publish), client.WithAPIKey(key), client.WithTLS(secure))
 	if err != nil {
 		return app.Usagef("%w", err)
 	}
 	defer c.Close()
 	s.out.at = s
-	return refusedHint(f(c), key)
+	return addressHint(refusedHint(f(c), key), read, publish)
+}
+
+// addressed reports whether a flag or setting has an address.
+func (s *server) addressed() bool {
+	return s.flags != nil && (s.flags.Changed("url") || s.flags.Changed("publish-url") || s.flags.Changed("read-url"))
+}
+
+// addresses returns the addresses of query and ingest; one of them may be "".
+func (s *server) addresses() (read, publish string, err error) {
+	switch {
+	case s.publishURL+s.readURL == "":
+		return s.url, s.url, nil
+	case s.url != defaultURL || s.flags.Changed("url"):
+		return "", "", app.Usagef("--url is for one address that serves both stages: pass either --url, or --publish-url and --read-url (or the same settings)")
+	}
+	return s.readURL, s.publishURL, nil
+}
+
+// addressHint adds to an error which address to pass, if the request had none or went to the wrong stage.
+func addressHint(err error, read, publish string) error {
+	var refused *client.Error
+	const both = "--publish-url and --read-url (or to skein context set)"
+	switch {
+	case errors.Is(err, client.ErrNoReadURL):
+		return app.Usagef("%w: pass --read-url URL, or only --url URL if one address serves both stages", err)
+	case errors.Is(err, client.ErrNoPublishURL):
+		return app.Usagef("%w: pass --publish-url URL, or only --url URL if one address serves both stages", err)
+	case !errors.As(err, &refused):
+		return err
+	case refused.NoRoute:
+		return app.Usagef("%w: the address is not that of Skein's HTTP API, or of another version: check --url, or %s", err, both)
+	case refused.ServedBy == "query":
+		read, publish = refused.URL, read
+	case refused.ServedBy == "ingest":
+		publish, read = refused.URL, publish
+	default:
+		return err
+	}
+	return app.Usagef("%w: pass --publish-url %s --read-url %s, also to skein context set", err, cmp.Or(publish, "URL"), cmp.Or(read, "URL"))
 }
 
 // tls returns the settings for https:// URLs. A nil result means Go's defaults.

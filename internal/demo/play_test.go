@@ -17,6 +17,7 @@ func TestPlayer_GivesUpOnAnIndexThatIsStuck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodGet {
+					w.Header().Set("Content-Type", "application/problem+json")
 					if r.URL.Query().Get("atLeast") == "" {
 						w.WriteHeader(http.StatusNotFound) // before anything was sent
 						return

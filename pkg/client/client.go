@@ -24,9 +24,11 @@ const (
 // maxAnswerBytes bounds an answer that is read into memory. Several histories of the largest run records fit.
 const maxAnswerBytes = 256 << 20
 
-// Client calls one Skein server. It is safe for concurrent use.
+// Client calls one Skein installation. It is safe for concurrent use.
 type Client struct {
-	base     string
+	// read and publish are the addresses of the stages query and ingest; "" is none.
+	read, publish string
+
 	key      string
 	http     *http.Client
 	producer Producer
@@ -53,6 +55,12 @@ type Option func(*Client)
 // WithAPIKey sends an API key with every call; an empty one is not sent.
 func WithAPIKey(key string) Option { return func(c *Client) { c.key = key } }
 
+// WithPublishURL sets the address of the ingest stage, if it has another one than the query stage. It takes events, inputs, and
+// requests to cancel a run or erase a thread.
+func WithPublishURL(base string) Option {
+	return func(c *Client) { c.publish = strings.TrimRight(base, "/") }
+}
+
 // WithTLS sets the TLS configuration for an https:// server; nil is Go's default.
 func WithTLS(config *tls.Config) Option {
 	return func(c *Client) {
@@ -62,24 +70,29 @@ func WithTLS(config *tls.Config) Option {
 	}
 }
 
-// New returns a client for the server at base, such as "http://127.0.0.1:8420".
+// New returns a client for the server at base, such as "http://127.0.0.1:8420". With WithPublishURL, base is the address of the
+// query stage. One of the two may be "": calls that need it then return ErrNoReadURL or ErrNoPublishURL.
 func New(base string, options ...Option) (*Client, error) {
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("reading url %q: want http://HOST:PORT", base)
-	}
 	// The client has a transport of its own, so that Close leaves idle connections of others open.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	watchConns(transport)
-	c := &Client{base: strings.TrimRight(base, "/"), http: &http.Client{Transport: transport}}
+	base = strings.TrimRight(base, "/")
+	c := &Client{read: base, publish: base, http: &http.Client{Transport: transport}}
 	for _, o := range options {
 		o(c)
+	}
+	for _, address := range []string{c.read, c.publish} {
+		u, err := url.Parse(address)
+		none := address == "" && c.read != c.publish
+		if !none && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+			return nil, fmt.Errorf("reading url %q: want http://HOST:PORT", address)
+		}
 	}
 	return c, nil
 }
 
-// URL returns the server's address.
-func (c *Client) URL() string { return c.base }
+// URL returns the address of the query stage.
+func (c *Client) URL() string { return c.read }
 
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -195,13 +208,17 @@ func RunPath(thread, run string) string {
 }
 
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, mediaType string, body io.Reader) ([]byte, error) {
-	if closer, ok := body.(io.Closer); ok {
+	closer, ok := body.(io.Closer)
+	if ok {
 		var stop func()
 		ctx, stop = closeWith(ctx, closer)
 		defer stop()
 	}
 	req, err := c.request(ctx, method, path, query, body)
 	if err != nil {
+		if ok {
+			_ = closer.Close() // it only ends reads
+		}
 		return nil, err
 	}
 	if mediaType != "" {
@@ -228,9 +245,16 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return out, nil
 }
 
-// request makes a request; path starts with "/" and is escaped.
+// request makes a request, to the query stage if the method is GET and else to ingest; path starts with "/" and is escaped.
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
-	address := c.base + path
+	base, missing := c.publish, ErrNoPublishURL
+	if method == http.MethodGet {
+		base, missing = c.read, ErrNoReadURL
+	}
+	if base == "" {
+		return nil, missing
+	}
+	address := base + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
@@ -252,7 +276,7 @@ func (c *Client) do(ctx context.Context, req *http.Request) (*http.Response, err
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("no answer from %s: is skein dev running? (%w: %w)", c.base, ErrUnreachable, err)
+		return nil, fmt.Errorf("no answer from %s://%s: is skein dev running? (%w: %w)", req.URL.Scheme, req.URL.Host, ErrUnreachable, err)
 	}
 	if resp.StatusCode/100 != 2 {
 		defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails

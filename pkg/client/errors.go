@@ -13,11 +13,23 @@ import (
 // ErrUnreachable is returned if no answer came: the address is wrong, or the server is not running.
 var ErrUnreachable = errors.New("unreachable")
 
+// ErrNoReadURL and ErrNoPublishURL are returned by calls of a stage of which the client has no address.
+var (
+	ErrNoReadURL    = errors.New("the address of the query stage is missing")
+	ErrNoPublishURL = errors.New("the address of the ingest stage is missing")
+)
+
 // Error is an unsuccessful answer: a problem document (RFC 9457), or another body in its place.
 type Error struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
+	// Reason identifies the kind of problem; it may be empty.
+	Reason string `json:"reason"`
+	// ServedBy is the stage that serves the request, if the request was sent to the other one (status 421). URL is that stage's
+	// address, if the server knows it.
+	ServedBy string `json:"servedBy"`
+	URL      string `json:"url"`
 	// Ack counts the events of a publish that were accepted before the error; Accepted is -1 if the answer does not have
 	// it.
 	Ack
@@ -27,6 +39,8 @@ type Error struct {
 	Body []byte `json:"-"`
 	// Method is the method of the request that was refused.
 	Method string `json:"-"`
+	// NoRoute is true for a 404 that is not about a thread or run: no Skein stage answered, or its version has no such path.
+	NoRoute bool `json:"-"`
 }
 
 // Error implements error.
@@ -38,10 +52,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (HTTP %d)", text, e.Status)
 }
 
-// IsNotFound reports whether err is an answer with status 404.
+// IsNotFound reports whether err is Skein's answer that there is no such thread, run or branch.
 func IsNotFound(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusNotFound
+	return errors.As(err, &e) && e.Status == http.StatusNotFound && !e.NoRoute
 }
 
 // maxProblemBytes bounds how much of an error's body is read.
@@ -64,6 +78,7 @@ func readError(method string, resp *http.Response) error {
 			e.Detail, _, _ = strings.Cut(strings.TrimSpace(string(body)), "\n")
 		}
 	}
+	e.NoRoute = resp.StatusCode == http.StatusNotFound && (e.Reason == "no-path" || resp.Header.Get("Content-Type") != "application/problem+json")
 	e.Body = body
 	e.Status, e.Method = resp.StatusCode, method
 	return e

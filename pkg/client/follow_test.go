@@ -80,7 +80,7 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{answers: c.answers}
-				client := &Client{base: "http://x", http: &http.Client{Transport: s}}
+				client := &Client{read: "http://x", http: &http.Client{Transport: s}}
 				var got []string
 				var comments []string
 				away := 0
@@ -110,14 +110,14 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 
 func TestFollow_EndsWithItsCaller(t *testing.T) {
 	enough := errors.New("enough")
-	client := &Client{base: "http://x", http: &http.Client{Transport: &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\nid: 3:2\ndata: b\n\n")}}}}
+	client := &Client{read: "http://x", http: &http.Client{Transport: &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\nid: 3:2\ndata: b\n\n")}}}}
 	n := 0
 	if err := client.Follow(t.Context(), "/", func(LiveEvent) error { n++; return enough }, nil); !errors.Is(err, enough) || n != 1 {
 		t.Errorf("after %d events: %v", n, err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		client := &Client{base: "http://x", http: &http.Client{Transport: &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n")}}}}
+		client := &Client{read: "http://x", http: &http.Client{Transport: &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n")}}}}
 		if err := client.Follow(ctx, "/", func(LiveEvent) error { return nil }, func(string) { stop() }); !errors.Is(err, context.Canceled) {
 			t.Errorf("it ends with %v", err)
 		}

@@ -234,7 +234,8 @@ func TestServer_AdministrationListensApart(t *testing.T) {
 				t.Errorf("%s: %d %.300s", path, resp.StatusCode, body)
 			}
 		}
-		if _, err := c.Get(t.Context(), "/metrics", nil); !client.IsNotFound(err) {
+		var refused *client.Error
+		if _, err := c.Get(t.Context(), "/metrics", nil); !errors.As(err, &refused) || !refused.NoRoute {
 			t.Errorf("the API serves metrics: %v", err)
 		}
 		http.DefaultClient.CloseIdleConnections()
