@@ -39,6 +39,8 @@ type published struct {
 	client.Ack
 	// Skipped is how many bad events --skip-bad has left out.
 	Skipped int `json:"skipped,omitempty"`
+	// repeats is nil if the run was not known before, and with --no-wait.
+	*repeats
 }
 
 func newPublish(out *output) *cobra.Command {
@@ -54,7 +56,9 @@ API. If neither --run nor --input names the run, a RUN_STARTED after the run's e
 begins the next one.
 
 Every event carries its number in the run, so an event that is sent again is dropped. If publishing was
-interrupted, repeat the same command, or continue with --from and the number that it printed.
+interrupted, repeat the same command, or continue with --from and the number that it printed. If a run has
+other events of the same numbers, the exit code is 4: those are kept, and these are dropped. This is not
+checked with --no-wait.
 
 An event that no AG-UI client can read is sent, and printed with the reason; if there is no other, the exit
 code is 1. A line that is no event ends the command, or, with --skip-bad, is left out; the exit code is then 1, too.
@@ -241,11 +245,21 @@ func publishRun(
 	if n := ack.Unreadable; n > maxReasons && n < ack.Accepted {
 		out.note("warning: %d of %s cannot be folded", n, count(ack.Accepted, "event"))
 	}
+	if !o.noWait && ack.Accepted > 0 && knownBefore(ctx, c, result) {
+		if result.repeats, err = countRepeats(ctx, c, result); err != nil {
+			out.note("it is unknown whether the events are those that run %s had before: %v", oneLine(o.run, 80), err)
+		}
+	}
 	if err := out.result(result, result.text()); err != nil {
 		return sent, err
 	}
+	if r := result.repeats; r != nil && r.Different > 0 {
+		return sent, app.Differsf("%s of run %s dropped: Skein has others of the same numbers (%d repeated as they were); publish them with another run id",
+			count(r.Different, "event"), oneLine(o.run, 80), r.Repeated)
+	}
 	if ack.Accepted > 0 && ack.Unreadable >= ack.Accepted {
-		return sent, fmt.Errorf("no client can read any of %s of run %s: %s", count(ack.Accepted, "event"), oneLine(o.run, 80), sent.unreadable.text())
+		return sent, fmt.Errorf("no client can read any of %s of run %s: %s",
+			count(ack.Accepted, "event"), oneLine(o.run, 80), sent.unreadable.text())
 	}
 	if !o.noWait && ack.Accepted > 0 && sent.next.event == nil {
 		awaitIndexed(ctx, out, c, result, isTerminalEvent(sent.last), indexedWithin)

@@ -250,7 +250,8 @@ func TestPublish_SaysWhichEventsNoClientCanRead(t *testing.T) {
 			"four of six": {in("no-client-four of six", eventStart) + "\n" + strings.Repeat(`{"type":"STEP_STARTED"}`+"\n", 4) + in("no-client-four of six", eventEnd), 0, 4,
 				[]string{"warning: event 2: line 2: STEP_STARTED: stepName is missing; the run counts it as an anomaly (malformed)", "4 of 6 events cannot be folded"}},
 		} {
-			stdout, stderr, code := skein(t, c.events, "publish", "--no-wait", "--thread", "no-client-"+name, "--run", "r1", "--url", s.URL(), "--json")
+			stdout, stderr, code := skein(t, c.events, "publish", "--no-wait", "--thread", "no-client-"+name, "--run", "r1", "--url", s.URL(),
+				"--json")
 			if code != c.code || c.count > 0 != strings.Contains(stdout, fmt.Sprintf(`"unreadable":%d,`, c.count)) {
 				t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)
 			}
@@ -269,13 +270,15 @@ func TestPublish_SkipBadGoesOnAndSaysSo(t *testing.T) {
 	onShared(t, func(s *dev.Server, _ *client.Client) {
 		events := bad + start + "\n{\"type\":\"CUSTOM\"\n" + eventText + "\n{\"no\":\"type\"}\n" + end + "\n"
 		if _, stderr, code := skein(t, start+"\n"+bad+end, "publish", "--url", s.URL()); code != app.ExitFailed ||
-			!strings.Contains(stderr, "line 2: not JSON") || !strings.Contains(stderr, "1 event accepted") || !strings.Contains(stderr, "--skip-bad") {
+			!strings.Contains(stderr, "line 2: not JSON") || !strings.Contains(stderr, "1 event accepted") ||
+			!strings.Contains(stderr, "--skip-bad") {
 			t.Errorf("without the flag: exit %d, %s", code, stderr)
 		}
 		events = strings.ReplaceAll(events, `"runId":"r"`, `"runId":"r2"`)
 		stdout, stderr, code := skein(t, events+strings.ReplaceAll(start+"\n"+end, `"r"`, `"r3"`)+"\n[", "publish", "--skip-bad", "--url", s.URL(), "--json")
 		if code != app.ExitFailed || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `"accepted":3,`) || !strings.Contains(stdout, `"skipped":4`) ||
-			!strings.Contains(stderr, "left out 5 bad lines: line 1: not JSON") || !strings.Contains(stderr, "; line 4: ") || !strings.Contains(stderr, "and 2 more") {
+			!strings.Contains(stderr, "left out 5 bad lines: line 1: not JSON") || !strings.Contains(stderr, "; line 4: ") ||
+			!strings.Contains(stderr, "and 2 more") {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
 		stdout, stderr, code = skein(t, "", "show", "skip-bad", "r2", "--url", s.URL(), "--json")
@@ -284,6 +287,40 @@ func TestPublish_SkipBadGoesOnAndSaysSo(t *testing.T) {
 		}
 		if _, stderr, code := skein(t, bad, "publish", "--skip-bad", "--url", s.URL()); code != app.ExitFailed || !strings.Contains(stderr, "left out 2 bad lines: line 1") {
 			t.Errorf("nothing else: exit %d, %s", code, stderr)
+		}
+	})
+}
+
+// A run that is sent again is compared with what is there: Skein keeps the first event of each number.
+func TestPublish_SaysWhichRepeatsDiffer(t *testing.T) {
+	onShared(t, func(s *dev.Server, _ *client.Client) {
+		start, end := in("repeats", eventStart), in("repeats", eventEnd)
+		whole := strings.Join([]string{start, eventText, eventText, end}, "\n")
+		other := strings.Replace(whole, `"value":1`, `"value":2`, 1)
+		for _, c := range []struct {
+			name, events string
+			args         []string
+			code         int
+			want         string // of stdout; empty: neither repeated nor different
+		}{
+			{"first", whole, nil, 0, ""},
+			{"the same", whole, nil, 0, `"repeated":4,"different":0`},
+			{"other white space", strings.ReplaceAll(whole, `,"value"`, `, "value"`), nil, 0, `"repeated":4,"different":0`},
+			{"one differs", other, nil, app.ExitDiffers, `"repeated":3,"different":1`},
+			{"only the end, which differs", strings.Join([]string{start, eventText, eventText, strings.Replace(end, "}", `,"result":1}`, 1)}, "\n"),
+				[]string{"--from", "3"}, app.ExitDiffers, `"repeated":0,"different":1`},
+			{"not waiting", other, []string{"--no-wait"}, 0, ""},
+			{"another start begins another run", strings.Replace(whole, `"runId":"r"}`, `"runId":"r","timestamp":1767225600000}`, 1), nil, 0, `"repeated":0,"different":0`},
+			{"an open run", strings.ReplaceAll(start+"\n"+eventText, `"r"`, `"open"`), nil, 0, ""},
+			{"an open run goes on", strings.ReplaceAll(strings.Replace(whole, `"value":1`, `"value":3`, 1), `"r"`, `"open"`), nil, app.ExitDiffers, `"repeated":1,"different":1`},
+		} {
+			stdout, stderr, code := skein(t, c.events, append([]string{"publish", "--url", s.URL(), "--json"}, c.args...)...)
+			if code != c.code || !strings.Contains(stdout, c.want) || c.want == "" && strings.Contains(stdout, `"repeated"`) {
+				t.Errorf("%s: exit %d, %s%s", c.name, code, stdout, stderr)
+			}
+			if code != 0 && !strings.Contains(stderr, "1 event of run") {
+				t.Errorf("%s: %s", c.name, stderr)
+			}
 		}
 	})
 }
