@@ -20,6 +20,8 @@ import (
 type conditions struct {
 	texts  []string // the names of the flags that take one text
 	labels []string
+	// pending selects runs that ended with tool calls without a result.
+	pending bool
 }
 
 // conditionFlags adds the flags of a filter.
@@ -43,6 +45,7 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 		c.texts = append(c.texts, f.name)
 		cmd.Flags().String(f.name, "", f.usage)
 	}
+	cmd.Flags().BoolVar(&c.pending, search.ParamPending, false, "only runs that ended with tool calls without a result")
 	cmd.Flags().StringArrayVar(&c.labels, search.ParamLabel, nil, "only runs with the label `KEY=VALUE`, or KEY for any value (repeatable)")
 	return c
 }
@@ -58,6 +61,9 @@ func (c *conditions) values(cmd *cobra.Command) (url.Values, error) {
 			empty = name
 		}
 		set(q, name, f.Value.String())
+	}
+	if c.pending {
+		q.Set(search.ParamPending, "true")
 	}
 	for _, l := range c.labels {
 		if l == "" {

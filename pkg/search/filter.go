@@ -26,6 +26,7 @@ const (
 	ParamModel   = "model"
 	ParamError   = "error"
 	ParamRewrote = "rewrote"
+	ParamPending = "pending"
 	ParamPrefix  = "prefix"
 	ParamDepth   = "depth"
 	ParamWords   = "words"
@@ -33,7 +34,7 @@ const (
 
 // FilterParams are the parameters of a filter. ParamLabel may be repeated.
 var FilterParams = []string{
-	ParamSince, ParamUntil, ParamStatus, ParamAgent, ParamUser, ParamLabel, ParamTool, ParamModel, ParamError, ParamRewrote,
+	ParamSince, ParamUntil, ParamStatus, ParamAgent, ParamUser, ParamLabel, ParamTool, ParamModel, ParamError, ParamRewrote, ParamPending,
 	ParamDepth, ParamPrefix, ParamWords,
 }
 
@@ -81,6 +82,7 @@ type Filter struct {
 	Model        string    // a model whose tokens the run reported
 	Error        string    // the code of the run's RUN_ERROR, or ErrorAny
 	Rewrote      string    // one of Rewrotes
+	Pending      bool      // ended with tool calls without a result (record.Run.PendingToolCalls)
 	Depth        *Depth    // nil: any
 	Prefix       string    // of the thread's id
 	// Words must all be in the text of one message that the run or its input added, ignoring case. Messages of running runs are not
@@ -160,6 +162,10 @@ func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 	if f.Rewrote = q.Get(ParamRewrote); f.Rewrote != "" && !slices.Contains(Rewrotes, f.Rewrote) {
 		return f, &ParameterError{ParamRewrote, "one of " + strings.Join(Rewrotes, ", "), f.Rewrote}
 	}
+	if text := q.Get(ParamPending); text != "" && text != "true" {
+		return f, &ParameterError{ParamPending, "true", text}
+	}
+	f.Pending = q.Get(ParamPending) != ""
 	if f.Depth, err = parseDepth(q.Get(ParamDepth)); err != nil {
 		return f, err
 	}

@@ -28,12 +28,12 @@ func params(t testing.TB, text string) url.Values {
 }
 
 func TestParseFilter_ReadsEveryParameter(t *testing.T) {
-	got, err := ParseFilter(params(t, "since=7d&until=2026-09-17T13:00:00%2B02:00&status=error,abandoned,error&agent=shop&user=ann&label=env%3Dprod%3D1&label=beta&label=a%3D&tool=search&model=large&error=timeout&rewrote=edit&depth=3:&prefix=a%25&words=%20two%20words"), now)
+	got, err := ParseFilter(params(t, "since=7d&until=2026-09-17T13:00:00%2B02:00&status=error,abandoned,error&agent=shop&user=ann&label=env%3Dprod%3D1&label=beta&label=a%3D&tool=search&model=large&error=timeout&rewrote=edit&pending=true&depth=3:&prefix=a%25&words=%20two%20words"), now)
 	want := Filter{
 		Since: now.AddDate(0, 0, -7), Until: now.Add(-time.Hour), Statuses: []record.Status{record.StatusError, record.StatusAbandoned},
 		Agent:  "shop",
 		Labels: []LabelIs{{"env", "prod=1", false}, {"beta", "", true}, {"a", "", false}, {"user", "ann", false}},
-		Tool:   "search", Model: "large", Error: "timeout", Rewrote: Edit, Depth: &Depth{3, math.MaxInt32}, Prefix: "a%",
+		Tool:   "search", Model: "large", Error: "timeout", Rewrote: Edit, Pending: true, Depth: &Depth{3, math.MaxInt32}, Prefix: "a%",
 		Words: []string{"two", "words"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -52,7 +52,7 @@ func TestParse_RefusesNonsense(t *testing.T) {
 		"until=3s",
 		"status=done", "status=error,", "agent=" + long, "agent=%ff", "tool=" + long, "model=" + long, "error=" + long, "prefix=" + long,
 		"depth=x", "depth=-1", "depth=:", "depth=5:3", "depth=1:2:3", "depth=99999999999",
-		"label=%3Dx", "label=" + long, "user=" + long, "rewrote=rewind", "words=+", "words=1+2+3+4+5+6+7+8+9", "words=" + long,
+		"label=%3Dx", "label=" + long, "user=" + long, "rewrote=rewind", "pending=1", "words=+", "words=1+2+3+4+5+6+7+8+9", "words=" + long,
 		"sort=cost", "order=up", "limit=0", "limit=1001", "limit=x", "after=!", "after=e30",
 		"label=" + strings.Repeat("a&label=", 17) + "a",
 	} {

@@ -26,7 +26,7 @@ type selection struct {
 	Labels                                                                     []labelParams
 	Words                                                                      []wordParam
 	// AsksAgain selects regenerations, or edits if Regenerations is false. Rewrote selects runs by Run.Rewrote of the record.
-	AsksAgain, Regenerations, Rewrote bool
+	AsksAgain, Regenerations, Rewrote, Pending bool
 	// ByThread searches in the order of threads, not of time.
 	ByThread bool
 	// Narrow means that the filter has conditions that make a subquery smaller.
@@ -55,6 +55,7 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 		Model: f.Model != "", Error: f.Error != "", AnyError: f.Error == search.ErrorAny,
 		Prefix: f.Prefix != "", ByThread: f.Prefix != "", Depth: f.Depth != nil,
 		AsksAgain: f.AsksAgain(), Regenerations: f.Rewrote == search.Regeneration, Rewrote: f.Rewrote != "" && !f.AsksAgain(),
+		Pending: f.Pending,
 	}
 	s.Narrow = s.Since || s.Until || s.Statuses || s.Agent || s.Tool || s.Model || s.Error || s.Prefix || s.Depth || len(f.Labels) > 0
 	for name, v := range map[string]any{
@@ -153,7 +154,7 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 // reads those tables again.
 func windows(q search.Query, now time.Time) []time.Time {
 	const day = 24 * time.Hour
-	if q.Sort != search.SortStarted || q.Ascending || q.Prefix != "" || q.Rewrote != "" || len(q.Words) > 0 {
+	if q.Sort != search.SortStarted || q.Ascending || q.Prefix != "" || q.Rewrote != "" || q.Pending || len(q.Words) > 0 {
 		return []time.Time{q.Since}
 	}
 	top := now

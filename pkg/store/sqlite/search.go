@@ -118,7 +118,8 @@ func (s *Store) scan(
 		}
 		one := found{Run: store.Found(r, facts), rewrote: asked.add(r, facts.Asked), usage: r.Stats.Usage}
 		at := one.StartedAt.UnixMilli()
-		if !hasWords || at < since || at >= until || q.AsksAgain() && one.rewrote != q.Rewrote || !selects(q, &one.Run) {
+		if !hasWords || at < since || at >= until || q.AsksAgain() && one.rewrote != q.Rewrote ||
+			q.Pending && len(r.PendingToolCalls) == 0 || !selects(q, &one.Run) {
 			return nil
 		}
 		return f(one)

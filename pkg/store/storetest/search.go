@@ -220,6 +220,7 @@ func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
 		f.Agent != "" && run.Agent != f.Agent,
 		f.Depth != nil && (run.Depth < f.Depth.Min || run.Depth > f.Depth.Max),
 		!strings.HasPrefix(run.ThreadID, f.Prefix),
+		f.Pending && len(run.PendingToolCalls) == 0,
 		f.Rewrote != "" && rewrote(all, run) != f.Rewrote && !slices.Contains(run.Rewrote, f.Rewrote),
 		f.Error == search.ErrorAny && run.Status != record.StatusError:
 		return false
@@ -255,7 +256,7 @@ func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
 func someFilter(r *rand.Rand) search.Filter {
 	var f search.Filter
 	for range r.IntN(4) {
-		switch r.IntN(12) {
+		switch r.IntN(13) {
 		case 0:
 			f.Since = epoch.Add(time.Duration(r.IntN(20*24)) * time.Hour)
 		case 1:
@@ -277,6 +278,8 @@ func someFilter(r *rand.Rand) search.Filter {
 			f.Rewrote = pick(r, search.Regeneration, search.Edit, "rewound", "edited", "replaced")
 		case 9:
 			f.Prefix = pick(r, "a", "ab", "b%", "%", "ü")
+		case 12:
+			f.Pending = true
 		case 11:
 			f.Depth = pick(r, &search.Depth{Max: 0}, &search.Depth{Min: 1, Max: 1}, &search.Depth{Min: 1, Max: math.MaxInt32})
 		case 10:

@@ -41,10 +41,10 @@ tenant = {tenant:String}
     {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}}
     {{- template "words" .}})
 {{- end}}
-{{- if .Rewrote}} AND (thread_id, run_id) IN (
+{{- if or .Rewrote .Pending}} AND (thread_id, run_id) IN (
     SELECT thread_id, run_id
     FROM runs FINAL
-    WHERE tenant = {tenant:String} AND has(rewrote, {rewrote:String})
+    WHERE tenant = {tenant:String}{{if .Rewrote}} AND has(rewrote, {rewrote:String}){{end}}{{if .Pending}} AND pending_tool_calls > 0{{end}}
     {{- if .Narrow}} AND thread_id IN (SELECT thread_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}})
 {{- end}}
 {{- if .AsksAgain}} AND (thread_id, run_id) IN (
