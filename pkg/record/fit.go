@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -30,6 +31,25 @@ func Fit(rec *Run, limit int) (value []byte, err error) {
 			return value, nil
 		}
 	}
+}
+
+// FitLate encodes a record that fitted the limit before FailLate. If it is over the limit, a stub replaces the late error's event. The
+// other contents stay, as later runs build on them, so the record may exceed the limit by the size of the stub, 2 KiB at most.
+func FitLate(rec *Run, limit int) ([]byte, error) {
+	value, err := EncodeRun(rec)
+	if late := *rec.LateError; err == nil && len(value) > limit && len(late.Event) > 4*minCut {
+		late.Event = Compacted(late.Event)
+		var said struct{ Message string }
+		if err := json.Unmarshal(late.Event, &said); err != nil {
+			return nil, fmt.Errorf("encoding run record: %w", err)
+		}
+		stub := objectStub(late.Event, fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(late.Event), SHA256(late.Event)), "type", "code")
+		stub = append(stub[:len(stub)-1], `,"message":`...)
+		late.Event = append(agui.AppendString(stub, strings.ToValidUTF8(said.Message[:min(len(said.Message), minCut)], "")), '}')
+		rec.LateError = &late
+		value, err = EncodeRun(rec)
+	}
+	return value, err
 }
 
 // content is a part of a record that a reference can replace.

@@ -1,7 +1,9 @@
 package record
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -11,8 +13,9 @@ import (
 type Status string
 
 // All statuses but StatusRunning are terminal. A terminal event on skein.events, by the agent or by Skein's proxy
-// (Run.Synthetic), sets any of these but StatusAbandoned and seals the run: the run never changes again. An abandoned run
-// never changes again if it is closed or its record was cut (Run.Closed, Run.Truncated).
+// (Run.Synthetic), sets any of these but StatusAbandoned and seals the run: its history never changes again, and its record
+// changes once at most, if the agent reports a failure after its RUN_FINISHED (Run.LateError). An abandoned run never changes
+// again if it is closed or its record was cut (Run.Closed, Run.Truncated).
 const (
 	StatusRunning     Status = "running"
 	StatusFinished    Status = "finished"
@@ -22,7 +25,7 @@ const (
 	StatusAbandoned   Status = "abandoned"
 )
 
-// Sealed reports whether a terminal event on skein.events ended the run, so that its record is final.
+// Sealed reports whether a terminal event on skein.events ended the run, so that no later event changes its history.
 func (s Status) Sealed() bool { return s != StatusRunning && s != StatusAbandoned && s != "" }
 
 // ParentBy is how a run's parent was found.
@@ -117,6 +120,8 @@ type Run struct {
 	// an abandoned run, which is on no topic; Skein's proxy wrote any other to skein.events (Headers.Synthetic).
 	Terminal  json.RawMessage `json:"terminal,omitempty"`
 	Synthetic bool            `json:"synthetic,omitempty"`
+	// LateError is the agent's RUN_ERROR after its RUN_FINISHED, which Terminal then is; nil if none came.
+	LateError *LateError `json:"lateError,omitempty"`
 	// Closed is true if the run was abandoned for good: no event after Raw.Next belongs to it. Readers of the whole record
 	// see the same in Open.
 	Closed bool `json:"closed,omitempty"`
@@ -156,6 +161,43 @@ type Cut struct {
 	Events int64 `json:"events"`
 	// Next is Raw.Next at the time of the cut; references have it.
 	Next int64 `json:"next"`
+}
+
+// LateError is a RUN_ERROR that the agent sent after its RUN_FINISHED: the run failed, although its terminal event says otherwise.
+type LateError struct {
+	// Offset is the event's offset in Raw.Partition. No range of Raw contains it.
+	Offset int64 `json:"offset"`
+	// Event is the event as received, or a part of it if the record would exceed its limit.
+	Event json.RawMessage `json:"event"`
+}
+
+// FailLate records a late error. What the run left, and the proof of it, stay; only an interrupt waits for no answer any more.
+func (r *Run) FailLate(e LateError) { r.LateError, r.Status, r.Interrupts = &e, StatusError, nil }
+
+// Is reports whether an event is the late error.
+func (e *LateError) Is(ev *agui.Event) bool {
+	if ev == nil || ev.Type != agui.RunError {
+		return false
+	}
+	body := Compacted(ev.Body)
+	cut := agui.Lookup(agui.Lookup(e.Event, "skeinTruncated"), "sha256")
+	return bytes.Equal(body, Compacted(e.Event)) || string(cut) == `"`+SHA256(body)+`"`
+}
+
+// LastEnd returns the event that says how the run ended: its late error if it has one, else Terminal.
+func (r *Run) LastEnd() json.RawMessage {
+	if r.LateError != nil {
+		return r.LateError.Event
+	}
+	return r.Terminal
+}
+
+// Places returns the offset ranges that contain every record of the run, its late error included.
+func (r *Run) Places() [][2]int64 {
+	if r.LateError == nil {
+		return r.Raw.Ranges
+	}
+	return append(slices.Clone(r.Raw.Ranges), [2]int64{r.LateError.Offset, r.LateError.Offset + 1})
 }
 
 // Whole reports whether the record has all contents of the run's events.
