@@ -12,7 +12,7 @@ import (
 //
 // Start is the offset of the run's first record, an input or an event. End is the offset of its last record, once the
 // run has ended. A sealed run cannot continue: a terminal event ended it, it expired and was then closed, or it is too
-// large. The record of a sealed run does not change.
+// large. Nothing here but Status changes once a run is sealed (LateError).
 type Metadata struct {
 	lineage.Run
 	// Next is the offset after the run's last record.

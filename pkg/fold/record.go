@@ -48,7 +48,7 @@ func StartsBeside(rec, parent *record.Run) bool {
 }
 
 // Record returns the run record that r's raw records produce, and the history at the run's end. The argument old is the
-// existing record, which provides the lineage, and from is the Origin that was passed to Restart. The arguments first
+// existing record, which provides the lineage and the late error, and from is the Origin that was passed to Restart. The arguments first
 // and next are the offset of the run's first raw record and the offset after its last.
 func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.Run, lineage.History) {
 	made := &record.Run{
@@ -74,6 +74,9 @@ func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.R
 	}
 	if old.Status == record.StatusAbandoned && made.Status == record.StatusRunning {
 		made.Status, made.Synthetic, made.Terminal, made.EndedAt = old.Status, true, old.Terminal, old.EndedAt
+	}
+	if old.LateError != nil {
+		made.FailLate(*old.LateError)
 	}
 	return made, at
 }

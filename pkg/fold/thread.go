@@ -13,7 +13,9 @@ import (
 const (
 	// Covered: the run's record already includes the raw record.
 	Covered Outcome = "covered"
-	// SecondTerminal: a terminal event of a run that has already ended.
+	// LateError: the agent's RUN_ERROR after its RUN_FINISHED. The run's record is written once more (record.LateError).
+	LateError Outcome = "late-error"
+	// SecondTerminal: another terminal event of a run that has ended. It changes nothing.
 	SecondTerminal Outcome = "second-terminal"
 	// Late: another event of a run that has ended.
 	Late Outcome = "late"
@@ -99,6 +101,12 @@ func (t *Thread[M]) Find(d *Decoded) (*Run, Outcome, error) {
 		return nil, "", err
 	}
 	none := *new(M)
+	if m == none && id == "" && isRunError(d) { // no run is open: it is about the run that ended last
+		if last, ok := t.Lineage.LastEnded(d.Offset); ok {
+			m = t.Get(last.ID)
+			t.Member = m
+		}
+	}
 	begins := m == none
 	if !begins {
 		switch meta := m.Meta(); {
@@ -113,10 +121,12 @@ func (t *Thread[M]) Find(d *Decoded) (*Run, Outcome, error) {
 		}
 	}
 	switch {
-	case !begins && repeats(m.Meta(), d): // a sealed run's record does not change
+	case !begins && repeats(m.Meta(), d): // a repeat changes no sealed run
 		return nil, Repeat, nil
 	case d.Malformed() != nil:
 		return nil, Malformed, nil //nolint:nilerr // bad data is an outcome, not an error of the partition
+	case !begins && failsLate(m.Meta(), d):
+		return nil, LateError, nil
 	case !begins && d.Payload().Type.Terminal():
 		return nil, SecondTerminal, nil
 	case !begins:
@@ -172,6 +182,22 @@ func repeats(m *Metadata, d *Decoded) bool {
 		return d.Input() != nil
 	}
 	return Behind(d.Headers.Seq, m.NextSeq)
+}
+
+// failsLate reports whether a record says that a sealed run failed after all. An end by Skein's proxy is final: what an agent sends after
+// it may be the effect of a cancelled request.
+func failsLate(m *Metadata, d *Decoded) bool {
+	switch m.Status {
+	case lineage.StatusFinished, lineage.StatusInterrupted, lineage.StatusCancelled:
+		return isRunError(d) && !m.Synthetic && !d.SyntheticEnd()
+	default:
+		return false
+	}
+}
+
+func isRunError(d *Decoded) bool {
+	ev := d.Payload()
+	return ev != nil && ev.Type == agui.RunError
 }
 
 // begin begins a run. Its id is the client run id or, if that is in use, one from freeID.

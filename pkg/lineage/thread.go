@@ -201,6 +201,14 @@ func (t *Thread) firstChildBefore(run string, offset int64) (bool, error) {
 	return ok && first < offset, err
 }
 
+// LastEnded returns the run that ended last before the offset.
+func (t *Thread) LastEnded(offset int64) (Run, bool) {
+	if e := t.lastEnded(offset); e != nil {
+		return e.Run, true
+	}
+	return Run{}, false
+}
+
 // lastEnded returns the run that ended last before the offset.
 func (t *Thread) lastEnded(offset int64) *entry {
 	if i := t.endedBefore(offset); i > 0 {

@@ -69,6 +69,10 @@ func (p *places) wantRun(r *record.Run) error {
 	if r.Cut != nil {
 		t.want(r.Cut.Next - 1)
 	}
+	if r.LateError != nil {
+		t.want(r.LateError.Offset)
+		t.ends = append(t.ends, r.LateError.Offset)
+	}
 	return nil
 }
 
@@ -192,6 +196,9 @@ func (p *places) run(r *record.Run, partition int32) ([]byte, error) {
 		for i, part := range old.Ranges {
 			r.Raw.Ranges[i] = [2]int64{t.end(part[0]), t.end(part[1]-1) + 1}
 		}
+	}
+	if late := r.LateError; late != nil {
+		r.LateError = &record.LateError{Offset: t.end(late.Offset), Event: late.Event}
 	}
 	cut := r.Cut
 	if cut != nil {

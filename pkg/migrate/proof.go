@@ -271,7 +271,12 @@ func textOf(m *kgo.Record, place func(thread string, raw record.Raw) [3]int64) (
 	if err != nil {
 		return headers.Kind, nil, err
 	}
-	old := r.Raw
+	old, late := r.Raw, []int64(nil)
+	if r.LateError != nil {
+		at := r.LateError.Offset
+		of := place(thread, record.Raw{Partition: old.Partition, First: at, Next: at + 1})
+		late, r.LateError.Offset = of[2:], 0
+	}
 	r.Raw.Partition, r.Raw.First, r.Raw.Next, r.Raw.Ranges = 0, 0, 0, nil
 	cut := old
 	if r.Cut != nil {
@@ -284,5 +289,5 @@ func textOf(m *kgo.Record, place func(thread string, raw record.Raw) [3]int64) (
 	if r.Truncated {
 		value = bytes.ReplaceAll(value, reference(old), nil)
 	}
-	return headers.Kind, fmt.Append(value, place(thread, old)), err
+	return headers.Kind, fmt.Append(value, place(thread, old), late), err
 }

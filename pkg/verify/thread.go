@@ -94,6 +94,8 @@ type Thread struct {
 	// starts from one of them.
 	recent map[string]keyedHistory
 	order  []string
+	// late contains the runs with a late error, by its offset.
+	late map[int64]*threadRun
 	// made contains, by run, the final histories of runs that were folded again. Later runs start from these. If made is
 	// nil, runs start from recorded histories.
 	made map[string]keyedHistory
@@ -128,6 +130,8 @@ type threadRun struct {
 	certain   bool
 	misplaced []string
 	begun     bool
+	// failed: the record's late error was found.
+	failed bool
 	// compared: the fold up to the record's end was compared with the record. differ lists the members that differ, and
 	// diverges is the offset at which the difference begins.
 	compared bool
@@ -167,7 +171,7 @@ func (c *coverage) whole() bool {
 // must call Take for the records in Ranges and may do so for others. If wanted is nil, all runs are verified, and Take
 // must get all records of the thread in held.
 func NewThread(records []*record.Run, wanted []string, held [2]int64, source Source) (*Thread, error) {
-	t := &Thread{source: source, runs: map[string]*threadRun{}, recent: map[string]keyedHistory{}}
+	t := &Thread{source: source, runs: map[string]*threadRun{}, late: map[int64]*threadRun{}, recent: map[string]keyedHistory{}}
 	t.refold = fold.NewRefold(records, t)
 	t.loop = fold.NewLoop(t.refold)
 	for _, rec := range records {
@@ -221,6 +225,9 @@ func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 		p.earliest = Earliest(rec.Raw.Ranges, held)
 	}
 	t.runs[rec.RunID] = p
+	if rec.LateError != nil {
+		t.late[rec.LateError.Offset] = p
+	}
 	return p
 }
 
@@ -239,7 +246,7 @@ func (t *Thread) Ranges() [][2]int64 {
 	var all [][2]int64
 	for _, p := range t.runs {
 		if p.Failed == "" {
-			all = append(append(all, p.Rec.Raw.Ranges...), [2]int64{p.Rec.Raw.Next, p.until})
+			all = append(append(all, p.Rec.Places()...), [2]int64{p.Rec.Raw.Next, p.until})
 		}
 	}
 	return fold.MergeRanges(all)
@@ -248,6 +255,9 @@ func (t *Thread) Ranges() [][2]int64 {
 // Take folds the next raw record of the thread. It ignores records of runs that the Thread does not fold.
 func (t *Thread) Take(e record.Event) error {
 	taken, outcome, err := t.loop.Next(e)
+	if p := t.late[e.Offset]; p != nil && taken == nil {
+		p.failed = p.Rec.LateError.Is(t.loop.Decoded().Payload())
+	}
 	if taken == nil && err == nil {
 		return nil
 	}
@@ -448,6 +458,9 @@ func (p *threadRun) report() Report {
 		if !slices.Contains(out.Differences, d.Member) {
 			out.Differences = append(out.Differences, d.Member)
 		}
+	}
+	if p.Rec.LateError != nil && !p.failed {
+		out.Differences = append(out.Differences, "lateError")
 	}
 	out.Verdict, out.From = Proved, p.diverges
 	switch {

@@ -33,11 +33,13 @@ const (
 	outputCheckpoint = "checkpoint"
 	outputAbandoned  = "abandoned"
 	outputClosed     = "closed" // the final record of an expired run
-	outputProgress   = "progress"
-	outputSnapshot   = "snapshot"
-	outputOversize   = "oversize"
-	outputTombstone  = "tombstone"
-	outputErasure    = "erasure"
+	// outputLateError: the last record of a sealed run that failed after its end: see failLate.
+	outputLateError = "late-error"
+	outputProgress  = "progress"
+	outputSnapshot  = "snapshot"
+	outputOversize  = "oversize"
+	outputTombstone = "tombstone"
+	outputErasure   = "erasure"
 	// outputOverQuota: the final record of a run that was ended as its tenant had too many: see endOverQuota.
 	outputOverQuota = "over-quota"
 )
@@ -46,7 +48,7 @@ const (
 func OutputKinds() []string {
 	return []string{
 		outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone,
-		outputErasure, outputOverQuota,
+		outputErasure, outputOverQuota, outputLateError,
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/fold"
@@ -147,6 +149,7 @@ func (s *sim) checkHeads() {
 func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 	seed := newSeed(t)
 	var proofs tally
+	late := 0
 	for i := range rounds() {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -154,18 +157,57 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			kept := agui.Families(rng.IntN(64))
 			want := newSim(t, func(c *Config) { c.KeepEvents = kept })
 			partitiontest.Random(want.Script, rng, 40+rng.IntN(200), true)
+			failLate(want.Script, rng)
 			sameHowever(t, rng, want, func(c *Config) {
 				c.OpenRunBytes, c.maxThreadRunsInMemory, c.KeepEvents = rng.IntN(2)<<20, rng.IntN(2)*maxThreadRunsInMemory, kept
 			}).isProved(rng, &proofs)
+			for _, r := range want.latest() {
+				if r.LateError != nil {
+					late++
+				}
+			}
 		})
 		if t.Failed() {
 			return
 		}
 	}
-	t.Logf("%+v", proofs)
+	t.Logf("%+v, %d failed late", proofs, late)
+	if late == 0 {
+		t.Error("no run failed after its end")
+	}
 	// A share of few histories says little.
 	if proofs.places == 0 || rounds() >= 40 && 2*proofs.places < proofs.unprovedPlaces+proofs.unproved {
 		t.Errorf("of few runs anything is proved: %+v", proofs)
+	}
+}
+
+// failLate puts a RUN_ERROR at some place after a third of the RUN_FINISHED of a history, with its run's id or without.
+func failLate(s *partitiontest.Script, rng *rand.Rand) {
+	var all []*kgo.Record
+	waiting := map[int][]*kgo.Record{} // by how many events are left to come
+	for i, m := range s.Events {
+		all = append(append(all, m), waiting[len(s.Events)-i]...)
+		if !strings.Contains(string(m.Value), "RUN_FINISHED") || rng.IntN(3) > 0 {
+			continue
+		}
+		late := *m
+		late.Value = []byte(`{"type":"RUN_ERROR","message":"late","code":"FLUSH"}`)
+		late.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h kgo.RecordHeader) bool {
+			return h.Key == record.HeaderSeq || h.Key == record.HeaderRunID && rng.IntN(3) == 0
+		})
+		for range 1 + rng.IntN(2) {
+			at := max(len(s.Events)-i-rng.IntN(1+rng.IntN(10)), 1)
+			if at == len(s.Events)-i {
+				all = append(all, &late)
+			} else {
+				waiting[at] = append(waiting[at], &late)
+			}
+		}
+	}
+	s.Events = nil
+	for _, m := range all {
+		one := *m
+		s.Append(&one)
 	}
 }
 
@@ -250,7 +292,7 @@ func (s *sim) checkRecords() {
 	s.tb.Helper()
 	s.checkTold()
 	s.checkHeads()
-	sealed := map[string]int{}
+	sealed, failed := map[string]int{}, map[string]int{}
 	starts := map[string]time.Time{}
 	for _, m := range s.runs {
 		if m.Value == nil || header(m, record.HeaderKind) != string(record.KindRun) {
@@ -267,13 +309,21 @@ func (s *sim) checkRecords() {
 			}
 			starts[life] = r.StartedAt
 		}
-		if r.Status.Sealed() || r.Closed { // an id may come again in another life of its thread
-			sealed[fmt.Sprintf("%s/%s of %d", r.ThreadID, r.RunID, r.Raw.First)]++
+		switch life := fmt.Sprintf("%s/%s of %d", r.ThreadID, r.RunID, r.Raw.First); { // an id may come again in another life of its thread
+		case r.LateError != nil:
+			failed[life]++
+		case r.Status.Sealed() || r.Closed:
+			sealed[life]++
 		}
 	}
 	for id, n := range sealed {
 		if n != 1 {
 			s.tb.Errorf("%s was sealed %d times", id, n)
+		}
+	}
+	for id, n := range failed {
+		if n != 1 || sealed[id] != 1 {
+			s.tb.Errorf("%s failed late %d times, and was sealed %d times", id, n, sealed[id])
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -19,7 +20,7 @@ import (
 //	         it expired (reactivate)                      (expireRun)
 //	expired  the idle limit (expireRun), pending or open  a record of the run (reactivate), 168 idle limits, or a record over the
 //	                                                      limit (close)
-//	sealed   any of these ends (seal, close)              an erasure: its record never changes
+//	sealed   any of these ends (seal, close)              an erasure: only failLate writes its record again, once
 //
 // A run that expired before its first event is still pending: its record has a preliminary parent resolution.
 
@@ -62,6 +63,29 @@ func (r *run) seal() error {
 		return nil
 	}
 	return p.snapshot(r.thread, h, at)
+}
+
+// failLate writes the record of a sealed run once more, as its agent said after the end that it had failed. Its place, history and proof
+// stay, so nothing that was decided by them changes. A reader of the same events finds the run failed, and writes nothing.
+func (t *thread) failLate(offset int64) error {
+	h, p := t.Member, t.p
+	rec, err := t.Record(h)
+	if err != nil {
+		return err
+	}
+	rec.FailLate(record.LateError{Offset: offset, Event: bytes.Clone(p.loop.Decoded().Payload().Body)})
+	value, err := record.FitLate(rec, p.cfg.RecordLimit)
+	if err != nil {
+		return err
+	}
+	h.Status = lineage.StatusError
+	key := t.runKey(h.ID)
+	p.unsaved.records[key] = value
+	out, err := p.runOutput(key, rec, value, outputLateError)
+	if err == nil {
+		p.write(*out)
+	}
+	return err
 }
 
 // reactivate reopens an expired run when a record of the run comes. It requests a checkpoint, as the run holds back the progress record

@@ -26,8 +26,8 @@ const (
 // Outcomes returns the outcomes of records of skein.events, for the metric; Counts.Outcomes counts them.
 func Outcomes() []string {
 	return []string{
-		string(fold.Folded), string(fold.Input), string(outcomeDropped), string(outcomeDeadLetter), string(fold.SecondTerminal),
-		string(outcomeErasure), string(outcomeErased), string(outcomeCancel),
+		string(fold.Folded), string(fold.Input), string(outcomeDropped), string(outcomeDeadLetter), string(fold.LateError),
+		string(fold.SecondTerminal), string(outcomeErasure), string(outcomeErased), string(outcomeCancel),
 	}
 }
 

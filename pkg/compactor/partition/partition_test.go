@@ -143,7 +143,7 @@ func TestPartition_RefusesRecordsOfOtherPartitions(t *testing.T) {
 func TestPartition_SealsAtTheFirstTerminalEvent(t *testing.T) {
 	s := newSim(t, nil)
 	s.Turn("r", "m")                                                      // 0 to 2
-	s.Send("t", "r", `{"type":"RUN_ERROR","message":"again"}`)            // 3: counted
+	s.Send("t", "r", finished("r"))                                       // 3: counted
 	s.Send("t", "r", text("m", "late"))                                   // 4: dead letter
 	s.Send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`) // 5: r~2
 	s.Send("t", "r", text("n", "second"))

@@ -365,6 +365,8 @@ func (p *Processor) leaveOut(t *thread, m *message, outcome fold.Outcome) (fold.
 	switch outcome {
 	case fold.Covered, fold.Repeat:
 		return outcomeDropped, nil
+	case fold.LateError:
+		return outcome, t.failLate(m.Offset)
 	case fold.Late:
 		return p.deadLetter(m, deadletter.AfterTerminal, "run "+t.Member.ID)
 	case fold.NoRun:

@@ -137,9 +137,11 @@ func (r *reader) plan(ctx context.Context, partition int32) (batches []*batch, e
 			runs = map[string]latest{}
 			threads[thread] = runs
 		}
-		runs[string(m.Key)] = latest{
-			offset: m.Offset, bytes: weigh(m, rec), raw: kafka.Span{Start: rec.Raw.First, End: rec.Raw.Next},
+		raw := kafka.Span{Start: rec.Raw.First, End: rec.Raw.Next}
+		if rec.LateError != nil {
+			raw.End = rec.LateError.Offset + 1
 		}
+		runs[string(m.Key)] = latest{offset: m.Offset, bytes: weigh(m, rec), raw: raw}
 		planned += len(runs) - before
 		switch {
 		case r.maxRuns == 0:
