@@ -30,7 +30,7 @@ const (
 
 // Facts are derived from a run record. They depend on the record only, so that two rebuilds of a store have the same bytes.
 type Facts struct {
-	// ErrorCode and ErrorMessage are those of the terminal RUN_ERROR, cut to 128 and 1,024 bytes.
+	// ErrorCode and ErrorMessage are those of the run's RUN_ERROR, cut to 128 and 1,024 bytes.
 	ErrorCode    string `json:"errorCode,omitempty"`
 	ErrorMessage string `json:"errorMessage,omitempty"`
 	// CancelledBy is CancelledByAgent or CancelledBySkein; empty if the run was not cancelled.
@@ -90,9 +90,9 @@ type Contents struct {
 // FactsOf returns the facts of a whole record.
 func FactsOf(r *record.Run) Facts {
 	var f Facts
-	if member(r.Terminal, "type") == string(agui.RunError) {
-		f.ErrorCode = cut(member(r.Terminal, "code"), maxErrorCode)
-		f.ErrorMessage = cut(member(r.Terminal, "message"), maxErrorMessage)
+	if end := r.LastEnd(); member(end, "type") == string(agui.RunError) {
+		f.ErrorCode = cut(member(end, "code"), maxErrorCode)
+		f.ErrorMessage = cut(member(end, "message"), maxErrorMessage)
 	}
 	if r.Status == record.StatusCancelled {
 		f.CancelledBy = CancelledByAgent
