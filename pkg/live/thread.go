@@ -1,6 +1,7 @@
 package live
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,6 +39,8 @@ type Run struct {
 	fold.Metadata
 	// Record is the run's record, which may lack contents; nil if the run has none yet.
 	Record *record.Run
+	// LateError is the run's late error, from its record or from the log; nil if none came.
+	LateError *record.LateError
 
 	folding *fold.Run // nil if the record is final, or nothing came after it
 	// again finds the outcomes of recorded events; nil unless Replay was called.
@@ -93,7 +96,7 @@ func New(id string, records []*record.Run, indexed int64, source Source) (*Threa
 		if err := m.HistoryKey.UnmarshalText([]byte(rec.HistoryKey)); err != nil {
 			return nil, fmt.Errorf("following thread: %w", err)
 		}
-		runs[i] = &Run{Metadata: m, Record: rec}
+		runs[i] = &Run{Metadata: m, Record: rec, LateError: rec.LateError}
 	}
 	var err error
 	if t.Thread, err = fold.NewThread(fold.Settings{Keep: agui.NoFamilies}, t, runs...); err != nil {
@@ -131,8 +134,8 @@ func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 	return r.Record.Raw.First
 }
 
-// Take processes the thread's next record. It returns the record's run (nil if it has none) and its outcome. Its errors
-// are those of the source.
+// Take processes the thread's next record. It returns the record's run (nil if it has none) and its outcome. A late error has
+// the outcome fold.LateError even if the run's record has it. Take's errors are those of the source.
 func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 	taken, outcome, err := t.loop.Next(e)
 	r := t.Member
@@ -145,6 +148,12 @@ func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 			t.bytes += r.weightAgain.add(f, len(e.Value))
 		}
 		return r, outcome, err
+	case outcome == fold.LateError:
+		r.Status = lineage.StatusError
+		r.LateError = &record.LateError{Offset: e.Offset, Event: bytes.Clone(t.loop.Decoded().Payload().Body)}
+		return r, outcome, nil
+	case outcome == fold.SecondTerminal && r.LateError != nil && r.LateError.Offset == e.Offset:
+		return r, fold.LateError, nil
 	case taken == nil:
 		return r, outcome, nil
 	case t.IsNew && outcome == fold.Malformed: // a malformed event begins no run

@@ -50,8 +50,8 @@ func (c *call) export() (*answer, error) {
 			return nil, fmt.Errorf("%w: RUN_STARTED of run %q: %w", errBroken, h.run.RunID, err)
 		}
 	}
-	if h.run.Terminal != nil && !h.run.Synthetic {
-		if run.Terminal, err = agui.Decode(h.run.Terminal); err != nil {
+	if end := h.run.LastEnd(); end != nil && !h.run.Synthetic {
+		if run.Terminal, err = agui.Decode(end); err != nil {
 			return nil, fmt.Errorf("%w: terminal event of run %q: %w", errBroken, h.run.RunID, err)
 		}
 	}

@@ -96,8 +96,8 @@ func (c *call) history() (*answer, error) {
 	a := historyAnswer{
 		ThreadID: h.run.ThreadID, RunID: h.run.RunID, Status: h.run.Status,
 		Basis: graph.Basis(h.run.RunID), badges: h.badges, State: h.State, Forks: forks,
-		Error: failureOf(h.run.Terminal), Interrupts: h.run.Interrupts, Total: len(h.Messages),
-		Through:   record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1},
+		Error: failureOf(h.run.LastEnd()), Interrupts: h.run.Interrupts, Total: len(h.Messages),
+		Through:   lastEvent(&h.run.Run),
 		IndexedTo: v.indexedTo,
 	}
 	a.From, a.Messages = page.of(h.Messages)
@@ -130,8 +130,8 @@ func (p messagePage) of(all []agui.Message) (int, []agui.Message) {
 }
 
 // entityTag identifies a sealed history. The tag is weak: the same conversation may have other bytes (indexedTo,
-// compression). A sealed record and the records that it is based on change only if the thread is folded again, which
-// rewrites every record that is based on a changed one. Forks do change, as later runs may branch from the chain.
+// compression). A sealed record changes with a late error and, as the records that it is based on, if the thread is folded again,
+// which rewrites every record that is based on a changed one. Forks do change, as later runs may branch from the chain.
 func (c *call) entityTag(h restored, events bool, forks []fork) (string, error) {
 	form := "events"
 	if !events {
@@ -166,13 +166,22 @@ func eventStream(h restored) []byte {
 	for _, ev := range events[:last] {
 		out.event(ev, nil)
 	}
-	out.event(events[last], &cursor{at: record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1}, seq: -1})
+	out.event(events[last], &cursor{at: lastEvent(&h.run.Run), seq: -1})
 	return out.b.Bytes()
 }
 
-// events returns the AG-UI events of the history. If replace is true, the snapshots remove what a client had before.
+// lastEvent returns the position of the last event in a run's record.
+func lastEvent(r *record.Run) record.Position {
+	if r.LateError != nil {
+		return record.Position{Partition: r.Raw.Partition, Offset: r.LateError.Offset}
+	}
+	return record.Position{Partition: r.Raw.Partition, Offset: r.Raw.Next - 1}
+}
+
+// events returns the AG-UI events of the history. A run that failed after its RUN_FINISHED ends with its RUN_ERROR alone, so that no
+// client shows it as finished. If replace is true, the snapshots remove what a client had before.
 func (h restored) events(replace bool) []json.RawMessage {
-	terminal := h.run.Terminal
+	terminal := h.run.LastEnd()
 	if h.run.Status == record.StatusRunning {
 		terminal = nil
 	}

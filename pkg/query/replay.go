@@ -34,10 +34,11 @@ const (
 	outcomeOther fold.Outcome = ""
 )
 
-// rawReplay selects raw events of a thread: those that were folded into its runs or, if all is set, every one.
+// rawReplay selects raw events of a thread: those that were folded into its runs and their late errors or, if all is set, every one.
 type rawReplay struct {
 	recorded *fold.Table[*fold.Metadata]
 	wanted   map[string]*replayRun // by run id
+	late     map[int64]string      // the run id of each late error, by offset
 	from, to int64
 	all      bool
 	// types are the event types to return; none means all.
@@ -84,7 +85,7 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	rp := &rawReplay{types: types, recorded: fold.TableOf(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all,
+	rp := &rawReplay{types: types, recorded: fold.TableOf(recordsOf(v.runs)), wanted: map[string]*replayRun{}, late: map[int64]string{}, all: all,
 		whole: len(runs) == len(v.runs)}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
@@ -99,6 +100,9 @@ func (c *call) replayEvents() error {
 	for _, r := range runs {
 		run := &replayRun{Outcomes: fold.NewOutcomes(&r.Run)}
 		rp.wanted[r.RunID] = run
+		if r.LateError != nil {
+			rp.late[r.LateError.Offset] = r.RunID
+		}
 		run.cut = all && !run.Steady() && r.Raw.First < raw.start
 		from := rp.from
 		if !run.Steady() && !run.cut {
@@ -108,8 +112,8 @@ func (c *call) replayEvents() error {
 		if all {
 			ranges = append(ranges, [2]int64{max(r.Raw.First, from), rp.to})
 		} else {
-			for _, part := range r.Raw.Ranges {
-				if part = [2]int64{max(part[0], from), min(part[1], rp.to)}; part[0] < part[1] && r.Raw.Next > rp.from {
+			for _, part := range r.Places() {
+				if part = [2]int64{max(part[0], from), min(part[1], rp.to)}; part[0] < part[1] && lastEvent(&r.Run).Offset >= rp.from {
 					ranges = append(ranges, part)
 				}
 			}
@@ -255,7 +259,7 @@ func (rp *rawReplay) take(e record.Event) (_ replayed, ok bool, err error) {
 		return replayed{}, false, err
 	}
 	in := e.Offset >= rp.from && e.Offset < rp.to
-	return replayed{e, runID, outcome}, in && (rp.all || outcome == fold.Folded) && rp.ofType(), nil
+	return replayed{e, runID, outcome}, in && (rp.all || outcome == fold.Folded || outcome == fold.LateError) && rp.ofType(), nil
 }
 
 // ofType reports whether the last record has one of the requested types.
@@ -284,6 +288,9 @@ func (c *call) types() ([]agui.Type, error) {
 
 // outcome returns the run and the outcome of a record.
 func (rp *rawReplay) outcome(d *fold.Decoded) (runID string, _ fold.Outcome, err error) {
+	if run, ok := rp.late[d.Offset]; ok {
+		return run, fold.LateError, nil
+	}
 	of := rp.recorded.Of(d)
 	if of == nil && rp.whole {
 		return "", outcomeNoRun, nil

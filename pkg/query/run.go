@@ -33,6 +33,8 @@ type runAnswer struct {
 	Input    json.RawMessage   `json:"input,omitempty"`
 	Events   []json.RawMessage `json:"events"`
 	Terminal json.RawMessage   `json:"terminal,omitempty"`
+	// LateError is the RUN_ERROR that came after Terminal; absent if none came.
+	LateError *record.LateError `json:"lateError,omitempty"`
 
 	Interrupts       []json.RawMessage `json:"interrupts"`
 	PendingToolCalls agui.Strings      `json:"pendingToolCalls"`
@@ -86,7 +88,7 @@ func newRunAnswer(r store.Run, to record.Position) runAnswer {
 		ThreadID: r.ThreadID, RunID: r.RunID, ClientRunID: r.ClientRunID,
 		Lineage: r.Lineage, InputForm: r.InputForm, Rewrote: r.Rewrote,
 		Status: r.Status, Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
-		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal,
+		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal, LateError: r.LateError,
 		Interrupts: list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),
 		MessageCount: r.MessageCount, Stats: r.Stats, Raw: r.Raw,
 		InputSHA256: r.InputSHA256, FoldVersion: r.FoldVersion,

@@ -204,7 +204,10 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	if s.seq >= 0 && run.ID == s.runID && e.Headers.Seq >= s.seq { // every later event is new, numbered or not
 		had, s.seq = e.Headers.Seq == s.seq, -1
 	}
-	if outcome != fold.Folded && outcome != fold.SyntheticEnd {
+	if outcome == fold.LateError && s.resumes() && m.Offset == s.from.at.Offset { // the reader has all of the run
+		s.played, s.begun = run.ID, run.Start
+	}
+	if outcome != fold.Folded && outcome != fold.SyntheticEnd { // play sends a late error
 		return nil
 	}
 	if s.resumes() {

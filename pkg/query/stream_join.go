@@ -20,6 +20,9 @@ const lightThread = 256 << 10
 func (s *stream) play() (done bool, _ error) {
 	for s.thread != nil {
 		if s.playing == nil {
+			if r := s.thread.Get(s.played); r != nil {
+				s.endLate(r)
+			}
 			next := s.pick()
 			if next == nil {
 				break
@@ -109,7 +112,11 @@ func (s *stream) join(r *live.Run) error {
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, seq: -1}
 	switch {
 	case f.Ended():
-		s.block(wholeRun(s.threadID, r.ClientRunID(), f.Summary().Started, f.Messages(), f.State(), f.Summary().Terminal, s.holdsOther(r.Parent)), at)
+		end := f.Summary().Terminal
+		if r.LateError != nil {
+			end, at.at.Offset = r.LateError.Event, r.LateError.Offset
+		}
+		s.block(wholeRun(s.threadID, r.ClientRunID(), f.Summary().Started, f.Messages(), f.State(), end, s.holdsOther(r.Parent)), at)
 	default:
 		prelude := f.Prelude
 		if s.holdsOther(r.Parent) {
@@ -132,15 +139,23 @@ func (s *stream) history(run string) error {
 	if err != nil {
 		return err
 	}
-	at := cursor{at: record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1}, seq: -1}
+	at := cursor{at: lastEvent(&h.run.Run), seq: -1}
 	at.ended = h.run.Status == record.StatusAbandoned
 	s.block(h.events(s.holdsOther(h.run.ParentRunID)), at)
 	s.load.releaseSlot() // the client may be slow
 	return s.flush()
 }
 
-// end sends the terminal event of a run that Skein has ended. No topic has that event.
+// endLate sends the late error of a run whose end was sent, once.
+func (s *stream) endLate(r *live.Run) {
+	if late := r.LateError; late != nil && late.Offset > s.last.at.Offset {
+		s.give(late.Event, cursor{at: record.Position{Partition: s.partition, Offset: late.Offset}, seq: -1})
+	}
+}
+
+// end sends the late error of a run, or the terminal event of a run that Skein has ended, which no topic has.
 func (s *stream) end(r *live.Run) {
+	s.endLate(r)
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, ended: true, seq: -1}
 	if r.Fold() != nil && r.Fold().Ended() || r.Record == nil || r.Record.Status != record.StatusAbandoned || r.Record.Terminal == nil ||
 		s.last == at || s.from == at {

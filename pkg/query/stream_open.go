@@ -195,8 +195,14 @@ func (s *stream) recorded() (done bool, _ error) {
 	if err != nil {
 		return false, err
 	}
-	last := row.Raw.Next - 1
+	last, late := row.Raw.Next-1, row.LateError
 	switch at := s.from.at; {
+	case late != nil && at == lastEvent(&row.Run):
+		s.nothing()
+		return true, nil
+	case late != nil && (at.Partition == row.Raw.Partition && at.Offset == last || s.from.seq >= 0 && s.from.seq == row.Raw.NextSeq-1):
+		s.give(late.Event, cursor{at: lastEvent(&row.Run), seq: -1})
+		return true, s.flush()
 	case s.from.joins():
 		if s.rows, err = s.store.Thread(s.ctx, s.Tenant, s.threadID); err != nil {
 			return false, err

@@ -132,7 +132,7 @@ func reached(runs []store.Run, runID string, to map[int32]int64, want record.Pos
 	open := false
 	for _, r := range runs {
 		holds := func(part [2]int64) bool { return part[0] <= want.Offset && want.Offset < part[1] }
-		if slices.ContainsFunc(r.Raw.Ranges, holds) {
+		if slices.ContainsFunc(r.Places(), holds) {
 			return true
 		}
 		if runID == "" || r.RunID == runID {
