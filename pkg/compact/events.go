@@ -14,10 +14,12 @@ type Step struct {
 	// RUN_STARTED has to name it.
 	Parent      *Run
 	ParentRunID string
+	// Late is the RUN_ERROR that came after the run's RUN_FINISHED; nil if none came.
+	Late json.RawMessage
 }
 
 // Compacted returns the runs of a thread, in order, as a short stream of events. Each run has its RUN_STARTED, its kept
-// events, the whole conversation and state at its end, and its terminal event. After each run, a client that starts empty
+// events, the whole conversation and state at its end, and its terminal event (and a late error). After each run, a client that starts empty
 // holds what the run left. So does a Skein that knows nothing of the thread, and it finds the same parents. A stream that
 // started with RUN_STARTED and passed the client's verification still passes it. Runs before the last one without RUN_STARTED
 // are left out, since their events would become part of another run.
@@ -47,6 +49,9 @@ func Compacted(steps ...Step) []json.RawMessage {
 		events = append(events, stateEvent(step.State()))
 		if s.Terminal != nil {
 			events = append(events, s.Terminal)
+		}
+		if step.Late != nil {
+			events = append(events, step.Late)
 		}
 		before, written[step.Run] = step.Run, true
 	}

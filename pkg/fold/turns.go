@@ -1,6 +1,8 @@
 package fold
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -25,7 +27,9 @@ type Turn struct {
 	// Place is the run's lineage. Its offsets count runs.
 	Place lineage.Run
 	Fold  *compact.Run
-	at    lineage.History
+	// Late is the RUN_ERROR that came after the run's RUN_FINISHED; nil if none came.
+	Late json.RawMessage
+	at   lineage.History
 }
 
 // NewTurns returns a thread without runs. Its runs keep events of the families in kept.
@@ -44,7 +48,7 @@ func (s *Turns) Runs() []*Turn { return s.runs }
 
 // Add folds the next run. The argument given is its client run id, and input was sent beside the stream or is nil. Add
 // calls left with the index of each event that it leaves out and the reason: the event is malformed or follows the
-// terminal event. An error concerns the input, or is not about the data.
+// terminal event, and is not Late. An error concerns the input, or is not about the data.
 func (s *Turns) Add(given string, input []byte, events [][]byte, left func(event int, why error)) error {
 	id := given
 	for n := 2; s.byID[id] != nil; n++ {
@@ -71,6 +75,8 @@ func (s *Turns) Add(given string, input []byte, events [][]byte, left func(event
 		switch {
 		case err == nil:
 			folded = true
+		case errors.Is(err, compact.ErrEnded) && ev.Type == agui.RunError && r.Late == nil && r.Fold.Summary().Status != compact.StatusError:
+			r.Late = bytes.Clone(ev.Body)
 		case agui.IsMalformed(err) || errors.Is(err, compact.ErrEnded):
 			left(i, err)
 		default:
@@ -127,7 +133,7 @@ func (s *Turns) Steps() []compact.Step {
 	latest := map[string]*Turn{} // by client run id
 	for i, r := range s.runs {
 		p, by := s.byID[r.Place.Parent], r.Place.ParentBy
-		steps[i].Run = r.Fold
+		steps[i].Run, steps[i].Late = r.Fold, r.Late
 		if p != nil {
 			steps[i].Parent = p.Fold
 			switch named := latest[p.Place.ID]; {

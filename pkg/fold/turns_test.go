@@ -1,6 +1,7 @@
 package fold_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,5 +54,37 @@ func TestTurns_NameTheParentsThatCompactedEventsHold(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A RUN_ERROR after RUN_FINISHED stays behind it in compacted events. Whatever else comes after an end is left out.
+func TestTurns_KeepALateError(t *testing.T) {
+	events := []string{
+		`{"type":"RUN_STARTED","threadId":"t","runId":"r1"}`, `{"type":"RUN_FINISHED","threadId":"t","runId":"r1"}`,
+		`{"type":"RUN_ERROR","message":"flush failed"}`, `{"type":"RUN_ERROR","message":"again"}`, `{"type":"CUSTOM","name":"n","value":1}`,
+	}
+	for range 2 { // compacted, the events are the same
+		var lines [][]byte
+		for _, e := range events {
+			lines = append(lines, []byte(e))
+		}
+		turns, err := fold.NewTurns(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []int
+		if err := turns.Add("r1", nil, lines, func(n int, _ error) { left = append(left, n) }); err != nil {
+			t.Fatal(err)
+		}
+		if len(events) == 5 && !slices.Equal(left, []int{3, 4}) || len(events) < 5 && left != nil {
+			t.Errorf("left out of %d: %v", len(events), left)
+		}
+		events = nil
+		for _, e := range compact.Compacted(turns.Steps()...) {
+			events = append(events, string(e))
+		}
+		if n := len(events); n < 2 || !strings.Contains(events[n-2], "RUN_FINISHED") || !strings.Contains(events[n-1], "flush failed") {
+			t.Errorf("compacted: %v", events)
+		}
 	}
 }
