@@ -160,7 +160,8 @@ func printExport(out *output, runs []chainRun, began time.Time) error {
 	if err != nil {
 		return err
 	}
-	last := folded.Runs()[len(runs)-1].Fold
+	turn := folded.Runs()[len(runs)-1]
+	last := turn.Fold
 	s := last.Summary()
 	run := artifact.Run{Messages: last.Messages()}
 	run.ThreadID, run.RunID, run.ParentRunID = runs[len(runs)-1].ids()
@@ -174,6 +175,11 @@ func printExport(out *output, runs []chainRun, began time.Time) error {
 			return fmt.Errorf("exporting run: %w", err)
 		}
 		run.FinishedAt = run.Terminal.Time()
+	}
+	if turn.Late != nil {
+		if run.Terminal, err = agui.Decode(turn.Late); err != nil {
+			return fmt.Errorf("exporting run: %w", err)
+		}
 	}
 	a, report, err := artifact.FromRun(run, began)
 	return printArtifact(out, a, report, err)

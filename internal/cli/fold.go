@@ -38,7 +38,7 @@ on RUN_STARTED may leave out earlier messages. A run without input continues the
 or the previous run. FILE - is standard input, which has no input file.
 
 Lines that are no event, or come after a run's end, are left out and reported on stderr, as the compactor
-does. A file without any event is an error.
+does. A RUN_ERROR after RUN_FINISHED stays: the run failed. A file without any event is an error.
 
 The output is JSON. Notes on stderr (or with --json, members beside the artifact) say what an artifact (--export)
 leaves out and where started_at comes from, as for "skein export".`,

@@ -59,6 +59,7 @@ type details struct {
 	StartedAt                     time.Time
 	EndedAt                       *time.Time
 	Terminal                      json.RawMessage
+	LateError                     *record.LateError
 	Interrupts                    []json.RawMessage
 	MessageCount, FoldVersion     int
 	Stats                         record.Stats
@@ -86,6 +87,9 @@ func (d details) text(out *output) string {
 		}
 	}
 	line("error", runError(d.Terminal))
+	if d.LateError != nil {
+		line("error", runError(d.LateError.Event)+"\nIt came after the run had finished.")
+	}
 	line("waits for", strings.Join(interruptLines(d.Interrupts), "\n"))
 	if len(d.PendingToolCalls) > 0 {
 		line("tool calls", "without a result: "+strings.Join(d.PendingToolCalls, ", "))
