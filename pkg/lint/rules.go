@@ -152,7 +152,7 @@ var rules = slices.Concat([]Rule{
 	{RuleContentType, Note,
 		"The Content-Type is not text/event-stream: the client reads the answer as SSE anyway, proxies and browsers may not.",
 		"Answer with Content-Type: text/event-stream."},
-	{RuleErrorAfterFinish, Note, "RUN_ERROR follows RUN_FINISHED: the client accepts both, Skein the first only.", "End each run once."},
+	{RuleErrorAfterFinish, Note, "RUN_ERROR follows RUN_FINISHED: the run counts as failed, after a client has shown it as finished.", "End each run once."},
 	{RuleOlderThinking, Note, "AG-UI 1.0 removed THINKING_*: until 2027-09-17 the client converts it to REASONING_*, with random ids.",
 		"Send REASONING_START, REASONING_MESSAGE_START, _CONTENT and _END, and REASONING_END, with ids."},
 	{RuleOlderBinary, Note, "AG-UI 1.0 removed content parts of the type binary: the client converts them until 2027-09-17.",
