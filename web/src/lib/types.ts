@@ -187,6 +187,7 @@ export interface Run {
   runId: string;
   parentRunId?: string;
   terminal?: AGEvent;
+  lateError?: { event: AGEvent };
   status: Status;
   agent?: string;
   labels?: Record<string, string>;
