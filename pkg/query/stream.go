@@ -204,10 +204,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	if s.seq >= 0 && run.ID == s.runID && e.Headers.Seq >= s.seq { // every later event is new, numbered or not
 		had, s.seq = e.Headers.Seq == s.seq, -1
 	}
-	if outcome == fold.LateError && s.resumes() && m.Offset == s.from.at.Offset { // the reader has all of the run
-		s.played, s.begun = run.ID, run.Start
-	}
-	if outcome != fold.Folded && outcome != fold.SyntheticEnd { // play sends a late error
+	if outcome != fold.Folded && outcome != fold.SyntheticEnd && outcome != fold.LateError {
 		return nil
 	}
 	if s.resumes() {
@@ -220,6 +217,9 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 			s.playing, s.heard = run, time.Now()
 			return nil
 		}
+	}
+	if outcome == fold.LateError { // endLate sends it
+		return nil
 	}
 	if run != s.playing || m.Offset <= s.after || s.seq >= 0 || had {
 		return nil
