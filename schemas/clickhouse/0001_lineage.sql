@@ -91,7 +91,7 @@ SETTINGS index_granularity = 128, non_replicated_deduplication_window = 1000, mi
 
 -- The messages that a run has added or changed, and those of its input. A row counts only where its version is that of the run's row, and only if
 -- all rows of that version are there: a newer version may have replaced some of an older one's. Searches for words skip the granules that lack a word's
--- sequences of four characters; the expression is that of the search, in lower case. Merges make the index, inserts do not.
+-- sequences of four characters; the expression is that of the search. Merges make the index, inserts do not.
 CREATE TABLE IF NOT EXISTS messages /* on cluster */
 (
     tenant     String COMMENT 'the tenant' CODEC(ZSTD(1)),
@@ -103,7 +103,8 @@ CREATE TABLE IF NOT EXISTS messages /* on cluster */
     message_id String COMMENT 'id of the message' CODEC(ZSTD(1)),
     role       LowCardinality(String) COMMENT 'role of the message',
     raw        String COMMENT 'the message as JSON, byte for byte' CODEC(ZSTD(3)),
-    INDEX words lowerUTF8(if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'), arrayStringConcat(arrayMap(p -> if(JSONExtractString(p, 'type') = 'text', JSONExtractString(p, 'text'), ''), JSONExtractArrayRaw(raw, 'content')), '\n'))) TYPE ngrambf_v1(4, 8192, 2, 0) GRANULARITY 1
+    folded     String COMMENT 'its text in folded case, where that is not its lower case; else empty' CODEC(ZSTD(3)),
+    INDEX words if(notEmpty(folded), folded, lowerUTF8(if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'), arrayStringConcat(arrayMap(p -> if(JSONExtractString(p, 'type') = 'text', JSONExtractString(p, 'text'), ''), JSONExtractArrayRaw(raw, 'content')), '\n')))) TYPE ngrambf_v1(4, 8192, 2, 0) GRANULARITY 1
 )
 ENGINE = /* replicated */ReplacingMergeTree(version)
 ORDER BY (tenant, thread_id, run_id, input, idx)

@@ -81,6 +81,9 @@ func TestSearch_SkipsMessagesWithoutTheWord(t *testing.T) {
 		if i == 1000 {
 			e.Run.Messages[0].Raw = json.RawMessage(`{"id":"a","role":"assistant","content":[{"type":"text","text":"A ZEBRAfish"}]}`)
 		}
+		if i == 2000 {
+			e.Run.Messages[0].Raw = json.RawMessage(`{"id":"a","role":"assistant","content":"\u039f\u0394\u03a5\u03a3\u03a3\u0395\u03a5\u03a3"}`)
+		}
 		entries = append(entries, e)
 	}
 	if err := s.Write(t.Context(), entries); err != nil {
@@ -89,7 +92,7 @@ func TestSearch_SkipsMessagesWithoutTheWord(t *testing.T) {
 	if err := s.exec(t.Context(), "OPTIMIZE TABLE messages FINAL"); err != nil { //nolint:misspell // the server's spelling; inserts leave the index to merges
 		t.Fatal(err)
 	}
-	for word, want := range map[string]struct{ granules, runs int }{"zebraf": {1, 1}, "nowhere": {0, 0}} {
+	for word, want := range map[string]struct{ granules, runs int }{"zebraf": {1, 1}, "οδυσσευς": {1, 1}, "nowhere": {0, 0}} {
 		q := search.Query{Filter: search.Filter{Words: []string{word}}, Sort: search.SortStarted, Limit: 10,
 			Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}}
 		page, err := s.Search(t.Context(), "t", q)

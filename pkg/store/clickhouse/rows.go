@@ -182,7 +182,8 @@ type messageRow struct {
 	MessageID string `ch:"message_id"`
 	Role      string `ch:"role"`
 	// Raw shares the record's memory: copies would take a third of a block's memory.
-	Raw json.RawMessage `ch:"raw"`
+	Raw    json.RawMessage `ch:"raw"`
+	Folded string          `ch:"folded"`
 }
 
 // messageRows appends the rows of a list of messages.
@@ -191,6 +192,7 @@ func messageRows(rows []*messageRow, e store.Entry, input uint8, messages []agui
 		rows = append(rows, &messageRow{
 			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Input: input, Idx: uint32(i),
 			Version: uint64(e.Version), MessageID: m.ID, Role: m.Role, Raw: m.Raw,
+			Folded: foldedText(m),
 		})
 	}
 	return rows

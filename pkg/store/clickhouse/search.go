@@ -35,16 +35,10 @@ type selection struct {
 
 type labelParams struct{ Key, Value string }
 
-// wordParam is the parameter of a word. Lower means that the word is searched in lower-case text, which has an index of four-character
-// sequences. Only ASCII words use that index, because other characters may have several lower-case forms.
+// wordParam is the parameter of a folded word. Indexed means that it has the four characters that a search by the index of words needs.
 type wordParam struct {
-	Param string
-	Lower bool
-}
-
-// indexed reports whether the index of words can find a word.
-func indexed(word string) bool {
-	return len(word) >= 4 && !strings.ContainsFunc(word, func(r rune) bool { return r >= utf8.RuneSelf })
+	Param   string
+	Indexed bool
 }
 
 // selectionOf returns the selection of a filter, and the parameters of the statement.
@@ -95,11 +89,8 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 	}
 	for i, w := range f.Words {
 		name := fmt.Sprint("word_", i)
-		p := wordParam{Param: name, Lower: indexed(w)}
-		if p.Lower {
-			w = strings.ToLower(w)
-		}
-		s.Words, args[name] = append(s.Words, p), w
+		w = store.Folded(w)
+		s.Words, args[name] = append(s.Words, wordParam{name, utf8.RuneCountInString(w) >= 4}), w
 	}
 	return s, args
 }

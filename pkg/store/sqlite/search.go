@@ -40,7 +40,7 @@ WHERE tenant = :tenant AND deleted = 0 AND thread_id >= :from AND thread_id < :t
   AND (started_at, thread_id, run_id) < (:key, :thread, :run) ORDER BY started_at DESC, thread_id DESC, run_id DESC`
 )
 
-// init registers skein_has_words(raw, words), which reports whether a message's text has all words, a JSON array in lower case.
+// init registers skein_has_words(raw, words), which reports whether a message's text has all words, a JSON array of folded ones.
 func init() {
 	sqlitedriver.MustRegisterDeterministicScalarFunction("skein_has_words", 2,
 		func(_ *sqlitedriver.FunctionContext, args []driver.Value) (driver.Value, error) {
@@ -51,7 +51,7 @@ func init() {
 			if err := errors.Join(json.Unmarshal([]byte(raw), &m), json.Unmarshal([]byte(words), &list)); err != nil {
 				return nil, fmt.Errorf("looking for words in a message: %w", err)
 			}
-			text := strings.ToLower(store.TextOf(m))
+			text := store.Folded(store.TextOf(m))
 			for _, w := range list {
 				if !strings.Contains(text, w) {
 					return int64(0), nil
@@ -78,11 +78,11 @@ func (s *Store) scan(
 ) error {
 	words := ""
 	if len(q.Words) > 0 {
-		lower := make([]string, len(q.Words))
+		folded := make([]string, len(q.Words))
 		for i, w := range q.Words {
-			lower[i] = strings.ToLower(w)
+			folded[i] = store.Folded(w)
 		}
-		raw, err := json.Marshal(lower)
+		raw, err := json.Marshal(folded)
 		if err != nil {
 			return err
 		}

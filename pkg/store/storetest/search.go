@@ -98,7 +98,7 @@ func (run *searchedRun) question(r *rand.Rand, i int) {
 	if r.IntN(5) == 0 {
 		return
 	}
-	run.asked = pick(r, "Where is Paris?", "where is ÉCLAIR", "100% sure_thing", "tell me\nmore \"please\"")
+	run.asked = pick(r, "Where is Paris?", "where is ÉCLAIR", "100% sure_thing", "tell me\nmore \"please\"", "ΟΔΥΣΣΕΥΣ", "Große STRASSE nach İstanbul: 300 \u212a", "οδυσσευς in der große Straße")
 	m := message(fmt.Sprint("u", i), "user", run.asked)
 	if r.IntN(3) == 0 { // the same text as parts
 		parts, err := json.Marshal(map[string]any{"id": m.ID, "role": "user", "content": []any{
@@ -209,8 +209,16 @@ func rewrote(all []*searchedRun, run *searchedRun) string {
 	return kind
 }
 
-// lower is a reference of its own for letters of either case.
-func lower(s string) string { return strings.Map(unicode.ToLower, s) }
+// folded is a reference of its own for letters of either case.
+func folded(s string) string {
+	return strings.Map(func(r rune) rune {
+		first := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			first = min(first, f)
+		}
+		return first
+	}, strings.NewReplacer("ß", "ss", "ẞ", "ss", "İ", "i").Replace(s))
+}
 
 // wants reports whether a filter selects a run.
 func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
@@ -244,7 +252,7 @@ func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
 	}
 	return len(f.Words) == 0 || run.Status != record.StatusRunning && slices.ContainsFunc(run.texts, func(text string) bool {
 		for _, w := range f.Words {
-			if !strings.Contains(lower(text), lower(w)) {
+			if !strings.Contains(folded(text), folded(w)) {
 				return false
 			}
 		}
@@ -283,7 +291,8 @@ func someFilter(r *rand.Rand) search.Filter {
 		case 11:
 			f.Depth = pick(r, &search.Depth{Max: 0}, &search.Depth{Min: 1, Max: 1}, &search.Depth{Min: 1, Max: math.MaxInt32})
 		case 10:
-			f.Words = [][]string{{"paris"}, {"ÉCLAIR"}, {"100%"}, {"is", "PARIS"}, {`"please"`}, {"e_t"}, {"hidden"}, {"late"}}[r.IntN(8)]
+			f.Words = [][]string{{"paris"}, {"ÉCLAIR"}, {"100%"}, {"is", "PARIS"}, {`"please"`}, {"e_t"}, {"hidden"}, {"late"},
+				{"Οδυσσευς"}, {"ΔΥΣ"}, {"straße", "GROSSE"}, {"istanbul", "300", "k"}, {"İSTANBUL", "NACH"}}[r.IntN(13)]
 		}
 	}
 	return f

@@ -52,10 +52,10 @@ tenant = {tenant:String}
 {{- end}}
 {{- end}}
 
-{{- /* As store.TextOf says it. The index words of messages has it in lower case. */ -}}
-{{define "text" -}}
-if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'),
-            arrayStringConcat(arrayMap(p -> if(JSONExtractString(p, 'type') = 'text', JSONExtractString(p, 'text'), ''), JSONExtractArrayRaw(raw, 'content')), '\n'))
+{{- /* As store.Folded makes it of store.TextOf, and the index words of messages has it. */ -}}
+{{define "folded" -}}
+if(notEmpty(folded), folded, lowerUTF8(if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'),
+            arrayStringConcat(arrayMap(p -> if(JSONExtractString(p, 'type') = 'text', JSONExtractString(p, 'text'), ''), JSONExtractArrayRaw(raw, 'content')), '\n'))))
 {{- end}}
 
 {{- /* The places of runs among those of one parent that ask something, and among those of them that ask the same: what asks the same as an
@@ -72,4 +72,4 @@ SELECT thread_id, sibling.2 AS run_id, same, place
     ARRAY JOIN siblings AS sibling, arrayEnumerateUniq(siblings.3) AS same, arrayEnumerate(siblings) AS place
 {{- end}}
 
-{{define "words"}}{{range .Words}} AND {{if .Lower}}multiSearchAny(lowerUTF8({{template "text"}}), [{ {{- .Param}}:String}]){{else}}positionCaseInsensitiveUTF8({{template "text"}}, { {{- .Param}}:String}) > 0{{end}}{{end}}{{end}}
+{{define "words"}}{{range .Words}} AND {{if .Indexed}}multiSearchAny({{template "folded"}}, [{ {{- .Param}}:String}]){{else}}position({{template "folded"}}, { {{- .Param}}:String}) > 0{{end}}{{end}}{{end}}
