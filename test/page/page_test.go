@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -208,20 +209,34 @@ func TestPage_NumbersAreTheAPIs(t *testing.T) {
 	type groups struct {
 		Groups []struct {
 			By     map[string]string
-			Values struct{ Runs, Errors int }
+			Values struct {
+				Runs, Errors              int
+				InputTokens, OutputTokens *int
+			}
 		}
 	}
 	now := time.Now().UTC()
 	monday := now.Truncate(24*time.Hour).AddDate(0, 0, -int(now.Weekday()+6)%7)
-	counted := get(t, address+"/v1/statistics?by=status&measure=runs,errors&since="+monday.Format(time.RFC3339),
+	counted := get(t, address+"/v1/statistics?by=status&measure=runs,errors,inputTokens,outputTokens&since="+monday.Format(time.RFC3339),
 		func(g groups) bool { return len(g.Groups) > 3 })
 	want := map[string]string{}
-	for _, g := range counted.Groups {
-		want[g.By["status"]] = fmt.Sprintf("%d/%d", g.Values.Errors, g.Values.Runs)
+	tokens := func(n *int) string {
+		if n == nil {
+			return "–"
+		}
+		return strconv.Itoa(*n)
 	}
-	p := newBrowser(t).tab(address+"/?numbers=status&tables=errors", 1440, 900, false)
+	for _, g := range counted.Groups {
+		v := g.Values
+		want[g.By["status"]] = fmt.Sprintf("%d/%d %s+%s", v.Errors, v.Runs, tokens(v.InputTokens), tokens(v.OutputTokens))
+	}
+	if want["finished"] == want["error"] || !strings.Contains(want["error"], "–+–") {
+		t.Errorf("the tour's tokens are %v", want)
+	}
+	p := newBrowser(t).tab(address+"/?numbers=status&tables=errors,tokens", 1440, 900, false)
 	p.wait(".tablebox td")
-	got := eval[[][]string](p, `[...document.querySelectorAll(".tablebox tbody tr")].map((r) => [r.firstElementChild.textContent, r.lastElementChild.textContent])`)
+	got := eval[[][]string](p, `[...document.querySelector(".tablebox tbody").children].map((r, i) => [r.firstElementChild.textContent,
+		[...document.querySelectorAll(".tablebox tbody")].map((b) => b.children[i].lastElementChild.textContent).join(" ").replaceAll("\u202f", "")])`)
 	if len(got) != min(len(want), 4) {
 		t.Errorf("the page has %d columns of %v", len(got), want)
 	}

@@ -70,7 +70,10 @@ func tour(t *testing.T, address string) {
 		}
 		return append(out, object{"type": "TEXT_MESSAGE_END", "messageId": "a-" + id})
 	}
-	finished := func() object { return object{"type": "RUN_FINISHED"} }
+	finished := func() object {
+		return object{"type": "RUN_FINISHED", "usage": []any{object{"provider": "p", "model": "m", "inputTokens": 7, "outputTokens": 2, "totalTokens": 99},
+			object{"model": "m", "outputTokens": 1}}}
+	}
 	talk := func(id, parent, question string, words ...string) {
 		run(id, parent, question, say(id, words...), finished())
 	}

@@ -22,7 +22,9 @@ func (p *tab) shows(selector string, words ...string) {
 // What the page says of runs, answers, folds and contents; one tab goes from place to place.
 func TestPage_SaysWhatThereIs(t *testing.T) {
 	address := toured.address(t)
-	p := newBrowser(t).tab(address+"/?thread=trip-planner&run=ask", 1440, 900, false)
+	p := newBrowser(t).tab(address+"/?thread=trip-planner&run=r01", 1440, 900, false)
+	p.shows(".inspect", "7 · –", "Output\n3", "Total\n9", "m (p)")
+	p.visit("?thread=trip-planner&run=ask")
 	sub := func(name string, f func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) {
 			p.t = t
