@@ -1,5 +1,5 @@
 -- Tokens and money spent on the ends of branches that nobody went on from, by agent: of each branch that does not have the thread's
--- latest run, the runs behind the last one from which another branch parts. The money is that of runs whose models all have a price; unpriced_tokens
+-- latest run, the runs behind the last one from which another branch parts. The money is that of runs that v_runs has a cost of; unpriced_tokens
 -- are those of the others.
 SELECT
     agent,

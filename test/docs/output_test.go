@@ -55,9 +55,9 @@ data: {"type":"RUN_FINISHED","threadId":"hello","runId":"hello-1"}
 
 	"docs/producing.md: go run ./examples/producers/go 127.0.0.1:8492 skein.events examples/producers/runs.jsonl": "",
 
-	"docs/search.md: bin/skein runs --agent assistant --since 24h": "once\trun-1\t2026-11-26T03:43:17Z\tfinished\t0s\tassistant\t0\n" +
-		"weather\trun-1\t2026-11-26T03:43:15Z\tfinished\t0s\tassistant\t0\n" +
-		"hello\thello-1\t2026-11-26T03:43:09Z\tfinished\t0s\tassistant\t0\n" +
+	"docs/search.md: bin/skein runs --agent assistant --since 24h": "once\trun-1\t2026-11-26T03:43:17Z\tfinished\t0s\tassistant\t-\n" +
+		"weather\trun-1\t2026-11-26T03:43:15Z\tfinished\t0s\tassistant\t-\n" +
+		"hello\thello-1\t2026-11-26T03:43:09Z\tfinished\t0s\tassistant\t-\n" +
 		"finished\t3\t0\t3\n",
 
 	"docs/stepping.md: bin/skein blame hello /city": "1:35  2026-11-26T03:43:16Z  run hello-1, step 11: STATE_DELTA\n  + \"Zürich\"\n" +
