@@ -95,8 +95,8 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	rec.StartedAt = t.StartedAt
 	rec.Stats = record.Stats{
 		Events: maps.Clone(sum.Events), EventBytes: maps.Clone(sum.EventBytes), Messages: len(rec.Messages),
-		ToolCalls: NotEmpty(sum.ToolCalls), Usage: usageOf(sum.Terminal), Anomalies: NotEmpty(sum.Anomalies), TimeToFirstToken: t.TimeToFirstToken,
-		ToolCallTimes: maps.Clone(t.calls.of),
+		ToolCalls: NotEmpty(sum.ToolCalls), Usage: usageOf(sum.Terminal), Anomalies: NotEmpty(sum.Anomalies),
+		TimeToFirstToken: t.TimeToFirstToken, ToolCallTimes: maps.Clone(t.calls.of),
 	}
 	if fold.Ended() {
 		ended := t.EndedAt
@@ -134,7 +134,8 @@ func usageOf(terminal json.RawMessage) []record.TokenUsage {
 		}
 		one := record.TokenUsage{
 			Provider: name("provider"), Model: name("model"), InputTokens: count("inputTokens"), OutputTokens: count("outputTokens"),
-			ReasoningTokens: count("reasoningTokens"), CachedInputTokens: count("cachedInputTokens"), CacheWriteInputTokens: count("cacheWriteInputTokens"),
+			ReasoningTokens: count("reasoningTokens"), CachedInputTokens: count("cachedInputTokens"),
+			CacheWriteInputTokens: count("cacheWriteInputTokens"),
 		}
 		i, again := slices.BinarySearchFunc(all, one, func(a, b record.TokenUsage) int {
 			return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))

@@ -44,8 +44,8 @@ func sealed() *record.Run {
 		Stats: record.Stats{
 			Events: map[string]int64{"RUN_STARTED": 1, "CUSTOM": 1}, EventBytes: map[string]int64{"RUN_STARTED": 80, "CUSTOM": 40},
 			Messages: 2, ToolCalls: map[string]int64{"search": 1}, Anomalies: map[string]int64{"late-input": 1},
-			Usage: []record.TokenUsage{{Provider: "p", Model: "m", InputTokens: new(int64(1)), OutputTokens: new(int64(0)), ReasoningTokens: new(int64(0)),
-				CachedInputTokens: new(int64(1)), CacheWriteInputTokens: new(int64(1))}},
+			Usage: []record.TokenUsage{{Provider: "p", Model: "m", InputTokens: new(int64(1)), OutputTokens: new(int64(0)),
+				ReasoningTokens: new(int64(0)), CachedInputTokens: new(int64(1)), CacheWriteInputTokens: new(int64(1))}},
 			TimeToFirstToken: &first, Duration: &took, ToolCallTimes: map[string][]int64{"call-0": {300, 900}, "call-1": {1200}},
 		},
 		StartedAt: at, EndedAt: &end,

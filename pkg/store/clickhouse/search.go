@@ -200,7 +200,8 @@ func scanFound(ctx context.Context, r row) (search.Run, int64, error) {
 		return search.Run{}, 0, err
 	}
 	for i, m := range models {
-		decoded.Run.Stats.Usage = append(decoded.Run.Stats.Usage, record.TokenUsage{Model: agui.String(m), InputTokens: input[i], OutputTokens: output[i]})
+		u := record.TokenUsage{Model: agui.String(m), InputTokens: input[i], OutputTokens: output[i]}
+		decoded.Run.Stats.Usage = append(decoded.Run.Stats.Usage, u)
 	}
 	out := store.Found(&decoded.Run, decoded.Facts)
 	out.ThreadID, out.RunID = thread, run

@@ -69,7 +69,8 @@ func TestViews_AnswerQuestions(t *testing.T) {
 	}
 }
 
-// Each entry is priced by its provider and model, else by the model's price without a provider. What was not reported is neither zero nor priced.
+// Each entry is priced by its provider and model, else by the model's price without a provider. What was not reported is neither zero
+// nor priced.
 func TestViews_CountAndPriceTokens(t *testing.T) {
 	s := open(t)
 	if err := s.exec(t.Context(), `INSERT INTO prices (model, provider, input_per_million, output_per_million, cached_input_per_million,
@@ -81,13 +82,15 @@ cache_write_input_per_million, reasoning_per_million) VALUES ('m', '', 3, 8, NUL
 		usage []record.TokenUsage
 		want  string // input, output, total, reasoning, cached, cache_write, cost
 	}{
-		"none":              {nil, "(NULL,NULL,NULL,NULL,NULL,NULL,NULL)"},
-		"no provider":       {[]record.TokenUsage{{Model: "m", InputTokens: million(2), OutputTokens: million(1)}}, "(2000000,1000000,3000000,NULL,NULL,NULL,14)"},
-		"another provider":  {[]record.TokenUsage{{Provider: "openai", Model: "m", InputTokens: million(2), OutputTokens: million(1), CachedInputTokens: million(1)}}, "(2000000,1000000,3000000,NULL,1000000,NULL,14)"},
-		"zero":              {[]record.TokenUsage{{Model: "m", InputTokens: million(0), OutputTokens: million(0)}}, "(0,0,0,NULL,NULL,NULL,0)"},
-		"rates of its own":  {[]record.TokenUsage{{Provider: "anthropic", Model: "m", InputTokens: million(10), OutputTokens: million(3), CachedInputTokens: million(5), CacheWriteInputTokens: million(2), ReasoningTokens: million(1)}}, "(10000000,3000000,13000000,1000000,5000000,2000000,46.5)"},
-		"no input":          {[]record.TokenUsage{{Model: "m", OutputTokens: million(1)}}, "(NULL,1000000,NULL,NULL,NULL,NULL,NULL)"},
-		"no price":          {[]record.TokenUsage{{Model: "gone", InputTokens: million(1), OutputTokens: million(1)}}, "(1000000,1000000,2000000,NULL,NULL,NULL,NULL)"},
+		"none": {nil, "(NULL,NULL,NULL,NULL,NULL,NULL,NULL)"},
+		"no provider": {[]record.TokenUsage{{Model: "m", InputTokens: million(2), OutputTokens: million(1)}},
+			"(2000000,1000000,3000000,NULL,NULL,NULL,14)"},
+		"another provider": {[]record.TokenUsage{{Provider: "openai", Model: "m", InputTokens: million(2), OutputTokens: million(1), CachedInputTokens: million(1)}}, "(2000000,1000000,3000000,NULL,1000000,NULL,14)"},
+		"zero":             {[]record.TokenUsage{{Model: "m", InputTokens: million(0), OutputTokens: million(0)}}, "(0,0,0,NULL,NULL,NULL,0)"},
+		"rates of its own": {[]record.TokenUsage{{Provider: "anthropic", Model: "m", InputTokens: million(10), OutputTokens: million(3), CachedInputTokens: million(5), CacheWriteInputTokens: million(2), ReasoningTokens: million(1)}}, "(10000000,3000000,13000000,1000000,5000000,2000000,46.5)"},
+		"no input":         {[]record.TokenUsage{{Model: "m", OutputTokens: million(1)}}, "(NULL,1000000,NULL,NULL,NULL,NULL,NULL)"},
+		"no price": {[]record.TokenUsage{{Model: "gone", InputTokens: million(1), OutputTokens: million(1)}},
+			"(1000000,1000000,2000000,NULL,NULL,NULL,NULL)"},
 		"one has no output": {[]record.TokenUsage{{Model: "m", InputTokens: million(1), OutputTokens: million(1)}, {Provider: "p", Model: "m", InputTokens: million(4)}}, "(5000000,1000000,2000000,NULL,NULL,NULL,NULL)"},
 	}
 	var entries []store.Entry
@@ -112,8 +115,10 @@ cache_write_input_per_million, reasoning_per_million) VALUES ('m', '', 3, 8, NUL
 			t.Errorf("%s: %s, want %s", query, got, sums)
 		}
 	}
-	got, err := s.Statistics(t.Context(), "t", search.Statistics{Measures: []search.Measure{search.InputTokens, search.OutputTokens, search.Tokens}, Limit: 1,
-		Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}})
+	got, err := s.Statistics(t.Context(), "t", search.Statistics{
+		Measures: []search.Measure{search.InputTokens, search.OutputTokens, search.Tokens}, Limit: 1,
+		Bounds: search.Bounds{Rows: 1e6, Time: time.Minute},
+	})
 	if err != nil || *got.Groups[0].Values[0] != 20e6 || *got.Groups[0].Values[1] != 8e6 || *got.Groups[0].Values[2] != 23e6 {
 		t.Errorf("statistics: %+v, %v", got, err)
 	}
