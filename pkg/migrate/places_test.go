@@ -37,3 +37,31 @@ func TestPlaces_OfARecordThatHoldsNoEvent(t *testing.T) {
 		t.Errorf("it became %+v, open %+v", r, got.Open)
 	}
 }
+
+// A late error is found where it lies now, after the events of other runs.
+func TestPlaces_OfALateError(t *testing.T) {
+	run := &record.Run{
+		Tenant: "acme", ThreadID: "t", RunID: "r", Lineage: record.Lineage{ParentBy: record.ParentNone}, Status: record.StatusError,
+		Raw:       record.Raw{Partition: 1, First: 20, Next: 22, Ranges: [][2]int64{{20, 22}}, NextSeq: -1},
+		LateError: &record.LateError{Offset: 30, Event: []byte(`{"type":"RUN_ERROR","message":"m"}`)},
+	}
+	p := newPlaces()
+	if err := p.wantRun(run); err != nil {
+		t.Fatal(err)
+	}
+	p.seal()
+	for old, now := range map[int64]int64{20: 7, 21: 8, 30: 12} {
+		p.note(&kgo.Record{Key: []byte("acme/t"), Partition: 2, Offset: now}, record.Position{Partition: 1, Offset: old}, true)
+	}
+	value, err := p.run(run, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := record.DecodeRun(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := got.Raw; r.First != 7 || r.Next != 9 || got.LateError.Offset != 12 {
+		t.Errorf("it became %+v, with an error at %d", r, got.LateError.Offset)
+	}
+}
