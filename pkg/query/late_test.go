@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -93,8 +94,12 @@ func TestStream_SendsALateErrorOnce(t *testing.T) {
 				}
 				var got []string
 				for (len(c.want) == 0 || len(got) < len(c.want)) && lines.Scan() {
-					if data, ok := strings.CutPrefix(lines.Text(), `data: {"type":"`); ok {
-						got = append(got, data[:strings.IndexByte(data, '"')])
+					if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+						ev, err := agui.Decode([]byte(data))
+						if err != nil {
+							t.Fatal(err)
+						}
+						got = append(got, string(ev.Type))
 					}
 				}
 				if !slices.Equal(got, c.want) {
