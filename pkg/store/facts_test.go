@@ -66,6 +66,13 @@ func TestFactsOf_ReadsEndsAndTexts(t *testing.T) {
 			record.Run{Status: record.StatusError, Terminal: json.RawMessage(`{"type":"RUN_ERROR","code":"c","message":"` + strings.Repeat("é", 600) + `"}`)},
 			Facts{ErrorCode: "c", ErrorMessage: strings.Repeat("é", 512)},
 		},
+		"an error after the end": {
+			record.Run{
+				Status: record.StatusError, Terminal: json.RawMessage(`{"type":"RUN_FINISHED"}`),
+				LateError: &record.LateError{Event: json.RawMessage(`{"type":"RUN_ERROR","code":"c","message":"m"}`)},
+			},
+			Facts{ErrorCode: "c", ErrorMessage: "m"},
+		},
 		"cancelled by the agent":   {record.Run{Status: record.StatusCancelled, Terminal: json.RawMessage(`{"type":"RUN_FINISHED"}`)}, Facts{CancelledBy: "agent"}},
 		"cancelled through Skein":  {record.Run{Status: record.StatusCancelled, Synthetic: true}, Facts{CancelledBy: "skein"}},
 		"a long reply":             {record.Run{Messages: messages(t, `{"id":"a","role":"assistant","content":"`+long+`"}`, `{"id":"t","role":"tool","toolCallId":"c","content":"x"}`)}, Facts{Reply: strings.Repeat("é", 200)}},
