@@ -44,12 +44,12 @@ func awaitIndexed(ctx context.Context, out *output, c *client.Client, p publishe
 		case err != nil:
 			out.note("the events are published, but it is unknown whether the index has them: %v", err)
 			return
-		case known && !open && !holds:
+		case known && !open && holds:
+			return
+		case known && !open && indexed:
 			out.note("run %s had ended before: repeated events are dropped; a new RUN_STARTED begins a run of its own", run)
 			return
-		case known && !open:
-			return
-		case indexed || known && !terminal:
+		case indexed || open && !terminal:
 			out.note("run %s is open: until it ends, history shows published events with a delay", run)
 			return
 		}
@@ -69,14 +69,16 @@ func indexedTo(ctx context.Context, c *client.Client, p published, position stri
 	}
 	// If the index lacks the run, the body is a problem document, whose status is a number.
 	var run struct {
-		Status any
-		Raw    record.Raw
+		Status    any
+		Raw       record.Raw
+		LateError *record.LateError
 	}
 	if err := json.Unmarshal(body, &run); err != nil {
 		return "", false, false, fmt.Errorf("decoding run: %w", err)
 	}
 	text, _ := run.Status.(string)
-	return record.Status(text), err == nil, run.Raw.Next > p.LastOffset, nil
+	holds = run.Raw.Next > p.LastOffset || run.LateError != nil && run.LateError.Offset >= p.LastOffset
+	return record.Status(text), err == nil, holds, nil
 }
 
 // isTerminalEvent reports whether an event ends its run.
