@@ -1073,6 +1073,20 @@ func TestProxy_LetsGoOfARunThatHasEnded(t *testing.T) {
 	}
 }
 
+// An error after the end reaches the caller and Kafka, as an event of the run.
+func TestProxy_RecordsAnErrorAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	const late = `{"type":"RUN_ERROR","message":"flush failed","code":"FLUSH"}`
+	b := startBehind(t, proxyConfig(t), nil, answers("data: "+begin+"\n\n", "data: "+finished+"\n\n", "data: "+late+"\n\n"))
+	if got := b.stream(inputOf("r1")); !strings.HasSuffix(got, finished+"\n\ndata: "+late+"\n\n") {
+		t.Errorf("the stream is %q", got)
+	}
+	rs := b.published(4)
+	if h, err := kafka.ParseHeaders(rs[3].Headers); err != nil || string(rs[3].Value) != late || h.RunID != "r1" || h.Synthetic {
+		t.Errorf("the last record is %s with %+v, %v", rs[3].Value, h, err)
+	}
+}
+
 // The time that an agent has to close its stream is for one that says no more: another run in it goes on.
 func TestProxy_ARunBehindAnEndGoesOn(t *testing.T) {
 	for name, started := range map[string]string{
