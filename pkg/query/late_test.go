@@ -39,8 +39,8 @@ func TestLateError_IsHowTheRunEnded(t *testing.T) {
 		}
 	}
 	f.replays("/v1/threads/chat/runs/r/events", append(at, late)...)
-	if events := f.get("acme", "/v1/threads/chat/runs/r/history", "Accept", "text/event-stream").body; strings.Contains(events, "RUN_FINISHED") ||
-		!strings.HasSuffix(events, "id: 3:3\ndata: "+flushFailed+"\n\n") {
+	events := f.get("acme", "/v1/threads/chat/runs/r/history", "Accept", "text/event-stream").body
+	if strings.Contains(events, "RUN_FINISHED") || !strings.HasSuffix(events, "id: 3:3\ndata: "+flushFailed+"\n\n") {
 		t.Errorf("a restored run ends with %s", events)
 	}
 	// Verification finds another event there.
@@ -61,7 +61,7 @@ func TestStream_SendsALateErrorOnce(t *testing.T) {
 			event := func(run, value string) int64 {
 				return f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, value)
 			}
-			path := "/v1/threads/" + thread + "/stream"
+			path, ofRun := "/v1/threads/"+thread+"/stream", "/v1/threads/"+thread+"/runs/r/stream"
 			at := []int64{event("r", fmt.Sprintf(started, "r")), event("r", fmt.Sprintf(finished, "r"))}
 			f.produce()
 			lines := f.stream(path, "")
@@ -84,9 +84,9 @@ func TestStream_SendsALateErrorOnce(t *testing.T) {
 				"it goes on":                   {"", "", following[:1]},
 				"it resumes before the error":  {path, ended, []string{"RUN_ERROR", "RUN_STARTED"}},
 				"it resumes after the error":   {path, failed, following[:1]},
-				"the run's stream, joined":     {strings.Replace(path, "/stream", "/runs/r/stream", 1), "", []string{"RUN_STARTED", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT", "RUN_ERROR"}},
-				"the run's stream, resumed":    {strings.Replace(path, "/stream", "/runs/r/stream", 1), ended, []string{"RUN_ERROR"}},
-				"the run's stream, at its end": {strings.Replace(path, "/stream", "/runs/r/stream", 1), failed, nil},
+				"the run's stream, joined":     {ofRun, "", []string{"RUN_STARTED", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT", "RUN_ERROR"}},
+				"the run's stream, resumed":    {ofRun, ended, []string{"RUN_ERROR"}},
+				"the run's stream, at its end": {ofRun, failed, nil},
 			} {
 				lines := lines
 				if c.path != "" {

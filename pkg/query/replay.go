@@ -85,8 +85,8 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	rp := &rawReplay{types: types, recorded: fold.TableOf(recordsOf(v.runs)), wanted: map[string]*replayRun{}, late: map[int64]string{}, all: all,
-		whole: len(runs) == len(v.runs)}
+	rp := &rawReplay{types: types, recorded: fold.TableOf(recordsOf(v.runs)), wanted: map[string]*replayRun{}, late: map[int64]string{},
+		all: all, whole: len(runs) == len(v.runs)}
 	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err
