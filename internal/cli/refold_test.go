@@ -44,7 +44,7 @@ func TestRefold_FollowsAChangeAlongTheThread(t *testing.T) {
 		}
 		const first, second = "tenant dev, thread t, run first, folded by version 0: changes in state/first\n", "tenant dev, thread t, run second, folded by version 0: changes in state/first\n"
 		sum := func(runs, same, changes, gone int) string {
-			return fmt.Sprintf("%d runs by version 2 of the rules: %d as they are, %d would change; left: %d whose raw events are gone, 0 open\n", runs, same, changes, gone)
+			return fmt.Sprintf("%d runs by version 3 of the rules: %d as they are, %d would change; left: %d whose raw events are gone, 0 open\n", runs, same, changes, gone)
 		}
 		if got, want := refold(app.ExitDiffers, "t", "--tenant", dev.Tenant), first+second+sum(2, 0, 2, 0); got != want {
 			t.Errorf("it says\n%swant\n%s", got, want)

@@ -340,7 +340,7 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 	}
 	// Records and raw events of the new set prove one another.
 	stdout, stderr, _ := skein(t, "", "refold", "--all", "--brokers", strings.Join(k.Brokers, ","), "--topic-prefix", after.cfg.TopicPrefix)
-	if want := " by version 2 of the rules: 7 as they are, 0 would change; left: 12 whose raw events are gone, 2 open\n"; !strings.HasSuffix(stdout, want) {
+	if want := " by version 3 of the rules: 7 as they are, 0 would change; left: 12 whose raw events are gone, 2 open\n"; !strings.HasSuffix(stdout, want) {
 		t.Errorf("refold says %s%s; want %s", stdout, stderr, want)
 	}
 	letters := lettersOf(t, after.cfg)

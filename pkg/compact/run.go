@@ -11,8 +11,9 @@ import (
 )
 
 // Version is the version of the fold's rules, which every run record names. Version 1 treated every input on RUN_STARTED as
-// a whole conversation, dropped a patch for one unknown operation, and kept numbers that no double can hold.
-const Version = 2
+// a whole conversation, dropped a patch for one unknown operation, and kept numbers that no double can hold. Version 2 dropped
+// encryptedValueType, kept interrupts of one id, and let cancelled runs wait for tool calls.
+const Version = 3
 
 // ErrEnded is returned for an event after the terminal one; it is not folded.
 var ErrEnded = errors.New("folding event: the run has ended")
