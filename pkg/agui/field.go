@@ -57,7 +57,8 @@ var fieldNames = [numFields]string{
 	"parentRunId", "input", "result", "outcome", "usage", "message", "code", "stepName", "messageId", "role",
 	"name", "delta", "toolCallId", "toolCallName", "parentMessageId", "content", "snapshot", "patch",
 	"messages", "activityType", "replace", "subtype", "entityId", "encryptedValue",
-	"encryptedValueType", "description", "parentSubagentRunId", "parentToolCallId", "event", "source", "value", "state", "interrupt", "encryptedContent",
+	"encryptedValueType", "description", "parentSubagentRunId", "parentToolCallId",
+	"event", "source", "value", "state", "interrupt", "encryptedContent",
 }
 
 // String returns the member's name on the wire.

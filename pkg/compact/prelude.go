@@ -100,7 +100,8 @@ func (r *Run) beforeActivities(messages []agui.Message) (before []agui.Message, 
 			}
 		}
 		activities = append(activities, append(event, '}'))
-		m := newMessage(messages[i].ID, agui.RoleAssistant, member{"id", stringValue(messages[i].ID)}, member{"role", stringValue(agui.RoleAssistant)},
+		id := messages[i].ID
+		m := newMessage(id, agui.RoleAssistant, member{"id", stringValue(id)}, member{"role", stringValue(agui.RoleAssistant)},
 			member{"toolCalls", &callList{list: []*toolCall{newToolCall(string(l.ID), string(*l.Name))}}})
 		l.owner().tag(m.obj)
 		messages = slices.Clone(messages)
