@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,7 @@ type metrics struct {
 	openSeconds   prometheus.Histogram
 	openRuns      prometheus.Gauge
 	openRunBytes  prometheus.Gauge
+	oldestRun     atomic.Pointer[time.Time] // when the oldest open run began; nil or zero: none
 	cutRuns       prometheus.Counter
 	partitions    *prometheus.GaugeVec // state: open, opening
 	lag           *kafka.Lag
@@ -146,6 +148,15 @@ func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 		sessions:       counter("sessions_total", "Group sessions started."),
 		anomalies:      vec("anomalies_total", "Irregular events by rule, except those that the fold counts.", "rule", partition.AnomalyRules()...),
 	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: ns, Subsystem: sub, Name: "oldest_open_run_seconds",
+		Help: "Age of the oldest open run; 0 if there is none. That of a run which another process began counts from its last event before it was taken over.",
+	}, func() float64 {
+		if at := m.oldestRun.Load(); at != nil && !at.IsZero() {
+			return max(0, time.Since(*at).Seconds())
+		}
+		return 0
+	}))
 	if tenants > 0 {
 		m.nameTenants(reg, tenants)
 	}

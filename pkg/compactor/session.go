@@ -141,6 +141,7 @@ func (s *session) close() {
 	// These belong to partitions that are no longer this member's.
 	s.metrics.openRuns.Set(0)
 	s.metrics.openRunBytes.Set(0)
+	s.metrics.oldestRun.Store(nil)
 	s.metrics.tenantOpenRuns.Set(nil)
 	s.metrics.tenantOpenRunBytes.Set(nil)
 	s.metrics.partitions.WithLabelValues("open").Set(0)

@@ -209,7 +209,7 @@ func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitReques
 // read lie below the processed offset: then settle only counts them and frees memory.
 func (s *session) settle(shares []share, outcome cycleOutcome) (cycleOutcome, error) {
 	now, idle := s.now(), outcome == cycleIdle
-	openRuns, openRunBytes := 0, 0
+	openRuns, openRunBytes, oldest := 0, 0, time.Time{}
 	for _, sh := range shares {
 		s.count(sh)
 		if !idle && !s.members.current(sh.assignment) {
@@ -230,6 +230,9 @@ func (s *session) settle(shares []share, outcome cycleOutcome) (cycleOutcome, er
 			stats := sh.part.Stats()
 			openRuns += stats.OpenRuns
 			openRunBytes += stats.OpenRunBytes
+			if at := stats.OldestOpenRun; oldest.IsZero() || !at.IsZero() && at.Before(oldest) {
+				oldest = at
+			}
 			s.metrics.lag.Done(sh.id)
 		case phaseFencing:
 			sh.fence = sh.fenceRecord.Offset
@@ -238,6 +241,7 @@ func (s *session) settle(shares []share, outcome cycleOutcome) (cycleOutcome, er
 		}
 	}
 	s.noteOpenRuns(openRuns, openRunBytes)
+	s.metrics.oldestRun.Store(&oldest)
 	return outcome, s.noteTenants(shares, now)
 }
 

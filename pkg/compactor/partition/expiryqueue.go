@@ -16,6 +16,9 @@ type expiryEntry struct {
 	// of holds the entries of its tenant, and element is its place there.
 	of      *list.List
 	element *list.Element
+	// begun is when the run began, and inOrder its place among all runs by that.
+	begun   time.Time
+	inOrder *list.Element
 }
 
 // expiryQueue is a heap of runs by the time of their last record. Each record changes that time (since); the entry moves in the heap only
@@ -25,6 +28,8 @@ type expiryQueue struct {
 	heap  expiryHeap
 	// tenants has each tenant's entries by their last records, oldest first.
 	tenants map[string]*list.List
+	// order has all entries as they were added.
+	order list.List
 }
 
 func newExpiryQueue() *expiryQueue {
@@ -32,14 +37,14 @@ func newExpiryQueue() *expiryQueue {
 }
 
 func (w *expiryQueue) add(key string, since time.Time) *expiryEntry {
-	one := &expiryEntry{key: key, since: since, sorted: since}
+	one := &expiryEntry{key: key, since: since, sorted: since, begun: since}
 	w.byKey[key] = one
 	tenant := tenantOf(key)
 	if one.of = w.tenants[tenant]; one.of == nil {
 		one.of = list.New()
 		w.tenants[tenant] = one.of
 	}
-	one.element = one.of.PushBack(one)
+	one.element, one.inOrder = one.of.PushBack(one), w.order.PushBack(one)
 	heap.Push(&w.heap, one)
 	return one
 }
@@ -57,6 +62,7 @@ func (w *expiryQueue) drop(key string) {
 	if one := w.byKey[key]; one != nil {
 		heap.Remove(&w.heap, one.place)
 		delete(w.byKey, key)
+		w.order.Remove(one.inOrder)
 		if one.of.Remove(one.element); one.of.Len() == 0 {
 			delete(w.tenants, tenantOf(key))
 		}
@@ -83,6 +89,14 @@ func (w *expiryQueue) oldestOf(tenant string) *expiryEntry {
 		return of.Front().Value.(*expiryEntry)
 	}
 	return nil
+}
+
+// begun returns when the run was added that is in the queue longest; zero if there is none.
+func (w *expiryQueue) begun() time.Time {
+	if first := w.order.Front(); first != nil {
+		return first.Value.(*expiryEntry).begun
+	}
+	return time.Time{}
 }
 
 // oldest returns the run that has been idle longest; nil if there is none.

@@ -188,6 +188,9 @@ type Stats struct {
 	Paused bool
 	// OpenRuns is the number of open runs, OpenRunBytes the memory of runs.
 	OpenRuns, OpenRunBytes int
+	// OldestOpenRun is when the oldest open run began; zero if there is none. For a run that another process began, or that was
+	// silent beyond the idle limit, it is a later time: that of its last event then.
+	OldestOpenRun time.Time
 	// NextExpiry is when the next run expires or is closed; zero if there is none.
 	NextExpiry time.Time
 	// Misplaced are the records on the wrong partition that the next transaction sends to dead letters.
@@ -199,7 +202,7 @@ func (p *Processor) Stats() Stats {
 	return Stats{
 		Next: p.next, Processed: p.progress.Processed, Paused: p.gap != nil,
 		OpenRuns: len(p.retirement.expiring.heap), OpenRunBytes: p.runs.bytes, NextExpiry: p.retirement.nextExpiry(),
-		Misplaced: p.counts.DeadLetters[deadletter.WrongPartition],
+		OldestOpenRun: p.retirement.expiring.begun(), Misplaced: p.counts.DeadLetters[deadletter.WrongPartition],
 	}
 }
 
