@@ -53,7 +53,7 @@ var helps = sync.OnceValues(func() (map[string]string, error) {
 		return nil, err
 	}
 	texts := make(map[string]string)
-	for _, line := range []string{"ingest", "compactor", "indexer", "query", "skein health", "skein topics create", "skein migrate"} {
+	for _, line := range []string{"ingest", "compactor", "indexer", "query", "skein status", "skein topics create", "skein migrate"} {
 		words := strings.Fields(line)
 		out, err := exec.Command(filepath.Join(dir, words[0]), append(words[1:], "--help")...).Output()
 		if err != nil {

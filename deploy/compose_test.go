@@ -137,7 +137,7 @@ func TestCompose_StagesAreLockedDownAndChecked(t *testing.T) {
 			s.Privileged {
 			t.Errorf("%s is not locked down", name)
 		}
-		want := []string{"CMD", "/usr/local/bin/skein", "health", "http://127.0.0.1:8421"}
+		want := []string{"CMD", "/usr/local/bin/skein", "status", "http://127.0.0.1:8421"}
 		if !slices.Equal(s.HealthCheck.Test, want) {
 			t.Errorf("%s is checked by %q, want %q", name, s.HealthCheck.Test, want)
 		}

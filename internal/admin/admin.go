@@ -37,9 +37,12 @@ type Check func(ctx context.Context) error
 //	/readyz       200 once the process has started, is not draining and all checks pass; else 503.
 //	              The body has each check and its error, also while the process starts. Its status is
 //	              "degraded", with 200, if only optional checks and remarks fail
+//	/status       as /readyz, with version, stages and some of their figures
 //	/debug/pprof  profiles, after ServeProfiles: they show the contents of the process's memory
 type Admin struct {
 	gatherer prometheus.Gatherer
+	version  string
+	stages   []string
 
 	mu     sync.Mutex
 	state  string
@@ -81,6 +84,9 @@ const (
 func New(gatherer prometheus.Gatherer) *Admin {
 	return &Admin{gatherer: gatherer, state: "starting"}
 }
+
+// Identify sets the version and the stages that the process has.
+func (a *Admin) Identify(version string, stages ...string) { a.version, a.stages = version, stages }
 
 // AddCheck adds a named check of the process itself to readiness.
 func (a *Admin) AddCheck(name string, ask Check) { a.add(name, own, ask) }
@@ -159,16 +165,58 @@ func (a *Admin) Handler() http.Handler {
 	mux.Handle("GET /metrics", a.guard(promhttp.HandlerFor(a.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})))
 	mux.HandleFunc("GET /healthz", a.serveAlive)
 	mux.HandleFunc("GET /readyz", a.serveReady)
+	mux.HandleFunc("GET /status", a.serveReady)
 	if a.profiles {
 		mux.Handle("GET /debug/pprof/", a.guard(http.DefaultServeMux))
 	}
 	return mux
 }
 
-type status struct {
+// Status is the answer of /healthz, /readyz and /status.
+type Status struct {
 	Status string `json:"status"`
 	// Checks has "ok" or the error of each check, by name.
 	Checks map[string]string `json:"checks,omitempty"`
+	// Version is the process's. Stages are its stages with their figures. Only /status has them.
+	Version string    `json:"version,omitempty"`
+	Stages  []Figures `json:"stages,omitempty"`
+}
+
+// Figures are figures of a stage, from its metrics; nil if it has none.
+type Figures struct {
+	Stage         string   `json:"stage,omitempty"`
+	Lag           *float64 `json:"lagSeconds,omitempty"`
+	OpenRuns      *float64 `json:"openRuns,omitempty"`
+	OldestOpenRun *float64 `json:"oldestOpenRunSeconds,omitempty"`
+	// DeadLetters counts those that the process has written.
+	DeadLetters *float64 `json:"deadLetters,omitempty"`
+}
+
+// identity returns the version and the stages, without figures if the request lacks the token.
+func (a *Admin) identity(r *http.Request) (string, []Figures, error) {
+	stages := make([]Figures, len(a.stages))
+	values := map[string]*float64{}
+	if a.may(r) {
+		families, err := a.gatherer.Gather()
+		if err != nil {
+			return "", nil, err
+		}
+		for _, f := range families {
+			sum := 0.0
+			for _, m := range f.GetMetric() {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+			values[f.GetName()] = &sum
+		}
+	}
+	for i, name := range a.stages {
+		of := "skein_" + name + "_"
+		stages[i] = Figures{name, values[of+"lag_seconds"], values[of+"open_runs"], values[of+"oldest_open_run_seconds"], values[of+"dead_letters_total"]}
+		if stages[i].DeadLetters == nil { // the indexer's
+			stages[i].DeadLetters = values[of+"refused_total"]
+		}
+	}
+	return a.version, stages, nil
 }
 
 func (a *Admin) serveAlive(w http.ResponseWriter, r *http.Request) {
@@ -177,22 +225,31 @@ func (a *Admin) serveAlive(w http.ResponseWriter, r *http.Request) {
 		if !a.may(r) {
 			stuck = nil
 		}
-		writeStatus(w, http.StatusServiceUnavailable, status{Status: "stuck", Checks: stuck})
+		writeStatus(w, http.StatusServiceUnavailable, Status{Status: "stuck", Checks: stuck})
 		return
 	}
-	writeStatus(w, http.StatusOK, status{Status: "ok"})
+	writeStatus(w, http.StatusOK, Status{Status: "ok"})
 }
 
 func (a *Admin) serveReady(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	state := a.state
 	a.mu.Unlock()
+	out, code := Status{Status: "ok"}, http.StatusOK
+	if r.URL.Path == "/status" {
+		var err error
+		if out.Version, out.Stages, err = a.identity(r); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
 	if state == "draining" {
-		writeStatus(w, http.StatusServiceUnavailable, status{Status: state})
+		out.Status = state
+		writeStatus(w, http.StatusServiceUnavailable, out)
 		return
 	}
 	results := a.look(r.Context())
-	out, code := status{Status: "ok", Checks: make(map[string]string, len(results))}, http.StatusOK
+	out.Checks = make(map[string]string, len(results))
 	for _, c := range results {
 		out.Checks[c.name] = "ok"
 		if c.err == nil {
@@ -266,7 +323,7 @@ func (c *check) begin(ctx context.Context) *call {
 	return now
 }
 
-func writeStatus(w http.ResponseWriter, code int, s status) {
+func writeStatus(w http.ResponseWriter, code int, s Status) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)

@@ -182,6 +182,7 @@ func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error
 	p.Registry = NewRegistry()
 	p.Kafka.Logger, p.Kafka.Registerer = ClientLogger(p.Logger), p.Registry
 	p.Admin = admin.New(p.Registry)
+	p.Admin.Identify(BuildInfo().Version, s.Name)
 	if front.profiles {
 		p.Admin.ServeProfiles()
 	}

@@ -23,11 +23,12 @@ import (
 type serverContext map[string]string
 
 // contextKeys are the names of the server flags, with _ in place of -. The values of all but the addresses are file names.
-var contextKeys = []string{"url", "publish_url", "read_url", "api_key_file", "server_ca_file", "client_cert_file", "client_key_file"}
+var contextKeys = []string{"url", "publish_url", "read_url", "api_key_file", "server_ca_file", "client_cert_file", "client_key_file", "admin_url",
+	"admin_token_file"}
 
 func isAddress(key string) bool { return strings.HasSuffix(key, "url") }
 
-// contextFlag returns the flag of a key.
+// contextFlag returns the flag of a key; nil if the command has no such flag.
 func contextFlag(f *pflag.FlagSet, key string) *pflag.Flag {
 	return f.Lookup(strings.ReplaceAll(key, "_", "-"))
 }
@@ -132,7 +133,7 @@ func (s *server) applyContext() error {
 	}
 	c, err := all.get(s.context)
 	for key, value := range c {
-		if f := contextFlag(s.flags, key); !f.Changed && err == nil && !(isAddress(key) && s.addressed()) {
+		if f := contextFlag(s.flags, key); f != nil && !f.Changed && err == nil && !(isAddress(key) && s.addressed()) {
 			err = f.Value.Set(value)
 		}
 	}
@@ -209,6 +210,9 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 		}
 		for _, key := range contextKeys {
 			value := contextFlag(f, key).Value.String()
+			if key == "admin_url" {
+				value = strings.Join(at.adminURLs, ",")
+			}
 			if key == "url" && at.publishURL+at.readURL != "" {
 				continue // it has only its default
 			}
@@ -229,6 +233,7 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 		return nil
 	})
 	at = serverFlags(set, out)
+	at.adminFlags(set)
 	cmd.AddCommand(set,
 		change("use NAME", "Make a context the current one", func(_ *pflag.FlagSet, all *contexts, name string) error {
 			if _, err := all.get(name); err != nil {

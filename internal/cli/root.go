@@ -70,7 +70,7 @@ skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above erro
 		newThreads(out), newShow(out), newRuns(out), newStats(out), newLineage(out), newHistory(out), newTail(out), newState(out),
 		newBlame(out), newDiff(out), newCheckout(out), newContext(out), newReplay(out), newVerify(out), newExport(out),
 		newPublish(out), newErase(out), newCancel(out), newFold(out), newLint(out),
-		newTopics(out), newDeadLetters(out), newRefold(out), newMigrate(out), newKeys(out), newHealth(out), newVersion(out),
+		newTopics(out), newDeadLetters(out), newRefold(out), newMigrate(out), newKeys(out), newStatus(out), newVersion(out),
 	)
 	if width := out.drawingWidth(); width > 0 {
 		fitHelp(root, width)

@@ -31,6 +31,9 @@ type server struct {
 	// url is the address of an installation that has one for all; else publishURL is that of ingest and readURL that of query.
 	url, publishURL, readURL           string
 	keyFile, caFile, certFile, ownFile string
+	// adminURLs are the admin addresses of processes, and adminToken is the file with their token.
+	adminURLs  []string
+	adminToken string
 	// context is the name of a context. The command's flags take precedence over it.
 	context string
 	flags   *pflag.FlagSet
@@ -63,15 +66,20 @@ func serverFlags(cmd *cobra.Command, out *output) *server {
 	case len(words) > 1 && words[1] == "THREAD":
 		cmd.ValidArgsFunction = completeIDs(s, true)
 	}
-	cmd.Flags().StringVar(&s.context, "context", "", "`NAME` of a context (see skein context); by default the current one")
 	cmd.Flags().StringVar(&s.url, "url", defaultURL, "`URL` of the HTTP API, if one address serves both ingest and query")
 	cmd.Flags().StringVar(&s.publishURL, "publish-url", "", "`URL` of the ingest stage, which publishes, cancels and erases")
 	cmd.Flags().StringVar(&s.readURL, "read-url", "", "`URL` of the query stage, which reads")
 	cmd.Flags().StringVar(&s.keyFile, "api-key-file", "", "`FILE` with the API key; without it, the variable "+app.APIKeyVariable+" does")
+	s.secureFlags(cmd)
+	return s
+}
+
+// secureFlags adds the flags of the context and of TLS.
+func (s *server) secureFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.context, "context", "", "`NAME` of a context (see skein context); by default the current one")
 	cmd.Flags().StringVar(&s.caFile, "server-ca-file", "", "PEM `FILE` of the CAs to trust for an https:// URL; by default the system's")
 	cmd.Flags().StringVar(&s.certFile, "client-cert-file", "", "PEM `FILE` with your client certificate, if the server requires one")
 	cmd.Flags().StringVar(&s.ownFile, "client-key-file", "", "PEM `FILE` with the certificate's private key")
-	return s
 }
 
 // connect calls f with a client for the server.
@@ -102,7 +110,7 @@ func (s *server) connect(f func(c *client.Client) error) error {
 
 // addressed reports whether a flag or setting has an address.
 func (s *server) addressed() bool {
-	return s.flags != nil && (s.flags.Changed("url") || s.flags.Changed("publish-url") || s.flags.Changed("read-url"))
+	return s.flags != nil && (s.flags.Changed("url") || s.flags.Changed("publish-url") || s.flags.Changed("read-url") || s.flags.Changed("admin-url"))
 }
 
 // addresses returns the addresses of query and ingest; one of them may be "".

@@ -1,17 +1,11 @@
 package cli
 
 import (
-	"context"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/pkg/client"
@@ -58,8 +52,9 @@ func TestShow_SaysWhyARunEndedAndWhatItWaitsFor(t *testing.T) {
 		}
 		completes(t, s.URL())
 		namesMethods(t, s.URL())
-		if stdout, stderr, code := skein(t, "", "health", s.URL()); code != 0 || stdout != "ok\n" {
-			t.Errorf("health of skein dev at its own address: exit %d, %s%s", code, stdout, stderr)
+		if stdout, stderr, code := skein(t, "", "status", s.URL()); code != 0 || !strings.HasPrefix(stdout, "ingest\tok\t") ||
+			!strings.Contains(stdout, "\nquery\tok\t") {
+			t.Errorf("status of skein dev at its own address: exit %d, %s%s", code, stdout, stderr)
 		}
 	})
 }
@@ -99,24 +94,6 @@ func namesMethods(t *testing.T, url string) {
 		if got := resp.Header.Get("Allow"); resp.StatusCode != http.StatusMethodNotAllowed || got != want {
 			t.Errorf("PATCH %s: %d, Allow %q, want %q", path, resp.StatusCode, got, want)
 		}
-	}
-}
-
-// Without URL, the first server that listens answers.
-func TestHealth_FindsSkeinDev(t *testing.T) {
-	a := admin.New(prometheus.NewRegistry())
-	a.Started()
-	server := httptest.NewServer(a.Handler())
-	defer server.Close()
-	var stdout strings.Builder
-	out := newOutput(&stdout, io.Discard, nil)
-	if err := firstHealth(context.Background(), out, []string{"http://127.0.0.1:1", server.URL}, "/readyz"); err != nil ||
-		stdout.String() != "ok\n" {
-		t.Errorf("%v, %q", err, stdout.String())
-	}
-	err := firstHealth(context.Background(), out, []string{"http://127.0.0.1:1", "http://127.0.0.1:1"}, "/readyz")
-	if err == nil || !strings.Contains(err.Error(), "no answer from http://127.0.0.1:1/readyz or http://127.0.0.1:1/readyz") {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,89 +17,201 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/internal/app"
 )
 
 // defaultAdminURL is the default admin address of a stage.
 const defaultAdminURL = "http://127.0.0.1:8421"
 
-func newHealth(out *output) *cobra.Command {
+// stageNames are the stages of an installation, in the order of the flow.
+var stageNames = []string{"ingest", "compactor", "indexer", "query"}
+
+// stageStatus is one stage of one process. Its status is the process's, or "absent" if no process of the stage was found.
+type stageStatus struct {
+	admin.Figures
+	URL     string            `json:"url,omitempty"`
+	Version string            `json:"version,omitempty"`
+	Status  string            `json:"status"`
+	Checks  map[string]string `json:"checks,omitempty"`
+}
+
+func newStatus(out *output) *cobra.Command {
 	var live bool
 	var timeout time.Duration
+	var at *server
 	cmd := &cobra.Command{
-		Use:     "health [URL]",
+		Use:     "status [URL]...",
 		GroupID: groupOperate,
-		Short:   "Check whether a stage is ready",
-		Long: `Check at a stage's admin address whether it is ready. Without URL it checks ` + defaultAdminURL + `, or,
-if nothing listens there, skein dev at ` + defaultURL + `.
-Exit code 0: ready. 1: not ready, or no answer; the output says why. Made for health checks of containers.`,
-		Example: `  skein health
-  skein health http://127.0.0.1:8421 --live`,
-		Args: usageArgs(cobra.MaximumNArgs(1)),
+		Short:   "Show the stages: version, readiness, lag, open runs, dead letters",
+		Long: `Show each stage: its version, whether it is ready and else why not, its lag, the oldest open run and the dead
+letters since it started. The admin addresses are those of --admin-url or of the context; then each of the four
+stages must be there. Without any, it looks at ` + defaultAdminURL + ` or, if nothing listens there, at skein dev.
+With URL it checks these processes only, as the health checks of containers do.
+
+Exit code 0: all are ready. 1: one is not ready, is absent or does not answer; stderr says which and why.`,
+		Example: `  skein status
+  skein status --admin-url http://ingest:8421,http://compactor:8421,http://indexer:8421,http://query:8421
+  skein status http://127.0.0.1:8421 --live`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			bases := []string{defaultAdminURL, defaultURL}
-			if len(args) == 1 {
-				bases = args
+			if err := at.applyContext(); err != nil {
+				return err
 			}
-			path := "/readyz"
+			path, urls := "/status", args
 			if live {
 				path = "/healthz"
 			}
+			if len(args) == 0 {
+				urls = at.adminURLs
+			}
+			first := len(urls) == 0
+			if first { // skein dev may have no admin address
+				urls = []string{defaultAdminURL, defaultURL}
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return firstHealth(ctx, out, bases, path)
+			all, err := at.statuses(ctx, urls, path, first)
+			if err != nil {
+				return err
+			}
+			return showStatus(out, all, len(args) == 0 && !live)
 		},
 	}
+	at = &server{out: out, flags: cmd.Flags()}
+	at.secureFlags(cmd)
+	at.adminFlags(cmd)
+	listFlags(cmd, out)
 	cmd.Flags().BoolVar(&live, "live", false, "check only whether a restart could help, not whether Kafka and the store answer")
-	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
-	jsonFlags(cmd, out)
+	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answers")
 	return cmd
 }
 
-// firstHealth checks the health of the first server in bases that accepts a connection.
-func firstHealth(ctx context.Context, out *output, bases []string, path string) error {
-	var tried []string
-	for _, base := range bases {
-		url := strings.TrimRight(base, "/") + path
-		err := health(ctx, out, url)
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return err
-		}
-		tried = append(tried, url)
-	}
-	return fmt.Errorf("no answer from %s: nothing listens there", strings.Join(tried, " or "))
+// adminFlags adds the flags of the admin addresses.
+func (s *server) adminFlags(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&s.adminURLs, "admin-url", nil, "`URL` of the --admin-listen of each process, separated by commas, for skein status")
+	cmd.Flags().StringVar(&s.adminToken, "admin-token-file", "", "`FILE` with the token that the admin addresses require")
 }
 
-// health calls the stage without a proxy, since an admin address is internal.
-func health(ctx context.Context, out *output, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
-		return app.Usagef("reading url %q: want http://HOST:PORT", url)
-	}
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+// statuses returns the stages of the processes at the URLs, or only those of the first one that accepts a connection. A process
+// that does not answer has a status that says so.
+func (s *server) statuses(ctx context.Context, urls []string, path string, first bool) (all []stageStatus, err error) {
+	secure, err := s.tls()
 	if err != nil {
-		return fmt.Errorf("no answer from %s: %w", url, err)
+		return nil, err
+	}
+	token := ""
+	if s.adminToken != "" {
+		text, err := os.ReadFile(s.adminToken)
+		if err != nil {
+			return nil, app.Usagef("reading the admin token: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	// No proxy, since an admin address is internal.
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure}}
+	for i, url := range urls {
+		of, err := processStatus(ctx, c, url, path, token)
+		if first && i < len(urls)-1 && errors.Is(err, syscall.ECONNREFUSED) {
+			continue
+		}
+		if err != nil {
+			if app.ExitCode(err) == app.ExitUsage {
+				return nil, err
+			}
+			of = []stageStatus{{URL: url, Status: "no answer", Checks: map[string]string{"admin": err.Error()}}}
+		}
+		if all = append(all, of...); first {
+			break
+		}
+	}
+	return all, nil
+}
+
+// processStatus returns the stages of the process at an admin address.
+func processStatus(ctx context.Context, c *http.Client, base, path, token string) ([]stageStatus, error) {
+	url := strings.TrimRight(base, "/") + path
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return nil, app.Usagef("reading url %q: want http://HOST:PORT", base)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("no answer from %s: %w", url, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
-		return fmt.Errorf("reading answer: %w", err)
+		return nil, fmt.Errorf("reading answer: %w", err)
 	}
-	var answer struct {
-		Status string            `json:"status"`
-		Checks map[string]string `json:"checks"`
-	}
+	var answer admin.Status
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Status == "" {
-		return fmt.Errorf("reading answer: %s is not the admin address of a Skein stage (HTTP %d)", url, resp.StatusCode)
+		return nil, fmt.Errorf("reading answer: %s is not the admin address of a Skein stage (HTTP %d)", url, resp.StatusCode)
 	}
-	if err := out.result(body, answer.Status+"\n"); err != nil || resp.StatusCode == http.StatusOK {
-		return err
+	if len(answer.Stages) == 0 {
+		answer.Stages = make([]admin.Figures, 1)
 	}
-	reasons := []string{answer.Status}
-	for _, name := range slices.Sorted(maps.Keys(answer.Checks)) {
-		if answer.Checks[name] != "ok" {
-			reasons = append(reasons, name+": "+answer.Checks[name])
+	var all []stageStatus
+	for _, f := range answer.Stages {
+		all = append(all, stageStatus{Figures: f, URL: base, Version: answer.Version, Status: answer.Status, Checks: answer.Checks})
+	}
+	return all, nil
+}
+
+// showStatus prints the stages, with those that are missing if they all must be there, and returns what is wrong as an error.
+func showStatus(out *output, all []stageStatus, whole bool) error {
+	for _, name := range stageNames {
+		if whole && !slices.ContainsFunc(all, func(s stageStatus) bool { return s.Stage == name }) {
+			all = append(all, stageStatus{Figures: admin.Figures{Stage: name}, Status: "absent"})
 		}
 	}
-	return errors.New(strings.Join(reasons, "; "))
+	slices.SortStableFunc(all, func(a, b stageStatus) int {
+		return cmp.Compare(slices.Index(stageNames, a.Stage), slices.Index(stageNames, b.Stage))
+	})
+	l := lister{out: out, columns: []column{{name: "STAGE", keep: true}, {name: "READY", keep: true}, {name: "VERSION"}, {name: "LAG", right: true},
+		{name: "OPEN RUNS", right: true}, {name: "OLDEST", right: true}, {name: "DEAD LETTERS", right: true}, {name: "URL"}}}
+	var wrong []string
+	for _, s := range all {
+		if err := l.add(listed{raw: s, id: []string{s.Stage}, row: []string{cmp.Or(s.Stage, "?"), s.Status, s.Version, seconds(s.Lag), number(s.OpenRuns),
+			seconds(s.OldestOpenRun), number(s.DeadLetters), s.URL}}); err != nil {
+			return err
+		}
+		text := strings.TrimPrefix(s.Stage+": ", ": ") + s.Status
+		for _, name := range slices.Sorted(maps.Keys(s.Checks)) {
+			if s.Checks[name] != "ok" {
+				text += "; " + name + ": " + s.Checks[name]
+			}
+		}
+		switch {
+		case s.Status == "degraded":
+			out.note("%s", text)
+		case s.Status != "ok":
+			wrong = append(wrong, text)
+		}
+	}
+	if err := l.end(); err != nil || len(wrong) == 0 {
+		return err
+	}
+	text := strings.Join(wrong, "; ")
+	if strings.Contains(text, ": absent") {
+		text += " (name the address of each stage with --admin-url, or skein context set)"
+	}
+	return errors.New(text)
+}
+
+// seconds and number format a figure that a stage may not have.
+func seconds(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return time.Duration(*v * float64(time.Second)).Round(100 * time.Millisecond).String()
+}
+
+func number(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", *v)
 }

@@ -52,6 +52,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, group: app.NewGroup(), registry: app.NewRegistry()}
 	s.admin = admin.New(s.registry)
+	s.admin.Identify(app.BuildInfo().Version, "ingest", "compactor", "indexer", "query")
 	s.admin.ServeProfiles() // loopback only
 	if err := s.start(ctx); err != nil {
 		// Everything opened so far is a part of the group.

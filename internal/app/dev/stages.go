@@ -68,7 +68,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	}
 	api, health := split(front.Handler(), answers.Handler()), s.admin.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" { // for skein health if there is no admin port
+		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || r.URL.Path == "/status" { // for skein status if there is no admin port
 			health.ServeHTTP(w, r)
 			return
 		}
