@@ -7,7 +7,7 @@ FROM
     WHERE tenant = {tenant:String} AND thread_id IN (
         SELECT thread_id FROM v_runs_by_time
         WHERE tenant = {tenant:String} AND started_at >= {from:DateTime64(3, 'UTC')} AND started_at < {to:DateTime64(3, 'UTC')})
-    GROUP BY thread_id, parent_run_id
+    GROUP BY thread_id, parent_run_id, if(spawned_by = '', '', run_id) -- what was spawned is no sibling
 )
 GROUP BY thread_id
 ORDER BY deepest DESC, widest DESC, thread_id

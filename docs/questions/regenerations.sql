@@ -12,7 +12,7 @@ FROM
         arraySort(groupArray((raw_first, run_id, asked, agent, if(arrayUniq(models) = 1, models[1], ''), started_at))) AS siblings
     FROM v_runs
     WHERE tenant = {tenant:String} AND asked != ''
-    GROUP BY thread_id, parent_run_id
+    GROUP BY thread_id, parent_run_id, if(spawned_by = '', '', run_id) -- what was spawned is no sibling
 )
 ARRAY JOIN
     siblings.4 AS agent, siblings.5 AS model, siblings.6 AS started_at,

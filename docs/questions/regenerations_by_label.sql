@@ -15,7 +15,7 @@ FROM
         SELECT arraySort(groupArray((raw_first, run_id, asked, arrayZip(mapKeys(labels), mapValues(labels)), started_at))) AS siblings
         FROM v_runs
         WHERE tenant = {tenant:String} AND asked != ''
-        GROUP BY thread_id, parent_run_id
+        GROUP BY thread_id, parent_run_id, if(spawned_by = '', '', run_id) -- what was spawned is no sibling
     )
     ARRAY JOIN
         siblings.4 AS labels, siblings.5 AS started_at,

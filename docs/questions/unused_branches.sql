@@ -26,7 +26,8 @@ FROM
           AND thread_id IN ( -- those of one branch, which are most, waste nothing
               SELECT thread_id FROM runs WHERE tenant = {tenant:String} AND deleted = 0
               GROUP BY thread_id HAVING min(branch_id) != max(branch_id))
-        GROUP BY thread_id
+        GROUP BY thread_id, if((thread_id, root_run_id) IN ( -- what was spawned is a line of its own
+            SELECT thread_id, run_id FROM runs WHERE tenant = {tenant:String} AND deleted = 0 AND spawned_by != ''), root_run_id, '')
     )
     ARRAY JOIN
         of_thread AS run,

@@ -39,9 +39,15 @@ func NewTurns(kept agui.Families) (*Turns, error) {
 		return nil, fmt.Errorf("folding runs: %w", err)
 	}
 	s := &Turns{kept: kept, thread: thread, known: lineage.KnownMessages{}, byID: map[string]*Turn{}}
-	thread.SetKnown(s.known)
+	thread.SetKnown(s)
 	return s, nil
 }
+
+// Any implements lineage.Known.
+func (s *Turns) Any(ids []string, offset int64) (bool, error) { return s.known.Any(ids, offset) }
+
+// History implements lineage.Known.
+func (s *Turns) History(run string) (lineage.History, error) { return s.byID[run].at, nil }
 
 // Runs returns the runs in order.
 func (s *Turns) Runs() []*Turn { return s.runs }

@@ -50,12 +50,25 @@ func NewGraph(runs []Run) *Graph {
 	g.walkDown()
 	g.linkBranches()
 	g.linkSpawns()
-	for i := range g.runs {
-		if len(g.ChildrenOf[i]) == 0 {
-			g.tip = i // the last one in order of start stays
+	g.findTip()
+	return g
+}
+
+// findTip finds the tip that started last, among those of spawned trees only if the thread has no others.
+func (g *Graph) findTip() {
+	spawned := make([]bool, len(g.runs))
+	for _, i := range g.topo {
+		if p := g.ParentOf[i]; p >= 0 {
+			spawned[i] = spawned[p]
+		} else {
+			spawned[i] = g.SpawnOf[i].Known != "" && !g.SpawnOf[i].Late
 		}
 	}
-	return g
+	for i := range g.runs {
+		if len(g.ChildrenOf[i]) == 0 && (!spawned[i] || g.tip < 0 || spawned[g.tip]) {
+			g.tip = i
+		}
+	}
 }
 
 // NewPart returns the graph of some of a thread's runs. A run whose parent is not among them begins a tree. The arguments
@@ -207,15 +220,15 @@ func (g *Graph) Descendants(id string) []string {
 	return g.ids(found)
 }
 
-// Siblings returns the other children of the run's parent; of a root, the other roots.
+// Siblings returns the other children of the run's parent; of a root, the other roots. A spawned run is no sibling of any.
 func (g *Graph) Siblings(id string) []string {
 	i, ok := g.index[id]
-	if !ok {
+	if !ok || g.runs[i].SpawnedBy != "" {
 		return nil
 	}
 	var out []int
 	for j, p := range g.ParentOf {
-		if p == g.ParentOf[i] && j != i {
+		if p == g.ParentOf[i] && j != i && g.runs[j].SpawnedBy == "" {
 			out = append(out, j)
 		}
 	}
@@ -233,8 +246,8 @@ func (g *Graph) Tips() []string {
 	return g.ids(out)
 }
 
-// Tip returns the tip that started last, which represents the thread if no run is named. It is "" for a thread without
-// runs and for a part without that tip.
+// Tip returns the tip that started last, which represents the thread if no run is named. What a run of the thread spawned does not count,
+// unless there is nothing else. It is "" for a thread without runs and for a part without that tip.
 func (g *Graph) Tip() string {
 	if g.tip < 0 {
 		return ""

@@ -111,12 +111,26 @@ func TestGraph_Spawns(t *testing.T) {
 	want := []Spawn{
 		{Run: "early", By: "late", Known: "late", Late: true},
 		{Run: "other", By: "elsewhere"},
-		{Run: "child", By: "pending", Known: "pending", Late: true},
+		{Run: "child", By: "pending", Known: "pending"},
 		{Run: "self", By: "self"},
 		{Run: "number", By: "self~2", Known: "self~2", Late: true},
 	}
 	if got := g.Spawns(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestGraph_SpawnedRunsAreNoSiblingsAndNoTip(t *testing.T) {
+	g := NewGraph([]Run{
+		{ID: "main", Start: 1}, {ID: "root", Start: 2},
+		{ID: "s1", SpawnedBy: "main", Start: 3}, {ID: "s2", SpawnedBy: "main", Start: 4}, {ID: "next", Parent: "s2", Start: 5},
+	})
+	if got := fmt.Sprintln(g.Siblings("s1"), g.Siblings("s2"), g.Siblings("root"), g.Tip(), g.Tips()); got != "[] [] [main] root [main root s1 next]\n" {
+		t.Error(got)
+	}
+	elsewhere := NewGraph([]Run{{ID: "a", SpawnedBy: "of another thread", Start: 1}, {ID: "b", Parent: "a", Start: 2}})
+	if elsewhere.Tip() != "b" {
+		t.Errorf("tip %q of a thread that was spawned as a whole", elsewhere.Tip())
 	}
 }
 

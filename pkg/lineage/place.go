@@ -49,8 +49,8 @@ type Placement struct {
 // Place finds a new run's parent, branch, depth, root and base from the runs that started before it, as they were then.
 // It does not add the run.
 //
-// A named parent counts if that run is known at this offset; otherwise the run is a root, and SpawnedBy holds the name. If none is named
-// and there is an input, the parent is the run whose whole history is the longest prefix of the input's messages; of several such runs, the
+// A named parent counts if that run is known at this offset and did not spawn this one (spawned); otherwise the run is a root, and SpawnedBy
+// holds the name. If none is named and there is an input, the parent is the run whose whole history is the longest prefix of the input's messages; of several such runs, the
 // one that started last. Without such a run the new one is a root. But if the input is missing too, or is on RUN_STARTED and has no message
 // that the thread has, the parent is the run that ended last.
 //
@@ -100,9 +100,13 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		if parent == nil || parent.ID == s.RunID {
+		spawned := parent == nil || parent.ID == s.RunID
+		if !spawned {
+			spawned, err = t.spawned(s, parent)
+		}
+		if spawned || err != nil {
 			p.Run.SpawnedBy = agui.String(named)
-			return nil, nil
+			return nil, err
 		}
 		cycle, err := t.descendsFrom(parent, p.Run.ClientRunID(), s.Offset)
 		if err != nil {
@@ -125,6 +129,27 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 	}
 	p.Run.ParentBy = ParentLatest
 	return t.lastEnded(s.Offset), nil
+}
+
+// spawned reports whether a named run of the thread spawned the new one, instead of being continued by it: it is not sealed, and the new run
+// has a whole input that shares no message with it. In doubt it is the parent, so that the run keeps its history.
+func (t *Thread) spawned(s Start, named *entry) (bool, error) {
+	if s.Input == nil || s.Input.Serialised || named.Sealed {
+		return false, nil
+	}
+	at, err := t.historyOf(named)
+	return err == nil && !at.hasAny(s.Input.Messages), err
+}
+
+// historyOf returns the history at a run's end, or the current one of an open run.
+func (t *Thread) historyOf(e *entry) (History, error) {
+	switch {
+	case e.messages != nil:
+		return History{Messages: e.messages()}, nil
+	case t.known == nil:
+		return History{}, errNoKnown
+	}
+	return t.known.History(e.ID)
 }
 
 // knowsOf reports whether an input that names no parent is whole: it was sent beside the stream, or the thread has one
@@ -157,7 +182,7 @@ func (t *Thread) knowsOf(s Start) (bool, error) {
 	return t.known.Any(slices.Compact(ids), s.Offset)
 }
 
-var errNoKnown = errors.New("placing a run: nobody tells which messages the thread has (Thread.SetKnown)")
+var errNoKnown = errors.New("placing a run: the messages of the thread are unknown (Thread.SetKnown)")
 
 // prefix is a prefix of an input's messages, in the form that a history would have.
 type prefix struct {

@@ -48,7 +48,8 @@ func (m *model) place(s Start) (parent *modelRun, by ParentBy, spawnedBy string)
 		given = ""
 	}
 	if given != "" {
-		if parent = m.find(given, s.Offset); parent != nil {
+		if parent = m.find(given, s.Offset); parent != nil && (s.Input == nil || parent.Sealed || slices.ContainsFunc(s.Input.Messages,
+			func(msg agui.Message) bool { return slices.Contains(parent.history, msg.ID) })) {
 			return parent, ParentExplicit, ""
 		}
 		return nil, ParentNone, given
@@ -81,6 +82,14 @@ func (m *model) place(s Start) (parent *modelRun, by ParentBy, spawnedBy string)
 	return nil, ParentNone, ""
 }
 
+// Any implements Known.
+func (m *model) Any([]string, int64) (bool, error) { return false, nil }
+
+// History implements Known.
+func (m *model) History(run string) (History, error) {
+	return History{Messages: ids(m.runs[slices.IndexFunc(m.runs, func(r *modelRun) bool { return r.ID == run })].history)}, nil
+}
+
 func (m *model) fresh(kind string) string {
 	m.ids++
 	return fmt.Sprint(kind, m.ids)
@@ -107,6 +116,7 @@ func (m *model) part() *Thread {
 		}
 	}
 	th.LoadFrom(&modelRest{m, th})
+	th.SetKnown(m)
 	if last != nil {
 		if err := th.Add(last.Run); err != nil {
 			panic(err)
@@ -163,6 +173,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		th.SetKnown(m)
 		must := func(err error) {
 			if err != nil {
 				t.Fatal(err)
@@ -203,7 +214,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 				s.Input = &agui.RunAgentInput{Messages: ids(history)}
 			}
 			if rapid.IntRange(0, 4).Draw(t, "given") == 0 {
-				s.ParentRunID = rapid.SampledFrom([]string{"r1", "r2", "r3", "r9", "elsewhere", s.RunID}).Draw(t, "parent")
+				s.ParentRunID = rapid.SampledFrom([]string{"r1", "r2", "r3", "r9", "elsewhere", s.RunID, fmt.Sprint("r", len(m.runs))}).Draw(t, "parent")
 			}
 			if old := m.find("r1", m.next); old != nil && !old.Open() && rapid.IntRange(0, 6).Draw(t, "again") == 0 {
 				s.ClientID = "r1"

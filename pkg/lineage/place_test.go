@@ -148,6 +148,25 @@ func TestThread_Place(t *testing.T) {
 			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
 			want:  Placement{Concurrent: true, Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2b"}},
 		},
+		"an open run whose messages the input lacks spawned it": {
+			start: Start{ParentRunID: "open", Input: inputOf("s1")},
+			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
+			want:  Placement{Concurrent: true, Run: Run{ParentBy: ParentNone, SpawnedBy: "open", Branch: "new", Root: "new"}},
+		},
+		"with one of its messages it is a branch": {
+			start: Start{ParentRunID: "open", Input: inputOf("s1 u3")},
+			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
+			want:  Placement{Concurrent: true, Run: Run{Parent: "open", ParentBy: ParentExplicit, Branch: "t2b", Root: "t1", Depth: 3}},
+		},
+		"an input on RUN_STARTED may leave the history out": {
+			start: Start{ParentRunID: "open", Input: &agui.RunAgentInput{Messages: msgs("s1"), Serialised: true}},
+			more:  live(Run{ID: "open", Branch: "open", Root: "open", Start: 50, End: -1}, "u3"),
+			want:  Placement{Concurrent: true, Run: Run{Parent: "open", ParentBy: ParentExplicit, Branch: "open", Root: "open", Depth: 1}},
+		},
+		"a run that has ended spawns none": {
+			start: Start{ParentRunID: "t3", Input: inputOf("s1")},
+			want:  Placement{Run: Run{Parent: "t3", ParentBy: ParentExplicit, Branch: "t1", Root: "t1", Depth: 3, Base: "t3"}},
+		},
 		"an open run that left memory": {
 			start: Start{Input: inputOf("u1 a1 u2b a2b u3 u4")},
 			more:  sealed(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3"),

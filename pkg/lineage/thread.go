@@ -43,14 +43,16 @@ type Loader interface {
 	FirstChild(run string) (start int64, ok bool, err error)
 }
 
-// Known answers which messages a thread has. An input on RUN_STARTED with none of them is normalised (Normalised).
+// Known returns the messages of a thread's runs that are not live. An input on RUN_STARTED with none of them is normalised (Normalised).
 type Known interface {
 	// Any reports whether a run that started before the offset, and is not live, has a message with one of the ids, which are
 	// sorted. Its last history counts if it ended before the offset, else its current one.
 	Any(ids []string, offset int64) (bool, error)
+	// History returns the history at a run's end, or the current one of an open run.
+	History(run string) (History, error)
 }
 
-// KnownMessages implements Known in memory, for runs that have ended. It maps a message id to the end offset of the first run
+// KnownMessages implements Known.Any in memory, for runs that have ended. It maps a message id to the end offset of the first run
 // that ended with it.
 type KnownMessages map[string]int64
 
@@ -63,7 +65,7 @@ func (s KnownMessages) Add(end int64, messages []agui.Message) {
 	}
 }
 
-// Any implements Known.
+// Any reports whether a run that ended before the offset has a message with one of the ids.
 func (s KnownMessages) Any(ids []string, offset int64) (bool, error) {
 	return slices.ContainsFunc(ids, func(id string) bool {
 		end, ok := s[id]

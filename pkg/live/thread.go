@@ -249,7 +249,7 @@ func (t *Thread) Record(r *Run) (*record.Run, error) {
 	return &record.Run{InputSHA256: r.folding.InputSHA256, Started: r.folding.Fold.Summary().Started}, nil
 }
 
-// History implements fold.Directory.
+// History implements fold.Directory and lineage.Known.
 func (t *Thread) History(run string) (lineage.History, error) {
 	if f := t.Get(run).Fold(); f != nil {
 		return lineage.History{Messages: f.Messages(), State: f.State()}, nil

@@ -47,8 +47,8 @@ type Lineage struct {
 	// ParentRunID is a run of the same thread, or empty for a root.
 	ParentRunID string   `json:"parentRunId,omitempty"`
 	ParentBy    ParentBy `json:"parentBy"`
-	// SpawnedBy is the parent that the run named if the thread had no run of that id yet. It is the run that spawned this one,
-	// as AG-UI 1.0 defines it, or a parent that came later.
+	// SpawnedBy is the parent that the run named, if the thread had no run of that id yet, or if that run was open and the whole
+	// input shares no message with it. It spawned this run, as AG-UI defines it, or came later.
 	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
 	// BranchID is the id of the branch's first run, RootRunID that of the tree's.
 	BranchID  string `json:"branchId"`

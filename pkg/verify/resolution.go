@@ -85,6 +85,15 @@ func (p *resolutionCheck) Any(ids []string, offset int64) (bool, error) {
 	return false, nil
 }
 
+// History implements lineage.Known.
+func (p *resolutionCheck) History(run string) (lineage.History, error) {
+	if h := p.heads[run]; h.Status == record.StatusRunning || p.blind[run] != nil {
+		p.unsure = true
+		return lineage.History{}, nil
+	}
+	return p.source.History(run)
+}
+
 // check resolves the parent of a run again and returns the members of the record that differ. certain is false if that
 // cannot be decided. Call check for runs in the order of their first events.
 func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage.Run, differ []string, certain bool, err error) {
@@ -151,19 +160,21 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 			return false
 		}
 	}
-	switch given := start.ParentRunID; {
-	case given != "" && given != start.RunID && given != start.ClientID:
+	given := start.ParentRunID
+	named := given != "" && given != start.RunID && given != start.ClientID
+	switch {
+	case named && (start.Input == nil || start.Input.Serialised):
 		return true
 	case start.Input != nil: // the parent is chosen by comparing histories
 		if len(p.blind) > 0 {
-			return false
+			return named && at.ParentBy == lineage.ParentExplicit && at.Base != ""
 		}
 		for _, o := range p.open {
 			if start.Offset > o.until || o.Rec.FoldVersion != compact.Version {
-				return false
+				return named && at.ParentBy == lineage.ParentExplicit && at.Base != ""
 			}
 		}
-		if at.ParentBy == lineage.ParentContent || !start.Input.Serialised {
+		if named || at.ParentBy == lineage.ParentContent || !start.Input.Serialised {
 			return true
 		}
 	}

@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS runs /* on cluster */
     client_run_id            String COMMENT 'the id as the agent gave it, where the run has another one',
     parent_run_id            String COMMENT 'the run of the same thread that this one goes on from; empty of a root' CODEC(ZSTD(1)),
     parent_by                LowCardinality(String) COMMENT 'how the parent was found: explicit, content, latest or none',
-    spawned_by               String COMMENT 'a parent that was named and is no run of this thread',
+    spawned_by               String COMMENT 'a run that was named as the parent and spawned this one, or was no run of this thread',
     branch_id                String COMMENT 'id of the first run of the branch' CODEC(ZSTD(1)),
     root_run_id              String COMMENT 'id of the first run of the tree' CODEC(ZSTD(1)),
     depth                    UInt32 COMMENT 'runs between this one and its root; 0 of a root' CODEC(ZSTD(1)),
@@ -301,7 +301,7 @@ CREATE VIEW IF NOT EXISTS v_runs /* on cluster */
     client_run_id          String COMMENT 'the id as the agent gave it, where the run has another one',
     parent_run_id          String COMMENT 'the run of the same thread that this one goes on from; empty of a root',
     parent_by              LowCardinality(String) COMMENT 'how the parent was found: explicit, content, latest or none',
-    spawned_by             String COMMENT 'a parent that was named and is no run of this thread',
+    spawned_by             String COMMENT 'a run that was named as the parent and spawned this one, or was no run of this thread',
     branch_id              String COMMENT 'id of the first run of the branch',
     root_run_id            String COMMENT 'id of the first run of the tree',
     depth                  UInt32 COMMENT 'runs between this one and its root; 0 of a root',
@@ -439,7 +439,7 @@ CREATE VIEW IF NOT EXISTS v_places /* on cluster */
     parent_run_id  String COMMENT 'the run that this one goes on from; empty of a root',
     children       UInt64 COMMENT 'runs that go on from this one',
     is_tip         Bool COMMENT 'no run goes on from this one',
-    place          UInt64 COMMENT 'place among the runs of one parent, by their first event, from 1; roots of a thread are siblings',
+    place          UInt64 COMMENT 'place among the runs of one parent, by their first event, from 1; roots of a thread are siblings, but for runs that were spawned',
     siblings       UInt64 COMMENT 'runs of one parent, with this one',
     superseded     Bool COMMENT 'a later run of the same parent took its place: it was asked again, or something else was',
     newest_sibling String COMMENT 'the latest run of the same parent; this one unless superseded'
@@ -452,10 +452,10 @@ FROM
 (
     SELECT
         r.tenant AS tenant, r.thread_id AS thread_id, r.run_id AS run_id, r.parent_run_id AS parent, toBool(0) AS child,
-        row_number() OVER (PARTITION BY r.tenant, r.thread_id, r.parent_run_id ORDER BY r.raw_first, r.run_id) AS place_of,
-        count() OVER (PARTITION BY r.tenant, r.thread_id, r.parent_run_id) AS among,
-        tupleElement(max((r.raw_first, r.run_id)) OVER (PARTITION BY r.tenant, r.thread_id, r.parent_run_id), 2) AS newest
-    FROM (SELECT tenant, thread_id, run_id, parent_run_id, raw_first FROM runs FINAL) AS r
+        row_number() OVER (PARTITION BY r.tenant, r.thread_id, r.parent_run_id, r.spawned ORDER BY r.raw_first, r.run_id) AS place_of,
+        count() OVER (PARTITION BY r.tenant, r.thread_id, r.parent_run_id, r.spawned) AS among,
+        tupleElement(max((r.raw_first, r.run_id)) OVER (PARTITION BY r.tenant, r.thread_id, r.parent_run_id, r.spawned), 2) AS newest
+    FROM (SELECT tenant, thread_id, run_id, parent_run_id, raw_first, if(spawned_by = '', '', run_id) AS spawned FROM runs FINAL) AS r
     UNION ALL
     SELECT
         c.tenant AS tenant, c.thread_id AS thread_id, c.parent_run_id AS run_id, '' AS parent, toBool(1) AS child,
@@ -613,14 +613,14 @@ CREATE VIEW IF NOT EXISTS v_branches /* on cluster */
     input_tokens  Nullable(Int64) COMMENT 'input tokens that its runs reported; NULL where none were',
     output_tokens Nullable(Int64) COMMENT 'output tokens that its runs reported',
     total_tokens  Nullable(Int64) COMMENT 'total_tokens of its runs',
-    is_latest     UInt8 COMMENT 'the branch has the run that started last in the thread'
+    is_latest     UInt8 COMMENT 'the branch has the run that started last in the thread; what was spawned is a line of its own'
 )
 AS SELECT
     b.tenant AS tenant, b.thread_id AS thread_id, b.branch_id AS branch_id, b.parent_run_id AS parent_run_id, b.agent AS agent,
     b.runs AS runs, b.tip_run_id AS tip_run_id, b.tip_status AS tip_status, b.depth AS depth,
     b.started_at AS started_at, b.updated_at AS updated_at,
     b.input_tokens AS input_tokens, b.output_tokens AS output_tokens, b.total_tokens AS total_tokens,
-    b.last_first = max(b.last_first) OVER (PARTITION BY b.tenant, b.thread_id) AS is_latest
+    b.last_first = max(b.last_first) OVER (PARTITION BY b.tenant, b.thread_id, b.line) AS is_latest
 FROM
 (
     SELECT
@@ -634,7 +634,9 @@ FROM
         min(r.started_at) AS started_at, max(r.updated_at) AS updated_at,
         sumOrNullArray(r.model_input_tokens) AS input_tokens, sumOrNullArray(r.model_output_tokens) AS output_tokens,
         sumOrNullArray(arrayMap((i, o) -> i + o, r.model_input_tokens, r.model_output_tokens)) AS total_tokens,
-        max((r.raw_first, r.run_id)) AS last_first
-    FROM (SELECT * FROM runs FINAL) AS r
+        max((r.raw_first, r.run_id)) AS last_first, any(r.line) AS line
+    FROM (
+        SELECT *, if(max(spawned_by) OVER (PARTITION BY tenant, thread_id, root_run_id) = '', '', root_run_id) AS line
+        FROM runs FINAL) AS r
     GROUP BY r.tenant, r.thread_id, r.branch_id
 ) AS b;

@@ -704,9 +704,9 @@ func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
 		input, comes, late bool
 	}{
 		"it never comes":                {false, false, false},
-		"its input came, and no more":   {true, false, true},
+		"its input came, and no more":   {true, false, false},
 		"it comes late":                 {false, true, true},
-		"its input came, and it begins": {true, true, true},
+		"its input came, and it begins": {true, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(t, nil)
@@ -735,6 +735,49 @@ func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
 				t.Errorf("spawns are %v, want one of c, late %v", spawns, c.late)
 			}
 		})
+	}
+}
+
+// An agent that is still at work spawns others in its thread: what they are given shares nothing with its conversation. They are lines of
+// their own, no branches and no siblings of each other. With a message of it, without a whole input, or after its end, they are branches.
+func TestPartition_TellsASpawnedRunFromABranch(t *testing.T) {
+	task := `{"threadId":"t","runId":%q,"parentRunId":"p","messages":[%s],"state":{"n":1},"tools":[],"context":[]}`
+	s := newSim(t, nil)
+	s.Input("t", "p", `{"threadId":"t","runId":"p","messages":[`+userMessage("u", "plan a trip")+`],"tools":[],"context":[]}`)
+	s.Send("t", "p", started("p"))
+	s.Send("t", "p", text("a", "two agents look"))
+	for _, id := range []string{"s1", "s2"} {
+		s.Input("t", id, fmt.Sprintf(task, id, userMessage("task-"+id, "find a hotel")))
+		s.Send("t", id, started(id))
+		s.Send("t", id, text("a-"+id, "found"))
+	}
+	s.Input("t", "b1", fmt.Sprintf(task, "b1", userMessage("u", "plan a trip")+","+userMessage("u2", "to Rome")))
+	s.Send("t", "b1", started("b1"))
+	s.Send("t", "b2", startedWith("b2", "p", "["+userMessage("u3", "more")+"]"))
+	s.Send("t", "p", finished("p"))
+	s.Input("t", "b3", fmt.Sprintf(task, "b3", userMessage("u4", "something else")))
+	s.Send("t", "b3", started("b3"))
+	for _, id := range []string{"s1", "s2", "b1", "b2", "b3"} {
+		s.Send("t", id, finished(id))
+	}
+	s.all()
+	var runs []lineage.Run
+	for _, r := range s.latest() {
+		runs = append(runs, fold.LineageOf(r))
+	}
+	g := lineage.NewGraph(runs)
+	for _, id := range []string{"s1", "s2"} {
+		r := s.run(id)
+		if r.ParentRunID != "" || r.ParentBy != record.ParentNone || r.SpawnedBy != "p" || r.BranchID != id || len(g.Siblings(id)) > 0 {
+			t.Errorf("%s: %+v, siblings %v", id, r.Lineage, g.Siblings(id))
+		}
+		equal(t, "history", s.ids(id), "task-"+id+" a-"+id)
+		equal(t, "spawner", g.SpawnOf[g.Find(id)], lineage.Spawn{Run: id, By: "p", Known: "p"})
+	}
+	for _, id := range []string{"b1", "b2", "b3"} {
+		if r := s.run(id); r.ParentRunID != "p" || r.ParentBy != record.ParentExplicit || r.SpawnedBy != "" {
+			t.Errorf("%s: %+v", id, r.Lineage)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ const (
 	BadgeRawLost BadgeName = "raw lost"
 	// BadgeLate: the run named a parent that came after it.
 	BadgeLate BadgeName = "late parent"
-	// BadgeSpawned: the run names a run of another thread that spawned it.
+	// BadgeSpawned: the run names a run that spawned it.
 	BadgeSpawned BadgeName = "spawned by"
 )
 

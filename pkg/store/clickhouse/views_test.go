@@ -134,6 +134,11 @@ func TestViews_SayWhereARunStands(t *testing.T) {
 		e.Run.ParentRunID, e.Run.Raw.First = r.parent, int64(10*i)
 		entries = append(entries, e)
 	}
+	for i, run := range []string{"spawned-1", "spawned-2"} { // by one run
+		e := told(int64(6+i), "th", run)
+		e.Run.SpawnedBy, e.Run.RootRunID, e.Run.BranchID, e.Run.Raw.First = "a", run, run, int64(60+i)
+		entries = append(entries, e)
+	}
 	moved := told(9, "th", "leaf") // a later record of a run counts alone
 	moved.Run.ParentRunID, moved.Run.Raw.First = "b", 30
 	for _, part := range [][]store.Entry{entries, {moved}} {
@@ -142,8 +147,9 @@ func TestViews_SayWhereARunStands(t *testing.T) {
 		}
 	}
 	const columns = "(run_id, parent_run_id, children, is_tip, place, siblings, superseded, newest_sibling)"
-	want := "('root','',2,false,1,2,true,'other-root') ('a','root',0,true,1,2,true,'b') ('b','root',1,false,2,2,false,'b') ('leaf','b',0,true,1,1,false,'leaf') ('other-root','',0,true,2,2,false,'other-root')"
-	order := "indexOf(['root', 'a', 'b', 'leaf', 'other-root'], run_id)"
+	want := "('root','',2,false,1,2,true,'other-root') ('a','root',0,true,1,2,true,'b') ('b','root',1,false,2,2,false,'b') ('leaf','b',0,true,1,1,false,'leaf') ('other-root','',0,true,2,2,false,'other-root')" +
+		" ('spawned-1','',0,true,1,1,false,'spawned-1') ('spawned-2','',0,true,1,1,false,'spawned-2')"
+	order := "indexOf(['root', 'a', 'b', 'leaf', 'other-root', 'spawned-1', 'spawned-2'], run_id)"
 	if got := text(t, s, "SELECT arrayStringConcat(groupArray(toString("+columns+")), ' ') FROM (SELECT * FROM v_places ORDER BY "+order+
 		")"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

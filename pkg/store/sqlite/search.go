@@ -169,7 +169,7 @@ func (s *siblings) add(r *record.Run, asked string) string {
 	if s.asked == nil || s.thread != r.ThreadID {
 		s.thread, s.asked = r.ThreadID, map[string]map[string]bool{}
 	}
-	if asked == "" {
+	if asked == "" || r.SpawnedBy != "" {
 		return ""
 	}
 	before := s.asked[r.ParentRunID]

@@ -59,6 +59,8 @@ func searchedRuns(r *rand.Rand, tenant string, n int) []*searchedRun {
 			run.ParentRunID, run.Depth = parent.RunID, parent.Depth+1
 			run.ParentBy = record.ParentContent
 			run.Rewrote = pick(r, nil, nil, []string{"rewound"}, []string{"trimmed", "edited"})
+		} else if r.IntN(3) == 0 {
+			run.SpawnedBy = "spawner"
 		}
 		// Weeks, days and hours apart, many at the same time.
 		run.StartedAt = epoch.Add(time.Duration(r.IntN(30*24)) * time.Hour).Add(time.Duration(r.IntN(3)) * time.Millisecond)
@@ -190,7 +192,7 @@ func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
 
 // rewrote says what a run is among its siblings, which come in the order of their start.
 func rewrote(all []*searchedRun, run *searchedRun) string {
-	if run.asked == "" {
+	if run.asked == "" || run.SpawnedBy != "" {
 		return ""
 	}
 	kind := ""
@@ -198,7 +200,7 @@ func rewrote(all []*searchedRun, run *searchedRun) string {
 		if o == run {
 			return kind
 		}
-		if o.ThreadID != run.ThreadID || o.ParentRunID != run.ParentRunID || o.asked == "" {
+		if o.ThreadID != run.ThreadID || o.ParentRunID != run.ParentRunID || o.asked == "" || o.SpawnedBy != "" {
 			continue
 		}
 		if o.asked == run.asked {

@@ -15,7 +15,7 @@ const BADGES: Record<string, BadgeText> = {
   incomplete: { text: "incomplete", look: "bad", why: "Kafka accepted no events for too long, or an event was too large, so Skein's proxy left some out. The agent's caller saw more than is here." },
   "index behind": { text: "index behind", look: "warn", why: "The live stream has events that the index lacks. Branches and figures are older; they update by themselves." },
   "late parent": { text: "late parent", look: "dash", why: "The run names a parent that arrived later. The edge is drawn, but the history does not use it." },
-  "spawned by": { text: "spawned", look: "", why: "A run of another thread started this one. Its messages are not part of this history." },
+  "spawned by": { text: "spawned", look: "", why: "Another run started this one. Its messages are not part of this history." },
   "parent not here": { text: "parent not here", look: "warn", why: "The run names a parent that this thread does not have." },
   open: { text: "running", look: "", why: "The run has not ended." },
 };

@@ -66,7 +66,7 @@ SELECT thread_id, sibling.2 AS run_id, same, place
     FROM (
         SELECT thread_id, arraySort(groupArray((raw_first, run_id, asked))) AS siblings
         FROM runs FINAL
-        WHERE tenant = {tenant:String} AND asked != ''{{if .Narrow}} AND thread_id IN (SELECT thread_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}}
+        WHERE tenant = {tenant:String} AND asked != '' AND spawned_by = ''{{if .Narrow}} AND thread_id IN (SELECT thread_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}}
         GROUP BY thread_id, parent_run_id
         HAVING count() > 1)
     ARRAY JOIN siblings AS sibling, arrayEnumerateUniq(siblings.3) AS same, arrayEnumerate(siblings) AS place
