@@ -45,6 +45,7 @@ const (
 	ReasonScope  = "forbidden"
 	ReasonQuota  = "quota"
 	ReasonMemory = "memory"
+	ReasonErased = "erased"
 	// ReasonOtherStage refuses a request that the other HTTP stage serves, ReasonNoPath one that neither does.
 	ReasonOtherStage = "other-stage"
 	ReasonNoPath     = "no-path"

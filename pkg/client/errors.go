@@ -52,10 +52,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (HTTP %d)", text, e.Status)
 }
 
-// IsNotFound reports whether err is Skein's answer that there is no such thread, run or branch.
+// IsNotFound reports whether err is Skein's answer that there is no such thread, run or branch, or no longer: it was erased.
 func IsNotFound(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusNotFound && !e.NoRoute
+	return errors.As(err, &e) && (e.Status == http.StatusNotFound && !e.NoRoute || e.Status == http.StatusGone && e.Reason == "erased")
 }
 
 // maxProblemBytes bounds how much of an error's body is read.

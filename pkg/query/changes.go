@@ -101,6 +101,11 @@ func (c *call) changes() (*answer, error) {
 	first := 0
 	if run != "" {
 		if first = slices.IndexFunc(b.chain, func(r store.Run) bool { return r.RunID == run }); first < 0 {
+			if graph.Find(run) < 0 {
+				if err := c.checkErased(c.Call, -1); err != nil {
+					return nil, err
+				}
+			}
 			return nil, badRequest("from names run %q, which is not on the chain of run %q; use next of the previous page", run, tip)
 		}
 	}

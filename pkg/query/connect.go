@@ -14,6 +14,7 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 // lightInput is the largest input, in bytes, that is decoded without a slot. It takes about a millisecond.
@@ -97,7 +98,7 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 // empty answers for a thread without runs: with an empty history, or with 404 if a run was requested.
 func (s *stream) empty() error {
 	if s.runID != "" {
-		return &front.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("the thread has no run %q", s.runID)}
+		return store.ErrNotFound
 	}
 	finished := agui.AppendString([]byte(`{"type":"RUN_FINISHED","threadId":`), s.threadID)
 	finished = append(agui.AppendString(append(finished, `,"runId":`...), s.call.runID), '}')

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -92,6 +93,51 @@ func TestErasure_IsDoneOnceTheIndexKnowsIt(t *testing.T) {
 	f.wrote(store.Entry{Position: &store.Position{Next: 4}})
 	if a = state("nothing was there since", "/v1/erasures/3:3", erasureDone); a.ErasedAt == nil || !a.ErasedAt.Equal(at) {
 		t.Errorf("where nothing was there since, the answer is %+v", a)
+	}
+}
+
+// What is erased is gone, by whatever id it is asked for, also once the thread has runs again. Another tenant learns nothing of it.
+func TestErasure_IsGoneByWhateverID(t *testing.T) {
+	f := erasures(t)
+	f.erased("chat", 4, time.Now())
+	gone := func(path string, headers ...string) {
+		t.Helper()
+		if r := f.get("acme", path, headers...); r.status != http.StatusGone || !strings.Contains(r.body, `"reason":"erased"`) {
+			t.Errorf("%s %q: %d %s", path, headers, r.status, r.body)
+		}
+	}
+	stream, seq := "/v1/threads/chat/runs/r/stream", []string{"Last-Event-ID", "seq:5"}
+	for _, rt := range readRoutes() {
+		if !strings.Contains(rt.Pattern, "{thread}") {
+			continue
+		}
+		path := pathOf(rt.Pattern, "chat", "r")
+		if strings.HasSuffix(path, "/changes") {
+			path += "?path=/x"
+		}
+		gone(path)
+		f.get("umbrella", path).problem(t, http.StatusNotFound)
+	}
+	gone("/v1/threads/chat?atLeast=3:0")
+	gone(stream, seq...)
+
+	again := run("chat", "r", 1)
+	again.Raw.Partition, again.Raw.NextSeq = 3, 2
+	f.put(again)
+	for _, query := range []string{"/events?from=3:0", "/events?to=3:1", "/state?at=3:0", "/state?from=3:0", "/changes?path=/x&from=0:before"} {
+		gone("/v1/threads/chat/runs/r" + query)
+	}
+	for _, path := range []string{"/runs/before", "/runs/before/checkout", "/lineage?ancestorsOf=before", "/events?branch=before", "/diff?from=before"} {
+		gone("/v1/threads/chat" + path)
+	}
+	gone(stream, "Last-Event-ID", "3:0")
+	gone("/v1/threads/chat/stream", "Last-Event-ID", "3:0")
+	gone(stream, seq...)
+	again.Raw.NextSeq, again.Stats.Anomalies = 9, map[string]int64{fold.AnomalyGap: 1} // the agent has gone on with its numbers
+	f.put(again)
+	gone(stream, seq...)
+	if r := f.get("acme", "/v1/threads/chat"); r.status != http.StatusOK {
+		t.Errorf("the thread that came after it: %d %s", r.status, r.body)
 	}
 }
 

@@ -30,6 +30,23 @@ func isNoRoom(err error) bool {
 // errBroken marks stored data that is inconsistent. A retry does not help.
 var errBroken = errors.New("broken data")
 
+const erasedDetail = "the thread was erased"
+
+// checkErased returns a 410 problem if the call's thread was erased at an offset, which may be -1.
+func (s *Service) checkErased(c *front.Call, offset int64) error {
+	if c.Audit.Thread == "" {
+		return nil
+	}
+	e, err := s.store.Erasure(c.R.Context(), c.Tenant, c.Audit.Thread)
+	switch {
+	case errors.Is(err, store.ErrNotFound) || err == nil && offset >= e.Below:
+		return nil
+	case err != nil:
+		return err
+	}
+	return front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
+}
+
 // explain returns the problem for an error whose text is not for the caller. It logs the error, as nothing else does,
 // unless the request is the cause. It returns nil if the caller has disconnected.
 func (s *Service) explain(c *front.Call, err error) *front.Problem {
@@ -40,7 +57,13 @@ func (s *Service) explain(c *front.Call, err error) *front.Problem {
 	case c.R.Context().Err() != nil && !errors.Is(err, errBroken):
 		return nil
 	case errors.Is(err, store.ErrNotFound):
-		return &front.Problem{Status: http.StatusNotFound, Detail: "there is no such thread or run"}
+		err := s.checkErased(c, -1)
+		if p, ok := errors.AsType[*front.Problem](err); ok {
+			return p
+		}
+		if err == nil {
+			return &front.Problem{Status: http.StatusNotFound, Detail: "there is no such thread or run"}
+		}
 	case errors.As(err, &bad):
 		return front.Refuse(http.StatusBadRequest, "", "%v", bad)
 	case errors.Is(err, search.ErrTooMuch):

@@ -154,8 +154,6 @@ func (s *stream) lost(err error) error {
 // codeErased is the code of the RUN_ERROR that ends the stream of an erased thread.
 const codeErased = "skein-erased"
 
-const erasedDetail = "the thread was erased"
-
 var errErased = &endError{
 	why: endErased, detail: erasedDetail, event: []byte(`{"type":"RUN_ERROR","message":"` + erasedDetail + `","code":"` + codeErased + `"}`),
 }
@@ -165,7 +163,7 @@ var errErased = &endError{
 func (s *stream) erased() error {
 	switch {
 	case s.resumes() || !s.out.begun && !s.from.joins():
-		return &front.Problem{Status: http.StatusGone, Detail: erasedDetail}
+		return front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
 	case s.playing == nil && s.begun < 0: // nothing was sent; later events belong to a new thread
 		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s})
 		s.thread, s.rows = thread, nil

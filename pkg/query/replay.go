@@ -177,6 +177,9 @@ func (c *call) replayRuns(all []store.Run) ([]store.Run, error) {
 		}
 	}
 	if len(runs) == 0 {
+		if err := c.checkErased(c.Call, -1); err != nil {
+			return nil, err
+		}
 		return nil, &front.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no branch %q in this thread; a branch's id is its first run's", branch)}
 	}
 	return runs, nil
@@ -231,7 +234,7 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 	case p.Position.Partition != raw.partition:
 		return 0, badRequest("%s names partition %d, but this thread lies on partition %d", name, p.Position.Partition, raw.partition)
 	}
-	return p.Position.Offset, nil
+	return p.Position.Offset, c.checkErased(c.Call, p.Position.Offset)
 }
 
 // gone returns the refusal for ranges that are no longer complete in the log.

@@ -276,7 +276,10 @@ func (c *call) stepRef(name, fallback string) (stepRef, error) {
 	if ref.Start {
 		ref.n = 0
 	}
-	return ref, nil
+	if ref.Position != nil {
+		err = c.checkErased(c.Call, ref.Position.Offset)
+	}
+	return ref, err
 }
 
 // within reports whether the step is certainly among those read so far.

@@ -182,7 +182,7 @@ func (s *stream) take(b tail.Batch) error {
 	if s.through = b.Through; s.resumes() && s.from.at.Offset >= 0 && s.through > s.from.at.Offset {
 		return s.foreign()
 	}
-	return nil
+	return s.checkRun()
 }
 
 func (s *stream) takeRecord(m *kgo.Record) error {
@@ -211,6 +211,11 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 		switch id := run.ID; {
 		case s.from.seq >= 0 && id == s.runID && run.NextSeq < 0:
 			return s.unnumbered()
+		case s.from.seq >= 0 && id == s.runID && run.Record == nil && e.Headers.Seq > s.from.seq:
+			if err := s.checkErased(s.Call, -1); err != nil { // the run begins behind the id
+				return err
+			}
+			s.playing, s.heard = run, time.Now()
 		case s.from.seq >= 0 && id == s.runID:
 			s.playing, s.heard = run, time.Now()
 		case m.Offset == s.from.at.Offset && (s.runID == "" || id == s.runID):

@@ -105,7 +105,7 @@ func (s *stream) bareEvent(m *kgo.Record) (record.Event, bool, error) {
 	e, ok, err := s.readable(m)
 	if ok && e.Headers.Kind == record.KindErase {
 		if !s.out.begun {
-			return e, false, &front.Problem{Status: http.StatusGone, Detail: erasedDetail}
+			return e, false, front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
 		}
 		return e, false, errErased
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/live"
@@ -134,7 +135,18 @@ func (s *stream) openOnce() error {
 		return err
 	}
 	s.load.releaseSlot() // Kafka may not answer
-	return s.follow(from)
+	if err := s.follow(from); err != nil {
+		return err
+	}
+	return s.checkRun()
+}
+
+// checkRun refuses a seq id of a run that was erased: neither the index nor the log has the run any more.
+func (s *stream) checkRun() error {
+	if s.resumes() && s.from.seq >= 0 && s.caughtUp() && s.thread.Get(s.runID) == nil {
+		return s.checkErased(s.Call, -1)
+	}
+	return nil
 }
 
 // lighten drops the parts of rows that streams do not use, because each reader of an open run holds the rows of its
@@ -145,7 +157,7 @@ func lighten(rows []store.Run) {
 		if r.Input != nil { // only its presence counts
 			r.Input = json.RawMessage(`{}`)
 		}
-		r.Events, r.Labels, r.Interrupts, r.PendingToolCalls, r.Resumes = nil, nil, nil, nil, nil
+		r.Events, r.Labels, r.PendingToolCalls, r.Resumes = nil, nil, nil, nil
 		r.Stats = record.Stats{Anomalies: r.Stats.Anomalies}
 	}
 }
@@ -196,6 +208,11 @@ func (s *stream) recorded() (done bool, _ error) {
 		return false, err
 	}
 	last, late := row.Raw.Next-1, row.LateError
+	if at := s.from.at; at.Offset >= 0 && at.Offset < row.Raw.First || s.beforeRun(&row.Run) {
+		if err := s.checkErased(s.Call, at.Offset); err != nil {
+			return false, err
+		}
+	}
 	switch at := s.from.at; {
 	case late != nil && at == lastEvent(&row.Run):
 		s.nothing()
@@ -227,6 +244,11 @@ func (s *stream) recorded() (done bool, _ error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// beforeRun reports whether a seq id may name an event of an earlier run of this id: the run's events lack numbers, or the id's.
+func (s *stream) beforeRun(r *record.Run) bool {
+	return s.from.seq >= 0 && (s.from.seq >= r.Raw.NextSeq || r.Stats.Anomalies[fold.AnomalyGap] > 0)
 }
 
 // nothing answers 204 to a reader that already has everything. A stream that had to begin while it waited for a slot
@@ -278,18 +300,19 @@ func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 			return 0, s.refuseID(http.StatusBadRequest, "seq numbers the events of one run; use that run's stream")
 		}
 		if r := thread.Get(s.runID); r != nil && r.Record != nil {
+			if s.beforeRun(r.Record) {
+				if err := s.checkErased(s.Call, -1); err != nil {
+					return 0, err
+				}
+			}
 			missing := r.Record.Raw.NextSeq - s.from.seq - 1
 			if missing > 0 || missing == 0 && r.Record.Status != record.StatusRunning { // the reader lacks events, or the end of an abandoned run
 				from = min(from, thread.Replay(r, r.Record.Raw.First))
 			}
 		}
 	default:
-		erased, err := s.store.Erasure(s.ctx, s.Tenant, s.threadID)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err := s.checkErased(s.Call, at); err != nil {
 			return 0, err
-		}
-		if err == nil && at < erased.Below {
-			return 0, s.refuseID(http.StatusGone, "the event at %s was erased", s.from)
 		}
 		from = min(from, at)
 		for i := range rows {

@@ -153,6 +153,9 @@ func (c *call) absent(to map[int32]int64, want record.Position) error {
 	if to[want.Partition] > want.Offset {
 		return store.ErrNotFound
 	}
+	if err := c.checkErased(c.Call, want.Offset); err != nil {
+		return err
+	}
 	return &front.Problem{Status: http.StatusTooEarly, Retry: time.Second, Detail: fmt.Sprintf("the index has not got to %s yet, and there is no such thread or run so far", want)}
 }
 
