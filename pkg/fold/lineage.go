@@ -1,6 +1,10 @@
 package fold
 
 import (
+	"encoding/json"
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -17,7 +21,29 @@ func LineageOf(r *record.Run) lineage.Run {
 	if r.Status != record.StatusRunning {
 		out.End = r.Raw.Next - 1
 	}
+	switch {
+	case r.LateError != nil: // what a resume names stays as it was at the run's end
+		interrupts := agui.Lookup(agui.Lookup(r.Terminal, "outcome"), "interrupts")
+		if agui.IsArray(interrupts) {
+			out.Interrupts = InterruptIDs(slices.Collect(agui.Elements(interrupts)))
+		}
+	case r.Status == record.StatusInterrupted:
+		out.Interrupts = InterruptIDs(r.Interrupts)
+	}
 	return out
+}
+
+// maxInterrupts is by how many of its interrupts a run is found.
+const maxInterrupts = 64
+
+// InterruptIDs returns the ids of interrupts.
+func InterruptIDs(interrupts []json.RawMessage) (ids agui.Strings) {
+	for _, raw := range interrupts[:min(len(interrupts), maxInterrupts)] {
+		if id := agui.Lookup(raw, "id"); agui.IsString(id) {
+			ids = append(ids, agui.TextOf(id).String())
+		}
+	}
+	return ids
 }
 
 // RecordLineage converts a run's lineage to its form in records.

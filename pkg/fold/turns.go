@@ -123,6 +123,7 @@ func (s *Turns) end(r *Turn) error {
 	r.at = lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}.Share()
 	r.Place.End, r.Place.Sealed, r.Place.Status = r.Place.Start+1, true, lineage.StatusFinished
 	r.Place.MessageCount, r.Place.HistoryKey = len(r.at.Messages), lineage.KeyOf(r.at.Messages)
+	r.Place.Interrupts = InterruptIDs(r.Fold.Summary().Interrupts)
 	s.known.Add(r.Place.End, r.at.Messages)
 	s.runs, s.byID[r.Place.ID] = append(s.runs, r), r
 	if err := s.thread.Add(r.Place); err != nil {

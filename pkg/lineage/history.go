@@ -230,7 +230,7 @@ func (c *conversation) note(from int) {
 // found, and parent is its history at the run's start.
 //
 // An input sent beside the stream is never normalised: it is what the agent received. An input on RUN_STARTED is
-// normalised if none of its messages is known: in the parent's history if a parent was named, else in the thread
+// normalised if none of its messages is known: in the parent's history if a parent was named or resumed, else in the thread
 // (Thread.Place then chooses the latest run as parent). An input with a known message is whole, so it can show an edit
 // or a regeneration. The input of a run without a parent in the thread is whole, too.
 func Normalised(by ParentBy, parent History, input *agui.RunAgentInput) bool {
@@ -242,6 +242,8 @@ func Normalised(by ParentBy, parent History, input *agui.RunAgentInput) bool {
 		return true
 	case ParentExplicit:
 		return !parent.hasAny(input.Messages)
+	case ParentContent: // found by the input's messages, or by its resume
+		return len(parent.Messages) > 0 && !parent.hasAny(input.Messages)
 	}
 	return false
 }

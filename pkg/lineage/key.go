@@ -46,6 +46,26 @@ func (k Key) next(id string, buf []byte) (Key, []byte) {
 	return Key(sum[:len(k)]), buf
 }
 
+// interruptKey returns the key by which a run with an interrupt of this id is found.
+func interruptKey(id string) Key {
+	k, _ := Key{}.next("interrupt", nil)
+	k, _ = k.next(id, nil)
+	k[0] = ^k[0] // that of no history
+	return k
+}
+
+// Keys returns the keys by which an ended run is found as the parent of others: that of its history, and those of its interrupts.
+func (r *Run) Keys() []Key {
+	keys := make([]Key, 0, 1+len(r.Interrupts))
+	if !r.HistoryKey.IsZero() {
+		keys = append(keys, r.HistoryKey)
+	}
+	for _, id := range r.Interrupts {
+		keys = append(keys, interruptKey(id))
+	}
+	return keys
+}
+
 // IsZero reports whether k is the key of the empty history.
 func (k Key) IsZero() bool { return k == Key{} }
 

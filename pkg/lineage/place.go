@@ -119,7 +119,10 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 		return parent, nil
 	case s.Input != nil:
 		p.Run.ParentBy = ParentContent
-		parent, err := t.longestPrefix(s)
+		parent, err := t.interrupted(s)
+		if parent == nil && err == nil {
+			parent, err = t.longestPrefix(s)
+		}
 		if parent != nil || err != nil {
 			return parent, err
 		}
@@ -150,6 +153,37 @@ func (t *Thread) historyOf(e *entry) (History, error) {
 		return History{}, errNoKnown
 	}
 	return t.known.History(e.ID)
+}
+
+// interrupted returns the run that the input's resume answers, whatever its messages: the one that started last of those that ended with an
+// interrupt of that id, if no run goes on from it yet.
+func (t *Thread) interrupted(s Start) (best *entry, _ error) {
+	for _, r := range s.Input.Resume {
+		id := agui.Lookup(r, "interruptId")
+		if !agui.IsString(id) {
+			continue
+		}
+		k := interruptKey(agui.TextOf(id).String())
+		if t.loader != nil {
+			if err := t.loader.ByKey([]Key{k}, s.Offset); err != nil {
+				return nil, err
+			}
+		}
+		for _, e := range slices.Backward(startedBefore(t.byKey[k], s.Offset)) {
+			if e.ID == s.RunID || e.Open() || e.End >= s.Offset {
+				continue
+			}
+			answered, err := t.firstChildBefore(e.ID, s.Offset)
+			if err != nil {
+				return nil, err
+			}
+			if !answered && (best == nil || byStart(e, best) > 0) {
+				best = e
+			}
+			break
+		}
+	}
+	return best, nil
 }
 
 // knowsOf reports whether an input that names no parent is whole: it was sent beside the stream, or the thread has one
@@ -245,7 +279,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 			longer = append(longer, p.key)
 		}
 	}
-	if err := t.loader.ByHistory(longer, s.Offset); err != nil {
+	if err := t.loader.ByKey(longer, s.Offset); err != nil {
 		return nil, err
 	}
 	best, _ = t.longestEnded(prefixes, best, length, s)

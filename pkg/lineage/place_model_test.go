@@ -142,7 +142,7 @@ func (r *modelRest) ByID(id string, offset int64) error {
 	return nil
 }
 
-func (r *modelRest) ByHistory(histories []Key, offset int64) error {
+func (r *modelRest) ByKey(histories []Key, offset int64) error {
 	for _, k := range histories {
 		for _, run := range slices.Backward(r.runs) {
 			if run.Sealed && run.End < offset && run.HistoryKey == k {

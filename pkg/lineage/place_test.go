@@ -148,6 +148,27 @@ func TestThread_Place(t *testing.T) {
 			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
 			want:  Placement{Concurrent: true, Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2b"}},
 		},
+		"a resume names the run that it answers, whatever the messages": {
+			start: Start{Input: resuming("u1 a1 u2 a2 u3 a3 u4", "i1")},
+			more:  sealed(Run{ID: "asks", Branch: "asks", Root: "t1", Parent: "t1", Depth: 1, Start: 50, End: 59, Interrupts: agui.Strings{"i0", "i1"}}, "u1 a1 u5"),
+			want:  Placement{Run: Run{Parent: "asks", ParentBy: ParentContent, Branch: "asks", Root: "t1", Depth: 2, Base: "asks"}},
+		},
+		"an answered interrupt names none": {
+			start: Start{Input: resuming("u1 a1", "i1")},
+			more: func(t *testing.T, th *Thread) {
+				sealed(Run{ID: "asks", Branch: "asks", Root: "asks", Start: 50, End: 59, Interrupts: agui.Strings{"i1"}}, "u6")(t, th)
+				sealed(Run{ID: "answers", Parent: "asks", Branch: "asks", Root: "asks", Depth: 1, Start: 60, End: 69}, "u6 a6")(t, th)
+			},
+			want: Placement{Run: Run{Parent: "t1", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 1, Base: "t1"}},
+		},
+		"of one interrupt id the latest run counts": {
+			start: Start{Input: resuming("", "i1")},
+			more: func(t *testing.T, th *Thread) {
+				sealed(Run{ID: "asks", Branch: "asks", Root: "asks", Start: 50, End: 59, Interrupts: agui.Strings{"i1"}}, "u6")(t, th)
+				sealed(Run{ID: "again", Parent: "asks", Branch: "asks", Root: "asks", Depth: 1, Start: 60, End: 69, Interrupts: agui.Strings{"i1"}}, "u6 a6")(t, th)
+			},
+			want: Placement{Run: Run{Parent: "again", ParentBy: ParentContent, Branch: "asks", Root: "asks", Depth: 2, Base: "again"}},
+		},
 		"an open run whose messages the input lacks spawned it": {
 			start: Start{ParentRunID: "open", Input: inputOf("s1")},
 			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
@@ -211,6 +232,12 @@ func TestThread_Place(t *testing.T) {
 			}
 		})
 	}
+}
+
+func resuming(words, interrupt string) *agui.RunAgentInput {
+	in := inputOf(words)
+	in.Resume = []json.RawMessage{json.RawMessage(`{"interruptId":"unknown"}`), json.RawMessage(fmt.Sprintf(`{"interruptId":%q}`, interrupt))}
+	return in
 }
 
 func add(t *testing.T, th *Thread, r Run) {

@@ -13,7 +13,7 @@ type ParentBy string
 const (
 	// ParentExplicit: the run or its input named a run of the same thread.
 	ParentExplicit ParentBy = "explicit"
-	// ParentContent: the input's messages continue that run's history.
+	// ParentContent: the input's messages continue that run's history, or its resume answers that run's interrupt.
 	ParentContent ParentBy = "content"
 	// ParentLatest: there was no input, or a normalised one (Normalised). The parent is the run of the thread that ended
 	// last.
@@ -70,6 +70,8 @@ type Run struct {
 	// MessageCount and HistoryKey are of the current history; for a run that has ended, of its last.
 	MessageCount int `json:"messageCount"`
 	HistoryKey   Key `json:"historyKey,omitzero"`
+	// Interrupts are the ids of the interrupts with which the run ended.
+	Interrupts agui.Strings `json:"interrupts,omitempty"`
 
 	// Limits of what is known about the run; see draw.Badge.
 	Synthetic bool `json:"synthetic,omitempty"`

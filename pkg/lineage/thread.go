@@ -20,7 +20,7 @@ type Thread struct {
 	runs map[string]*entry
 	// byClientRunID holds the runs of each client run id, by start.
 	byClientRunID map[string][]*entry
-	// byKey holds the runs of each history that is not empty, by start, without live runs.
+	// byKey holds the runs of each of their keys (Run.Keys), by start, without live runs.
 	byKey map[Key][]*entry
 	// ended holds all runs that have ended, by end.
 	ended []*entry
@@ -36,9 +36,9 @@ type Loader interface {
 	// ByID loads the runs that an id may name from an offset on: the run with this id, and of the runs with this client
 	// run id the last one that started before the offset and all that started later.
 	ByID(id string, offset int64) error
-	// ByHistory finds the first of the histories with which a run ended before the offset, and loads the run that started last
+	// ByKey finds the first of the keys (Run.Keys) that a run has which ended before the offset, and loads the run that started last
 	// of those.
-	ByHistory(histories []Key, offset int64) error
+	ByKey(keys []Key, offset int64) error
 	// FirstChild returns the start of the run's earliest child; ok is false if it has none.
 	FirstChild(run string) (start int64, ok bool, err error)
 }
@@ -129,8 +129,10 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 	}
 	t.runs[r.ID] = e
 	t.byClientRunID[e.ClientRunID()] = insert(t.byClientRunID[e.ClientRunID()], e, byStart)
-	if messages == nil && !r.HistoryKey.IsZero() {
-		t.byKey[r.HistoryKey] = insert(t.byKey[r.HistoryKey], e, byStart)
+	if messages == nil {
+		for _, k := range r.Keys() {
+			t.byKey[k] = insert(t.byKey[k], e, byStart)
+		}
 	}
 	if r.Open() {
 		t.open[r.ID] = e
@@ -148,11 +150,13 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 // remove removes a run from all indexes whose keys may change.
 func (t *Thread) remove(e *entry) {
 	t.byClientRunID[e.ClientRunID()] = without(t.byClientRunID[e.ClientRunID()], e, byStart)
-	if e.messages == nil && !e.HistoryKey.IsZero() {
-		if rest := without(t.byKey[e.HistoryKey], e, byStart); len(rest) > 0 {
-			t.byKey[e.HistoryKey] = rest
-		} else {
-			delete(t.byKey, e.HistoryKey)
+	if e.messages == nil {
+		for _, k := range e.Keys() {
+			if rest := without(t.byKey[k], e, byStart); len(rest) > 0 {
+				t.byKey[k] = rest
+			} else {
+				delete(t.byKey, k)
+			}
 		}
 	}
 	delete(t.open, e.ID)

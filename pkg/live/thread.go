@@ -194,6 +194,7 @@ func (t *Thread) folded(r *Run) error {
 	messages := f.Messages()
 	r.Metadata.Seal(lineage.Status(f.Summary().Status), r.folding.Synthetic)
 	r.HistoryKey, r.MessageCount = lineage.KeyOf(messages), len(messages)
+	r.Interrupts = fold.InterruptIDs(f.Summary().Interrupts)
 	t.known.Add(r.End, messages)
 	t.Seal(r)
 	return t.Lineage.Add(r.Metadata.Run)

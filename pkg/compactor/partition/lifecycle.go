@@ -110,7 +110,7 @@ func (r *run) finish(rec *record.Run, kind string) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.meta.Truncated = rec.Truncated
+	r.meta.Truncated, r.meta.Interrupts = rec.Truncated, fold.LineageOf(rec).Interrupts
 	p.unsaved.put(r.thread.key, r.key, value, r.meta.End, rec.Messages)
 	p.runs.drop(r)
 	p.retirement.expiring.drop(r.key)

@@ -58,9 +58,9 @@ func (r *loader) ByID(id string, offset int64) error {
 	return r.put(runs...)
 }
 
-// ByHistory implements lineage.Loader.
-func (r *loader) ByHistory(histories []lineage.Key, offset int64) error {
-	h, err := r.store.ByHistory(histories, offset)
+// ByKey implements lineage.Loader.
+func (r *loader) ByKey(keys []lineage.Key, offset int64) error {
+	h, err := r.store.ByKey(keys, offset)
 	if h == nil || err != nil {
 		return err
 	}

@@ -738,6 +738,43 @@ func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
 	}
 }
 
+// A client that sends no message ids answers an interrupt with the user's message alone, beside the stream or on RUN_STARTED.
+func TestPartition_AResumeNamesTheParent(t *testing.T) {
+	const messages = `"messages":[{"role":"user","content":"delete it"}]`
+	const resume = `"resume":[{"interruptId":"i1","status":"resolved","payload":{"approved":true}}]`
+	for _, beside := range []bool{true, false} {
+		s := newSim(t, nil)
+		s.Input("t", "r1", `{"threadId":"t","runId":"r1",`+messages+`,"tools":[],"context":[]}`)
+		s.Send("t", "r1", started("r1"))
+		s.Send("t", "r1", text("a1", "may I?"))
+		s.Send("t", "r1", `{"type":"RUN_FINISHED","threadId":"t","runId":"r1","outcome":{"type":"interrupt","interrupts":[{"id":"i1","reason":"approval_required"}]}}`)
+		s.answer("other", startedWith("other", "elsewhere", "[]")) // ends last
+		s.all()
+		if beside {
+			s.Input("t", "r2", `{"threadId":"t","runId":"r2",`+messages+`,`+resume+`,"tools":[],"context":[]}`)
+			s.Send("t", "r2", started("r2"))
+		} else {
+			s.Send("t", "r2", `{"type":"RUN_STARTED","threadId":"t","runId":"r2","input":{"messages":[],`+resume+`}}`)
+		}
+		s.open(true) // the local store finds the run
+		s.Send("t", "r2", finished("r2"))
+		s.Send("t", "r3", `{"type":"RUN_STARTED","threadId":"t","runId":"r3","input":{"messages":[],`+resume+`}}`)
+		s.Send("t", "r3", finished("r3"))
+		s.all()
+		if r := s.run("r2"); r.ParentRunID != "r1" || r.ParentBy != record.ParentContent {
+			t.Errorf("beside the stream %v: %+v", beside, r.Lineage)
+		}
+		want := "message-r1-1=delete it a1"
+		if beside {
+			want = "message-r2-1=delete it"
+		}
+		equal(t, "history", s.ids("r2"), want)
+		if r := s.run("r3"); r.ParentRunID == "r1" {
+			t.Errorf("answered again: %+v", r.Lineage)
+		}
+	}
+}
+
 // An agent that is still at work spawns others in its thread: what they are given shares nothing with its conversation. They are lines of
 // their own, no branches and no siblings of each other. With a message of it, without a whole input, or after its end, they are branches.
 func TestPartition_TellsASpawnedRunFromABranch(t *testing.T) {

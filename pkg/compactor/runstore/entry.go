@@ -139,8 +139,8 @@ func index(b *pebble.Batch, thread string, m *fold.Metadata) error {
 	if m.ClientID != "" {
 		errs = append(errs, set(metadataTable, escape(m.ClientID), m.Start))
 	}
-	if !m.HistoryKey.IsZero() {
-		errs = append(errs, set(historyTable, string(m.HistoryKey[:]), m.Start))
+	for _, k := range m.Keys() {
+		errs = append(errs, set(historyTable, string(k[:]), m.Start))
 	}
 	if m.Parent != "" {
 		errs = append(errs, set(childTable, escape(m.Parent), m.Start))

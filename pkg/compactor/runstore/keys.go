@@ -27,7 +27,7 @@ import (
 // begin with the thread's key and "/", and end with an eight-byte number that orders them:
 //
 //	"h" … client run id "/" start: finds a run whose id differs from its client run id
-//	"k" … history key, start:      finds a run by its history
+//	"k" … key, start:              finds a run by its history or an interrupt (lineage.Run.Keys)
 //	"l" … end:                     finds a run by its end
 //	"c" … parent "/" start:        finds a run by its parent
 //	"b" … branch "/" depth:        finds a run by its branch (depth alone counts)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -89,11 +90,11 @@ func (t Thread) ByID(id string, offset int64) (runs []*fold.Metadata, err error)
 	return runs, err
 }
 
-// ByHistory takes the first of the histories with which a sealed run ended before the offset. It returns the run with
-// that history that started last, or nil if no history has a run.
-func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *fold.Metadata, err error) {
+// ByKey takes the first of the keys (lineage.Run.Keys) of a sealed run that ended before the offset. It returns the run with
+// that key that started last, or nil if no key has a run.
+func (t Thread) ByKey(keys []lineage.Key, offset int64) (found *fold.Metadata, err error) {
 	err = t.store.seek(ReadMetadata, listKey(historyTable, t.key, ""), func(it *pebble.Iterator) error {
-		for _, k := range histories {
+		for _, k := range keys {
 			prefix := listKey(historyTable, t.key, string(k[:]))
 			for ok := it.SeekLT(orderKey(prefix, offset)); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Prev() {
 				m, err := t.follow(ReadMetadata, it)
@@ -101,7 +102,7 @@ func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *fold.Me
 					return err
 				}
 				// A run that was folded again may have had this history in an earlier record.
-				if m.End < offset && m.HistoryKey == k {
+				if m.End < offset && slices.Contains(m.Keys(), k) {
 					found = m
 					return nil
 				}
