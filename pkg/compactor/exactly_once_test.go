@@ -123,7 +123,7 @@ func TestService_AZombiesTimerWritesNothing(t *testing.T) {
 		w.decided()
 		w.isTheFold()
 		for _, r := range records(t, w.runs()) {
-			if r.Status == record.StatusRunning {
+			if r.Status == record.StatusRunning && r.Raw.Events > 0 { // it was announced before
 				t.Errorf("the zombie has written a record of %s", r.RunID)
 			}
 		}

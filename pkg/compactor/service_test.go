@@ -380,7 +380,8 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 					got := records(t, all)
 					return len(got) > 0 && got[len(got)-1].Status == record.StatusAbandoned
 				})
-				equal(t, "events", records(t, all)[0].Raw.Events, int64(events))
+				runs := records(t, all)
+				equal(t, "events", runs[len(runs)-1].Raw.Events, int64(events))
 				equal(t, "C, with the marker", waitDecided(t, k, 1)[0], int64(3))
 				if err := stop(); err != nil {
 					t.Fatal(err)

@@ -22,7 +22,9 @@ func Resume(rec *record.Run, at lineage.Run, base lineage.History) (*Run, error)
 	}
 	r := NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID))
 	r.Seq = Sequence{Next: rec.Raw.NextSeq, Missing: rec.Open.MissingSeqs}
-	r.Producer.Agent, r.Producer.Labels = rec.Agent, rec.Labels
+	if rec.Raw.Next > rec.Raw.First { // else they are of events that are read again
+		r.Producer.Agent, r.Producer.Labels = rec.Agent, rec.Labels
+	}
 	if err := r.Tally.restore(rec); err != nil {
 		return nil, err
 	}

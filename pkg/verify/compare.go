@@ -174,7 +174,7 @@ func unprovedOf(r *record.Run) []string {
 		out = append(out, "what came after the latest record: the run is open")
 	}
 	if r.InputOnly() {
-		out = append(out, "the contents: no event has come")
+		out = append(out, "the contents: the record has none yet")
 	}
 	if fold.StartedAlone(r) {
 		out = append(out, UnprovedAlone)

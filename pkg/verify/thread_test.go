@@ -20,7 +20,7 @@ func TestCompared_ComparesNoFoldWhereOnlyAnInputHasCome(t *testing.T) {
 				t.Errorf("%s: %s is left out: %t, want %t", r.Status, member, !want, want)
 			}
 		}
-		if said := unprovedOf(r); !slices.Contains(said, "the contents: no event has come") {
+		if said := unprovedOf(r); !slices.Contains(said, "the contents: the record has none yet") {
 			t.Errorf("%s: it says %q", r.Status, said)
 		}
 	}

@@ -34,7 +34,7 @@ type Store interface {
 type Options struct {
 	Auth   tenant.Authenticator
 	Agents agents.Config
-	// Checkpoint is how often open runs are written. If it is 0, a run has no record before it ends.
+	// Checkpoint is how often open runs are written. If it is 0, a run is only announced before it ends.
 	Checkpoint time.Duration
 	// IdleLimit is the compactor's default if it is 0.
 	IdleLimit time.Duration

@@ -13,7 +13,7 @@ import (
 
 // dueRuns returns the runs to write now, and calls notDue for each changed run that is not written now. A transaction takes as many due
 // runs as it has room for, those with the oldest unwritten events first, so that each transaction moves the committed offset. It takes all
-// runs with a requested record, as resolutions may depend on them (writeUnsealed); Process stops once these are many (requestCheckpoint).
+// runs with a requested record and all that no record announces (announce); Process stops once these are many.
 func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 	p.runs.relieve(p.limits.runBytes, p.room, now)
 	var timely []*run
@@ -23,6 +23,8 @@ func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 			due = append(due, r)
 		case p.cfg.isDue(r, now):
 			timely = append(timely, r)
+		case r.unannounced():
+			due = append(due, r)
 		default:
 			notDue(r)
 		}
@@ -31,12 +33,15 @@ func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 		return cmp.Or(cmp.Compare(a.changedFrom, b.changedFrom), cmp.Compare(a.meta.Start, b.meta.Start))
 	})
 	for i, r := range timely {
-		if i > 0 && p.room.checkpoints.Load() <= 0 { // one at least
+		switch {
+		case i == 0 || p.room.checkpoints.Load() > 0: // one at least
+			r.due = true
+			p.room.checkpoints.Add(int64(-r.size()))
+		case !r.unannounced():
 			notDue(r)
 			continue
 		}
 		due = append(due, r)
-		p.room.checkpoints.Add(int64(-r.size()))
 	}
 	return due
 }
@@ -57,23 +62,23 @@ func (r *run) requestCheckpoint() {
 	}
 }
 
-// writeUnsealed requests a record of each open run of the thread whose parent resolution is in no record: see Processor.
-func (t *thread) writeUnsealed() {
-	for _, h := range t.Unsealed() {
-		if r := h.live; r != nil && (!r.written.exists || r.unwritten != nil) {
-			r.requestCheckpoint()
-		}
-	}
-}
+// unannounced reports whether no committed record has the run or its final parent resolution.
+func (r *run) unannounced() bool { return !r.written.exists || r.unwritten != nil }
+
+// announcementBytes is about the size of an announcement without a parent's messages.
+const announcementBytes = 1 << 10
 
 // checkpoint makes the record of an unsealed run. It returns nil if the record is over the limit, as a fold cannot resume from a truncated
-// record. Such a run holds back the committed offset, and the checkpoint rule applies as if the record had been written. If its resolution
-// has to be written now, checkpoint returns a record of the resolution alone. An expired run over the limit is closed, so that it does not
-// hold back the committed offset for ever, but not below the processed offset (ledger.rebuilds).
+// record. Such a run holds back the committed offset, and the checkpoint rule applies as if the record had been written. A run that no
+// record announces gets an announcement, unless a whole record is requested and fits. An expired run over the limit is closed, so that it
+// does not hold back the committed offset for ever, but not below the processed offset (ledger.rebuilds).
 func (r *run) checkpoint(now time.Time) (*Output, error) {
 	p := r.thread.p
-	if r.expired != nil {
+	switch {
+	case r.expired != nil:
 		return r.expired, nil
+	case !r.due && r.unannounced():
+		return r.announce()
 	}
 	limit := p.cfg.RecordLimit
 	if r.meta.IsExpired() || r.changedFrom < 0 {
@@ -88,10 +93,9 @@ func (r *run) checkpoint(now time.Time) (*Output, error) {
 	case r.meta.IsExpired() && !p.rebuilds(): // the limit was lowered
 		return r.close(outputAbandoned)
 	}
-	alone := r.due && r.unwritten != nil
 	r.written.at, r.written.bytes, r.newBytes, r.due, r.overLimit = now, size, 0, false, true
-	if alone {
-		return r.resolutionRecord()
+	if r.unannounced() && r.meta.Open() {
+		return r.announce()
 	}
 	return nil, nil
 }
@@ -126,37 +130,52 @@ func (r *run) openRecord(limit int) (out *Output, size int, err error) {
 	return out, len(value), nil
 }
 
-// resolutionRecord makes a record of the run's parent resolution alone. The run's events, from the first one on, are read again after a
-// crash. The record's contents fit the limit (Config.fits). Its other members may exceed the limit, and a batch has room for them
+// announce makes a record by which readers of skein.runs know that an open run exists: its parent resolution, agent and labels, and what an
+// earlier record covers, as a rule nothing. The run holds back the committed offset, so its other events are read again after a crash. The
+// record's contents fit the limit (Config.fits). Its other members may exceed the limit, and a batch has room for them
 // (kafka.MaxBatchBytes).
-func (r *run) resolutionRecord() (*Output, error) {
+func (r *run) announce() (*Output, error) {
 	p := r.thread.p
-	resolved, before := r.unwritten, &r.unwritten.Before
 	h := &threadRun{Metadata: fold.NewMetadata(r.meta.ID, r.meta.ClientID, r.meta.Start)}
-	h.Next, h.LastAt, h.Placed = resolved.next, r.meta.LastAt, true
+	h.Next, h.LastAt = r.meta.Start, r.meta.LastAt
 	was := newRun(r.thread, r.key, h, fold.NewRun(r.ThreadID, r.ID, r.ClientID), r.touchedAt)
-	was.Seq, was.Producer, was.Input, was.InputSHA256 = before.Seq, before.Producer, before.Input, before.InputSHA256
-	was.Tally.StartedAt, was.rec.RawLost = r.Tally.StartedAt, r.rec.RawLost
-	was.ranges, was.Placed = record.NewRanges(resolved.ranges), resolved.Resolution
-	maps.Copy(was.Early, before.Early)
-	for _, rule := range resolved.Anomalies {
-		was.Early[rule]++
+	// Agent and labels are for readers: fold.Resume takes them from the events again.
+	was.Producer, was.Tally.StartedAt, was.rec.RawLost, was.rec.Kept = r.Producer, r.Tally.StartedAt, r.rec.RawLost, r.rec.Kept
+	if resolved := r.unwritten; resolved != nil {
+		h.Placed, was.Placed = true, resolved.Resolution
+		if r.written.exists && r.changedFrom > r.meta.Start {
+			was.coverBefore(resolved)
+		}
+		for _, rule := range resolved.Anomalies {
+			was.Early[rule]++
+		}
 	}
 	rec, folded, err := was.describe()
 	if err != nil {
 		return nil, err
+	}
+	if !h.Placed { // preliminary, so no fold starts from what its parent had said
+		rec.Messages, rec.Layout, rec.State = nil, nil, nil
 	}
 	if err := was.buildOpen(rec, folded); err != nil {
 		return nil, err
 	}
 	value, err := record.EncodeRun(rec)
 	if err != nil {
-		return nil, fmt.Errorf("encoding resolution of run: %w", err)
+		return nil, fmt.Errorf("encoding announcement of run: %w", err)
 	}
 	out, err := p.runOutput(r.key, rec, value, outputCheckpoint)
 	if err != nil {
 		return nil, err
 	}
-	out.run = r
+	out.run, out.announces = r, true
 	return out, nil
+}
+
+// coverBefore sets what the run was before its first event, which a record covers: its input came in an earlier transaction.
+func (r *run) coverBefore(resolved *resolution) {
+	before := &resolved.Before
+	r.Seq, r.Producer, r.Input, r.InputSHA256 = before.Seq, before.Producer, before.Input, before.InputSHA256
+	r.meta.Next, r.ranges = resolved.next, record.NewRanges(resolved.ranges)
+	maps.Copy(r.Early, before.Early)
 }

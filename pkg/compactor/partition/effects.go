@@ -17,8 +17,9 @@ type Output struct {
 	Kind   string // for the metric; empty for a dead letter
 	// entry is what the local store applies after the commit, plus the broker's offset and time; empty if it applies nothing.
 	entry runstore.Entry
-	// run is set for the record of an unsealed run.
-	run *run
+	// run is set for the record of an unsealed run; announces is set if it is an announcement (run.announce).
+	run       *run
+	announces bool
 }
 
 // Cut names a run that was cut, and the bytes that it held.
@@ -80,30 +81,29 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	p.outputs, p.cuts, p.counts = nil, nil, newCounts()
 
 	hold, holdAt, known := p.next, p.clock.stream, p.progress.Processed
-	held := func(r *run) {
+	held := func(r *run, announced bool) {
 		if r.changedFrom < 0 {
 			return
 		}
 		if r.changedFrom < hold {
 			hold, holdAt = r.changedFrom, r.changedAt
 		}
-		if !r.written.open {
+		if !r.written.open && !announced {
 			known = min(known, r.changedFrom)
 		}
 	}
-	due := p.dueRuns(now, held)
+	due := p.dueRuns(now, func(r *run) { held(r, false) })
 	slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(a.meta.Start, b.meta.Start) })
 	for _, r := range due {
 		out, err := r.checkpoint(now)
 		if err != nil {
 			return Effects{}, err
 		}
-		if out == nil {
-			held(r)
-			continue
+		if out == nil || out.announces {
+			held(r, out != nil)
 		}
-		if out.entry.Metadata.Placed { // a resolution record covers none of its events
-			held(r)
+		if out == nil {
+			continue
 		}
 		b.Outputs = append(b.Outputs, *out)
 	}
@@ -136,7 +136,7 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 			continue
 		}
 		r := o.run
-		all := r.recordCommitted(o.entry.Metadata.Placed, len(o.Record.Value), now)
+		all := r.recordCommitted(o.announces, len(o.Record.Value), now)
 		p.runs.recount(r)
 		if all {
 			delete(p.runs.changed, r)

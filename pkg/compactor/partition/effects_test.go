@@ -66,7 +66,8 @@ func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 
 // What is written in any case, as places rest on it, ends the round once it is much.
 func TestProcessor_FoldsNoFurtherOnceEnoughRunsAreAskedFor(t *testing.T) {
-	const runs, most = 2 * MaxOutputBytes / runOverhead, MaxOutputBytes/runOverhead + 2
+	const most = MaxOutputBytes/(2*announcementBytes) + 2
+	const runs = most + 100
 	s := newSim(t, nil)
 	s.open(false)
 	for i := range runs {

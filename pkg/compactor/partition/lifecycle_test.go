@@ -242,6 +242,9 @@ func TestPartition_GoesOnFromAPlaceWhoseEventsAreGone(t *testing.T) {
 	s.Send("t", "S", started("S"))
 	s.Send("t", "S", text("mS", "x"))
 	s.Send("t", "S", `{"type":"STATE_SNAPSHOT","snapshot":{"v":1}}`)
+	s.all()
+	s.Now = s.Now.Add(s.cfg.CheckpointInterval)
+	s.commit(true)
 	s.Send("t", "R", `{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S"}`)
 	for range 2 {
 		s.Send("t", "R", text("gone", strings.Repeat("x", limit-200)))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -606,7 +605,9 @@ func TestPartition_ARecordFromTheFutureAbandonsNobody(t *testing.T) {
 	late.Timestamp = s.Now.Add(1000 * time.Hour)
 	s.Send("t", "r", text("m", "x"))
 	s.all()
-	equal(t, "records of abandoned runs", len(s.latest()), 0)
+	for _, r := range s.latest() {
+		equal(t, "status", r.Status, record.StatusRunning)
+	}
 }
 
 // What was found in a run's input is said at its end as at its checkpoint, also by a process that has the run from there.
@@ -826,7 +827,7 @@ func TestPartition_KeepsTheRulesVersionOfARunThatGoesOn(t *testing.T) {
 	s.all()
 	s.Now = s.Now.Add(s.cfg.CheckpointMax)
 	s.commit(true)
-	at := s.runs[slices.IndexFunc(s.runs, func(m *kgo.Record) bool { return strings.HasSuffix(string(m.Key), "/r") })]
+	at := s.runs[len(s.runs)-2] // before the progress record
 	rec, err := record.DecodeRun(at.Value)
 	s.check(err)
 	rec.FoldVersion = compact.Version - 1

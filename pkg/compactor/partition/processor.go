@@ -21,10 +21,8 @@ import (
 // is opened from what was committed.
 //
 // A new owner reads the events between the committed and the processed offset again, and must decide the same. Decisions that depend on
-// time or order compare offsets. If a run's parent is resolved while another run of its thread is open, the next transaction writes both,
-// and each run of the thread whose resolution is in no record (writeUnsealed). So a run without a recorded resolution had only sealed
-// neighbours, which never change, and gets the same parent. If the run's record would be over the limit, a record of the resolution alone
-// is written (resolutionRecord).
+// time or order compare offsets. The transaction after a run's first event writes the run's parent resolution (announce), so that no
+// later process resolves it again from what other open runs of the thread are by then.
 type Processor struct {
 	ledger
 	count int32 // partitions of the topic set
@@ -343,7 +341,7 @@ func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error
 	r := t.Member.live
 	var resolved *resolution
 	if t.Resolution != nil && r.Fold != nil {
-		resolved = r.resolvedAt(t.Resolution, m.Offset, p.clock.stream)
+		resolved = r.resolvedAt(t.Resolution)
 	}
 	if t.IsNew {
 		r.register()

@@ -108,37 +108,41 @@ func TestPartition_TellsHowFarItHasDecided(t *testing.T) {
 	s.checkTold()
 }
 
-// An open run that no record shows holds the position: a reader could not know that it is missing.
-func TestPartition_TellsNothingBeyondARunWithoutARecord(t *testing.T) {
+// The transaction after an open run's first record announces it, so that it holds back no position; its events hold the commit as before.
+func TestPartition_AnnouncesAnOpenRunAtOnce(t *testing.T) {
 	s := newSim(t, nil)
 	s.Turn("r", "m")                    // 0 to 2
 	s.Send("t", "r", text("m", "late")) // 3
 	s.Send("t", "open", started("open"))
 	s.Send("u", "", custom("nobody's")) // 5
 	s.all()
-	equal(t, "before the run's first record", partitiontest.Told(t, s.runs), []int64{4})
+	equal(t, "with the announcement", partitiontest.Told(t, s.runs), []int64{6})
+	announced := s.run("open")
+	equal(t, "the announcement", []any{announced.Status, announced.Raw.First, announced.Raw.Next, announced.Raw.Events, announced.Open.Placed},
+		[]any{record.StatusRunning, int64(4), int64(4), int64(0), true})
+	equal(t, "C", s.committed.Committed, int64(4))
 	s.Send("u", "", custom("nobody's")) // 6
 	s.all()
-	equal(t, "still", partitiontest.Told(t, s.runs), []int64{4})
+	equal(t, "it is announced once", s.run("open"), announced)
 	s.Now = s.Now.Add(s.cfg.CheckpointInterval)
 	s.commit(true)
-	equal(t, "its record shows that it is open", partitiontest.Told(t, s.runs), []int64{4, 7})
+	equal(t, "events of its record", s.run("open").Raw.Events, int64(1))
 	s.Send("t", "open", text("n", "x")) // 7
 	s.Send("u", "", custom("nobody's")) // 8
 	s.all()
-	equal(t, "an open run that is shown holds nothing", partitiontest.Told(t, s.runs), []int64{4, 7, 9})
+	equal(t, "an open run that is shown holds nothing", partitiontest.Told(t, s.runs), []int64{6, 7, 9})
 	equal(t, "C", s.committed.Committed, int64(7))
 
 	s.Now = s.Now.Add(s.cfg.IdleLimit)
 	s.Send("u", "", custom("nobody's")) // 9
 	s.all()
 	equal(t, "status", s.run("open").Status, record.StatusAbandoned)
-	equal(t, "with the record that says so", partitiontest.Told(t, s.runs), []int64{4, 7, 9, 10})
+	equal(t, "with the record that says so", partitiontest.Told(t, s.runs), []int64{6, 7, 9, 10})
 	s.Send("u", "", custom("nobody's")) // 10
 	s.Send("t", "open", text("n", "y")) // 11
 	s.Send("u", "", custom("nobody's")) // 12
 	s.all()
 	equal(t, "status of an abandoned run that goes on", s.run("open").Status, record.StatusRunning)
-	equal(t, "its record shows that at once", partitiontest.Told(t, s.runs), []int64{4, 7, 9, 10, 13})
+	equal(t, "its record shows that at once", partitiontest.Told(t, s.runs), []int64{6, 7, 9, 10, 13})
 	s.checkTold()
 }

@@ -1,28 +1,23 @@
 package partition
 
 import (
-	"time"
-
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// resolution is the final parent resolution of a run. It also has the run's ranges and next offset before its first event, which a record
-// of the resolution alone needs (resolutionRecord).
+// resolution is the final parent resolution of a run. It also has the run's ranges and next offset before its first event, for a record that
+// covers its input (coverBefore).
 type resolution struct {
 	*fold.Resolution
 	ranges [][2]int64
 	next   int64
-	// first is the offset of the first event, and at is the stream time then.
-	first int64
-	at    time.Time
 }
 
 // resolvedAt returns the resolution of a run whose first event was folded. Call it before noteEvent.
-func (r *run) resolvedAt(resolved *fold.Resolution, offset int64, at time.Time) *resolution {
-	return &resolution{Resolution: resolved, ranges: r.ranges.List(), next: max(r.meta.Next, r.meta.Start), first: offset, at: at}
+func (r *run) resolvedAt(resolved *fold.Resolution) *resolution {
+	return &resolution{Resolution: resolved, ranges: r.ranges.List(), next: max(r.meta.Next, r.meta.Start)}
 }
 
 // fits reports whether a record has room for a history and an input. It compares their size as a record encodes them, so the result is the
@@ -63,9 +58,10 @@ func (r *run) decide(resolved *resolution) error {
 	} else {
 		resolved.Fold, resolved.Input = nil, nil
 		r.unwritten = resolved
-	}
-	if resolved.Concurrent || r.thread.hasOtherUnsealed(h) {
-		r.thread.writeUnsealed()
+		p.room.outputs.Add(-announcementBytes)
+		if resolved.Base.Messages == nil { // the announcement has what its parent had said
+			p.room.outputs.Add(int64(-resolved.Parent.Bytes() - len(resolved.Parent.State)))
+		}
 	}
 	r.setBase(resolved.Parent)
 	return r.show()

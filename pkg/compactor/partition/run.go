@@ -31,7 +31,7 @@ type run struct {
 	changedFrom int64
 	changedAt   time.Time // the stream time then
 	written     written
-	// unwritten is the run's parent resolution, from its first event on until a committed record has it.
+	// unwritten is the run's parent resolution, from its first event on until a committed record has it (announce).
 	unwritten *resolution
 	// due requests a record in the next transaction, regardless of the checkpoint rule.
 	due bool
@@ -99,12 +99,10 @@ func (r *run) noteEvent(m *message) error {
 }
 
 // recordCommitted updates the run after a record of it was committed, and reports whether the record covers all of the run; bytes is the
-// record's size. A record of the resolution alone (resolutionRecord) covers no event.
-func (r *run) recordCommitted(resolutionAlone bool, bytes int, now time.Time) (all bool) {
-	r.written.exists, r.written.open = true, r.meta.Open()
-	resolved := r.unwritten
-	if r.unwritten = nil; resolved != nil && resolutionAlone {
-		r.changedFrom, r.changedAt = resolved.first, resolved.at
+// record's size. An announcement covers none of the run's unwritten events.
+func (r *run) recordCommitted(announces bool, bytes int, now time.Time) (all bool) {
+	r.written.exists, r.written.open, r.unwritten = true, r.meta.Open(), nil
+	if announces {
 		return false
 	}
 	r.changedFrom, r.due, r.overLimit, r.expired = -1, false, false, nil

@@ -18,9 +18,7 @@ func (r *run) register() {
 	r.thread.Add(r.meta)
 	p.runs.keep(r)
 	r.expiry = p.retirement.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
-	if r.thread.hasOtherUnsealed(r.meta) {
-		r.thread.writeUnsealed()
-	}
+	p.room.outputs.Add(-announcementBytes)
 }
 
 // loadByKey loads a run by its record key, for the next transaction, and counts it in the room for expiries. A run that was not in

@@ -147,13 +147,6 @@ func (t *thread) tip(branch string) (int, error) {
 	return t.tips[branch], nil
 }
 
-// hasOtherUnsealed reports whether a run other than h is unsealed. If so, decisions for h may depend on a state that no committed
-// record will have.
-func (t *thread) hasOtherUnsealed(h *threadRun) bool {
-	open := t.Unsealed()
-	return len(open) > 1 || len(open) == 1 && open[0] != h
-}
-
 // thread returns a thread by its key.
 func (p *Processor) thread(key, tenant, id string) (*thread, error) {
 	if t := p.threads[key]; t != nil {
