@@ -87,7 +87,7 @@ each with an --instance-id of its own.`,
 const sqliteDelay = 100 * time.Millisecond
 
 // clickhouseDelay is the minimum of --max-delay with ClickHouse.
-const clickhouseDelay = time.Second
+const clickhouseDelay = 500 * time.Millisecond
 
 // settings are the values of the flags.
 type settings struct {
@@ -105,7 +105,7 @@ func (s *settings) add(f *pflag.FlagSet) {
 	s.store.Flags(f)
 	f.StringVar(&s.instance, "instance-id", "", "unique `NAME` of this process in the group, the same after a restart; by default the host name")
 	f.DurationVar(&s.maxDelay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay,
-		fmt.Sprintf("how long to collect records before writing them, at least %v with ClickHouse; with --sqlite, %v by default", clickhouseDelay, sqliteDelay))
+		fmt.Sprintf("least time between two blocks, in which records are collected; at least %v with ClickHouse; with --sqlite, %v by default", clickhouseDelay, sqliteDelay))
 	f.StringSliceVar(&s.retain, "retain", nil, "for how many days the store keeps a tenant's threads behind their last run, `TENANT=DAYS` separated by commas, *=DAYS for all other tenants; without it, for ever. Records stay in Kafka")
 	f.DurationVar(&s.purge, "purge-within", clickhouse.DefaultSweepEvery,
 		"how soon ClickHouse must begin to remove erased rows from disk; it hides them at once. Removing rewrites the parts that held them")

@@ -17,20 +17,20 @@ func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
 	for want, args := range map[string]string{
 		"indexer: a block's delay of 0s":  "--sqlite x --max-delay 0s",
 		"indexer: a block's delay of 31s": "--sqlite x --max-delay 31s",
-		"--max-delay must be at least 1s with ClickHouse, which merges the parts of each block, not 999ms": "--clickhouse http://a --max-delay 999ms",
-		`reading retention "acme": want TENANT=DAYS`:                                                       "--sqlite x --retain acme",
+		"--max-delay must be at least 500ms with ClickHouse, which merges the parts of each block, not 499ms": "--clickhouse http://a --max-delay 499ms",
+		`reading retention "acme": want TENANT=DAYS`:                                                          "--sqlite x --retain acme",
 		"pass --clickhouse URL": "",
 	} {
 		apptest.Refuses(t, stage(), want, "--brokers 127.0.0.1:1 "+args)
 	}
 }
 
-func TestStage_GathersRecordsForASecondUnlessTheStoreIsSQLite(t *testing.T) {
+func TestStage_GathersRecordsForHalfASecondUnlessTheStoreIsSQLite(t *testing.T) {
 	for _, tc := range []struct {
 		args string
 		want time.Duration
 	}{
-		{"--clickhouse http://127.0.0.1:8123", time.Second},
+		{"--clickhouse http://127.0.0.1:8123", 500 * time.Millisecond},
 		{"--sqlite x", 100 * time.Millisecond},
 		{"--clickhouse http://127.0.0.1:8123 --max-delay 3s", 3 * time.Second},
 		{"--sqlite x --max-delay 300ms", 300 * time.Millisecond},

@@ -31,7 +31,6 @@ func (f *devFlags) add(cmd *cobra.Command) {
 		"`ADDRESS` of the embedded Kafka broker, loopback only; port 0 picks a free one")
 	flags.StringVar(&f.cfg.AdminListen, "admin-listen", "", "`ADDRESS` for metrics, health and profiles, loopback only; by default none")
 	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "number of partitions, if the topics are created")
-	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often an open run is written, so that it can be read")
 	flags.DurationVar(&f.cfg.StreamLife, "stream-life", f.cfg.StreamLife,
 		"maximum duration of a live stream; set it short to test how a front end reconnects")
 	flags.StringSliceVar(&f.agents, "agent", nil,

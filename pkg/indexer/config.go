@@ -21,7 +21,8 @@ type Config struct {
 	// again within 10 s gets its partitions at once. A second process of the name fences the first. If InstanceID is empty, nobody
 	// reads the partitions of a killed process for 10 s.
 	InstanceID string
-	// MaxRecords, MaxBytes and MaxDelay bound one block: it is written once it reaches one of them and the previous block is written.
+	// MaxRecords and MaxBytes bound one block: it is written once it reaches one of them, or MaxDelay after the previous block, and that
+	// one is written. After a pause a block is written at once.
 	// A record counts as its bytes plus 256 for each message and tool call and 2,048 for the run; a record above MaxBytes is a block
 	// of its own.
 	MaxRecords int
@@ -43,7 +44,7 @@ func DefaultConfig(k kafka.Config) Config {
 		Group:        k.TopicPrefix + "skein-indexer",
 		MaxRecords:   10_000,
 		MaxBytes:     40 << 20,
-		MaxDelay:     time.Second,
+		MaxDelay:     500 * time.Millisecond,
 		MinBackoff:   100 * time.Millisecond,
 		MaxBackoff:   10 * time.Second,
 		DrainTimeout: 10 * time.Second,

@@ -19,9 +19,13 @@ type gatherer struct {
 	backlog backlog
 	block   *block
 	blocks  chan<- *block
+	last    time.Time // when the previous block was handed over
 	// ended is closed when polling has ended.
 	ended <-chan struct{}
 }
+
+// gatherFor is how long a block collects records after a pause. One transaction of a compactor comes in several fetches.
+const gatherFor = 20 * time.Millisecond
 
 // sliceBytes is how much is decoded before the gatherer takes in the next poll.
 const sliceBytes = 256 << 10
@@ -35,14 +39,19 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 	for {
 		goesOn, full := g.decode(ctx)
 		var out chan<- *block
-		var due <-chan time.Time
+		var wait <-chan time.Time
 		var more <-chan struct{}
 		if goesOn {
 			more = always
 		}
 		if !g.block.opened.IsZero() {
-			if left := time.Until(g.block.opened.Add(g.cfg.MaxDelay)); left > 0 && !full {
-				due = time.After(left)
+			// A block after a pause is written at once: MaxDelay bounds how many blocks there are, and how long records wait.
+			due := g.last.Add(g.cfg.MaxDelay)
+			if soon := g.block.opened.Add(min(gatherFor, g.cfg.MaxDelay)); soon.After(due) {
+				due = soon
+			}
+			if left := time.Until(due); left > 0 && !full {
+				wait = time.After(left)
 			} else {
 				out = g.blocks
 			}
@@ -60,7 +69,7 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 		case out <- g.block:
 			g.handedOver()
 		case <-more:
-		case <-due:
+		case <-wait:
 		case <-ctx.Done():
 			return
 		}
@@ -146,7 +155,7 @@ func (g *gatherer) handOver(ctx context.Context) {
 // handedOver opens a new block. The last one counts in the lag until the writer has written it.
 func (g *gatherer) handedOver() {
 	g.metrics.lag.Taken(slices.Collect(maps.Keys(g.block.progress))...)
-	g.block = newBlock()
+	g.block, g.last = newBlock(), time.Now()
 	g.backlog.opened()
 }
 

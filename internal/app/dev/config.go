@@ -29,8 +29,6 @@ type Config struct {
 	AdminListen string
 	// Partitions is the partition count of new topics.
 	Partitions int
-	// Checkpoint is the interval at which an open run is written, so that it can be read.
-	Checkpoint time.Duration
 	// StreamLife is the maximum duration of a live stream. A short one tests a front end's reconnection.
 	StreamLife time.Duration
 	// KeepEvents are the families of events that the records of new runs keep.
@@ -53,7 +51,6 @@ func DefaultConfig() Config {
 		Listen:      "127.0.0.1:8420",
 		KafkaListen: "127.0.0.1:8492",
 		Partitions:  4,
-		Checkpoint:  2 * time.Second,
 		StreamLife:  query.DefaultConfig().StreamLife,
 		Logger:      slog.New(slog.DiscardHandler),
 	}
@@ -66,9 +63,6 @@ func (c Config) Validate() error {
 	}
 	if c.Partitions < 1 || c.Partitions > 1000 {
 		return fmt.Errorf("checking partitions: %d is not between 1 and 1000", c.Partitions)
-	}
-	if c.Checkpoint <= 0 {
-		return fmt.Errorf("checking checkpoint: %v is not a positive time", c.Checkpoint)
 	}
 	if c.StreamLife <= 0 {
 		return fmt.Errorf("checking stream-life: %v is not a positive time", c.StreamLife)

@@ -286,7 +286,6 @@ func TestConfig_Validate(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"no folder":             func(c *Config) { c.Data = "" },
 		"no partitions":         func(c *Config) { c.Partitions = 0 },
-		"no checkpoint":         func(c *Config) { c.Checkpoint = 0 },
 		"all addresses":         func(c *Config) { c.KafkaListen = ":8492" },
 		"name to listen on":     func(c *Config) { c.Listen = "skein.example:8420" },
 		"address of the net":    func(c *Config) { c.KafkaListen = "10.0.0.1:1" },

@@ -83,9 +83,6 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 	cfg.CacheBytes = cacheBytes
 	cfg.KeepEvents = s.cfg.KeepEvents
 	cfg.Registerer = s.registry
-	// Write open runs whenever they change: on one machine that costs little, and developers look at running runs.
-	cfg.CheckpointInterval, cfg.CheckpointFactor = s.cfg.Checkpoint, 0
-	cfg.CheckpointMax = max(cfg.CheckpointMax, cfg.CheckpointInterval)
 	c, err := compactor.New(cfg, s.client("compactor"), s.cfg.Logger)
 	if err != nil {
 		return nil, err
@@ -98,8 +95,6 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 
 func (s *Server) startIndexer(ctx context.Context) (ready func() bool, err error) {
 	cfg := indexer.DefaultConfig(s.client("indexer"))
-	// Write about one block per commit of the compactor, so that records become visible at once.
-	cfg.MaxDelay = 20 * time.Millisecond
 	cfg.Logger, cfg.Registerer = s.cfg.Logger, s.registry
 	i, err := indexer.New(cfg, s.store)
 	if err != nil {
