@@ -24,8 +24,7 @@ const (
 // awaitIndexed waits until the last published event can be read. It prints a note if the event cannot be read yet. The
 // events are published in either case.
 //
-// terminal means that the last event ends the run. An open run is indexed only with its next checkpoint; awaitIndexed does not
-// wait for that.
+// terminal means that the last event ends the run.
 func awaitIndexed(ctx context.Context, out *output, c *client.Client, p published, terminal bool, within time.Duration) {
 	position, run := fmt.Sprintf("%d:%d", p.Partition, p.LastOffset), oneLine(p.RunID, 80)
 	waiting, stop := context.WithTimeout(ctx, within)
@@ -44,13 +43,13 @@ func awaitIndexed(ctx context.Context, out *output, c *client.Client, p publishe
 		case err != nil:
 			out.note("the events are published, but it is unknown whether the index has them: %v", err)
 			return
-		case known && !open && holds:
+		case holds && (!terminal || !open):
 			return
 		case known && !open && indexed:
 			out.note("run %s had ended before: repeated events are dropped; a new RUN_STARTED begins a run of its own", run)
 			return
 		case indexed || open && !terminal:
-			out.note("run %s is open: until it ends, history shows published events with a delay", run)
+			out.note("run %s is open, and its last event was dropped or is not indexed yet", run)
 			return
 		}
 		_ = pause(waiting, indexedAgain) // the next request returns the error

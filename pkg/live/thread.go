@@ -28,6 +28,7 @@ type Thread struct {
 	*fold.Thread[*Run]
 	id     string
 	source Source
+	whole  bool
 	loop   *fold.Loop
 	from   int64
 	known  lineage.KnownMessages
@@ -43,6 +44,11 @@ type Run struct {
 	LateError *record.LateError
 
 	folding *fold.Run // nil if the record is final, or nothing came after it
+	// last is the run's record without contents, with its parent resolution, and base the history that it is encoded relative to; both
+	// only in a whole Thread. ranges contain every record of the run.
+	last   *record.Run
+	base   lineage.History
+	ranges record.Ranges
 	// again finds the outcomes of recorded events; nil unless Replay was called.
 	again *fold.Outcomes
 	// weight is the weight of the fold, weightAgain that of again's fold.
@@ -86,9 +92,9 @@ func (r *Run) Fold() *compact.Run {
 }
 
 // New returns a thread of these runs. The records must be complete below the offset indexed: an event below it that no
-// record covers belongs to no run.
-func New(id string, records []*record.Run, indexed int64, source Source) (*Thread, error) {
-	t := &Thread{id: id, source: source, from: indexed, known: lineage.KnownMessages{}}
+// record covers belongs to no run. A whole thread keeps what Current needs.
+func New(id string, records []*record.Run, indexed int64, source Source, whole bool) (*Thread, error) {
+	t := &Thread{id: id, source: source, whole: whole, from: indexed, known: lineage.KnownMessages{}}
 	runs := make([]*Run, len(records))
 	for i, rec := range records {
 		m := fold.Metadata{Run: fold.LineageOf(rec), Next: rec.Raw.Next, NextSeq: rec.Raw.NextSeq}
@@ -160,6 +166,9 @@ func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 		return nil, outcome, nil
 	}
 	r.Next, r.NextSeq = e.Offset+1, taken.Seq.Next
+	if r.last != nil {
+		r.ranges.Add(e.Offset)
+	}
 	if t.IsNew {
 		t.Add(r)
 	}
@@ -186,6 +195,11 @@ func (t *Thread) folded(r *Run) error {
 	if t.Resolution != nil {
 		r.Decide(t.Resolution.Run, r.RawLost)
 		r.folding.Placed = nil
+		if r.last != nil {
+			t.Resolution.Describe(r.last, r.folding.InputSHA256)
+			r.base = t.Resolution.Base
+			f.Keep(r.last.Kept)
+		}
 	}
 	if !f.Ended() {
 		r.Reactivate()
@@ -232,14 +246,43 @@ func (t *Thread) Resume(r *Run) (*fold.Run, error) {
 	if r.folding, err = fold.Resume(rec, r.Metadata.Run, base); err != nil {
 		return nil, fmt.Errorf("following run %q: %w", rec.RunID, err)
 	}
+	if t.whole {
+		last := *rec
+		last.Messages, last.State, last.Layout, last.Open = nil, nil, nil, nil
+		r.last, r.base, r.ranges = &last, base, record.NewRanges(rec.Raw.Ranges)
+	}
 	if f := r.folding.Fold; f != nil {
-		f.Keep(agui.NoFamilies)
+		if !t.whole {
+			f.Keep(agui.NoFamilies)
+		}
 		t.bytes += r.weight.add(f, 0)
 	}
 	return r.folding, t.Show(&r.Metadata, r.folding)
 }
 
 var errNotOpen = errors.New("its record is not that of an open run")
+
+// Current returns the record that an open run would get now, without its open fold; nil if the thread has not resumed the run. The thread
+// must be whole.
+func (t *Thread) Current(r *Run) (*record.Run, error) {
+	if r.last == nil {
+		return nil, nil
+	}
+	rec, f, base := *r.last, r.Fold(), r.base
+	if f == nil { // as if its first event came now
+		at, err := t.Resolve(&r.Metadata, r.folding, nil, r.folding.Input, r.Next)
+		if err != nil {
+			return nil, err
+		}
+		at.Describe(&rec, r.folding.InputSHA256)
+		f, base = at.Fold, at.Base
+	}
+	fold.Fill(&rec, f, r.folding.Tally, base)
+	rec.Agent, rec.Labels = r.folding.Producer.Agent, r.folding.Producer.Labels
+	rec.Raw.Next, rec.Raw.NextSeq, rec.Raw.Ranges = r.Next, r.NextSeq, r.ranges.List()
+	rec.Raw.Events, rec.Raw.SHA256 = r.folding.Tally.Events, r.folding.Tally.SHA256()
+	return &rec, nil
+}
 
 // Record implements fold.Directory. For a run that has ended since its record, it returns the beginning of the run as
 // its next record will have it.

@@ -25,7 +25,7 @@ func (noRecords) Holding([]string) ([]string, error)      { return nil, nil }
 
 // What a fold holds counts, and not what came: snapshots replace one another, and RAW leaves nothing.
 func TestThread_CountsWhatFoldsHold(t *testing.T) {
-	thread, err := live.New("t", nil, 0, noRecords{})
+	thread, err := live.New("t", nil, 0, noRecords{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestThread_HoldsNoEventThatFoldsToNothing(t *testing.T) {
 	recorded.ParentBy, recorded.BranchID, recorded.RootRunID = record.ParentNone, "r", "r"
 	for name, records := range map[string][]*record.Run{"a run that goes on": nil, "a run whose outcomes are found again": {recorded}} {
 		t.Run(name, func(t *testing.T) {
-			thread, err := live.New("t", records, 0, noRecords{})
+			thread, err := live.New("t", records, 0, noRecords{}, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -122,7 +123,9 @@ func newPatientFixture(t *testing.T, wrap ...func(store.Reader) store.Reader) *f
 
 func startFixture(t testing.TB, wait time.Duration, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
-	return startFixtureOver(t, wait, kafka.Config{Brokers: []string{"127.0.0.1:1"}}, wrap...)
+	f := startFixtureOver(t, wait, kafka.Config{Brokers: []string{"127.0.0.1:1"}}, wrap...)
+	f.service.awayUntil.Store(math.MaxInt64)
+	return f
 }
 
 // startFixtureOver starts the stage over raw events.

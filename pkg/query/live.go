@@ -165,7 +165,7 @@ func (s *stream) erased() error {
 	case s.resumes() || !s.out.begun && !s.from.joins():
 		return front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
 	case s.playing == nil && s.begun < 0: // nothing was sent; later events belong to a new thread
-		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s})
+		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s}, s.until != tail.End)
 		s.thread, s.rows = thread, nil
 		return err
 	}

@@ -99,6 +99,7 @@ func TestAtLeast_SaysWhatThereIsWhereItIsLate(t *testing.T) {
 	open := opened(run("chat", "open", 2))
 	f.put(open)
 	f.put(run("other", "run", 9)) // the partition is indexed up to 3:99
+	f.decided(100)
 	for _, c := range []struct {
 		path   string
 		status int

@@ -59,25 +59,25 @@ func (s *Service) routes() []front.Route {
 	erasure.Scope = tenant.ScopeErase
 	return []front.Route{
 		read("/v1/threads", (*call).threads, "prefix", "status", "agent", "since", "limit", "after"),
-		read("/v1/threads/{thread}", (*call).thread, "atLeast"),
-		read("/v1/threads/{thread}/lineage", (*call).lineage, "atLeast", "format", "width", "lanes", "words", "bundle", "ancestorsOf",
+		read("/v1/threads/{thread}", (*call).thread, "atLeast", "fresh"),
+		read("/v1/threads/{thread}/lineage", (*call).lineage, "atLeast", "fresh", "format", "width", "lanes", "words", "bundle", "ancestorsOf",
 			"descendantsOf", "siblingsOf"),
-		read("/v1/threads/{thread}/history", (*call).history, "atLeast", "limit", "before"),
-		read("/v1/threads/{thread}/diff", (*call).diff, "atLeast", "from", "to"),
-		export(read("/v1/threads/{thread}/export", (*call).export, "atLeast", "startedAt", "report")),
-		read("/v1/threads/{thread}/checkout", (*call).checkout, "atLeast", "at", "runId"),
-		read("/v1/threads/{thread}/state", (*call).state, "atLeast", "at", "from", "limit"),
-		read("/v1/threads/{thread}/changes", (*call).changes, "atLeast", "path", "message", "from", "limit"),
-		lines("/v1/threads/{thread}/events", (*call).replayEvents, "atLeast", "branch", "from", "to", "pace", "types", "all"),
-		lines("/v1/threads/{thread}/verify", (*call).verifyThread, "atLeast"),
-		read("/v1/threads/{thread}/runs/{run}", (*call).run, "atLeast"),
-		read("/v1/threads/{thread}/runs/{run}/history", (*call).history, "atLeast", "limit", "before"),
-		read("/v1/threads/{thread}/runs/{run}/checkout", (*call).checkout, "atLeast", "at", "runId"),
-		read("/v1/threads/{thread}/runs/{run}/state", (*call).state, "atLeast", "at", "from", "limit"),
-		read("/v1/threads/{thread}/runs/{run}/changes", (*call).changes, "atLeast", "path", "message", "from", "limit"),
-		lines("/v1/threads/{thread}/runs/{run}/events", (*call).replayEvents, "atLeast", "from", "to", "pace", "types", "all"),
-		read("/v1/threads/{thread}/runs/{run}/verify", (*call).verify, "atLeast"),
-		export(read("/v1/threads/{thread}/runs/{run}/export", (*call).export, "atLeast", "startedAt", "report")),
+		read("/v1/threads/{thread}/history", (*call).history, "atLeast", "fresh", "limit", "before"),
+		read("/v1/threads/{thread}/diff", (*call).diff, "atLeast", "fresh", "from", "to"),
+		export(read("/v1/threads/{thread}/export", (*call).export, "atLeast", "fresh", "startedAt", "report")),
+		read("/v1/threads/{thread}/checkout", (*call).checkout, "atLeast", "fresh", "at", "runId"),
+		read("/v1/threads/{thread}/state", (*call).state, "atLeast", "fresh", "at", "from", "limit"),
+		read("/v1/threads/{thread}/changes", (*call).changes, "atLeast", "fresh", "path", "message", "from", "limit"),
+		lines("/v1/threads/{thread}/events", (*call).replayEvents, "atLeast", "fresh", "branch", "from", "to", "pace", "types", "all"),
+		lines("/v1/threads/{thread}/verify", (*call).verifyThread, "atLeast", "fresh"),
+		read("/v1/threads/{thread}/runs/{run}", (*call).run, "atLeast", "fresh"),
+		read("/v1/threads/{thread}/runs/{run}/history", (*call).history, "atLeast", "fresh", "limit", "before"),
+		read("/v1/threads/{thread}/runs/{run}/checkout", (*call).checkout, "atLeast", "fresh", "at", "runId"),
+		read("/v1/threads/{thread}/runs/{run}/state", (*call).state, "atLeast", "fresh", "at", "from", "limit"),
+		read("/v1/threads/{thread}/runs/{run}/changes", (*call).changes, "atLeast", "fresh", "path", "message", "from", "limit"),
+		lines("/v1/threads/{thread}/runs/{run}/events", (*call).replayEvents, "atLeast", "fresh", "from", "to", "pace", "types", "all"),
+		read("/v1/threads/{thread}/runs/{run}/verify", (*call).verify, "atLeast", "fresh"),
+		export(read("/v1/threads/{thread}/runs/{run}/export", (*call).export, "atLeast", "fresh", "startedAt", "report")),
 		read("/v1/runs", (*call).searchRuns, search.QueryParams...),
 		read("/v1/statistics", (*call).statistics, search.StatisticsParams...),
 		read("/v1/interrupts", (*call).interrupts, "agent", "limit", "after"),
@@ -113,6 +113,8 @@ func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.
 type call struct {
 	*Service
 	*front.Call
+	// open are the current records of the open runs that read has followed.
+	open map[string]*record.Run
 	// threadID and runID are those of the path; runID is empty if the path has none.
 	threadID, runID string
 	// load tracks the memory and slot of the request.

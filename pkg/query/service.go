@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
@@ -104,8 +105,10 @@ type Service struct {
 	metrics *metrics
 	front   *front.Front
 
-	room      *room
-	watch     *watch
+	room  *room
+	watch *watch
+	// awayUntil is the time until which reads do not ask Kafka for the end of the log, in Unix nanoseconds.
+	awayUntil atomic.Int64
 	timelines *timelines
 	// draining ends when the process starts to stop.
 	draining context.Context

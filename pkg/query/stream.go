@@ -30,6 +30,8 @@ type stream struct {
 	// the latest.
 	runID string
 	once  bool
+	// until is where a read that follows its thread ends, and wants the records of open runs (live.Thread.Current); tail.End for streams.
+	until int64
 	// rows are the thread's runs in the index; thread follows the records after them. Both are nil while no run of the
 	// thread is open. The next record of the thread then makes the stream read them again.
 	rows      []store.Run
@@ -65,7 +67,7 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 	key, err := record.ThreadKey(c.Tenant, c.threadID)
 	return &stream{
 		call: c, ctx: ctx, out: sse{w: c.W, retry: c.cfg.StreamRetry}, key: key, from: from, last: from, wrote: time.Now(), runID: runID,
-		begun: -1, after: from.at.Offset, seq: from.seq,
+		until: tail.End, begun: -1, after: from.at.Offset, seq: from.seq,
 	}, err
 }
 

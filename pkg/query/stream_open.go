@@ -122,7 +122,7 @@ func (s *stream) openOnce() error {
 		return s.foreign()
 	}
 	lighten(rows)
-	thread, err := live.New(s.threadID, recordsOf(rows), to[s.partition], &recordsOfThread{s, rows})
+	thread, err := live.New(s.threadID, recordsOf(rows), to[s.partition], &recordsOfThread{s, rows}, s.until != tail.End)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func lighten(rows []store.Run) {
 // follow starts reading the log at an offset.
 func (s *stream) follow(from int64) error {
 	s.close()
-	reader, err := s.tail.Follow(s.ctx, s.key, s.partition, from)
+	reader, err := s.tail.FollowTo(s.ctx, s.key, s.partition, from, s.until)
 	if errors.Is(err, tail.ErrGone) && s.resumes() {
 		return s.unknown()
 	}

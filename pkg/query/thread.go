@@ -22,7 +22,8 @@ import (
 
 // view is a snapshot of a thread's rows, or of the row of one run.
 type view struct {
-	runs []store.Run // by first offset; not empty
+	// indexed are the rows as the index has them, by first offset; not empty. In runs, the rows of open runs go as far as the log (follow).
+	indexed, runs []store.Run
 	// indexedTo is the last event of the thread's partition that is indexed for the tenant.
 	indexedTo record.Position
 	// status is 200, or 425 if the index did not reach atLeast in time.
@@ -32,17 +33,23 @@ type view struct {
 // maxLook is the longest pause between two reads of the store while a call waits for a change in it.
 const maxLook = 400 * time.Millisecond
 
-// read reads rows of the thread. With ?atLeast= it repeats the read until the rows include the event at that position,
-// for cfg.Wait at most.
+// read reads rows of the thread, and follows its open runs to the end of the log. With ?atLeast= it repeats the read until the rows include
+// the event at that position, for cfg.Wait at most. Without ?fresh=no it also repeats the read until the rows include all events that the
+// thread had when the request arrived, for freshWait at most.
 func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]store.Run, error)) (view, error) {
 	want, err := c.position("atLeast")
 	if err != nil {
 		return view{}, err
 	}
-	deadline := time.Now().Add(c.cfg.Wait)
+	fresh, err := oneOf(c, "fresh", "yes", "no")
+	if err != nil {
+		return view{}, err
+	}
+	deadline, freshUntil := time.Now().Add(c.cfg.Wait), time.Now().Add(min(freshWait, c.cfg.Wait))
+	end := c.logEnd()
 	ctx, release := c.load.metered(c.R.Context())
 	// The position is read first, so that the rows are at least as new.
-	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
+	to, err := c.store.IndexedTo(c.R.Context(), everyTenant)
 	if err != nil {
 		return view{}, err
 	}
@@ -55,34 +62,57 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 			return view{}, err
 		}
 		v := newView(runs, to)
-		switch {
-		case want == nil && len(runs) == 0:
-			return view{}, store.ErrNotFound
-		case want == nil:
-			return v, nil
-		case len(runs) > 0 && runs[0].Raw.Partition != want.Partition:
+		lacks, err := c.follow(&v, to[end.Partition], end)
+		behind := errors.Is(err, errBehind)
+		if err != nil && !behind {
+			return view{}, err
+		}
+		if fresh == "no" {
+			lacks, behind = -1, false
+		}
+		if want != nil && len(runs) > 0 && runs[0].Raw.Partition != want.Partition {
 			return view{}, badRequest("atLeast names partition %d, but this thread lies on partition %d", want.Partition, runs[0].Raw.Partition)
-		case reached(runs, c.runID, to, *want):
-			c.metrics.waits.WithLabelValues(waitReached).Inc()
-			return v, nil
-		case time.Now().After(deadline):
-			c.metrics.waits.WithLabelValues(waitLate).Inc()
-			if !names(runs, c.runID) {
-				return view{}, c.absent(to, *want)
-			}
-			v.status = http.StatusTooEarly
-			return v, nil
+		}
+		late := want != nil && !reached(v.runs, c.runID, to, *want)
+		next, until := record.Position{Partition: end.Partition, Offset: lacks}, freshUntil
+		if late {
+			next, until = *want, deadline
+		}
+		if over := time.Now().After(until); over || !late && lacks < 0 && !behind {
+			return c.readTo(v, want, late, lacks, to)
 		}
 		release()
-		if to[want.Partition] > want.Offset { // an open run's record is older than want; nothing signals a newer one, so poll
-			err = c.sleep(c.R.Context(), min(look, time.Until(deadline)))
+		if to[next.Partition] > next.Offset { // the rows lag, or an open run's record is older than want; nothing signals a newer one, so poll
+			err = c.sleep(c.R.Context(), min(look, time.Until(until)))
 		} else {
-			to, err = c.await(to, *want, time.Until(deadline))
+			to, err = c.await(to, next, time.Until(until))
 		}
 		if err != nil {
 			return view{}, err
 		}
 	}
+}
+
+// readTo returns the view with which a read ends. The argument late means that it did not reach want in time, and lacks is the last event
+// of the thread that it lacks.
+func (c *call) readTo(v view, want *record.Position, late bool, lacks int64, to map[int32]int64) (view, error) {
+	found := names(v.runs, c.runID)
+	if want != nil {
+		outcome := waitReached
+		if late {
+			outcome, v.status = waitLate, http.StatusTooEarly
+		}
+		c.metrics.waits.WithLabelValues(outcome).Inc()
+	}
+	switch {
+	case !found && late:
+		return view{}, c.absent(to, *want)
+	case !found && lacks >= 0:
+		return view{}, later("the index lags, and has no such thread or run so far")
+	case len(v.runs) == 0:
+		return view{}, store.ErrNotFound
+	}
+	return v, nil
 }
 
 // errWaited ends a wait for the index.
@@ -95,7 +125,7 @@ func (c *call) await(to map[int32]int64, want record.Position, atMost time.Durat
 	defer cancel()
 	err := c.load.pause(c.R.Context(), func() error {
 		for {
-			next, err := c.watch.next(ctx, c.Tenant)
+			next, err := c.watch.next(ctx)
 			if errors.Is(err, errWaited) {
 				return nil
 			} else if err != nil {
@@ -110,7 +140,7 @@ func (c *call) await(to map[int32]int64, want record.Position, atMost time.Durat
 }
 
 func newView(runs []store.Run, to map[int32]int64) view {
-	v := view{runs: runs, status: http.StatusOK}
+	v := view{indexed: runs, runs: runs, status: http.StatusOK}
 	if len(runs) == 0 {
 		return v
 	}
@@ -240,6 +270,11 @@ func (c *call) restore(ctx context.Context, runs []store.Run, id string) (restor
 
 func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (restored, error) {
 	rows := byID(runs)
+	for id := range c.open {
+		if row := rows[id]; c.isOpen(&row) {
+			rows[id] = row
+		}
+	}
 	run, ok := rows[id]
 	if !ok {
 		return restored{}, store.ErrNotFound
@@ -271,8 +306,9 @@ func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (re
 		out.badges.RawLost = out.badges.RawLost || row.RawLost
 		held, ok := contents[id]
 		if row.Status == record.StatusRunning {
-			held, err = c.openContents(ctx, row)
-			if err != nil {
+			if rec := c.open[id]; rec != nil {
+				held = store.Content{Messages: rec.Messages, InputMessages: rec.InputMessages, State: rec.State}
+			} else if held, err = c.openContents(ctx, row); err != nil {
 				return restored{}, err
 			}
 		} else if !ok {
@@ -290,7 +326,8 @@ func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (re
 	return out, nil
 }
 
-// openContents reads the contents of an open run from its record, as the store has only its row.
+// openContents reads the contents of an open run from its record, as the store has only its row. It serves reads while the events after
+// that record cannot be followed.
 func (c *call) openContents(ctx context.Context, row store.Run) (store.Content, error) {
 	r, err := c.recordOf(ctx, row)
 	if errors.Is(err, kafka.ErrNoRecord) {

@@ -53,7 +53,7 @@ func (c *call) verify() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(v.runs, func(r store.Run) bool { return r.RunID == c.runID })
+	i := slices.IndexFunc(v.indexed, func(r store.Run) bool { return r.RunID == c.runID })
 	if i < 0 {
 		return nil, store.ErrNotFound
 	}
@@ -62,11 +62,11 @@ func (c *call) verify() (*answer, error) {
 		return nil, err
 	}
 	defer raw.close()
-	if row := &v.runs[i]; !c.load.fits(verify.Bytes(&row.Run)) {
+	if row := &v.indexed[i]; !c.load.fits(verify.Bytes(&row.Run)) {
 		return nil, &front.Problem{Status: http.StatusUnprocessableEntity, Detail: c.tooLarge(row), Limit: "memory"}
 	}
-	from := &indexed{call: c, runs: v.runs}
-	answers, err := c.prove(raw, from, v.runs[i:i+1], v.indexedTo)
+	from := &indexed{call: c, runs: v.indexed}
+	answers, err := c.prove(raw, from, v.indexed[i:i+1], v.indexedTo)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +101,12 @@ func (c *call) verifyThread() error {
 	if c.R.Method == http.MethodHead {
 		return nil
 	}
-	return c.stream(c.proveAll(raw, &indexed{call: c, runs: v.runs}, v, out), out)
+	return c.stream(c.proveAll(raw, &indexed{call: c, runs: v.indexed}, v, out), out)
 }
 
 // proveAll verifies all runs of a thread and writes the answers.
 func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) error {
-	for rest := v.runs; len(rest) > 0; {
+	for rest := v.indexed; len(rest) > 0; {
 		if err := c.load.acquire(c.R.Context()); err != nil { // released when the lines before were sent
 			return err
 		}

@@ -10,23 +10,23 @@ import (
 )
 
 // watch polls the index's progress for requests that wait for it. All of them poll at the same moments, and overlapping
-// queries for a tenant are one query.
+// queries are one query.
 type watch struct {
 	store   store.Reader
 	poll    time.Duration
 	queries singleflight.Group
 }
 
-// next returns the index's progress for a tenant after the next poll. If ctx ends before, it returns the cause at once.
-func (w *watch) next(ctx context.Context, tenant string) (map[int32]int64, error) {
+// next returns the index's progress after the next poll. If ctx ends before, it returns the cause at once.
+func (w *watch) next(ctx context.Context) (map[int32]int64, error) {
 	now := time.Now()
 	if err := sleep(ctx, now.Truncate(w.poll).Add(w.poll).Sub(now)); err != nil {
 		return nil, err
 	}
-	query := w.queries.DoChan(tenant, func() (any, error) {
+	query := w.queries.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait) // others share the query
 		defer cancel()
-		return w.store.IndexedTo(ctx, tenant)
+		return w.store.IndexedTo(ctx, everyTenant)
 	})
 	select {
 	case r := <-query:

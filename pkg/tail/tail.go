@@ -135,6 +135,11 @@ func (t *Tail) TopicRecreated() {
 // Follow returns a reader of the thread with this record key, from an offset or End on. It returns ErrGone if the offset is beyond the end
 // of the log. If the log has deleted the offset, the reader's first Next returns ErrGone.
 func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int64) (*Reader, error) {
+	return t.FollowTo(ctx, key, partition, from, End)
+}
+
+// FollowTo is Follow for a caller that knows the end of the log, which becomes the reader's End.
+func (t *Tail) FollowTo(ctx context.Context, key string, partition int32, from, end int64) (*Reader, error) {
 	for {
 		p := t.open(partition)
 		select {
@@ -145,7 +150,7 @@ func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int
 		if err := p.failed(); err != nil && !errors.Is(err, errLeft) {
 			return nil, err
 		}
-		r, err := t.follow(ctx, p, key, from)
+		r, err := t.follow(ctx, p, key, from, end)
 		if !errors.Is(err, errLeft) {
 			return r, err
 		}
@@ -162,17 +167,16 @@ func (p *partition) failed() error {
 // errLeft: the partition was closed, since it had no readers. Open it again.
 var errLeft = errors.New("the partition is not read any more")
 
-func (t *Tail) follow(ctx context.Context, p *partition, key string, from int64) (*Reader, error) {
+func (t *Tail) follow(ctx context.Context, p *partition, key string, from, end int64) (*Reader, error) {
 	// The log may be ahead of what this process has read, and the caller may come from a process that has read more.
-	end := int64(End)
-	if from != End {
+	if from != End && end == End {
 		var err error
-		if end, err = t.ask(ctx, t.adm.ListCommittedOffsets, p.id); err != nil {
+		if end, err = t.End(ctx, p.id); err != nil {
 			return nil, err
 		}
-		if from > end {
-			return nil, fmt.Errorf("following from offset %d: %w: it ends at %d", from, ErrGone, end)
-		}
+	}
+	if from > end {
+		return nil, fmt.Errorf("following from offset %d: %w: it ends at %d", from, ErrGone, end)
 	}
 	r := &Reader{tail: t, p: p, key: key, next: from, end: end, wake: make(chan struct{}, 1), lastAsked: time.Now()}
 	p.mu.Lock()
@@ -200,6 +204,11 @@ func (t *Tail) follow(ctx context.Context, p *partition, key string, from int64)
 // Start returns the first offset that a partition still has.
 func (t *Tail) Start(ctx context.Context, partition int32) (int64, error) {
 	return t.ask(ctx, t.adm.ListStartOffsets, partition)
+}
+
+// End returns the offset after the last committed record of a partition.
+func (t *Tail) End(ctx context.Context, partition int32) (int64, error) {
+	return t.ask(ctx, t.adm.ListCommittedOffsets, partition)
 }
 
 // Partition returns the partition of a record key.
@@ -245,7 +254,7 @@ func (t *Tail) start(p *partition) {
 	first, err := t.ask(t.ctx, t.adm.ListStartOffsets, p.id)
 	var end int64
 	if err == nil {
-		end, err = t.ask(t.ctx, t.adm.ListCommittedOffsets, p.id)
+		end, err = t.End(t.ctx, p.id)
 	}
 	if err != nil {
 		t.give(p, err)

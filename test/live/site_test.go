@@ -43,6 +43,7 @@ type live struct {
 // options vary a site.
 type options struct {
 	checkpoint, idleLimit time.Duration // as site.Options has them
+	production            bool
 	queries               int
 	agents                agents.Config
 	// auth tells callers apart; all are acme's where it is not there.
@@ -66,7 +67,7 @@ func start(t *testing.T, k kafka.Config, o options) *live {
 		o.auth = tenant.Fixed("acme")
 	}
 	s.ingest = s.serve(site.Start(t, k, st, site.Options{Auth: o.auth, Agents: o.agents, Checkpoint: o.checkpoint,
-		IdleLimit: o.idleLimit}).Handler())
+		Production: o.production, IdleLimit: o.idleLimit}).Handler())
 	var reader store.Reader = st
 	if o.reader != nil {
 		reader = o.reader(reader)

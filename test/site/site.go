@@ -36,6 +36,8 @@ type Options struct {
 	Agents agents.Config
 	// Checkpoint is how often open runs are written. If it is 0, a run is only announced before it ends.
 	Checkpoint time.Duration
+	// Production keeps the intervals of production.
+	Production bool
 	// IdleLimit is the compactor's default if it is 0.
 	IdleLimit time.Duration
 }
@@ -67,8 +69,11 @@ func Start(t *testing.T, k kafka.Config, st Store, o Options) *ingest.Service {
 		return err
 	})
 	c := compactor.DefaultConfig()
-	c.Dir, c.InstanceID, c.CommitInterval = t.TempDir(), "one", 20*time.Millisecond
-	c.CheckpointInterval, c.CheckpointMax, c.CheckpointFactor = time.Hour, time.Hour, 1000
+	c.Dir, c.InstanceID = t.TempDir(), "one"
+	if !o.Production {
+		c.CommitInterval = 20 * time.Millisecond
+		c.CheckpointInterval, c.CheckpointMax, c.CheckpointFactor = time.Hour, time.Hour, 1000
+	}
 	if o.Checkpoint > 0 {
 		c.CheckpointInterval, c.CheckpointMax, c.CheckpointFactor = o.Checkpoint, o.Checkpoint, 0
 	}
@@ -81,7 +86,10 @@ func Start(t *testing.T, k kafka.Config, st Store, o Options) *ingest.Service {
 	}
 	Run(t, folding.Run)
 	i := indexer.DefaultConfig(k)
-	i.MaxDelay, i.Logger, i.Registerer = 10*time.Millisecond, logger, prometheus.NewRegistry()
+	i.Logger, i.Registerer = logger, prometheus.NewRegistry()
+	if !o.Production {
+		i.MaxDelay = 10 * time.Millisecond
+	}
 	indexing, err := indexer.New(i, st)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,124 @@
+package live
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+)
+
+var freshReads = flag.Int("fresh.reads", 50, "how many runs are read right after their ends")
+
+// get returns the answer to a read, which must be a success.
+func (s *live) get(path string) string {
+	s.t.Helper()
+	status, answer := s.send(http.MethodGet, s.queries[0]+path, "", "")
+	if status != http.StatusOK {
+		s.t.Errorf("GET %s: %d %s", path, status, answer)
+	}
+	return answer
+}
+
+// within fails unless an answer has all these texts within a second.
+func (s *live) within(began time.Time, path string, texts ...string) {
+	s.t.Helper()
+	for {
+		answer, lacks := s.get(path), ""
+		for _, text := range texts {
+			if !strings.Contains(answer, text) {
+				lacks = text
+			}
+		}
+		took := time.Since(began)
+		if took > time.Second {
+			s.t.Errorf("GET %s lacks %s after %v: %s", path, lacks, took, answer)
+		}
+		if lacks == "" || took > time.Second {
+			return
+		}
+	}
+}
+
+// With the intervals of production, an open run and each of its events are in all reads within a second, whatever else is open.
+func TestFresh_OpenRunsAreReadAsFarAsTheirEvents(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{production: true})
+	for i := range 1000 {
+		thread := fmt.Sprintf("beside-%d", i)
+		s.publish(thread, "r", said(thread, "r", 3)[:4]...)
+	}
+	for i := range 5 {
+		thread := fmt.Sprintf("chat-%d", i)
+		path := runPath(thread, "r")
+		events := said(thread, "r", 3)
+		s.input(thread, "r", fmt.Sprintf(input, thread, "r"))
+		s.within(time.Now(), path, `"status":"running"`)
+		s.publish(thread, "r", events[:3]...)
+		began := time.Now()
+		s.within(began, path+"/history", `"status":"running"`, `"content":"Hello"`, `"content":"0 "`, `"total":2`)
+		s.within(began, path, `"status":"running"`, `"TEXT_MESSAGE_CONTENT":1`, `"messageCount":2`)
+		s.within(began, path+"/state", `"status":"running"`, `"content":"0 "`)
+		s.within(began, path+"/checkout", `"content":"0 "`)
+		s.within(began, "/v1/threads/"+thread+"/diff", `"r-a"`)
+		s.within(began, path+"/events", "TEXT_MESSAGE_CONTENT")
+		s.within(began, "/v1/threads/"+thread, `"openRuns":1`, `"messages":2`)
+		s.within(began, "/v1/threads/"+thread+"/lineage", `"runId":"r"`, `"messageCount":2`)
+		s.within(began, "/v1/threads?prefix="+thread, thread)
+		s.within(began, "/v1/runs?status=running&prefix="+thread, thread)
+		for n := 3; n < 5; n++ {
+			s.publish(thread, "r", events[n])
+			began := time.Now()
+			s.within(began, path+"/history", fmt.Sprintf(`%d "`, n-2))
+			s.within(began, path+"/state", fmt.Sprintf(`%d "`, n-2))
+			s.within(began, path, fmt.Sprintf(`"TEXT_MESSAGE_CONTENT":%d`, n-1))
+		}
+	}
+}
+
+// A caller who has the end of a run acknowledged reads the whole run.
+func TestFresh_ReadsRightAfterAnEndHaveIt(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{production: true})
+	s.publish("open", "r", said("open", "r", 3)[:4]...)
+	var slowest time.Duration
+	for i := range *freshReads {
+		thread, run := fmt.Sprintf("chat-%d", i/5), fmt.Sprintf("r%d", i)
+		s.publish(thread, run, said(thread, run, 2)...)
+		began := time.Now()
+		read := []string{runPath(thread, run), runPath(thread, run) + "/history", "/v1/threads/" + thread + "/history"}[i%3]
+		if answer := s.get(read); !strings.Contains(answer, `"runId":"`+run+`"`) || !strings.Contains(answer, `"status":"finished"`) {
+			t.Errorf("GET %s: %s", read, answer)
+		}
+		slowest = max(slowest, time.Since(began))
+		if i%10 == 0 { // events of an open thread come as well
+			s.publish("open", "r", `{"type":"TEXT_MESSAGE_CONTENT","messageId":"r-a","delta":"x"}`)
+		}
+	}
+	t.Logf("%d reads, %v at most", *freshReads, slowest)
+}
+
+// Each route of a thread or run waits for what the index lacks, and with fresh=no does not.
+func TestFresh_EveryRouteOfAThreadWaits(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{production: true})
+	s.publish("warm", "r", said("warm", "r", 1)...)
+	s.get("/v1/threads/warm")
+	for i, route := range []string{"", "/lineage", "/history", "/diff", "/export", "/checkout", "/state", "/changes", "/events", "/verify",
+		"/runs/r", "/runs/r/history", "/runs/r/checkout", "/runs/r/state", "/runs/r/changes", "/runs/r/events", "/runs/r/verify", "/runs/r/export"} {
+		thread := fmt.Sprintf("chat-%d", i)
+		s.publish(thread, "r", said(thread, "r", 1)...)
+		path := "/v1/threads/" + thread + route
+		if status, answer := s.send(http.MethodGet, s.queries[0]+path+"?fresh=no", "", ""); status != http.StatusNotFound {
+			t.Errorf("GET %s with fresh=no: %d %s", path, status, answer)
+		}
+		s.get(path)
+	}
+	if status, answer := s.send(http.MethodGet, s.queries[0]+"/v1/threads/warm?fresh=maybe", "", ""); status != http.StatusBadRequest {
+		t.Errorf("fresh=maybe: %d %s", status, answer)
+	}
+	began := time.Now()
+	if status, _ := s.send(http.MethodGet, s.queries[0]+"/v1/threads/none/history", "", ""); status != http.StatusNotFound || time.Since(began) > time.Second {
+		t.Errorf("a thread without events: %d after %v", status, time.Since(began))
+	}
+}
