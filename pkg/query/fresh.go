@@ -152,7 +152,8 @@ func (c *call) overlay(v *view, s *stream) (lacks int64, err error) {
 	indexed := byID(s.rows)
 	for _, r := range s.thread.Runs() {
 		row, ok := indexed[r.ID]
-		if !ok || r.Open() != (row.Status == record.StatusRunning) {
+		if !ok || r.Open() != (row.Status == record.StatusRunning) ||
+			(r.LateError == nil) != (row.LateError == nil) {
 			lacks = max(lacks, r.Next-1)
 			continue
 		}
