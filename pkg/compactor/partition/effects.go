@@ -67,6 +67,8 @@ type Effects struct {
 	Counts   Counts
 	// Cut are the runs whose contents were cut.
 	Cut []Cut
+	// Differing are the runs that were sent again with other bytes.
+	Differing []Repetition
 	// Changed means that there is a reason for a transaction.
 	Changed bool
 }
@@ -76,9 +78,9 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	if err := p.retirement.expire(now); err != nil {
 		return Effects{}, err
 	}
-	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts, Cut: p.cuts}
+	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts, Cut: p.cuts, Differing: p.differing}
 	b.Counts.Reads = p.store.TakeReads()
-	p.outputs, p.cuts, p.counts = nil, nil, newCounts()
+	p.outputs, p.cuts, p.differing, p.counts = nil, nil, nil, newCounts()
 
 	hold, holdAt, known := p.next, p.clock.stream, p.progress.Processed
 	held := func(r *run, announced bool) {

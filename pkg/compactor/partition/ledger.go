@@ -24,8 +24,10 @@ type ledger struct {
 	room    *Room // of the transaction that outputs go into
 	outputs []Output
 	cuts    []Cut // since the last transaction
-	counts  Counts
-	unsaved unsaved
+	// differing are the repetitions with other bytes since then.
+	differing []Repetition
+	counts    Counts
+	unsaved   unsaved
 }
 
 // rebuilds reports whether the next record is below the processed offset. If so, only a run's own events may end it: its later events may

@@ -16,6 +16,8 @@ func AnomalyRules() []string {
 const (
 	outcomeDropped    fold.Outcome = "dropped"
 	outcomeDeadLetter fold.Outcome = "dead-letter"
+	// outcomeDiffers is the last event of a sealed run that was sent again, with other bytes than the run has; it is dropped, too.
+	outcomeDiffers fold.Outcome = "repetition-differs"
 	// outcomeErasure is a request that erased a thread, outcomeErased a record that an erasure deleted.
 	outcomeErasure fold.Outcome = "erasure"
 	outcomeErased  fold.Outcome = "erased"
@@ -28,6 +30,7 @@ func Outcomes() []string {
 	return []string{
 		string(fold.Folded), string(fold.Input), string(outcomeDropped), string(outcomeDeadLetter), string(fold.LateError),
 		string(fold.SecondTerminal), string(outcomeErasure), string(outcomeErased), string(outcomeCancel),
+		string(outcomeDiffers),
 	}
 }
 

@@ -205,6 +205,28 @@ func TestPartition_DropsRepeatedSeqs(t *testing.T) {
 	equal(t, "dead letters", s.letters(), []string{})
 }
 
+// Of a whole run that is sent again, the hash shows whether its bytes are those that the record has.
+func TestPartition_CountsRunsThatAreSentAgainWithOtherBytes(t *testing.T) {
+	s := newSim(t, nil)
+	send := func(last string) {
+		s.Send("t", "r", started("r"), seq(0))
+		s.Send("t", "r", text("m", "a"), seq(1))
+		s.Send("t", "r", last, seq(2))
+	}
+	differ := func(want ...Repetition) {
+		t.Helper()
+		s.all()
+		equal(t, "runs that differ", s.differing, want)
+	}
+	send(finished("r"))
+	send(finished("r"))
+	s.Send("t", "r", `{"type":"RUN_FINISHED","threadId":"t","runId":"r","result":1}`, seq(2)) // the end alone
+	differ()
+	send(`{"type":"RUN_FINISHED","threadId":"t","runId":"r","result":1}`)
+	send(finished("r"))
+	differ(Repetition{"acme", "t", "r"})
+}
+
 func TestPartition_TakesTheInputBeforeTheFirstEventOnly(t *testing.T) {
 	input := func(id string) string {
 		return `{"threadId":"t","runId":"r","messages":[` + userMessage(id, "hello") + `],"tools":[],"context":[]}`

@@ -364,8 +364,10 @@ func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error
 // leaveOut returns the outcome of a record that is folded into no run, and writes its dead letter if it becomes one.
 func (p *Processor) leaveOut(t *thread, m *message, outcome fold.Outcome) (fold.Outcome, error) {
 	switch outcome {
-	case fold.Covered, fold.Repeat:
+	case fold.Covered:
 		return outcomeDropped, nil
+	case fold.Repeat:
+		return p.repeated(t, m)
 	case fold.LateError:
 		return outcome, t.failLate(m.Offset)
 	case fold.Late:

@@ -34,6 +34,7 @@ type sim struct {
 	read      int                       // events that the partition has been given
 	nextLimit func() int                // the record limit of the next process; nil: it does not change
 	reads     map[string]runstore.Reads // of the store, up to the last commit since the one before
+	differing []Repetition              // of all transactions
 }
 
 func newSim(tb testing.TB, change func(*Config)) *sim {
@@ -175,7 +176,7 @@ func (s *sim) commit(readable bool) {
 	b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: s.inRoom})
 	s.check(err)
 	s.inRoom = s.endlessRoom()
-	s.reads = b.Counts.Reads
+	s.reads, s.differing = b.Counts.Reads, append(s.differing, b.Differing...)
 	if !b.Changed {
 		s.check(s.part.Unload(s.Now))
 		return

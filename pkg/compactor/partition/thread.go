@@ -27,6 +27,7 @@ type thread struct {
 	noExpiryBefore time.Time
 	// headers are those of the thread's last record.
 	headers record.Headers
+	again   repetition // of the last sealed run that is sent again
 }
 
 // runKey returns the key of a run's record.

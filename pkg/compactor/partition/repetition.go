@@ -1,0 +1,51 @@
+package partition
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Repetition names a sealed run that was sent again with other bytes.
+type Repetition struct{ Tenant, ThreadID, RunID string }
+
+// repetition hashes the events of a sealed run that is sent again.
+type repetition struct {
+	runID string
+	next  int64
+	hash  hash.Hash
+}
+
+// repeated returns the outcome of a record that repeats one of a sealed run. At the last event it compares the hash of a whole run with
+// that of the run's record. It knows nothing of a run that is not sent again from 0 on in order, of one whose events are mixed with those
+// of another repetition in the thread, and of one whose record lacks an event.
+func (p *Processor) repeated(t *thread, m *message) (fold.Outcome, error) {
+	if m.headers.Kind != record.KindEvent {
+		return outcomeDropped, nil
+	}
+	if m.headers.Seq == 0 {
+		t.again = repetition{runID: t.Member.ID, hash: sha256.New()}
+	}
+	again := &t.again
+	if again.hash == nil || again.runID != t.Member.ID || again.next != m.headers.Seq {
+		t.again = repetition{}
+		return outcomeDropped, nil
+	}
+	again.next++
+	again.hash.Write(m.Value)
+	again.hash.Write([]byte{'\n'})
+	if again.next < t.Member.NextSeq {
+		return outcomeDropped, nil
+	}
+	sum := hex.EncodeToString(again.hash.Sum(nil))
+	t.again = repetition{}
+	rec, err := t.Record(t.Member)
+	if err != nil || rec.Raw.Events != rec.Raw.NextSeq || !fold.Steady(rec) || rec.Raw.SHA256 == sum {
+		return outcomeDropped, err
+	}
+	p.differing = append(p.differing, Repetition{t.tenant, t.id, t.Member.ID})
+	return outcomeDiffers, nil
+}
