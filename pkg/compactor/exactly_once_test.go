@@ -800,7 +800,7 @@ func TestSession_KeepsNothingOfAPausedPartitionThatStops(t *testing.T) {
 	sim := newSim(t, nil)
 	s, own := polling(sim)
 	s.backlog.group = groupOfNobody(t)
-	sim.Append(&kgo.Record{Topic: sim.Topics.Events, Key: []byte("acme/t"), Headers: []kgo.RecordHeader{{Key: record.HeaderVersion, Value: []byte("2")}}})
+	sim.Append(&kgo.Record{Topic: sim.Topics.Events, Key: []byte("acme/t"), Headers: kafka.Headers(record.Headers{Version: 2, Seq: -1})})
 	s.backlog.stretches[0].paused = true
 	s.backlog.stretches[0].add(sim.Events)
 	sim.check(s.process(own))

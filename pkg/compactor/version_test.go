@@ -53,7 +53,7 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 			w.script.Send(thread, run, finished(run))
 		}
 		turn(stopped, "before")
-		w.script.Send(stopped, "newer", started("newer"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("2")})
+		w.script.Send(stopped, "newer", started("newer"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("2")}, kgo.RecordHeader{Key: record.HeaderWriter})
 		turn(stopped, "behind")
 		turn(other, "other")
 		w.publish()
@@ -85,6 +85,20 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 			t.Error(err)
 		}
 		want(w.join("a", dir, nil), stopped+"/before", other+"/other", other+"/more") // whoever owns it next begins with the record
+	})
+}
+
+// A newer version that Skein did not write is a producer's mistake, and costs only its record.
+func TestService_StopsAtNoVersionOfAProducer(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.script.Send("t", "r", started("r"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("1")})
+		w.script.Send("t", "r", custom("x"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("2")})
+		w.script.Send("t", "r", finished("r"))
+		w.publish()
+		m := w.join("a", w.TempDir(), nil)
+		waitFor(w.T, "the run is sealed", func() bool { return w.sealed()["t/r"] != nil })
+		equal(w.T, "dead letters", w.letters(), 1)
+		equal(w.T, "stops", m.metrics.stops.Check(), nil)
 	})
 }
 

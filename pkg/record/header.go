@@ -29,6 +29,10 @@ const (
 	HeaderRunID   = "run-id"
 	HeaderSeq     = "seq"
 
+	// HeaderWriter is on every record of a version above 1 that Skein writes. A newer version without it is the mistake of a producer
+	// that is not Skein, and must not stop the partition.
+	HeaderWriter = "skein-writer"
+
 	// HeaderAgent names the producer of the run.
 	HeaderAgent = "agent"
 
@@ -161,6 +165,9 @@ func (h Headers) Encode() []Header {
 	}
 	out := make([]Header, 0, 6+len(h.Labels))
 	out = append(out, Header{HeaderVersion, strconv.AppendInt(nil, int64(h.Version), 10)})
+	if h.Version > 1 {
+		out = append(out, Header{HeaderWriter, []byte("skein")})
+	}
 	if h.Kind != "" {
 		out = append(out, Header{HeaderKind, []byte(h.Kind)})
 	}
@@ -211,9 +218,11 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 		case HeaderVersion:
 			v, verr := parseVersion(x.Value)
 			switch {
-			case verr != nil:
+			case verr != nil && bySkein(hs):
 				h.Version = v
 				return h, verr
+			case verr != nil:
+				bad(x.Key, "%.64q is above %d, and the header %s is missing", x.Value, Version, HeaderWriter)
 			case v == 0:
 				bad(x.Key, "%.64q is not a version", x.Value)
 			default:
@@ -270,12 +279,17 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 	return h, err
 }
 
+// bySkein reports whether a record of a version above 1 was written by Skein.
+func bySkein[H AnyHeader](hs []H) bool {
+	return slices.ContainsFunc(hs, func(h H) bool { return Header(h).Key == HeaderWriter })
+}
+
 // CheckVersion returns ErrUnknownVersion if the headers are those of a newer Skein. It reads no other header;
 // ParseHeaders reports an invalid version.
 func CheckVersion[H AnyHeader](hs []H) error {
 	for _, h := range hs {
 		if x := Header(h); x.Key == HeaderVersion { // every one: ParseHeaders reads them all
-			if _, err := parseVersion(x.Value); err != nil {
+			if _, err := parseVersion(x.Value); err != nil && bySkein(hs) {
 				return err
 			}
 		}

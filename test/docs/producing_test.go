@@ -191,7 +191,7 @@ var mistakes = map[string]struct {
 		{key: []byte("dev/"), value: started}, {key: []byte("dev/" + strings.Repeat("x", 513)), value: started},
 		{key: []byte("dev/."), value: started}, {key: []byte("dev/.."), value: started}}},
 	"another partition than the key's":                                    {records: []sent{{other: true, value: started}}},
-	"a `skein-version` that is not a version, such as `0` or `new`":       {records: []sent{of(started, "skein-version", "0"), of(started, "skein-version", "new")}},
+	"a `skein-version` that is not `1`, such as `0`, `2` or `new`":        {records: []sent{of(started, "skein-version", "0"), of(started, "skein-version", "2"), of(started, "skein-version", "new")}},
 	"an unknown `skein-kind`, such as `Event`":                            {records: []sent{of(started, "skein-kind", "Event")}},
 	"a `skein-kind` of Skein's own topics, such as `run`":                 {records: []sent{of(started, "skein-kind", "run")}},
 	"a `seq` that is not a decimal number, such as eight bytes, or `1.0`": {records: []sent{of(started, "seq", "\x00\x00\x00\x00\x00\x00\x00\x01"), of(started, "seq", "1.0"), of(started, "seq", "-1")}},
