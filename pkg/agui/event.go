@@ -49,6 +49,40 @@ func Envelope(b []byte) (Type, error) {
 	return e.Type, nil
 }
 
+// TypeOf returns the type that an event names; "" if it names none. In a value that is no JSON, or only its beginning, the
+// type counts if no fault comes before it.
+func TypeOf(b []byte) Type {
+	if t, err := Envelope(b); err == nil {
+		return t
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return ""
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		if name == "type" {
+			t, _ := d.Token()
+			text, _ := t.(string)
+			return Type(text)
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return ""
+		}
+	}
+	return ""
+}
+
+// RunErrorOf returns a RUN_ERROR.
+func RunErrorOf(message, code string) json.RawMessage {
+	b := AppendString([]byte(`{"type":"RUN_ERROR","message":`), message)
+	return append(AppendString(append(b, `,"code":`...), code), '}')
+}
+
 // Decode reads one event. The event aliases b, which must not change while the event is in use. If the protocol's schema rejects
 // the event, IsMalformed is true for the error; unknown types and members are no error.
 func Decode(b []byte) (*Event, error) {

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
@@ -57,6 +58,7 @@ type Decoded struct {
 
 	decoded   bool
 	event     agui.Event // reused for each record
+	inPlace   bool       // event is the RUN_ERROR in place of a malformed end (Decode)
 	input     *agui.RunAgentInput
 	sum       string
 	malformed error
@@ -64,7 +66,7 @@ type Decoded struct {
 
 // Reset sets d to a record that is not decoded yet.
 func (d *Decoded) Reset(e record.Event) {
-	d.Event, d.decoded, d.input, d.sum, d.malformed = e, false, nil, "", nil
+	d.Event, d.decoded, d.inPlace, d.input, d.sum, d.malformed = e, false, false, nil, "", nil
 }
 
 func (d *Decoded) decode() {
@@ -76,7 +78,57 @@ func (d *Decoded) decode() {
 		d.input, d.malformed = agui.DecodeInput(bytes.Clone(d.Value), "")
 		return
 	}
-	d.malformed = d.event.Decode(d.Value)
+	if d.malformed = d.event.Decode(d.Value); d.malformed != nil {
+		if end := endInPlace(d.Value, d.malformed); end != nil {
+			d.event, d.inPlace = *end, true
+		}
+	}
+}
+
+// CodeNoEnd is the code of the RUN_ERROR that ends a run whose agent has not ended it by an event that clients can read.
+const CodeNoEnd = "agent-no-end"
+
+// Decode is agui.Decode, except that for a malformed RUN_FINISHED or RUN_ERROR it returns, with the error, the RUN_ERROR
+// that ends the run in its place. A client stops at such an event, so no other end may follow, and the run would stay open.
+func Decode(value []byte) (ev *agui.Event, malformed error) {
+	if ev, malformed = agui.Decode(value); malformed != nil {
+		return endInPlace(value, malformed), malformed
+	}
+	return ev, nil
+}
+
+// endInPlace returns the RUN_ERROR in place of a malformed terminal event; nil if the value is none. Its RunID is that of
+// a RUN_FINISHED in which it can be read.
+func endInPlace(value []byte, malformed error) *agui.Event {
+	t := agui.TypeOf(value)
+	if !t.Terminal() {
+		return nil
+	}
+	ev, err := agui.Decode(agui.RunErrorOf(NoEndText(malformed), CodeNoEnd))
+	if err != nil { // impossible: it contains only strings
+		return nil
+	}
+	if _, bad := agui.Envelope(value); bad == nil && t == agui.RunFinished {
+		if id := agui.Lookup(value, agui.FieldRunID.String()); agui.IsString(id) {
+			ev.RunID = agui.TextOf(id).String()
+		}
+	}
+	return ev
+}
+
+// NoEndText is the message of the RUN_ERROR in place of a malformed terminal event.
+func NoEndText(malformed error) string {
+	return "the agent ended the run with an event that no client can read: " + textOf(malformed)
+}
+
+// textOf returns the text of an error, cut, as it may quote what the agent sent.
+func textOf(malformed error) string {
+	const most = 512
+	text := malformed.Error()
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // Malformed returns why the value is not an event or input, or why the run could not fold it; nil if it is well-formed.
@@ -85,9 +137,10 @@ func (d *Decoded) Malformed() error {
 	return d.malformed
 }
 
-// Payload returns the AG-UI event, which shares the record's bytes; nil for an input or a malformed value.
+// Payload returns the AG-UI event, which shares the record's bytes; nil for an input or a malformed value. For a
+// malformed end it returns the event in its place (Decode).
 func (d *Decoded) Payload() *agui.Event {
-	if d.Headers.Kind == record.KindInput || d.Malformed() != nil {
+	if d.Headers.Kind == record.KindInput || d.Malformed() != nil && !d.inPlace {
 		return nil
 	}
 	return &d.event
@@ -121,7 +174,7 @@ func (d *Decoded) ClientRunID() string {
 
 // ClientRunID returns the client run id in an event's payload; "" if it has none or ev is nil.
 func ClientRunID(ev *agui.Event) string {
-	if ev == nil || ev.Type != agui.RunStarted && ev.Type != agui.RunFinished {
+	if ev == nil {
 		return ""
 	}
 	return validID(ev.RunID)
@@ -134,13 +187,10 @@ func validID(id string) string {
 	return id
 }
 
-// SyntheticEnd reports whether the record is a terminal event that Skein's proxy wrote in place of the agent. It ends
-// the run like an agent's event but is neither counted nor hashed, because count and hash cover only events of the
-// agent.
+// SyntheticEnd reports whether the record is a terminal event that Skein's proxy wrote in place of the agent, or a
+// malformed one. It ends the run like an agent's event but is neither counted nor hashed, because count and hash cover
+// only events that the agent's clients can read.
 func (d *Decoded) SyntheticEnd() bool {
-	if !d.Headers.Synthetic {
-		return false
-	}
 	ev := d.Payload()
-	return ev != nil && ev.Type.Terminal()
+	return ev != nil && ev.Type.Terminal() && (d.Headers.Synthetic || d.inPlace)
 }

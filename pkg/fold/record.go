@@ -57,6 +57,7 @@ func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.R
 		SinceSnapshot: old.SinceSnapshot, FoldVersion: old.FoldVersion,
 		RawLost: old.RawLost, Truncated: old.Truncated, Cut: old.Cut, Closed: old.Closed,
 		Agent: r.Producer.Agent, Labels: r.Producer.Labels, Synthetic: r.Synthetic,
+		FirstMalformed: r.FirstMalformed,
 	}
 	var at lineage.History
 	if r.Fold != nil {

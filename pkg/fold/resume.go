@@ -25,6 +25,7 @@ func Resume(rec *record.Run, at lineage.Run, base lineage.History) (*Run, error)
 	if rec.Raw.Next > rec.Raw.First { // else they are of events that are read again
 		r.Producer.Agent, r.Producer.Labels = rec.Agent, rec.Labels
 	}
+	r.FirstMalformed = rec.FirstMalformed
 	if err := r.Tally.restore(rec); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -16,8 +17,8 @@ type Outcome string
 const (
 	// Folded: the event is included in the run's record, count and hash.
 	Folded Outcome = "folded"
-	// SyntheticEnd: a terminal event that Skein's proxy wrote in place of the agent. The run's record marks it, but does
-	// not count or hash it.
+	// SyntheticEnd: a terminal event that Skein's proxy wrote in place of the agent, or a malformed one, which Decoded also
+	// reports as malformed. The run's record marks it, but does not count or hash it.
 	SyntheticEnd Outcome = "synthetic-end"
 	// Repeat: the record was dropped. It is an event whose seq is not above all earlier ones (Sequence), or the same input
 	// again.
@@ -50,6 +51,8 @@ type Run struct {
 	InputSHA256 string
 	// Placed is the parent resolution in the run's record, until the run's first event is read again; else nil.
 	Placed *Resolution
+	// FirstMalformed is why the first malformed record was not folded.
+	FirstMalformed string
 	// Noted lists the anomalies of the last record.
 	Noted []string
 }
@@ -112,6 +115,9 @@ func (r *Run) takeEvent(d *Decoded, start starter) (Outcome, error) {
 		}
 	}
 	r.sequence(d.Headers)
+	if d.inPlace {
+		r.noteMalformed(d)
+	}
 	r.compare(ev.ThreadID, ev.RunID)
 	if synthetic {
 		r.Tally.End(ev, d.Time)
@@ -151,8 +157,13 @@ func (r *Run) takeInput(d *Decoded) (Outcome, error) {
 
 func (r *Run) refuse(d *Decoded) Outcome {
 	r.sequence(d.Headers)
-	r.note(AnomalyMalformed)
+	r.noteMalformed(d)
 	return Malformed
+}
+
+func (r *Run) noteMalformed(d *Decoded) {
+	r.note(AnomalyMalformed)
+	r.FirstMalformed = cmp.Or(r.FirstMalformed, textOf(d.malformed))
 }
 
 func (r *Run) sequence(h record.Headers) {

@@ -69,14 +69,20 @@ func (s *Turns) Add(given string, input []byte, events [][]byte, left func(event
 	}
 	r, folded := &Turn{}, false
 	for i, text := range events {
-		ev, err := agui.Decode(text)
-		if err == nil && !folded {
+		ev, err := Decode(text)
+		if err != nil && !folded && in == nil { // a malformed end alone is no run
+			ev = nil
+		}
+		if ev != nil && !folded {
 			if err := s.begin(r, id, given, in, ev); err != nil {
 				return err
 			}
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			err = r.Fold.Apply(ev)
+		case ev != nil && r.Fold.End(ev) == nil:
+			folded = true
 		}
 		switch {
 		case err == nil:

@@ -88,3 +88,24 @@ func TestTurns_KeepALateError(t *testing.T) {
 		}
 	}
 }
+
+// A malformed end ends its run as it does for the compactor: what follows is left out.
+func TestTurns_EndARunWhoseEndIsMalformed(t *testing.T) {
+	turns, err := fold.NewTurns(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	err = turns.Add("r", nil, [][]byte{
+		[]byte(`{"type":"RUN_ERROR"}`), // alone it is no run
+		[]byte(`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`),
+		[]byte(`{"type":"RUN_ERROR","error":"no"}`),
+		[]byte(`{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`),
+	}, func(_ int, why error) { left = append(left, why.Error()) })
+	if err != nil || len(left) != 3 {
+		t.Fatalf("%v, left out are %q", err, left)
+	}
+	if s := turns.Runs()[0].Fold.Summary(); s.Status != "error" || !strings.Contains(string(s.Terminal), "RUN_ERROR: message is missing") {
+		t.Errorf("the run is %s: %s", s.Status, s.Terminal)
+	}
+}

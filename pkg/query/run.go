@@ -35,6 +35,8 @@ type runAnswer struct {
 	Terminal json.RawMessage   `json:"terminal,omitempty"`
 	// LateError is the RUN_ERROR that came after Terminal; absent if none came.
 	LateError *record.LateError `json:"lateError,omitempty"`
+	// FirstMalformed is why the first malformed event was not folded; Stats.Anomalies counts them.
+	FirstMalformed string `json:"firstMalformed,omitempty"`
 
 	Interrupts       []json.RawMessage `json:"interrupts"`
 	PendingToolCalls agui.Strings      `json:"pendingToolCalls"`
@@ -89,7 +91,8 @@ func newRunAnswer(r store.Run, to record.Position) runAnswer {
 		Lineage: r.Lineage, InputForm: r.InputForm, Rewrote: r.Rewrote,
 		Status: r.Status, Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal, LateError: r.LateError,
-		Interrupts: list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),
+		FirstMalformed: r.FirstMalformed,
+		Interrupts:     list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),
 		MessageCount: r.MessageCount, Stats: r.Stats, Raw: r.Raw,
 		InputSHA256: r.InputSHA256, FoldVersion: r.FoldVersion,
 		Record: record.Position{Partition: r.Raw.Partition, Offset: r.Version},

@@ -231,7 +231,13 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	if run != s.playing || m.Offset <= s.after || s.seq >= 0 || had {
 		return nil
 	}
-	s.give(identified(m.Value, s.threadID, run.ClientRunID()), cursor{at: e.Position(), seq: -1})
+	value := m.Value
+	if outcome == fold.SyntheticEnd { // maybe in place of a malformed end
+		if ev, _ := fold.Decode(value); ev != nil {
+			value = ev.Raw
+		}
+	}
+	s.give(identified(value, s.threadID, run.ClientRunID()), cursor{at: e.Position(), seq: -1})
 	s.heard = time.Now()
 	return nil
 }

@@ -103,6 +103,19 @@ func TestStream_MayBeSilentOverHTTP2(t *testing.T) {
 	}
 }
 
+// A live stream ends with the RUN_ERROR in place of a malformed end, which no client could read.
+func TestStream_EndsARunWhoseEndIsMalformed(t *testing.T) {
+	f := newRawFixture(t)
+	thread := f.thread()
+	for _, value := range []string{fmt.Sprintf(started, "r"), `{"type":"RUN_FINISHED","runId":"r"}`} {
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, value)
+	}
+	f.produce()
+	lines := f.stream("/v1/threads/"+thread+"/stream", "")
+	find(t, lines, "RUN_STARTED")
+	find(t, lines, `"type":"RUN_ERROR","message":"the agent ended the run with an event that no client can read: RUN_FINISHED: threadId is missing","code":"agent-no-end"`)
+}
+
 // What a stream holds counts as its tenant's memory, also as its run grows. Where there is no room it ends with an id to resume from.
 func TestStream_EndsWhereThereIsNoRoom(t *testing.T) {
 	f := newRawFixture(t)

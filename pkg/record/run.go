@@ -118,10 +118,13 @@ type Run struct {
 	Events []json.RawMessage `json:"events,omitempty"`
 	// Terminal is the agent's terminal event as received, or a synthetic one (Synthetic). Skein makes the synthetic event of
 	// an abandoned run, which is on no topic; Skein's proxy wrote any other to skein.events (Headers.Synthetic).
+	// The fold makes that of a run whose end is malformed (fold.Decode).
 	Terminal  json.RawMessage `json:"terminal,omitempty"`
 	Synthetic bool            `json:"synthetic,omitempty"`
 	// LateError is the agent's RUN_ERROR after its RUN_FINISHED, which Terminal then is; nil if none came.
 	LateError *LateError `json:"lateError,omitempty"`
+	// FirstMalformed is why the first malformed record of the run was not folded; empty if there is none.
+	FirstMalformed string `json:"firstMalformed,omitempty"`
 	// Closed is true if the run was abandoned for good: no event after Raw.Next belongs to it. Readers of the whole record
 	// see the same in Open.
 	Closed bool `json:"closed,omitempty"`

@@ -224,7 +224,7 @@ func (p *Plan) add(m *kgo.Record) {
 	switch d := &p.selection.decoded; {
 	case d.Headers.Kind == record.KindInput:
 		p.Inputs++
-	case d.Payload() == nil:
+	case d.Malformed() != nil:
 		p.Malformed++
 	default:
 		p.Types[string(d.Payload().Type)]++

@@ -31,13 +31,14 @@ type Step struct {
 	takes int64
 }
 
-// Type returns the AG-UI type of the step's event; empty if the step is not a valid event.
+// Type returns the AG-UI type of the step's event, or of the event in place of a malformed end; empty if the step is not a
+// valid event.
 func (s Step) Type() agui.Type {
 	if s.Kind != record.KindEvent {
 		return ""
 	}
-	ev, err := agui.Decode(s.Value)
-	if err != nil {
+	ev, _ := fold.Decode(s.Value)
+	if ev == nil {
 		return ""
 	}
 	return ev.Type
@@ -387,8 +388,8 @@ func (c *Cursor) advance() (Step, error) {
 	if !folds(s.Outcome) {
 		return s, nil
 	}
-	ev, err := agui.Decode(s.Value)
-	if err == nil && s.Outcome == fold.SyntheticEnd {
+	ev, err := fold.Decode(s.Value)
+	if ev != nil && s.Outcome == fold.SyntheticEnd {
 		err = c.fold.End(ev)
 	} else if err == nil {
 		err = c.fold.Apply(ev)

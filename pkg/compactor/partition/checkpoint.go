@@ -177,5 +177,6 @@ func (r *run) coverBefore(resolved *resolution) {
 	before := &resolved.Before
 	r.Seq, r.Producer, r.Input, r.InputSHA256 = before.Seq, before.Producer, before.Input, before.InputSHA256
 	r.meta.Next, r.ranges = resolved.next, record.NewRanges(resolved.ranges)
+	r.FirstMalformed = before.FirstMalformed
 	maps.Copy(r.Early, before.Early)
 }

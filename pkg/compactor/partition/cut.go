@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -159,6 +160,6 @@ func (r *run) cut(now time.Time) error {
 
 // cutEvent returns the terminal event of a run that had nothing but its input.
 func (c Config) cutEvent() json.RawMessage {
-	return runError(fmt.Sprintf("The run was ended before its first event: its input is over the record limit of %d bytes, "+
+	return agui.RunErrorOf(fmt.Sprintf("The run was ended before its first event: its input is over the record limit of %d bytes, "+
 		"and open runs held too much memory.", c.RecordLimit), codeOutgrown)
 }

@@ -54,7 +54,7 @@ func (r *run) describe() (*record.Run, *compact.Run, error) {
 	fold.Fill(&rec, folded, r.Tally, base)
 	key := r.thread.historyKey(&rec, folded)
 	rec.HistoryKey = key.String()
-	rec.Agent, rec.Labels, rec.Synthetic = r.Producer.Agent, r.Producer.Labels, r.Synthetic
+	rec.Agent, rec.Labels, rec.Synthetic, rec.FirstMalformed = r.Producer.Agent, r.Producer.Labels, r.Synthetic, r.FirstMalformed
 	r.meta.HistoryKey, r.meta.MessageCount = key, rec.MessageCount
 
 	if rec.Status.Sealed() && !folded.Ended() {

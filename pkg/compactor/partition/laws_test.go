@@ -159,6 +159,7 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			want := newSim(t, func(c *Config) { c.KeepEvents = kept })
 			partitiontest.Random(want.Script, rng, 40+rng.IntN(200), true)
 			failLate(want.Script, rng)
+			spoilEnds(want.Events, rng)
 			sameHowever(t, rng, want, func(c *Config) {
 				c.OpenRunBytes, c.maxThreadRunsInMemory, c.KeepEvents = rng.IntN(2)<<20, rng.IntN(2)*maxThreadRunsInMemory, kept
 			}).isProved(rng, &proofs)

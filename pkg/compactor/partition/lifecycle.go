@@ -203,11 +203,5 @@ func (r *run) markExpired(rec *record.Run, terminal json.RawMessage) {
 
 // expiryEvent is the synthetic terminal event of an expired run.
 func expiryEvent(limit time.Duration) json.RawMessage {
-	return runError("The run was silent for longer than "+limit.String()+".", codeAbandoned)
-}
-
-func runError(message, code string) json.RawMessage {
-	b := []byte(`{"type":"RUN_ERROR","message":`)
-	b = agui.AppendString(b, message)
-	return append(b, `,"code":"`+code+`"}`...)
+	return agui.RunErrorOf("The run was silent for longer than "+limit.String()+".", codeAbandoned)
 }

@@ -410,7 +410,10 @@ func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fo
 		p.countAnomalies(m, resolved.Anomalies)
 	}
 	if r.Fold.Ended() {
-		return fold.Folded, r.seal()
+		if err := r.seal(); err != nil || p.loop.Decoded().Malformed() == nil {
+			return fold.Folded, err
+		}
+		return p.malformed(m)
 	}
 	return fold.Folded, r.cutIfOutgrown(len(p.loop.Decoded().Payload().Raw))
 }

@@ -3,6 +3,8 @@ package partition
 import (
 	"fmt"
 	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // maxEndedAtOnce is how many runs of a tenant end for one that begins: two, so that a quota that was lowered is met before long.
@@ -55,6 +57,6 @@ func (e *retirement) endForQuota(key string, part, quota int64, now time.Time) e
 	if err != nil {
 		return err
 	}
-	return r.endEarly(runError(fmt.Sprintf("The run was ended, as its tenant has more than %d open runs on this partition, "+
+	return r.endEarly(agui.RunErrorOf(fmt.Sprintf("The run was ended, as its tenant has more than %d open runs on this partition, "+
 		"its part of %d: no other one there was silent for longer.", part, quota), codeOverQuota), outputOverQuota, now)
 }
