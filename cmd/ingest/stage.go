@@ -35,9 +35,10 @@ Every request needs an API key with the scope publish; the key names the tenant.
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f)
 			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; by default none")
-			f.StringVar(&cfg.QueryURL, "query-url", "", "`URL` at which callers reach the query stage, for refusals of reads, which then name it")
+			f.StringVar(&cfg.QueryURL, "query-url", "", "`URL` at which callers reach the query stage: refusals of reads name it, and a stop of a run asks there whether the run has ended")
 			app.BytesVar(f, &cfg.Memory, "memory", "memory for all requests and proxied runs together, including what Kafka has not acknowledged; one tenant may use three quarters of it, the events of one run an eighth")
 			f.DurationVar(&api.Drain.Timeout, "drain-timeout", api.Drain.Timeout, "how long requests and runs in progress may take to end after a signal; then runs end with RUN_ERROR. Allow the process this, --ack-timeout and 15s more to stop")
+			f.DurationVar(&cfg.Heartbeat, "stream-heartbeat", cfg.Heartbeat, "longest pause on the stream of a proxied run or of acknowledgements; then a comment is sent, or the last acknowledgement again")
 			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long to wait for an acknowledgement from Kafka before answering 503; at most "+ingest.MaxAckTimeout.String())
 		},
 		Check: func(p *app.Process) error {

@@ -39,7 +39,7 @@ var errNotReading = errors.New("the response cannot be written: the caller does 
 //
 // The topic has all events up to and including the one that begins on the acknowledged line, except refused ones, which
 // earlier lines report. If several events begin on one line, as in an array, the member accepted gives the number
-// acknowledged. After Config.AckBeat without a line, the last acknowledgement is repeated, so that reverse proxies keep
+// acknowledged. After Config.Heartbeat without a line, the last acknowledgement is repeated, so that reverse proxies keep
 // the connection. The response ends with done or failed; a response with neither was cut off.
 type ackLine struct {
 	Acknowledged *acknowledged  `json:"acknowledged,omitempty"`
@@ -104,7 +104,7 @@ func (s *Service) startAcks(w http.ResponseWriter, r *http.Request, p *publisher
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	a := &ackStream{w: w, rc: http.NewResponseController(w), p: p, pause: s.cfg.AckBeat}
+	a := &ackStream{w: w, rc: http.NewResponseController(w), p: p, pause: s.cfg.Heartbeat}
 	_ = a.rc.EnableFullDuplex() // fails only for the response writers of tests
 	w.Header().Set("Content-Type", typeNDJSON)
 	w.Header().Set("Cache-Control", "no-store")

@@ -245,7 +245,7 @@ func TestAcks_SayWhatKafkaHasWhenItGoesAway(t *testing.T) {
 // TestAcks_AreToldAgain is for what stands between: it cuts connections on which nothing comes.
 func TestAcks_AreToldAgain(t *testing.T) {
 	cfg := testConfig(kafkatest.Start(t, 3))
-	cfg.AckBeat = 50 * time.Millisecond
+	cfg.Heartbeat = 50 * time.Millisecond
 	k := open(t, cfg).talk(t, typeNDJSON)
 	k.wants("acknowledged to line 0, 0 events", "acknowledged to line 0, 0 events")
 	k.say(ev1 + "\n")

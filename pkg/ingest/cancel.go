@@ -7,14 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tail"
@@ -62,8 +65,10 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 	if err := held.Take(cancelBytes); err != nil {
 		return err
 	}
-	answer, err := s.cancelRun(c.R.Context(), t, value)
+	answer, err := s.cancelRun(c.R.Context(), t, value, func() record.Status { return s.knownEnd(c.R) })
 	switch {
+	case errors.Is(err, errNotEnded) && answer.Status != "":
+		return front.Refuse(http.StatusConflict, reasonUsed, "the run had ended before the request: %s", answer.Status)
 	case errors.Is(err, errNotEnded):
 		return front.Refuse(http.StatusConflict, reasonNotEnded,
 			"the run has not ended within %v of the request, which lies at %s: it has ended before, or no proxy holds it and its agent does not read the request",
@@ -72,6 +77,39 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 		return err
 	}
 	return accept(c, http.StatusOK, answer)
+}
+
+// endWithin is how long query may take to say how a run has ended.
+const endWithin = time.Second
+
+// knownEnd returns how the run has ended by query, which it asks as the caller; "" if query is not configured, knows no end
+// or does not answer.
+func (s *Service) knownEnd(r *http.Request) record.Status {
+	if s.cfg.QueryURL == "" {
+		return ""
+	}
+	ctx, stop := context.WithTimeout(r.Context(), endWithin)
+	defer stop()
+	run := strings.TrimRight(s.cfg.QueryURL, "/") + strings.TrimSuffix(r.URL.EscapedPath(), "/cancel")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, run, nil)
+	if err != nil {
+		return ""
+	}
+	for _, name := range []string{"Authorization", "Skein-Authorization"} {
+		req.Header[name] = r.Header[name]
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.logger.Warn("asking query how a run has ended", "error", err)
+		return ""
+	}
+	defer resp.Body.Close()
+	var answer struct{ Status any } // of a problem document: a number
+	_ = json.NewDecoder(io.LimitReader(resp.Body, kafka.MaxValueBytes)).Decode(&answer)
+	if status, _ := answer.Status.(string); record.Status(status).Sealed() {
+		return record.Status(status)
+	}
+	return ""
 }
 
 // readReason reads the request's body, which may be empty, and returns the value of the cancel record.
@@ -105,7 +143,7 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 
 // cancelRun writes the cancel record and waits for the run's end. It repeats the record at the times of cancelAgain. If
 // it returns errNotEnded, the result contains the record's position.
-func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
+func (s *Service) cancelRun(ctx context.Context, t target, value []byte, knownEnd func() record.Status) (cancelled, error) {
 	request := func() (ack, error) {
 		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
 	}
@@ -134,6 +172,10 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancel
 			return out, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)
 		case until >= s.cancelWait:
 			return out, errNotEnded
+		case until == cancelAgain[0]: // a proxy would have ended it by now
+			if out.Status = knownEnd(); out.Status != "" {
+				return out, errNotEnded
+			}
 		}
 		if _, err := request(); err != nil {
 			return out, err
@@ -189,11 +231,12 @@ func endOf(m *kgo.Record) (runEnd, error) {
 	if bad != nil || h.Kind != record.KindEvent {
 		return runEnd{}, nil //nolint:nilerr // bad data ends no run
 	}
-	ev, bad := agui.Decode(m.Value)
-	if bad != nil {
-		return runEnd{}, nil //nolint:nilerr // bad data ends no run
+	ev, bad := fold.Decode(m.Value)
+	if ev == nil {
+		return runEnd{}, nil
 	}
-	end := runEnd{runID: cmp.Or(h.RunID, ev.RunID), at: record.Position{Partition: m.Partition, Offset: m.Offset}, synthetic: h.Synthetic}
+	end := runEnd{runID: cmp.Or(h.RunID, ev.RunID), at: record.Position{Partition: m.Partition, Offset: m.Offset},
+		synthetic: h.Synthetic || bad != nil}
 	switch {
 	case ev.Type == agui.RunError:
 		end.status = record.StatusError

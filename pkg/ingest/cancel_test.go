@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -146,6 +147,30 @@ func (p *proxied) reasonCounts() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.ended
+}
+
+// A run that has ended by query, which is asked as the caller, is said to have ended at once. One of the same id that goes on is stopped.
+func TestCancel_ARunThatHasEndedIsA409AtOnce(t *testing.T) {
+	cfg := proxyConfig(t)
+	query := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != "/v1/threads/t1/runs/r1" || r.Header.Get("Authorization") != "Bearer mine" {
+			t.Errorf("query is asked %s %s with %v", r.Method, r.URL, r.Header)
+		}
+		_, _ = io.WriteString(w, `{"status":"finished"}`)
+	}))
+	defer query.Close()
+	cfg.QueryURL = query.URL + "/"
+	b := proxies(t, cfg, 1)[0]
+	began := time.Now()
+	a, _ := b.cancel("r1", "", "Authorization", "Bearer mine")
+	if a.status != http.StatusConflict || a.Reason != "run-ended" || !strings.Contains(a.Detail, "finished") ||
+		time.Since(began) > 2*time.Second {
+		t.Errorf("after %v: %d %s", time.Since(began), a.status, a.body)
+	}
+	b.begins("r1")
+	if a, _ := b.cancel("r1", "", "Authorization", "Bearer mine"); a.status != http.StatusOK {
+		t.Errorf("answer is %d %s", a.status, a.body)
+	}
 }
 
 func TestCancel_ARunThatNobodyEndsIsA409(t *testing.T) {

@@ -20,8 +20,9 @@ type Config struct {
 	// AckTimeout is how long ingest waits without any acknowledgement by Kafka before it answers a request with 503. It is
 	// also how long the producer tries to send a record. At most MaxAckTimeout.
 	AckTimeout time.Duration
-	// AckBeat is the longest pause in a stream of acknowledgements. Then the last acknowledgement is repeated.
-	AckBeat time.Duration
+	// Heartbeat is the longest pause in a stream of acknowledgements or of a proxied run. Then the last acknowledgement is
+	// repeated, or a comment is sent.
+	Heartbeat time.Duration
 	// PartitionCheck is the interval at which the partition counts are compared with the pinned count.
 	PartitionCheck time.Duration
 	// RequestWindow limits the unacknowledged bytes of one request. A single event may be larger.
@@ -34,7 +35,8 @@ type Config struct {
 	Quotas *quota.Quotas
 	// TenantMetrics is how many tenants have their own counters; 0: none.
 	TenantMetrics int
-	// QueryURL is the URL at which callers reach the query stage; "" if it is not known. Refusals of reads name it.
+	// QueryURL is the URL at which callers reach the query stage; "" if it is not known. Refusals of reads name
+	// it, and a request to stop a run asks there whether the run has ended.
 	QueryURL string
 	// Agents are the agents that the proxy may call.
 	Agents agents.Config
@@ -55,7 +57,7 @@ func DefaultConfig(k kafka.Config) Config {
 		Kafka:          k,
 		MaxEventBytes:  kafka.MaxValueBytes,
 		AckTimeout:     12 * time.Second,
-		AckBeat:        15 * time.Second,
+		Heartbeat:      15 * time.Second,
 		PartitionCheck: 15 * time.Second,
 		RequestWindow:  4 << 20,
 		Memory:         DefaultMemory,
@@ -73,7 +75,7 @@ func (c Config) Validate() error {
 	bad(c.MaxEventBytes < 1 || c.MaxEventBytes > kafka.MaxValueBytes, "event limit %d must be between 1 and %d", c.MaxEventBytes,
 		kafka.MaxValueBytes)
 	bad(c.AckTimeout <= 0 || c.AckTimeout > MaxAckTimeout, "acknowledgement timeout %s must be more than 0 and at most %s", c.AckTimeout, MaxAckTimeout)
-	bad(c.AckBeat <= 0, "interval %s of acknowledgements must be positive", c.AckBeat)
+	bad(c.Heartbeat <= 0, "stream heartbeat %s must be positive", c.Heartbeat)
 	bad(c.PartitionCheck <= 0, "partition check interval %s must be positive", c.PartitionCheck)
 	bad(c.RequestWindow < 1, "request window %d must be positive", c.RequestWindow)
 	least := max(2*(max(c.RequestWindow, 3*(c.MaxEventBytes+inputSlack))+readBuffer+requestBase), runShare*(c.MaxEventBytes+recordOverhead))

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,6 +14,7 @@ import (
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/eventstream"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
@@ -67,10 +67,11 @@ type proxied struct {
 	cancel context.CancelCauseFunc
 
 	unfinished unfinished
-	// terminal: the agent has ended the run. open: the caller has received a part of an event. endLost: the terminal event
-	// was too large, or memory for it was missing.
-	terminal, open, endLost bool
-	closing                 *time.Timer // set after the agent has ended the run
+	// terminal: the agent has ended the run. endLost: the terminal event was too large, or memory for it was missing.
+	// noEnd: it is malformed.
+	terminal, endLost bool
+	noEnd             error
+	closing           *time.Timer // set after the agent has ended the run
 
 	mu    sync.Mutex
 	ended bool // the reason for the end no longer changes
@@ -116,7 +117,7 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	by = producer{agent: agent.Name, labels: addLabels(agent.LabelsOf(input), by.labels)}
 
 	p := &proxied{svc: s, agent: agent, target: t}
-	p.wire = &wire{w: c.W, rc: rc, left: p.callerLeft}
+	p.wire = &wire{w: c.W, rc: rc, left: p.callerLeft, pause: s.cfg.Heartbeat}
 	p.spool = s.newSpool(t, by, p.kafkaFailed, func() { s.runs.release(p) })
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	defer p.cancel(nil)
@@ -139,6 +140,7 @@ func (p *proxied) run(r *http.Request, input []byte, held *front.Claim) {
 	defer p.spool.close()
 	defer p.keepOpen()
 	p.wire.begin()
+	defer p.wire.stop()
 	// The end of the caller's credentials ends the run, whatever OnDisconnect is, and even after a disconnect.
 	defer tenant.OnRevoked(r.Context(), func() { p.end(errRevoked) })()
 	defer context.AfterFunc(r.Context(), func() {
@@ -173,10 +175,10 @@ func (p *proxied) copy(body io.Reader) error {
 		}
 		rest := reader.Rest()
 		if _, bad := agui.Envelope(rest.Data); bad == nil {
-			p.take(rest) // only the empty line after it is missing
-			p.open = true
-		} else if p.terminal || rest.Partial { // else drop the incomplete event, so that the proxy can write the run's end
-			p.wire.write(rest.Raw)
+			rest.Partial = true // only the empty line after it is missing
+			p.take(rest)
+		} else if len(rest.Raw) > 0 && (p.terminal || rest.Partial) { // else drop the incomplete event, so that the proxy can write the run's end
+			p.wire.event(rest.Raw, -1, true)
 		}
 		switch {
 		case p.terminal:
@@ -207,11 +209,10 @@ func (p *proxied) pay(piece eventstream.Piece) {
 // take passes a piece's event to the spool, which does not block, and then forwards its bytes. In this order, the spool
 // has every event that the caller sees.
 func (p *proxied) take(piece eventstream.Piece) {
-	p.open = piece.Partial
 	seq := int64(-1)
 	switch {
 	case piece.Over:
-		t := typeOf(piece.Head)
+		t := agui.TypeOf(piece.Head)
 		if p.terminal && t == agui.RunStarted {
 			p.next(nil) // its id is unknown, so the events stay with the previous run
 		}
@@ -221,19 +222,26 @@ func (p *proxied) take(piece eventstream.Piece) {
 			p.terminal, p.endLost = true, true
 		}
 	case piece.Data != nil:
-		t, err := agui.Envelope(piece.Data)
-		if err != nil {
+		t := agui.TypeOf(piece.Data)
+		if p.terminal && t == "" { // such as [DONE]; the run's record no longer changes
 			p.svc.metrics.leftOut.WithLabelValues(leftOutMalformed).Inc()
 			break
 		}
 		if p.terminal && t == agui.RunStarted {
 			p.next(piece.Data)
 		}
-		seq = p.spool.addEvent(piece.Data, false, t.Terminal())
-		p.unfinished.see(t, piece.Data)
-		p.terminal = p.terminal || t.Terminal()
+		seq = p.spool.addEvent(piece.Data, false, t.Terminal()) // a malformed one, too: its run's record says why
+		if t != "" {
+			p.unfinished.see(t, piece.Data)
+		}
+		if t.Terminal() && !p.terminal {
+			p.terminal = true
+			if _, bad := agui.Decode(piece.Data); bad != nil {
+				p.noEnd = &agents.Error{Code: agents.CodeNoEnd, Text: fold.NoEndText(bad)}
+			}
+		}
 	}
-	p.wire.event(piece.Raw, seq)
+	p.wire.event(piece.Raw, seq, piece.Partial)
 	if p.terminal {
 		p.closeSoon()
 	} else {
@@ -256,35 +264,11 @@ func (p *proxied) keepOpen() {
 	}
 }
 
-// typeOf returns the type of an event from its first bytes; "" if they do not contain the type.
-func typeOf(head []byte) agui.Type {
-	d := json.NewDecoder(bytes.NewReader(head))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return ""
-	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return ""
-		}
-		if name == "type" {
-			t, _ := d.Token()
-			text, _ := t.(string)
-			return agui.Type(text)
-		}
-		var value json.RawMessage
-		if d.Decode(&value) != nil {
-			return ""
-		}
-	}
-	return ""
-}
-
 // next begins another run of the stream. The argument started is its RUN_STARTED; nil if unknown. If it has no usable
 // run id, the events stay with the previous run and continue its numbers; the compactor separates the two.
 func (p *proxied) next(started []byte) {
 	p.endedByAgent()
-	p.terminal, p.unfinished = false, unfinished{}
+	p.terminal, p.noEnd, p.unfinished = false, nil, unfinished{}
 	ev, err := agui.Decode(started)
 	if err != nil {
 		return
@@ -371,16 +355,19 @@ func (p *proxied) finish(err error) {
 		p.endedByAgent()
 		return
 	}
+	p.endInPlace(reason, err)
+}
+
+// endInPlace writes the end of a run that its agent has not ended, for a reason of the proxy or an error of the agent.
+func (p *proxied) endInPlace(reason, err error) {
 	outcome, event := runCancelled, cancelledEvent(p.target)
 	if failed := new(agents.Error); errors.As(cmp.Or(reason, err), &failed) {
-		outcome, event = failed.Code, errorEvent(failed.Code, failed.Text)
+		outcome, event = failed.Code, agui.RunErrorOf(failed.Text, failed.Code)
 	}
 	p.svc.metrics.runs.WithLabelValues(outcome).Inc()
 	p.svc.logger.Warn("a run was ended in its agent's place", "agent", p.agent.Name, "thread_id", p.target.thread, "run_id", p.target.run,
 		"code", outcome, "error", errors.Join(reason, err, errors.Unwrap(err)))
-	if p.open {
-		p.wire.write([]byte("\n\n"))
-	}
+	p.wire.closeEvent()
 	if outcome == runCancelled { // the client rejects RUN_FINISHED while an event listed in pairs is open
 		if !p.unfinished.begun {
 			p.say(startedEvent(p.target))
@@ -395,16 +382,20 @@ func (p *proxied) finish(err error) {
 // say publishes a synthetic event and sends it to the caller.
 func (p *proxied) say(event []byte) {
 	seq := p.spool.addEvent(event, true, true)
-	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq)
+	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq, false)
 }
 
 // endedByAgent counts a run that its agent has ended. If the terminal event was too large or did not fit into memory,
-// endedByAgent publishes a RUN_ERROR in its place.
+// endedByAgent publishes a RUN_ERROR in its place; if it was malformed, also to the caller.
 func (p *proxied) endedByAgent() {
+	if p.noEnd != nil {
+		p.endInPlace(nil, p.noEnd)
+		return
+	}
 	p.svc.metrics.runs.WithLabelValues(runEnded).Inc()
 	if p.endLost || p.spool.unsaid() > 0 {
 		p.endLost = false
-		p.spool.addEvent(errorEvent(codeNotRecorded, "the last events of the run were not recorded, its end with them"), true, true)
+		p.spool.addEvent(agui.RunErrorOf("the last events of the run were not recorded, its end with them", codeNotRecorded), true, true)
 	}
 }
 
@@ -413,8 +404,6 @@ type synthetic struct {
 	Type     agui.Type   `json:"type"`
 	ThreadID agui.String `json:"threadId,omitempty"`
 	RunID    agui.String `json:"runId,omitempty"`
-	Message  string      `json:"message,omitempty"`
-	Code     string      `json:"code,omitempty"`
 	Outcome  any         `json:"outcome,omitempty"`
 	Version  string      `json:"protocolVersion,omitempty"`
 }
@@ -425,10 +414,6 @@ func (e synthetic) encode() []byte {
 		panic(err)
 	}
 	return b
-}
-
-func errorEvent(code, text string) []byte {
-	return synthetic{Type: agui.RunError, Message: text, Code: code}.encode()
 }
 
 func startedEvent(t target) []byte {

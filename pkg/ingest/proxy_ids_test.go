@@ -35,7 +35,7 @@ func (w *withoutIDs) Read(to []byte) (int, error) {
 }
 
 // Each event that is recorded has its number as id, which the run's live stream takes: the last of its lines, so that it counts where
-// the agent has numbered it otherwise. What is no event has none.
+// the agent has numbered it otherwise.
 func TestProxy_NumbersEventsForWhoIsCut(t *testing.T) {
 	a := answers(": hello\n\n", "id: 77\ndata: "+begin+"\n\n", "data: {\"no\":\"event\"}\n\n", "data: "+said+"\r\n\r\n",
 		"data: "+finished+"\r\r")
@@ -43,12 +43,13 @@ func TestProxy_NumbersEventsForWhoIsCut(t *testing.T) {
 	resp := b.callRaw(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
-	want := ": hello\n\nid: 77\ndata: " + begin + "\nid: seq:0\n\ndata: {\"no\":\"event\"}\n\ndata: " + said + "\r\nid: seq:1\r\n\r\ndata: " +
-		finished + "\rid: seq:2\r\r"
+	want := ": hello\n\nid: 77\ndata: " + begin + "\nid: seq:0\n\n" +
+		"data: {\"no\":\"event\"}\nid: seq:1\n\ndata: " + said + "\r\nid: seq:2\r\n\r\ndata: " +
+		finished + "\rid: seq:3\r\r"
 	if err != nil || string(got) != want || resp.StatusCode != http.StatusOK {
 		t.Errorf("%d, %v\n%q\nwant\n%q", resp.StatusCode, err, got, want)
 	}
-	for i, r := range b.published(4)[1:] {
+	for i, r := range b.published(5)[1:] {
 		if h := headersOf(t, r); h.Seq != int64(i) {
 			t.Errorf("record %d has number %d", i, h.Seq)
 		}

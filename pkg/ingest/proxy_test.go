@@ -24,6 +24,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -299,19 +300,29 @@ func TestProxy_EndsTheRunOfAnAgentThatDoesNot(t *testing.T) {
 		"no end, no last LF": {nil, answers(strings.TrimSpace(whole)), strings.TrimSpace(whole) + "\n\n", 2, agents.CodeNoEnd, "without RUN_FINISHED"},
 		"nothing":            {nil, answers(), "", 0, agents.CodeNoEnd, "without RUN_FINISHED"},
 		"half an event":      {nil, answers(whole, `data: {"type":"TEXT`), whole, 2, agents.CodeNoEnd, "without RUN_FINISHED"},
+		"an end without a thread": {nil, answers(whole, "data: {\"type\":\"RUN_FINISHED\",\"runId\":\"r1\"}\n\n"),
+			whole + "data: {\"type\":\"RUN_FINISHED\",\"runId\":\"r1\"}\n\n", 3, agents.CodeNoEnd, "RUN_FINISHED: threadId is missing"},
+		"an end in snake case": {nil, answers(whole, "data: {\"type\":\"RUN_FINISHED\",\"thread_id\":\"t1\",\"run_id\":\"r1\"}"),
+			whole + "data: {\"type\":\"RUN_FINISHED\",\"thread_id\":\"t1\",\"run_id\":\"r1\"}\n\n", 3, agents.CodeNoEnd, "threadId is missing"},
+		"an error without a message": {nil, answers(whole, "data: {\"type\":\"RUN_ERROR\",\"error\":\"no\"}\n\n"),
+			whole + "data: {\"type\":\"RUN_ERROR\",\"error\":\"no\"}\n\n", 3, agents.CodeNoEnd, "RUN_ERROR: message is missing"},
+		"an end with NaN": {nil, answers(whole, "data: {\"type\":\"RUN_FINISHED\",\"threadId\":\"t1\",\"runId\":\"r1\",\"result\":NaN}\n\n"),
+			whole + "data: {\"type\":\"RUN_FINISHED\",\"threadId\":\"t1\",\"runId\":\"r1\",\"result\":NaN}\n\n", 3, agents.CodeNoEnd, "not JSON"},
 		"dies between":       {nil, hijacked(head + chunk(whole)), whole, 2, agents.CodeCut, "broke off"},
 		"dies inside":        {nil, hijacked(head + chunk(whole+`data: {"type":"TEXT`)), whole, 2, agents.CodeCut, "broke off"},
 		"dies behind a line": {nil, hijacked(head + chunk(whole+"data: "+said+"\n")), whole, 2, agents.CodeCut, "broke off"},
 		"dies at once":       {nil, hijacked(""), "", 0, agents.CodeUnreachable, "cannot be reached"},
 		"speaks no HTTP":     {nil, hijacked("hello\r\n"), "", 0, agents.CodeUnreachable, "cannot be reached"},
 		"refuses":            {func(a *agents.Agent) { a.URL = "http://127.0.0.1:1/" }, nil, "", 0, agents.CodeUnreachable, "cannot be reached"},
-		"status 500":         {nil, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", http.StatusInternalServerError) }, "", 0, agents.CodeStatus, "500 Internal Server Error"},
-		"status 204":         {nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, "", 0, agents.CodeStatus, "204 No Content"},
+		"status 500": {nil, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "{\n \"detail\": 7 }", http.StatusInternalServerError)
+		}, "", 0, agents.CodeStatus, `HTTP 500: {"detail":7}`},
+		"status 204": {nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, "", 0, agents.CodeStatus, "204 No Content"},
 		"redirects": {nil, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}, "", 0, agents.CodeRedirect, "307 Temporary Redirect"},
 		"redirects to nobody": {nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusFound) }, "", 0, agents.CodeRedirect, "302 Found"},
-		"HTML":                {nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html>secret") }, "", 0, agents.CodeNotSSE, "200 OK with \"text/html\""},
+		"HTML":                {nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html>wrong") }, "", 0, agents.CodeNotSSE, "200 OK with \"text/html\", not with text/event-stream: <!doctype html>wrong"},
 		"gzip": {nil, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			answers(whole)(w, r)
@@ -367,27 +378,81 @@ func TestProxy_EndsTheRunOfAnAgentThatDoesNot(t *testing.T) {
 	}
 }
 
-// What is no event, or too large for one, costs itself on the topic and reaches the caller as it is.
+// What is no event, or too large for one, costs itself and reaches the caller as it is. What is no event is published all the
+// same, so that its run's record says why it was not folded, but not after the run's end.
 func TestProxy_ABadEventCostsItself(t *testing.T) {
 	over := `{"type":"CUSTOM","name":"x","value":"` + strings.Repeat("x", 5<<10) + `"}`
 	far := `{"type":"CUSTOM","name":"x","value":"` + strings.Repeat("x", 100<<10) + `"}`
-	stream := "data: " + begin + "\n\ndata: hello\n\ndata: " + over + "\n\ndata: [DONE]\n\ndata: " + far + "\n\ndata: " + finished + "\n\n"
+	nan := `{"type":"CUSTOM","name":"x","value":NaN}`
+	stream := "data: " + begin + "\n\ndata: " + nan + "\n\ndata: " + over + "\n\ndata: {\"type\":\"CUSTOM\nx\"}\n\ndata: " + far +
+		"\n\ndata: " + finished + "\n\ndata: [DONE]\n\n"
 	b := startBehind(t, proxyConfig(t), nil, answers(stream))
 	if got := b.stream(inputOf("r1")); got != stream {
 		t.Errorf("the stream became %.300q", got)
 	}
-	rs := b.published(3)
-	if len(rs) != 3 || string(rs[1].Value) != begin || string(rs[2].Value) != finished {
+	rs := b.published(5)
+	if len(rs) != 5 || string(rs[1].Value) != begin || string(rs[2].Value) != nan || string(rs[3].Value) != `{"type":"CUSTOM` ||
+		string(rs[4].Value) != finished {
 		t.Fatalf("written is %q", b.written())
 	}
-	// What is no event has no number; the two that are missing have.
-	if h := headersOf(t, rs[2]); h.Seq != 3 || incompleteOf(rs[2]) != "2" {
-		t.Errorf("the end has %+v, incomplete %q", h, incompleteOf(rs[2]))
+	if h := headersOf(t, rs[4]); h.Seq != 5 || incompleteOf(rs[3]) != "1" || incompleteOf(rs[4]) != "1" {
+		t.Errorf("the end has %+v, incomplete %q", h, incompleteOf(rs[4]))
 	}
-	for reason, want := range map[string]float64{leftOutMalformed: 2, leftOutTooLarge: 2} {
+	for reason, want := range map[string]float64{leftOutMalformed: 1, leftOutTooLarge: 2} {
 		if n := testutil.ToFloat64(b.svc.metrics.leftOut.WithLabelValues(reason)); n != want {
 			t.Errorf("%v are counted as %s, want %v", n, reason, want)
 		}
+	}
+}
+
+// A malformed end ends its run for the next one in the stream, and the stream itself, if the agent leaves it open.
+func TestProxy_AMalformedEndIsAnEnd(t *testing.T) {
+	const bad = `data: {"type":"RUN_FINISHED","runId":"r"}` + "\n\n"
+	second := "data: " + strings.ReplaceAll(begin, "r1", "r2") + "\n\n"
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n", bad, second, bad)(w, r)
+		<-r.Context().Done()
+	})
+	b.svc.afterEnd = 50 * time.Millisecond
+	got := b.stream(inputOf("r1"))
+	var types []string
+	for line := range strings.SplitSeq(got, "\n\n") {
+		_, rest, _ := strings.Cut(line, `"type":"`)
+		name, _, _ := strings.Cut(rest, `"`)
+		types = append(types, name)
+	}
+	want := []string{"RUN_STARTED", "RUN_FINISHED", "RUN_ERROR", "RUN_STARTED", "RUN_FINISHED", "RUN_ERROR", ""}
+	if !slices.Equal(types, want) || strings.Count(got, fold.CodeNoEnd) != 2 {
+		t.Errorf("the stream is %q", got)
+	}
+	if rs := b.published(7); headersOf(t, rs[3]).RunID != "r1" || headersOf(t, rs[6]).RunID != "r2" {
+		t.Errorf("written is %q", b.written())
+	}
+}
+
+// While the agent is silent, before its answer or between two events, the caller gets comments; inside an event it gets none.
+func TestProxy_SendsCommentsWhileTheAgentIsSilent(t *testing.T) {
+	const beat = 20 * time.Millisecond
+	cfg := proxyConfig(t)
+	cfg.Heartbeat = beat
+	over := "data: {\"type\":\"CUSTOM\",\"name\":\"x\",\"value\":\"" + strings.Repeat("x", 100<<10)
+	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, r *http.Request) {
+		for _, part := range []string{"data: " + begin + "\r\n\r\n", "data: " + said + "\n\n", over, "y\"}\n\n", "data: " + finished + "\n\n"} {
+			time.Sleep(10 * beat)
+			answers(part)(w, r)
+		}
+	})
+	got := b.stream(inputOf("r1"))
+	const comment = ":\n\n"
+	pieces := []string{"data: " + begin + "\r\n\r\n", "data: " + said + "\n\n", over + "y\"}\n\n", "data: " + finished + "\n\n"}
+	for i, piece := range pieces {
+		before, rest, ok := strings.Cut(got, piece)
+		if got = rest; !ok || strings.Trim(before, ":\n") != "" || i != 3 && !strings.Contains(before, comment) {
+			t.Fatalf("before piece %d came %.100q, then %.100q", i, before, rest)
+		}
+	}
+	if got != "" {
+		t.Errorf("at the end came %q", got)
 	}
 }
 

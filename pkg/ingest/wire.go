@@ -4,17 +4,24 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 )
 
-// wire writes the response stream to the caller. Only one goroutine writes.
+// wire writes the response stream to the caller. After a pause without a byte, it sends a comment, as reverse proxies
+// close connections that are silent. One goroutine writes, and the timer of the comments.
 type wire struct {
-	w  http.ResponseWriter // a front.Writer
-	rc *http.ResponseController
-	// gone is set by a failed write, which calls left; nothing more is sent afterwards.
-	gone  bool
+	w     http.ResponseWriter // a front.Writer
+	rc    *http.ResponseController
 	left  func()
+	pause time.Duration
+	beat  *time.Timer
+
+	mu sync.Mutex
+	// gone is set by a failed write, which calls left, and by stop; nothing more is sent afterwards.
+	gone  bool
 	dirty bool
+	open  bool // the caller has received a part of an event
 }
 
 // begin sends the response headers before the agent answers, so that reverse proxies receive a response early.
@@ -25,7 +32,39 @@ func (c *wire) begin() {
 	h.Set("X-Accel-Buffering", "no") // nginx would buffer the stream
 	c.w.WriteHeader(http.StatusOK)
 	c.dirty = true
+	c.beat = time.AfterFunc(c.pause, c.heartbeat)
 	c.flush()
+}
+
+// heartbeat sends a comment, but never inside an event of the agent.
+func (c *wire) heartbeat() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.open {
+		c.write([]byte(":\n\n"))
+		c.send()
+	}
+	if !c.gone {
+		c.beat.Reset(c.pause)
+	}
+}
+
+// stop prevents further writes, since the response ends.
+func (c *wire) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+	c.beat.Stop()
+}
+
+// closeEvent ends an event of which the caller has received a part.
+func (c *wire) closeEvent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open {
+		c.open = false
+		c.write([]byte("\n\n"))
+	}
 }
 
 func (c *wire) write(b []byte) {
@@ -40,8 +79,11 @@ func (c *wire) write(b []byte) {
 
 // event writes an event with its number as the SSE id. After a disconnect, a caller resumes the run's live stream from
 // this id. The id is the last field, so that it overrides an id of the agent. An event without a number (-1), or one
-// that the agent did not complete, gets no id.
-func (c *wire) event(raw []byte, seq int64) {
+// that the agent did not complete, gets no id. partial means that raw ends inside an event.
+func (c *wire) event(raw []byte, seq int64, partial bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = partial
 	body, end := raw, []byte(nil)
 	for _, eol := range []string{"\r\n", "\n", "\r"} {
 		if before, ok := bytes.CutSuffix(raw, []byte(eol)); ok {
@@ -59,10 +101,17 @@ func (c *wire) event(raw []byte, seq int64) {
 }
 
 func (c *wire) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.send()
+}
+
+func (c *wire) send() {
 	if c.gone || !c.dirty {
 		return
 	}
 	c.dirty = false
+	c.beat.Reset(c.pause)
 	if err := c.rc.Flush(); err != nil {
 		c.end()
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +123,47 @@ func TestAgents_StockClientsSeeTheSameAndRunsAreKept(t *testing.T) {
 	}
 }
 
+// Uvicorn closes a connection that was idle for 5 s: no run may be lost to a request that it meets on the way.
+func TestAgents_NoRunIsLostToAConnectionThatTheServerCloses(t *testing.T) {
+	partstest.SkipShort(t, "uvicorn")
+	python := pythonOfAgents(t)
+	address := process.FreeAddress(t)
+	p, err := process.Start(t, t.TempDir(), python, "-m", "uvicorn", "--app-dir", absolute(t, "."), "uvicorn_app:app",
+		"--port", portOf(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.AwaitListening(address)
+	server := devtest.Start(t, devtest.Agents(t, "uv=http://"+address+"/"))
+	const callers, runs = 40, 7
+	var failed atomic.Int32
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			for n := range runs {
+				said := callAgent(t, server.URL()+"/v1/agents/uv",
+					fmt.Sprintf(`{"threadId":"uv-%d","runId":"r%d","messages":[],"state":{},"tools":[],"context":[],"forwardedProps":{}}`, i, n))
+				if !bytes.Contains(said, []byte("RUN_FINISHED")) {
+					failed.Add(1)
+					t.Errorf("caller %d, run %d: %s", i, n, said)
+				}
+				time.Sleep(5*time.Second + time.Duration(rand.IntN(80)-50)*time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d of %d runs failed", failed.Load(), callers*runs)
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return abs
+}
+
 // goOnFrom checks out the first run of a thread that has a second one, has the agent answer another question from there, and expects a
 // branch.
 func goOnFrom(t *testing.T, server *dev.Server, c *client.Client, name, thread string) {
@@ -215,19 +259,28 @@ func needed(t *testing.T) string {
 	if err == nil {
 		_, err = os.Stat(official)
 	}
-	python := ""
-	if err == nil {
-		var lock []byte
-		if lock, err = os.ReadFile(filepath.Join(examples, "requirements.txt")); err != nil {
-			t.Fatal(err)
-		}
-		python, err = parts.Python{Name: "agents", Requirements: lock}.Interpreter(t.Context())
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatal(err)
 	}
+	if err != nil {
+		partstest.Skip(t, fmt.Sprintf("no official client (make conformance-setup): %v", err))
+	}
+	return pythonOfAgents(t)
+}
+
+// pythonOfAgents returns the Python of the agents, or skips as needed does.
+func pythonOfAgents(t *testing.T) string {
+	t.Helper()
+	lock, err := os.ReadFile(filepath.Join(examples, "requirements.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	python, err := parts.Python{Name: "agents", Requirements: lock}.Interpreter(t.Context())
 	if errors.Is(err, parts.ErrChecksum) || err != nil && os.Getenv("CI") == "true" {
 		t.Fatal(err)
 	}
 	if err != nil {
-		partstest.Skip(t, fmt.Sprintf("no Python with the official client (make conformance-setup): %v", err))
+		partstest.Skip(t, fmt.Sprintf("no Python: %v", err))
 	}
 	return python
 }

@@ -38,7 +38,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	ingestCfg := ingest.DefaultConfig(s.client("ingest"))
-	ingestCfg.Agents = s.cfg.Agents
+	ingestCfg.Agents, ingestCfg.QueryURL = s.cfg.Agents, s.URL()
 	front, err := ingest.New(ingestCfg, auth)
 	if err != nil {
 		return nil, err

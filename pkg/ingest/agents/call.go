@@ -1,16 +1,20 @@
 package agents
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/textproto"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -25,7 +29,7 @@ const (
 	CodeNotSSE      = "agent-not-sse"     // 200 with a body that is not an event stream
 	CodeCredential  = "agent-credential"  // the credential file cannot be read
 	CodeCut         = "agent-cut"         // the stream broke off
-	CodeNoEnd       = "agent-no-end"      // the stream ended without RUN_FINISHED or RUN_ERROR
+	CodeNoEnd       = "agent-no-end"      // fold.CodeNoEnd: the stream ended without a RUN_FINISHED or RUN_ERROR that clients can read
 )
 
 // Codes returns all error codes.
@@ -33,9 +37,9 @@ func Codes() []string {
 	return []string{CodeUnreachable, CodeTimeout, CodeRedirect, CodeStatus, CodeNotSSE, CodeCredential, CodeCut, CodeNoEnd}
 }
 
-// Error is a failed call of an agent. Text is for the caller of the run. It contains the agent's status and the
-// possible fault of the agent, but never the agent's address or response body, and of the headers at most a content
-// type or coding.
+// Error is a failed call of an agent. Text is for the caller of the run. It contains the agent's status, the first KB of
+// its answer, and the possible fault of the agent, but never the agent's address or credential, and of the headers at most
+// a content type, a coding and Retry-After.
 type Error struct {
 	Code string
 	// Status is the agent's HTTP status; 0 if there was no response.
@@ -53,29 +57,31 @@ func (e *Error) Unwrap() error { return e.Err }
 // Caller calls one agent and keeps idle connections to it.
 type Caller struct {
 	Agent
-	client http.Client
+	client, fresh http.Client // fresh reuses no connection
 }
 
 // NewCaller returns a Caller for an agent of a Config. Call Close when the Caller is no longer used.
 func NewCaller(a Agent) *Caller {
-	c := &Caller{Agent: a}
-	c.client = http.Client{
-		Transport: &http.Transport{
-			Proxy:       http.ProxyFromEnvironment,
-			DialContext: (&net.Dialer{Timeout: a.ConnectTimeout}).DialContext,
-			// The bytes are forwarded unchanged, so the transport must not request compression and decompress them.
-			DisableCompression:    true,
-			TLSHandshakeTimeout:   a.ConnectTimeout,
-			ResponseHeaderTimeout: a.AnswerTimeout,
-			ForceAttemptHTTP2:     true,
-			// A connection becomes idle when its run ends. Keep enough for a burst of runs.
-			MaxIdleConns: 256, MaxIdleConnsPerHost: 256,
-			IdleConnTimeout: 30 * time.Second, // below usual server timeouts, so that the client closes first
-		},
-		// Only the configuration decides which hosts are called, so redirects are not followed.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	kept := &http.Transport{
+		Proxy:       http.ProxyFromEnvironment,
+		DialContext: (&net.Dialer{Timeout: a.ConnectTimeout}).DialContext,
+		// The bytes are forwarded unchanged, so the transport must not request compression and decompress them.
+		DisableCompression:    true,
+		TLSHandshakeTimeout:   a.ConnectTimeout,
+		ResponseHeaderTimeout: a.AnswerTimeout,
+		ForceAttemptHTTP2:     true,
+		// A connection becomes idle when its run ends. Keep enough for a burst of runs.
+		MaxIdleConns: 256, MaxIdleConnsPerHost: 256,
+		IdleConnTimeout: 30 * time.Second, // many servers close it earlier: see again
 	}
-	return c
+	fresh := kept.Clone()
+	fresh.DisableKeepAlives = true
+	// Only the configuration decides which hosts are called, so redirects are not followed.
+	last := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Caller{
+		Agent:  a,
+		client: http.Client{Transport: kept, CheckRedirect: last}, fresh: http.Client{Transport: fresh, CheckRedirect: last},
+	}
 }
 
 // Close closes idle connections.
@@ -95,7 +101,11 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	defer late.Stop()
 	out := send(ctx, input, sent)
 	defer out.drop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, nil)
+	var reused, answered atomic.Bool
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn:              func(i httptrace.GotConnInfo) { reused.Store(i.Reused) },
+		GotFirstResponseByte: func() { answered.Store(true) },
+	}), http.MethodPost, c.URL, nil)
 	if err != nil {
 		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: withoutURL(err)}
 	}
@@ -124,7 +134,13 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	if req.Body, err = out.body(); err != nil {
 		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: err} // ctx has ended
 	}
+	begun := time.Now()
 	resp, err := c.client.Do(req)
+	if err != nil && reused.Load() && !answered.Load() && time.Since(begun) < again {
+		if req.Body, err = out.body(); err == nil {
+			resp, err = c.fresh.Do(req)
+		}
+	}
 	if !late.Stop() {
 		if err == nil {
 			_ = resp.Body.Close() // the response arrived too late
@@ -135,10 +151,51 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 		return nil, unanswered(withoutURL(err))
 	}
 	if err := checkAnswer(resp); err != nil {
+		stop := time.AfterFunc(saidWithin, func() { giveUp(errLate) })
+		switch text := said(resp, strings.TrimPrefix(secret, "Bearer ")); {
+		case text != "" && err.Code == CodeStatus:
+			err.Text = fmt.Sprintf("HTTP %d: %s", err.Status, text) // as the official client's error
+		case text != "" && err.Code == CodeNotSSE:
+			err.Text += ": " + text
+		}
+		if after := resp.Header.Get("Retry-After"); after != "" {
+			err.Text += strings.ToValidUTF8(fmt.Sprintf(" (Retry-After: %.100s)", after), "")
+		}
+		stop.Stop()
 		_ = resp.Body.Close() // the response cannot be used
 		return nil, err
 	}
 	return resp.Body, nil
+}
+
+// again is how long after a request on a reused connection failed without a byte it is sent once more, on a fresh one: a
+// server may close an idle connection at the moment at which the request is sent. An agent that failed later may have
+// begun to work on it.
+const again = 2 * time.Second
+
+const (
+	saidBytes  = 1 << 10         // of an agent's answer that Error.Text contains
+	saidWithin = 2 * time.Second // for reading it
+)
+
+// said returns the beginning of an answer that is no stream, without the agent's credential. JSON is compacted, as in the
+// official client's error.
+func said(resp *http.Response, secret string) string {
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return ""
+	}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64*saidBytes)) // what has come is enough
+	if flat := new(bytes.Buffer); json.Compact(flat, text) == nil {
+		text = flat.Bytes()
+	}
+	if secret != "" {
+		text = bytes.ReplaceAll(text, []byte(secret), []byte("…"))
+	}
+	text = bytes.TrimSpace(bytes.ToValidUTF8(text, []byte("\uFFFD")))
+	if len(text) > saidBytes {
+		text = append(bytes.ToValidUTF8(text[:saidBytes], nil), "…"...)
+	}
+	return string(text)
 }
 
 var errLate = fmt.Errorf("neither the request was read nor an answer given: %w", context.DeadlineExceeded)
@@ -161,7 +218,7 @@ func unanswered(err error) *Error {
 	return &Error{Code: CodeUnreachable, Text: "the agent cannot be reached", Err: err}
 }
 
-func checkAnswer(resp *http.Response) error {
+func checkAnswer(resp *http.Response) *Error {
 	code := resp.StatusCode
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code))) // not resp.Status: the agent chooses its text
 	switch code {

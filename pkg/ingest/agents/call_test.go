@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,4 +157,124 @@ func TestCaller_GivesUpOnAnAgentThatReadsNothing(t *testing.T) {
 		t.Errorf("got %v, %v", err, ctx.Err())
 	}
 	<-sent
+}
+
+// keepAlive is an agent that answers the first request of each connection with head and closes it at the next one. It
+// returns its address, and how many requests have come.
+func keepAlive(t *testing.T, head, second string) (url string, requests *atomic.Int32) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	requests = new(atomic.Int32)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				from := bufio.NewReader(c)
+				for _, answer := range []string{head, second} {
+					r, err := http.ReadRequest(from)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body)
+					requests.Add(1)
+					_, _ = io.WriteString(c, answer)
+				}
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String(), requests
+}
+
+const emptyStream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 0\r\n\r\n"
+
+// A server may close an idle connection at the moment at which the next request is sent on it.
+func TestCaller_SendsAgainWhereTheAgentClosedTheConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		second   string // the answer to the second request of a connection
+		calls    int
+		failed   int
+		requests int32
+	}{
+		"no byte":                    {"", 6, 0, 9},
+		"a byte":                     {"H", 4, 2, 4}, // the agent has begun to answer: it is not called again
+		"an answer, as it should be": {emptyStream, 2, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, requests := keepAlive(t, emptyStream, c.second)
+			caller := NewCaller(Agent{Name: "a", URL: url}.withDefaults())
+			defer caller.Close()
+			failed := 0
+			for range c.calls {
+				body, err := caller.Call(t.Context(), []byte(`{"x":1}`), func() {}, nil)
+				if err != nil {
+					failed++
+					continue
+				}
+				_, _ = io.Copy(io.Discard, body)
+				_ = body.Close()
+			}
+			if failed != c.failed || requests.Load() != c.requests {
+				t.Errorf("%d of %d failed, %d requests came", failed, c.calls, requests.Load())
+			}
+		})
+	}
+}
+
+// An agent that never answers on a fresh connection is called once.
+func TestCaller_SendsOnceOnAFreshConnection(t *testing.T) {
+	url, requests := keepAlive(t, "", "")
+	caller := NewCaller(Agent{Name: "a", URL: url}.withDefaults())
+	defer caller.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := caller.Call(ctx, []byte("{}"), func() {}, nil); err == nil || requests.Load() != 1 {
+		t.Errorf("%v after %d requests", err, requests.Load())
+	}
+}
+
+// An error has the beginning of the agent's answer, as the official client's has it, but never the agent's secret.
+func TestCaller_SaysWhatTheAgentAnswered(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		status       int
+		header, body string
+		want         string
+	}{
+		"JSON":        {422, "Content-Type: application/json", "{\"detail\": [\n{\"msg\": \"Field required\"}]}\n", `HTTP 422: {"detail":[{"msg":"Field required"}]}`},
+		"Retry-After": {429, "Retry-After: 7", "slow down", "HTTP 429: slow down (Retry-After: 7)"},
+		"nothing":     {503, "", "", "the agent answered 503 Service Unavailable"},
+		"a secret":    {401, "", "no key hush here", "HTTP 401: no key … here"},
+		"much":        {500, "", strings.Repeat("ä", 4000), "HTTP 500: " + strings.Repeat("ä", 512) + "…"},
+		"cut":         {500, "", "x" + strings.Repeat("ä", 4000), "HTTP 500: x" + strings.Repeat("ä", 511) + "…"},
+		"no UTF-8":    {500, "", "a\xffb", "HTTP 500: a\uFFFDb"},
+		"no SSE":      {200, "Content-Type: application/json", `{"error": 1}`, `the agent answered 200 OK with "application/json", not with text/event-stream: {"error":1}`},
+		"compressed":  {500, "Content-Encoding: gzip", "\x1f\x8b", "the agent answered 500 Internal Server Error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if name, value, ok := strings.Cut(c.header, ": "); ok {
+					w.Header().Set(name, value)
+				}
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body)
+			}))
+			defer srv.Close()
+			caller := NewCaller(Agent{Name: "a", URL: srv.URL, CredentialFile: secret}.withDefaults())
+			defer caller.Close()
+			if _, err := caller.Call(t.Context(), []byte("{}"), func() {}, nil); err == nil || err.Error() != c.want {
+				t.Errorf("the error is %q, want %q", err, c.want)
+			}
+		})
+	}
 }
