@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,9 +31,19 @@ if it had ended before, or if no process holds it.`,
 	at := serverFlags(cmd, out)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { // not onServer: ingest does not know which runs exist
 		return at.connect(func(c *client.Client) error {
-			answer, err := c.CancelRun(cmd.Context(), args[0], args[1], reason)
-			if err != nil {
-				return notCancelled(cmd.Context(), c, args[0], args[1], err)
+			ctx := cmd.Context()
+			ended := statusOf(ctx, c, args[0], args[1])
+			if ended.Sealed() { // unless its id is used again, nothing will come
+				var stop context.CancelFunc
+				ctx, stop = context.WithTimeout(ctx, cancelEnded)
+				defer stop()
+			}
+			answer, err := c.CancelRun(ctx, args[0], args[1], reason)
+			switch {
+			case err != nil && ended.Sealed() && ctx.Err() != nil && cmd.Context().Err() == nil:
+				return notCancelled(ended, args[0], args[1], nil)
+			case err != nil:
+				return notCancelled(statusOf(cmd.Context(), c, args[0], args[1]), args[0], args[1], err)
 			}
 			return out.result(answer, cancelledText(answer))
 		})
@@ -53,20 +64,26 @@ func cancelledText(a client.Cancelled) string {
 	return fmt.Sprintf("%s is cancelled, at %s\n", name, a.End)
 }
 
+// cancelEnded is how long the command waits for the end of a run that has ended by the index: another one may have its id.
+const cancelEnded = 500 * time.Millisecond
+
+// statusOf returns the run's status in the index; "" if it is not known.
+func statusOf(ctx context.Context, c *client.Client, thread, run string) record.Status {
+	var known struct{ Status record.Status }
+	_, _ = fetch(ctx, c, client.RunPath(thread, run), nil, "run", &known) // a stage that stops runs may know none
+	return known.Status
+}
+
 // notCancelled returns the reason why a run was not stopped. Ingest answers 409 if the run did not end; the run's status in the
 // index tells more.
-func notCancelled(ctx context.Context, c *client.Client, thread, run string, err error) error {
+func notCancelled(known record.Status, thread, run string, err error) error {
 	name := fmt.Sprintf("stopping run %s of thread %s", oneLine(run, 80), oneLine(thread, 80))
 	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Status != http.StatusConflict {
+	switch {
+	case err != nil && (!errors.As(err, &refused) || refused.Status != http.StatusConflict), known == "":
 		return fmt.Errorf("%s: %w", name, err)
-	}
-	var known struct{ Status record.Status }
-	if _, lookErr := fetch(ctx, c, client.RunPath(thread, run), nil, "run", &known); lookErr != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if known.Status == record.StatusRunning {
+	case known == record.StatusRunning:
 		return fmt.Errorf("%s: it goes on: no proxy of Skein holds it, and its agent did not react to the request", name)
 	}
-	return fmt.Errorf("%s: it had already ended: %s", name, known.Status)
+	return fmt.Errorf("%s: it had already ended: %s", name, known)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
@@ -91,9 +92,10 @@ func TestCancel_StopsARun(t *testing.T) {
 			t.Errorf("threads of another agent: %s", stdout)
 		}
 
+		began := time.Now()
 		if _, stderr, code := skein(t, "", "cancel", "t", "r", at); code != app.ExitFailed ||
-			!strings.Contains(stderr, "it had already ended: cancelled") {
-			t.Errorf("again: exit %d: %s", code, stderr)
+			!strings.Contains(stderr, "it had already ended: cancelled") || time.Since(began) > 2*time.Second {
+			t.Errorf("again: exit %d after %v: %s", code, time.Since(began), stderr)
 		}
 	}, func(cfg *dev.Config) {
 		var err error
