@@ -23,10 +23,10 @@ import (
 // A producer that repeats what it had sent, and then uses the id again.
 func TestReplay_LeavesRepeatsOut(t *testing.T) {
 	onShared(t, func(s *dev.Server, c *client.Client) {
-		const thread = "repeats"
+		const thread = "replayed-repeats"
 		start, end := in(thread, eventStart), in(thread, eventEnd)
 		numbered := func(n int, event string) string { return fmt.Sprintf(`{"seq":%d,"event":%s}`, n, event) }
-		again := `{"type":"RUN_STARTED","threadId":"repeats","runId":"r","again":true}`
+		again := `{"type":"RUN_STARTED","threadId":"replayed-repeats","runId":"r","again":true}`
 		for _, events := range [][]string{
 			{numbered(0, start), numbered(1, eventText)},
 			{numbered(0, start), numbered(1, eventText), numbered(2, end)},

@@ -151,7 +151,7 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 	seed := newSeed(t)
 	var proofs tally
 	late := 0
-	for i := range rounds() {
+	for i := range untilShown(func() bool { return late > 0 }) {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
