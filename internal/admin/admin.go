@@ -211,7 +211,8 @@ func (a *Admin) identity(r *http.Request) (string, []Figures, error) {
 	}
 	for i, name := range a.stages {
 		of := "skein_" + name + "_"
-		stages[i] = Figures{name, values[of+"lag_seconds"], values[of+"open_runs"], values[of+"oldest_open_run_seconds"], values[of+"dead_letters_total"]}
+		stages[i] = Figures{name, values[of+"lag_seconds"], values[of+"open_runs"], values[of+"oldest_open_run_seconds"],
+			values[of+"dead_letters_total"]}
 		if stages[i].DeadLetters == nil { // the indexer's
 			stages[i].DeadLetters = values[of+"refused_total"]
 		}

@@ -23,8 +23,8 @@ import (
 type serverContext map[string]string
 
 // contextKeys are the names of the server flags, with _ in place of -. The values of all but the addresses are file names.
-var contextKeys = []string{"url", "publish_url", "read_url", "api_key_file", "server_ca_file", "client_cert_file", "client_key_file", "admin_url",
-	"admin_token_file"}
+var contextKeys = []string{"url", "publish_url", "read_url", "api_key_file", "server_ca_file", "client_cert_file", "client_key_file",
+	"admin_url", "admin_token_file"}
 
 func isAddress(key string) bool { return strings.HasSuffix(key, "url") }
 

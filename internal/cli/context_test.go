@@ -166,7 +166,8 @@ func TestContext_KnowsTwoAddresses(t *testing.T) {
 		{"publish --no-wait " + events + " --read-url " + read, "", app.ExitUsage, "", "the address of the ingest stage is missing: pass --publish-url URL"},
 		{"history t --context two --read-url " + publish, "", app.ExitUsage, "", "this is the ingest stage"},
 		{"history t --url " + read, "SKEIN_PUBLISH_URL=" + publish, app.ExitUsage, "", "pass either --url, or --publish-url and --read-url"},
-		{"context set x --url " + read + " --publish-url " + publish, "", app.ExitUsage, "", "pass either --url, or --publish-url and --read-url"},
+		{"context set x --url " + read + " --publish-url " + publish, "", app.ExitUsage, "",
+			"pass either --url, or --publish-url and --read-url"},
 		{"history t --url " + other.URL, "", app.ExitUsage, "", "the address is not that of Skein's HTTP API"},
 		{"history t --read-url 127.0.0.1:1", "", app.ExitUsage, "", "want http://HOST:PORT"},
 	} {

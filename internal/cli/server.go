@@ -110,7 +110,8 @@ func (s *server) connect(f func(c *client.Client) error) error {
 
 // addressed reports whether a flag or setting has an address.
 func (s *server) addressed() bool {
-	return s.flags != nil && (s.flags.Changed("url") || s.flags.Changed("publish-url") || s.flags.Changed("read-url") || s.flags.Changed("admin-url"))
+	return s.flags != nil && (s.flags.Changed("url") || s.flags.Changed("publish-url") || s.flags.Changed("read-url") ||
+		s.flags.Changed("admin-url"))
 }
 
 // addresses returns the addresses of query and ingest; one of them may be "".

@@ -170,12 +170,13 @@ func showStatus(out *output, all []stageStatus, whole bool) error {
 	slices.SortStableFunc(all, func(a, b stageStatus) int {
 		return cmp.Compare(slices.Index(stageNames, a.Stage), slices.Index(stageNames, b.Stage))
 	})
-	l := lister{out: out, columns: []column{{name: "STAGE", keep: true}, {name: "READY", keep: true}, {name: "VERSION"}, {name: "LAG", right: true},
+	l := lister{out: out, columns: []column{{name: "STAGE", keep: true}, {name: "READY", keep: true}, {name: "VERSION"},
+		{name: "LAG", right: true},
 		{name: "OPEN RUNS", right: true}, {name: "OLDEST", right: true}, {name: "DEAD LETTERS", right: true}, {name: "URL"}}}
 	var wrong []string
 	for _, s := range all {
-		if err := l.add(listed{raw: s, id: []string{s.Stage}, row: []string{cmp.Or(s.Stage, "?"), s.Status, s.Version, seconds(s.Lag), number(s.OpenRuns),
-			seconds(s.OldestOpenRun), number(s.DeadLetters), s.URL}}); err != nil {
+		if err := l.add(listed{raw: s, id: []string{s.Stage}, row: []string{cmp.Or(s.Stage, "?"), s.Status, s.Version, seconds(s.Lag),
+			number(s.OpenRuns), seconds(s.OldestOpenRun), number(s.DeadLetters), s.URL}}); err != nil {
 			return err
 		}
 		text := strings.TrimPrefix(s.Stage+": ", ": ") + s.Status

@@ -41,7 +41,8 @@ func TestStatus_SaysWhatAProcessSays(t *testing.T) {
 	check := func(when string, code int, stdout, stderr string, args ...string) {
 		t.Helper()
 		gotOut, gotErr, got := skein(t, "", append([]string{"status", url}, args...)...)
-		if got != code || gotOut != strings.ReplaceAll(stdout, "URL", url) || !strings.Contains(gotErr, stderr) || (stderr == "") != (gotErr == "") {
+		if got != code || gotOut != strings.ReplaceAll(stdout, "URL", url) || !strings.Contains(gotErr, stderr) ||
+			(stderr == "") != (gotErr == "") {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q; want %d, %q, %q", when, got, gotOut, gotErr, code, stdout, stderr)
 		}
 	}
@@ -49,7 +50,8 @@ func TestStatus_SaysWhatAProcessSays(t *testing.T) {
 	a.Started()
 	check("started", app.ExitDone, "compactor\tok\tv1.2.3\t2.3s\t\t\t3\tURL\n", "")
 	broken = errors.New("connection refused")
-	check("without its store", app.ExitFailed, "compactor\tnot ready\tv1.2.3\t2.3s\t\t\t3\tURL\n", "compactor: not ready; store: connection refused")
+	check("without its store", app.ExitFailed, "compactor\tnot ready\tv1.2.3\t2.3s\t\t\t3\tURL\n",
+		"compactor: not ready; store: connection refused")
 	check("alive all the same", app.ExitDone, "?\tok\t\t\t\t\t\tURL\n", "", "--live")
 	check("for machines", app.ExitFailed, `{"stage":"compactor","lagSeconds":2.25,"deadLetters":3,"url":"URL","version":"v1.2.3","status":"not ready",`+
 		`"checks":{"store":"connection refused"}}`+"\n", "store", "--json")
@@ -114,8 +116,8 @@ func TestStatus_OfSkeinDev(t *testing.T) {
 			found = one
 		}
 	}
-	if code != app.ExitDone || strings.Count(stdout, "\n") != 4 || found.OpenRuns == nil || *found.OpenRuns != 1 || *found.OldestOpenRun <= 0 ||
-		*found.OldestOpenRun > 60 || found.Version == "" {
+	if code != app.ExitDone || strings.Count(stdout, "\n") != 4 || found.OpenRuns == nil || *found.OpenRuns != 1 ||
+		*found.OldestOpenRun <= 0 || *found.OldestOpenRun > 60 || found.Version == "" {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
 }

@@ -51,7 +51,8 @@ func (f *Front) noRoute(path, method string, h http.Header) *Problem {
 		at = " at " + f.OtherURL
 	}
 	if slices.ContainsFunc(operations(), func(o operation) bool { return o.stage == other && f.Stage != "" && takes(o.Route) }) {
-		p := Refuse(http.StatusMisdirectedRequest, ReasonOtherStage, "this is the %s stage: send this request to the %s stage%s", f.Stage, other, at)
+		p := Refuse(http.StatusMisdirectedRequest, ReasonOtherStage, "this is the %s stage: send this request to the %s stage%s", f.Stage,
+			other, at)
 		p.Members = map[string]any{"stage": f.Stage, "servedBy": other}
 		if f.OtherURL != "" {
 			p.Members["url"] = f.OtherURL

@@ -78,7 +78,8 @@ func readError(method string, resp *http.Response) error {
 			e.Detail, _, _ = strings.Cut(strings.TrimSpace(string(body)), "\n")
 		}
 	}
-	e.NoRoute = resp.StatusCode == http.StatusNotFound && (e.Reason == "no-path" || resp.Header.Get("Content-Type") != "application/problem+json")
+	e.NoRoute = resp.StatusCode == http.StatusNotFound && (e.Reason == "no-path" ||
+		resp.Header.Get("Content-Type") != "application/problem+json")
 	e.Body = body
 	e.Status, e.Method = resp.StatusCode, method
 	return e

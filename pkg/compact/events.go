@@ -19,8 +19,8 @@ type Step struct {
 }
 
 // Compacted returns the runs of a thread, in order, as a short stream of events. Each run has its RUN_STARTED, its kept
-// events, the whole conversation and state at its end, and its terminal event (and a late error). After each run, a client that starts empty
-// holds what the run left. So does a Skein that knows nothing of the thread, and it finds the same parents. A stream that
+// events, the whole conversation and state at its end, and its terminal event (and a late error). After each run, a client that starts
+// empty holds what the run left. So does a Skein that knows nothing of the thread, and it finds the same parents. A stream that
 // started with RUN_STARTED and passed the client's verification still passes it. Runs before the last one without RUN_STARTED
 // are left out, since their events would become part of another run.
 //

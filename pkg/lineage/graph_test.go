@@ -125,7 +125,8 @@ func TestGraph_SpawnedRunsAreNoSiblingsAndNoTip(t *testing.T) {
 		{ID: "main", Start: 1}, {ID: "root", Start: 2},
 		{ID: "s1", SpawnedBy: "main", Start: 3}, {ID: "s2", SpawnedBy: "main", Start: 4}, {ID: "next", Parent: "s2", Start: 5},
 	})
-	if got := fmt.Sprintln(g.Siblings("s1"), g.Siblings("s2"), g.Siblings("root"), g.Tip(), g.Tips()); got != "[] [] [main] root [main root s1 next]\n" {
+	got := fmt.Sprintln(g.Siblings("s1"), g.Siblings("s2"), g.Siblings("root"), g.Tip(), g.Tips())
+	if got != "[] [] [main] root [main root s1 next]\n" {
 		t.Error(got)
 	}
 	elsewhere := NewGraph([]Run{{ID: "a", SpawnedBy: "of another thread", Start: 1}, {ID: "b", Parent: "a", Start: 2}})

@@ -49,10 +49,10 @@ type Placement struct {
 // Place finds a new run's parent, branch, depth, root and base from the runs that started before it, as they were then.
 // It does not add the run.
 //
-// A named parent counts if that run is known at this offset and did not spawn this one (spawned); otherwise the run is a root, and SpawnedBy
-// holds the name. If none is named and there is an input, the parent is the run whose whole history is the longest prefix of the input's messages; of several such runs, the
-// one that started last. Without such a run the new one is a root. But if the input is missing too, or is on RUN_STARTED and has no message
-// that the thread has, the parent is the run that ended last.
+// A named parent counts if that run is known at this offset and did not spawn this one (spawned); otherwise the run is a root, and
+// SpawnedBy holds the name. If none is named and there is an input, the parent is the run whose whole history is the longest prefix of the
+// input's messages; of several such runs, the one that started last. Without such a run the new one is a root. But if the input is missing
+// too, or is on RUN_STARTED and has no message that the thread has, the parent is the run that ended last.
 //
 // Errors are the Loader's or Known's.
 func (t *Thread) Place(s Start) (Placement, error) {
@@ -134,8 +134,8 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 	return t.lastEnded(s.Offset), nil
 }
 
-// spawned reports whether a named run of the thread spawned the new one, instead of being continued by it: it is not sealed, and the new run
-// has a whole input that shares no message with it. In doubt it is the parent, so that the run keeps its history.
+// spawned reports whether a named run of the thread spawned the new one, instead of being continued by it: it is not sealed, and the new
+// run has a whole input that shares no message with it. In doubt it is the parent, so that the run keeps its history.
 func (t *Thread) spawned(s Start, named *entry) (bool, error) {
 	if s.Input == nil || s.Input.Serialised || named.Sealed {
 		return false, nil

@@ -214,7 +214,8 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 				s.Input = &agui.RunAgentInput{Messages: ids(history)}
 			}
 			if rapid.IntRange(0, 4).Draw(t, "given") == 0 {
-				s.ParentRunID = rapid.SampledFrom([]string{"r1", "r2", "r3", "r9", "elsewhere", s.RunID, fmt.Sprint("r", len(m.runs))}).Draw(t, "parent")
+				s.ParentRunID = rapid.SampledFrom([]string{"r1", "r2", "r3", "r9", "elsewhere", s.RunID,
+					fmt.Sprint("r", len(m.runs))}).Draw(t, "parent")
 			}
 			if old := m.find("r1", m.next); old != nil && !old.Open() && rapid.IntRange(0, 6).Draw(t, "again") == 0 {
 				s.ClientID = "r1"

@@ -150,8 +150,9 @@ func TestThread_Place(t *testing.T) {
 		},
 		"a resume names the run that it answers, whatever the messages": {
 			start: Start{Input: resuming("u1 a1 u2 a2 u3 a3 u4", "i1")},
-			more:  sealed(Run{ID: "asks", Branch: "asks", Root: "t1", Parent: "t1", Depth: 1, Start: 50, End: 59, Interrupts: agui.Strings{"i0", "i1"}}, "u1 a1 u5"),
-			want:  Placement{Run: Run{Parent: "asks", ParentBy: ParentContent, Branch: "asks", Root: "t1", Depth: 2, Base: "asks"}},
+			more: sealed(Run{ID: "asks", Branch: "asks", Root: "t1", Parent: "t1", Depth: 1, Start: 50, End: 59,
+				Interrupts: agui.Strings{"i0", "i1"}}, "u1 a1 u5"),
+			want: Placement{Run: Run{Parent: "asks", ParentBy: ParentContent, Branch: "asks", Root: "t1", Depth: 2, Base: "asks"}},
 		},
 		"an answered interrupt names none": {
 			start: Start{Input: resuming("u1 a1", "i1")},
@@ -165,7 +166,8 @@ func TestThread_Place(t *testing.T) {
 			start: Start{Input: resuming("", "i1")},
 			more: func(t *testing.T, th *Thread) {
 				sealed(Run{ID: "asks", Branch: "asks", Root: "asks", Start: 50, End: 59, Interrupts: agui.Strings{"i1"}}, "u6")(t, th)
-				sealed(Run{ID: "again", Parent: "asks", Branch: "asks", Root: "asks", Depth: 1, Start: 60, End: 69, Interrupts: agui.Strings{"i1"}}, "u6 a6")(t, th)
+				sealed(Run{ID: "again", Parent: "asks", Branch: "asks", Root: "asks", Depth: 1, Start: 60, End: 69,
+					Interrupts: agui.Strings{"i1"}}, "u6 a6")(t, th)
 			},
 			want: Placement{Run: Run{Parent: "again", ParentBy: ParentContent, Branch: "asks", Root: "asks", Depth: 2, Base: "again"}},
 		},

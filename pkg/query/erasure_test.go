@@ -124,10 +124,12 @@ func TestErasure_IsGoneByWhateverID(t *testing.T) {
 	again := run("chat", "r", 1)
 	again.Raw.Partition, again.Raw.NextSeq = 3, 2
 	f.put(again)
-	for _, query := range []string{"/events?from=3:0", "/events?to=3:1", "/state?at=3:0", "/state?from=3:0", "/changes?path=/x&from=0:before"} {
+	for _, query := range []string{"/events?from=3:0", "/events?to=3:1", "/state?at=3:0", "/state?from=3:0",
+		"/changes?path=/x&from=0:before"} {
 		gone("/v1/threads/chat/runs/r" + query)
 	}
-	for _, path := range []string{"/runs/before", "/runs/before/checkout", "/lineage?ancestorsOf=before", "/events?branch=before", "/diff?from=before"} {
+	for _, path := range []string{"/runs/before", "/runs/before/checkout", "/lineage?ancestorsOf=before", "/events?branch=before",
+		"/diff?from=before"} {
 		gone("/v1/threads/chat" + path)
 	}
 	gone(stream, "Last-Event-ID", "3:0")

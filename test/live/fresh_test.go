@@ -105,7 +105,8 @@ func TestFresh_EveryRouteOfAThreadWaits(t *testing.T) {
 	s.publish("warm", "r", said("warm", "r", 1)...)
 	s.get("/v1/threads/warm")
 	for i, route := range []string{"", "/lineage", "/history", "/diff", "/export", "/checkout", "/state", "/changes", "/events", "/verify",
-		"/runs/r", "/runs/r/history", "/runs/r/checkout", "/runs/r/state", "/runs/r/changes", "/runs/r/events", "/runs/r/verify", "/runs/r/export"} {
+		"/runs/r", "/runs/r/history", "/runs/r/checkout", "/runs/r/state", "/runs/r/changes", "/runs/r/events", "/runs/r/verify",
+		"/runs/r/export"} {
 		thread := fmt.Sprintf("chat-%d", i)
 		s.publish(thread, "r", said(thread, "r", 1)...)
 		path := "/v1/threads/" + thread + route
@@ -118,7 +119,8 @@ func TestFresh_EveryRouteOfAThreadWaits(t *testing.T) {
 		t.Errorf("fresh=maybe: %d %s", status, answer)
 	}
 	began := time.Now()
-	if status, _ := s.send(http.MethodGet, s.queries[0]+"/v1/threads/none/history", "", ""); status != http.StatusNotFound || time.Since(began) > time.Second {
+	if status, _ := s.send(http.MethodGet, s.queries[0]+"/v1/threads/none/history", "", ""); status != http.StatusNotFound ||
+		time.Since(began) > time.Second {
 		t.Errorf("a thread without events: %d after %v", status, time.Since(began))
 	}
 }

@@ -99,8 +99,8 @@ func (h *histories) grow(l *messageList, held, own int) {
 
 func historySize(run string, h lineage.History) int { return historyOverhead + len(run) + len(h.State) }
 
-// History implements fold.Directory and lineage.Known. It returns the current history of a run in memory, else that of the run's record and its chain of
-// bases.
+// History implements fold.Directory and lineage.Known. It returns the current history of a run in memory, else that of the run's record
+// and its chain of bases.
 func (t *thread) History(runID string) (lineage.History, error) {
 	p, key := t.p, t.runKey(runID)
 	if r := p.runs.byKey[key]; r != nil && r.Fold != nil {

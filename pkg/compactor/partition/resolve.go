@@ -7,8 +7,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// resolution is the final parent resolution of a run. It also has the run's ranges and next offset before its first event, for a record that
-// covers its input (coverBefore).
+// resolution is the final parent resolution of a run. It also has the run's ranges and next offset before its first event, for a record
+// that covers its input (coverBefore).
 type resolution struct {
 	*fold.Resolution
 	ranges [][2]int64

@@ -100,7 +100,8 @@ func (run *searchedRun) question(r *rand.Rand, i int) {
 	if r.IntN(5) == 0 {
 		return
 	}
-	run.asked = pick(r, "Where is Paris?", "where is ÉCLAIR", "100% sure_thing", "tell me\nmore \"please\"", "ΟΔΥΣΣΕΥΣ", "Große STRASSE nach İstanbul: 300 \u212a", "οδυσσευς in der große Straße")
+	run.asked = pick(r, "Where is Paris?", "where is ÉCLAIR", "100% sure_thing", "tell me\nmore \"please\"", "ΟΔΥΣΣΕΥΣ",
+		"Große STRASSE nach İstanbul: 300 \u212a", "οδυσσευς in der große Straße")
 	m := message(fmt.Sprint("u", i), "user", run.asked)
 	if r.IntN(3) == 0 { // the same text as parts
 		parts, err := json.Marshal(map[string]any{"id": m.ID, "role": "user", "content": []any{
