@@ -69,6 +69,24 @@ func TestConnect_RestoresAThread(t *testing.T) {
 	}
 }
 
+// AG-UI's binding in Protocol Buffers is optional: a client that prefers it gets events as SSE.
+func TestConnect_AnswersSSEToAClientThatPrefersProtobuf(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.queries[0]+"/v1/connect", strings.NewReader(`{"threadId":"none","runId":"mine","messages":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/vnd.ag-ui.event+proto, text/event-stream;q=0.9")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close() // only the head counts
+	if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "text/event-stream" {
+		t.Errorf("%s, %q", resp.Status, got)
+	}
+}
+
 var connects = flag.Int("connects", 250, "how many clients connect at once to a run that goes on")
 
 // connectMemory bounds the heap of a client that is connected: of query for its stream, and of the test for its client.
