@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tail"
@@ -23,31 +24,32 @@ const (
 
 // logEnd returns the position after the last event that the thread's partition had when the request arrived. Its offset is -1 if Kafka
 // does not say: then reads answer from the index and the records of open runs alone.
-func (c *call) logEnd() record.Position {
+func (c *call) logEnd() (record.Position, error) {
 	none := record.Position{Offset: -1}
 	if time.Now().UnixNano() < c.awayUntil.Load() {
-		return none
+		return none, nil
 	}
 	key, err := record.ThreadKey(c.Tenant, c.threadID)
 	if err != nil {
-		return none
+		return none, nil //nolint:nilerr // no thread has such an id
 	}
-	var at record.Position
-	err = c.load.pause(c.R.Context(), func() (err error) {
+	at := none
+	err = c.load.pause(c.R.Context(), func() error {
 		ctx, cancel := context.WithTimeout(c.R.Context(), min(logEndWait, c.cfg.Wait))
 		defer cancel()
-		if at.Partition, err = c.tail.Partition(ctx, key); err == nil {
-			at.Offset, err = c.tail.End(ctx, at.Partition)
+		partition, err := c.tail.Partition(ctx, key)
+		if err == nil {
+			at.Offset, err = c.tail.End(ctx, partition)
 		}
-		return err
+		if at.Partition = partition; err != nil {
+			at = none
+			if c.R.Context().Err() == nil {
+				c.awayUntil.Store(time.Now().Add(awayFor).UnixNano())
+			}
+		}
+		return nil
 	})
-	if err != nil {
-		if c.R.Context().Err() == nil {
-			c.awayUntil.Store(time.Now().Add(awayFor).UnixNano())
-		}
-		return none
-	}
-	return at
+	return at, err // the slot was not to be had again
 }
 
 // follow reads the thread's events below the end of the log that the index, which has all below indexed, lacks. It replaces the rows of
@@ -84,8 +86,9 @@ func (c *call) follow(v *view, indexed int64, end record.Position) (lacks int64,
 		lacks, err = c.overlay(v, s)
 		return err
 	})
+	_, refused := errors.AsType[*front.Problem](err) // for lack of slots or memory
 	switch {
-	case err == nil || c.R.Context().Err() != nil || isNoRoom(err) || errors.Is(err, errBehind):
+	case err == nil || c.R.Context().Err() != nil || refused || errors.Is(err, errBehind):
 		return lacks, err
 	case !errors.Is(err, errWaited) && !errors.Is(err, context.DeadlineExceeded):
 		c.cfg.Logger.WarnContext(c.R.Context(), "read is answered from the index alone, as its events cannot be followed", "tenant", c.Tenant,

@@ -46,7 +46,12 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 		return view{}, err
 	}
 	deadline, freshUntil := time.Now().Add(c.cfg.Wait), time.Now().Add(min(freshWait, c.cfg.Wait))
-	end := c.logEnd()
+	end := record.Position{Offset: -1}
+	if fresh != "no" {
+		if end, err = c.logEnd(); err != nil {
+			return view{}, err
+		}
+	}
 	ctx, release := c.load.metered(c.R.Context())
 	// The position is read first, so that the rows are at least as new.
 	to, err := c.store.IndexedTo(c.R.Context(), everyTenant)
@@ -66,9 +71,6 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 		behind := errors.Is(err, errBehind)
 		if err != nil && !behind {
 			return view{}, err
-		}
-		if fresh == "no" {
-			lacks, behind = -1, false
 		}
 		if want != nil && len(runs) > 0 && runs[0].Raw.Partition != want.Partition {
 			return view{}, badRequest("atLeast names partition %d, but this thread lies on partition %d", want.Partition, runs[0].Raw.Partition)
