@@ -117,6 +117,8 @@ func NotEmpty(m map[string]int64) map[string]int64 {
 // usageOf returns the token usage in a terminal event, sorted by provider and model.
 func usageOf(terminal json.RawMessage) []record.TokenUsage {
 	var all []record.TokenUsage
+	type source struct{ provider, model agui.String }
+	at := map[source]int{}
 	for u := range agui.Elements(agui.Lookup(terminal, agui.FieldUsage.String())) {
 		name := func(member string) agui.String {
 			v := agui.Lookup(u, member)
@@ -137,15 +139,16 @@ func usageOf(terminal json.RawMessage) []record.TokenUsage {
 			ReasoningTokens: count("reasoningTokens"), CachedInputTokens: count("cachedInputTokens"),
 			CacheWriteInputTokens: count("cacheWriteInputTokens"),
 		}
-		i, again := slices.BinarySearchFunc(all, one, func(a, b record.TokenUsage) int {
-			return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
-		})
-		if again {
+		if i, again := at[source{one.Provider, one.Model}]; again {
 			all[i].Add(one)
 		} else {
-			all = slices.Insert(all, i, one)
+			at[source{one.Provider, one.Model}] = len(all)
+			all = append(all, one)
 		}
 	}
+	slices.SortFunc(all, func(a, b record.TokenUsage) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
+	})
 	return all
 }
 

@@ -39,13 +39,10 @@ func FitLate(rec *Run, limit int) ([]byte, error) {
 	value, err := EncodeRun(rec)
 	if late := *rec.LateError; err == nil && len(value) > limit && len(late.Event) > 4*minCut {
 		late.Event = Compacted(late.Event)
-		var said struct{ Message string }
-		if err := json.Unmarshal(late.Event, &said); err != nil {
-			return nil, fmt.Errorf("encoding run record: %w", err)
-		}
+		message := agui.TextOf(agui.Lookup(late.Event, agui.FieldMessage.String())).String()
 		stub := objectStub(late.Event, fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(late.Event), SHA256(late.Event)), "type", "code")
 		stub = append(stub[:len(stub)-1], `,"message":`...)
-		late.Event = append(agui.AppendString(stub, strings.ToValidUTF8(said.Message[:min(len(said.Message), minCut)], "")), '}')
+		late.Event = append(agui.AppendString(stub, strings.ToValidUTF8(message[:min(len(message), minCut)], "")), '}')
 		rec.LateError = &late
 		value, err = EncodeRun(rec)
 	}

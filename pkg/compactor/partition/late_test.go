@@ -94,13 +94,13 @@ func TestPartition_CutsALateErrorThatIsTooLarge(t *testing.T) {
 	s.Send("t", "r", finished("r"))
 	s.all()
 	before := s.run("r")
-	s.Send("t", "r", `{"type":"RUN_ERROR","message":"`+strings.Repeat("é", 20<<10)+`","code":"FLUSH"}`)
+	s.Send("t", "r", `{"type":"RUN_ERROR","message":"`+strings.Repeat("é", 20<<10)+`","code":"FLUSH","Message":1}`)
 	s.all()
 	r := s.run("r")
 	equal(t, "messages", r.Messages, before.Messages)
 	equal(t, "truncated", r.Truncated, false)
 	event := string(r.LateError.Event)
-	for _, part := range []string{`"type":"RUN_ERROR"`, `"code":"FLUSH"`, `"message":"ééé`, `"skeinTruncated":{"bytes":41`} {
+	for _, part := range []string{`"type":"RUN_ERROR"`, `"code":"FLUSH"`, `"message":"ééé`, `"skeinTruncated":{"bytes":410`} {
 		if !strings.Contains(event, part) || len(event) > 2<<10 {
 			t.Errorf("%d bytes without %s: %s", len(event), part, event)
 		}

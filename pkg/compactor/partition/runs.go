@@ -92,8 +92,8 @@ func (r *run) resume(rec *record.Run, size int, base lineage.History) {
 	}
 	r.rec.RawLost, r.rec.Cut = rec.RawLost, rec.Cut
 	if r.Fold == nil {
-		if rec.Stats.Anomalies != nil {
-			r.rec.FoldVersion = rec.FoldVersion // the rules that counted them
+		if rec.Stats.Anomalies != nil || r.Placed != nil {
+			r.rec.FoldVersion = rec.FoldVersion // the rules that counted them, or placed the run
 		}
 		if r.Placed != nil {
 			r.setBase(r.Placed.Parent)
