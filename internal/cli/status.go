@@ -54,8 +54,10 @@ Exit code 0: all are ready. 1: one is not ready, is absent or does not answer; s
   skein status --admin-url http://ingest:8421,http://compactor:8421,http://indexer:8421,http://query:8421
   skein status http://127.0.0.1:8421 --live`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := at.applyContext(); err != nil {
-				return err
+			if len(args) == 0 || at.context != "" { // else the current context's token may belong to another server
+				if err := at.applyContext(); err != nil {
+					return err
+				}
 			}
 			path, urls := "/status", args
 			if live {

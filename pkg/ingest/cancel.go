@@ -79,6 +79,9 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 	return accept(c, http.StatusOK, answer)
 }
 
+// asCaller sends a caller's credentials, and so follows no redirect.
+var asCaller = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 // endWithin is how long query may take to say how a run has ended.
 const endWithin = time.Second
 
@@ -98,7 +101,7 @@ func (s *Service) knownEnd(r *http.Request) record.Status {
 	for _, name := range []string{"Authorization", "Skein-Authorization"} {
 		req.Header[name] = r.Header[name]
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := asCaller.Do(req)
 	if err != nil {
 		s.logger.Warn("asking query how a run has ended", "error", err)
 		return ""

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -87,6 +88,12 @@ func NewCaller(a Agent) *Caller {
 // Close closes idle connections.
 func (c *Caller) Close() { c.client.CloseIdleConnections() }
 
+// closedByAgent reports whether a call failed because the agent had closed the connection.
+func closedByAgent(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		strings.HasSuffix(err.Error(), "server closed idle connection") // an error of net/http that has no name
+}
+
 // Call posts an input to the agent and returns the agent's event stream, which ends with ctx. It forwards the caller's
 // headers that the configuration names, except values that contain an API key of Skein. Every error is an *Error
 // without the agent's URL.
@@ -136,7 +143,7 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	}
 	begun := time.Now()
 	resp, err := c.client.Do(req)
-	if err != nil && reused.Load() && !answered.Load() && time.Since(begun) < again {
+	if err != nil && reused.Load() && !answered.Load() && time.Since(begun) < again && closedByAgent(err) {
 		if req.Body, err = out.body(); err == nil {
 			resp, err = c.fresh.Do(req)
 		}
