@@ -518,7 +518,8 @@ func TestChart_RefusesTimesThatTheCommandsRefuse(t *testing.T) {
 			[]string{"500ms", "1s", "12.5s", "24.9s", "25s"}},
 		{"compactor", "checkpointInterval", "checkpoint-interval", []string{"0s", "0m0s"}, []string{"100ms", "1m30s", "10s"}},
 		{"compactor", "idleLimit", "idle-limit", []string{"0s", "0h0m"}, []string{"1h", "1.5h"}},
-		{"indexer", "maxDelay", "max-delay", []string{"0s", "31s", "30.1s", "1m", "499ms", "0.4s"}, []string{"500ms", "0.5s", "1s", "1.5s", "30s"}},
+		{"indexer", "maxDelay", "max-delay", []string{"0s", "31s", "30.1s", "1m", "499ms", "0.4s"},
+			[]string{"500ms", "0.5s", "1s", "1.5s", "30s"}},
 	} {
 		with := func(value string) values { return values{c.stage: values{c.value: value}} }
 		for _, value := range c.refused {
