@@ -44,7 +44,7 @@ skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above erro
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return app.Configure(cmd, out.environ)
+			return app.Configure(cmd, withoutAddresses(cmd.Flags(), out.environ))
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")

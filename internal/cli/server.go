@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -106,6 +107,19 @@ func (s *server) connect(f func(c *client.Client) error) error {
 	defer c.Close()
 	s.out.at = s
 	return addressHint(refusedHint(f(c), key), read, publish)
+}
+
+// withoutAddresses leaves out the variables with addresses that those on the command line replace.
+func withoutAddresses(flags *pflag.FlagSet, environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
+		switch name, _, _ := strings.Cut(variable, "="); name {
+		case "SKEIN_URL":
+			return flags.Changed("publish-url") || flags.Changed("read-url")
+		case "SKEIN_PUBLISH_URL", "SKEIN_READ_URL":
+			return flags.Changed("url")
+		}
+		return false
+	})
 }
 
 // addressed reports whether a flag or setting has an address.

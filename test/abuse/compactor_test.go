@@ -129,8 +129,9 @@ func (p *pipeline) seen(ctx context.Context, web *http.Client, who, thread, run 
 			return fmt.Errorf("reading: %w", err)
 		}
 		body, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close() // only read
-		if err != nil || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNotFound {
+		_ = resp.Body.Close()                                                                                // only read
+		behind := resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusServiceUnavailable // the index lacks the run so far
+		if err != nil || resp.StatusCode != http.StatusOK && !behind {
 			return fmt.Errorf("reading: %s %s (%w)", resp.Status, body, err)
 		}
 		if strings.Contains(string(body), `"status":"finished"`) {

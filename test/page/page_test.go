@@ -271,7 +271,7 @@ func TestPage_TenTabs(t *testing.T) {
 func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 	const thread = "live"
 	// As in production, records of an open run are far apart: the page does not wait for them.
-	address := devtest.Start(t, nil).URL()
+	address := devtest.Start(t).URL()
 	begin := func(run string) {
 		publish(t, address, thread, run, nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": run},
 			object{"type": "TEXT_MESSAGE_START", "messageId": run, "role": "assistant"},
