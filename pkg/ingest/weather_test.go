@@ -143,7 +143,10 @@ func TestWeather_NothingIsWrittenBehindAGap(t *testing.T) {
 	}})
 	in, out := io.Pipe()
 	got := make(chan answer, 1)
-	go func() { got <- d.do(http.MethodPost, d.path("events"), in) }()
+	go func() {
+		defer close(got) // do may end the goroutine: its caller may not see an answer in the middle of its body
+		got <- d.do(http.MethodPost, d.path("events"), in)
+	}()
 	for i := range 200 {
 		if _, err := fmt.Fprintf(out, `{"type":"X","n":%d}`+"\n", i); err != nil {
 			break // ingest has hung up
