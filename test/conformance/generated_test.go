@@ -15,6 +15,7 @@ import (
 	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/test/conformance"
 )
@@ -31,11 +32,11 @@ func countOf(anomalies map[string]int64, rules []string) []int64 {
 	return counts
 }
 
-// cut returns the events up to the first terminal one that the schema accepts: what comes after it
-// is none of the run.
+// cut returns the events up to the first terminal one: what comes after it is none of the run, also where the schema
+// refuses that one.
 func cut(events []json.RawMessage) []json.RawMessage {
 	for i, raw := range events {
-		if ev, err := agui.Decode(raw); err == nil && (ev.Type == agui.RunFinished || ev.Type == agui.RunError) {
+		if ev, _ := fold.Decode(raw); ev != nil && ev.Type.Terminal() {
 			return events[:i+1]
 		}
 	}
