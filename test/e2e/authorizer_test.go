@@ -199,7 +199,7 @@ func (g *guarded) works(limit time.Duration) error {
 		{"listing dead letters", "query", "GET", "/v1/dead-letters?thread=" + thread, "", "after-terminal"},
 		{"cancelling a run of the proxy", "ingest", "POST", "/v1/threads/held/runs/" + thread + "/cancel", "", "cancelled"},
 		{"erasing it", "ingest", "DELETE", "/v1/threads/" + thread, "", "position"},
-		{"seeing it erased", "query", "GET", run + "/history", "", "there is no such"},
+		{"seeing it erased", "query", "GET", run + "/history", "", "the thread was erased"},
 	} {
 		ctx, cancel := context.WithTimeout(g.t.Context(), limit)
 		line := func(string) {}
