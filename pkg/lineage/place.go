@@ -137,7 +137,7 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 // spawned reports whether a named run of the thread spawned the new one, instead of being continued by it: it is not sealed, and the new
 // run has a whole input that shares no message with it. In doubt it is the parent, so that the run keeps its history.
 func (t *Thread) spawned(s Start, named *entry) (bool, error) {
-	if s.Input == nil || s.Input.Serialised || named.Sealed {
+	if s.Input == nil || s.Input.Serialised || named.Sealed && named.End < s.Offset {
 		return false, nil
 	}
 	at, err := t.historyOf(named)

@@ -301,6 +301,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 		rand.New(rand.NewPCG(uint64(len(heads)), uint64(m.next))).Shuffle(len(heads), func(i, j int) { heads[i], heads[j] = heads[j], heads[i] })
 		loaded, err := NewThread(heads...)
 		must(err)
+		loaded.SetKnown(m)
 		for _, p := range alone {
 			if again := placed(loaded, p.start); !reflect.DeepEqual(again, p.got) {
 				t.Fatalf("placing %+v again\ngot  %+v\nwant %+v", p.start, again, p.got)
