@@ -40,10 +40,6 @@ type Placement struct {
 	Run Run
 	// Anomalies are counted by rule in the run's statistics.
 	Anomalies []string
-	// Concurrent is true if another run of the thread was open at this offset. The placement may depend on that run's
-	// state at the time, which its final record does not show, so the new run's record must become durable no later than
-	// the other's.
-	Concurrent bool
 }
 
 // Place finds a new run's parent, branch, depth, root and base from the runs that started before it, as they were then.
@@ -61,7 +57,6 @@ func (t *Thread) Place(s Start) (Placement, error) {
 			ID: s.RunID, ParentBy: ParentNone, Branch: s.RunID, Root: s.RunID,
 			HasInput: s.Input != nil, Start: s.Offset, End: -1, Status: StatusRunning,
 		},
-		Concurrent: t.concurrent(s.RunID, s.Offset),
 	}
 	if s.ClientID != s.RunID {
 		p.Run.ClientID = s.ClientID

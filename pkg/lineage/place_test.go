@@ -141,12 +141,12 @@ func TestThread_Place(t *testing.T) {
 		"an open parent counts as it stands and is no base": {
 			start: Start{Input: inputOf("u1 a1 u2b a2b u3 a3-half u4")},
 			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b @y u3 a3-half"),
-			want:  Placement{Concurrent: true, Run: Run{Parent: "open", ParentBy: ParentContent, Branch: "t2b", Root: "t1", Depth: 3}},
+			want:  Placement{Run: Run{Parent: "open", ParentBy: ParentContent, Branch: "t2b", Root: "t1", Depth: 3}},
 		},
 		"an open run whose history went past the input is not its parent": {
 			start: Start{Input: inputOf("u1 a1 u2b a2b u3")},
 			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
-			want:  Placement{Concurrent: true, Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2b"}},
+			want:  Placement{Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2b"}},
 		},
 		"a resume names the run that it answers, whatever the messages": {
 			start: Start{Input: resuming("u1 a1 u2 a2 u3 a3 u4", "i1")},
@@ -174,17 +174,17 @@ func TestThread_Place(t *testing.T) {
 		"an open run whose messages the input lacks spawned it": {
 			start: Start{ParentRunID: "open", Input: inputOf("s1")},
 			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
-			want:  Placement{Concurrent: true, Run: Run{ParentBy: ParentNone, SpawnedBy: "open", Branch: "new", Root: "new"}},
+			want:  Placement{Run: Run{ParentBy: ParentNone, SpawnedBy: "open", Branch: "new", Root: "new"}},
 		},
 		"with one of its messages it is a branch": {
 			start: Start{ParentRunID: "open", Input: inputOf("s1 u3")},
 			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
-			want:  Placement{Concurrent: true, Run: Run{Parent: "open", ParentBy: ParentExplicit, Branch: "t2b", Root: "t1", Depth: 3}},
+			want:  Placement{Run: Run{Parent: "open", ParentBy: ParentExplicit, Branch: "t2b", Root: "t1", Depth: 3}},
 		},
 		"an input on RUN_STARTED may leave the history out": {
 			start: Start{ParentRunID: "open", Input: &agui.RunAgentInput{Messages: msgs("s1"), Serialised: true}},
 			more:  live(Run{ID: "open", Branch: "open", Root: "open", Start: 50, End: -1}, "u3"),
-			want:  Placement{Concurrent: true, Run: Run{Parent: "open", ParentBy: ParentExplicit, Branch: "open", Root: "open", Depth: 1}},
+			want:  Placement{Run: Run{Parent: "open", ParentBy: ParentExplicit, Branch: "open", Root: "open", Depth: 1}},
 		},
 		"a run that has ended spawns none": {
 			start: Start{ParentRunID: "t3", Input: inputOf("s1")},
@@ -193,7 +193,7 @@ func TestThread_Place(t *testing.T) {
 		"an open run that left memory": {
 			start: Start{Input: inputOf("u1 a1 u2b a2b u3 u4")},
 			more:  sealed(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3"),
-			want:  Placement{Concurrent: true, Run: Run{Parent: "open", ParentBy: ParentContent, Branch: "t2b", Root: "t1", Depth: 3}},
+			want:  Placement{Run: Run{Parent: "open", ParentBy: ParentContent, Branch: "t2b", Root: "t1", Depth: 3}},
 		},
 		"an abandoned parent is no base": {
 			more: func(t *testing.T, th *Thread) {
@@ -203,15 +203,15 @@ func TestThread_Place(t *testing.T) {
 		},
 		"what ended later was open at the position": {
 			start: Start{ParentRunID: "t3", Offset: 35},
-			want:  Placement{Concurrent: true, Run: Run{Parent: "t3", ParentBy: ParentExplicit, Branch: "t1", Root: "t1", Depth: 3}},
+			want:  Placement{Run: Run{Parent: "t3", ParentBy: ParentExplicit, Branch: "t1", Root: "t1", Depth: 3}},
 		},
 		"what came later does not count": {
 			start: Start{Offset: 25, Input: inputOf("u1 a1 u2b a2b u3")},
-			want:  Placement{Concurrent: true, Run: Run{Parent: "t1", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 1, Base: "t1"}},
+			want:  Placement{Run: Run{Parent: "t1", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 1, Base: "t1"}},
 		},
 		"a child that came later does not take the branch": {
 			start: Start{Offset: 15, ParentRunID: "t1"},
-			want:  Placement{Concurrent: true, Run: Run{Parent: "t1", ParentBy: ParentExplicit, Branch: "t1", Root: "t1", Depth: 1}},
+			want:  Placement{Run: Run{Parent: "t1", ParentBy: ParentExplicit, Branch: "t1", Root: "t1", Depth: 1}},
 		},
 	}
 	for name, tt := range tests {

@@ -232,21 +232,6 @@ func (t *Thread) endedBefore(offset int64) int {
 	return i
 }
 
-// concurrent reports whether a run other than id was open at the offset.
-func (t *Thread) concurrent(id string, offset int64) bool {
-	for _, e := range t.open {
-		if e.Start < offset && e.ID != id {
-			return true
-		}
-	}
-	for i := t.endedBefore(offset); i < len(t.ended); i++ {
-		if e := t.ended[i]; e.Start < offset && e.ID != id {
-			return true
-		}
-	}
-	return false
-}
-
 func byStart(a, b *entry) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID))
 }

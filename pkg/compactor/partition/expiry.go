@@ -14,7 +14,7 @@ import (
 // A run that expired a week ago is closed: its end is final, and later events count as after any terminal event. That is decided by the
 // wall-clock time since its record was written to skein.runs, not by event times, which may be long past. A record in the same transaction
 // as the processed offset makes the decision final: all earlier events of the run lie below the record's Next, and runs whose parent was
-// resolved while it was open have their resolution in a record (writeUnsealed).
+// resolved while it was open have their resolution in a record (announce).
 
 // closeAfter is how many idle limits after its expiry a run is closed: a week by default. It is long, as an agent that waits for a person
 // may continue after days. It is no longer, as an expired run takes memory, and costs its thread a record for each later run.

@@ -120,7 +120,7 @@ func (t *thread) Any(ids []string, offset int64) (bool, error) {
 			if now := t.Get(h.ID); now != nil {
 				h = now
 			}
-			// A run that ended later has an unknown history at the offset; no resolution there depends on it (writeUnsealed).
+			// A run that ended later has an unknown history at the offset; no resolution there depends on it (announce).
 			if looked[h.ID] || h.live != nil || h.Start < t.erased || !h.Resolved() || h.End >= offset {
 				continue
 			}
