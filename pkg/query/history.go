@@ -18,8 +18,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// historyAnswer holds the messages and state that the official client has at the end of a run. For an open run it holds
-// those at the end of the run's latest record.
+// historyAnswer holds the messages and state that the official client has at the end of a run, or after the last event of an
+// open run that read has followed.
 type historyAnswer struct {
 	ThreadID string        `json:"threadId"`
 	RunID    string        `json:"runId"`
