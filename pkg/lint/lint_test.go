@@ -73,6 +73,7 @@ func TestLinter_ReadSSEFramesAsTheClient(t *testing.T) {
 		"CR alone":           {"data: " + started + "\r\rdata: {\"type\":\"RAW\",\"event\":1}\r\rdata: " + finished + "\r\r", "1 sse-crlf"},
 		"CR after a comment": {": hi\rdata: " + started + "\n\ndata: " + finished + "\n\n", "2 sse-crlf"},
 		"CR before a field":  {"data: " + started + "\rid: 1\n\ndata: " + finished + "\n\n", "1 sse-crlf"},
+		"CR within data":     {"data: {\r" + started[1:] + "\n\ndata: " + finished + "\n\n", "1 sse-crlf,2 sse-line-ignored,1 not-json,4 first-event-not-run-started"},
 		"CR at the end":      {": hi\r\n\ndata: " + started + "\n\ndata: " + finished + "\r\r", ""},
 		"mixed": {"data: " + started + "\n\ndata: {\"type\":\"RAW\",\"event\":1}\r\n\r\ndata: {\"type\":\"FOO\"}\r\rdata: " + finished +
 			"\n\r\n", "3 sse-crlf,5 unknown-type"},

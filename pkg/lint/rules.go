@@ -94,7 +94,7 @@ var ruleIndex = func() map[string]int {
 var rules = slices.Concat([]Rule{
 	{RuleStatus, Error, "The agent's HTTP status is not 2xx: the client's run fails.",
 		"Answer 200 and report errors as RUN_ERROR, or read what the agent says about the request."},
-	{RuleCRLF, Error, "Lines end with CR or CR LF: the client looks for two consecutive LF, reads all events as one, and fails.",
+	{RuleCRLF, Error, "Lines end with CR or CR LF: the client looks for two consecutive LF, reads all events as one, and fails or loses them.",
 		"End lines with LF."},
 	{RuleNotSeparated, Error, "No empty line separates two events: the client reads them as one, and fails.",
 		"Send an empty line, without spaces, after each event."},

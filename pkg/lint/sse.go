@@ -110,6 +110,7 @@ func (s *frames) take(line []byte, end string) {
 		}
 		s.data = append(s.data, bytes.Clone(bytes.TrimPrefix(data, []byte(" "))))
 	case !isField(line):
+		s.misread(len(s.data) > 0 && s.lineEnd == "\r")
 		s.l.add(Finding{Rule: RuleLineIgnored, Line: s.line, Message: quoted(line) + " is not an SSE field"})
 	default:
 		s.misread(len(s.data) > 0 && s.lineEnd == "\r")

@@ -288,6 +288,7 @@ func startOf(events []json.RawMessage) int {
 }
 
 // Bodies as agents send them, whole and spoiled in their framing, before a whole HttpAgent: its run fails if and only if lint has an error.
+// Only where CR ends lines for the standard and none for the client may the client also read on, or lose events.
 func TestLint_EqualsAnHttpAgentOnBodies(t *testing.T) {
 	client := conformance.Need(t)
 	holds := func(t rapid.TB, body []byte) bool {
@@ -298,10 +299,11 @@ func TestLint_EqualsAnHttpAgentOnBodies(t *testing.T) {
 		}
 		l.End()
 		stops := l.Tally().Stops
-		if (results[0].Rejected != "") != (stops != nil) {
+		fails := results[0].Rejected != ""
+		if crlf := stops != nil && stops.Rule == lint.RuleCRLF; fails != (stops != nil) && !crlf {
 			t.Errorf("the client says %q (delivered %v), lint %+v\n%.400q", results[0].Rejected, results[0].Delivered, stops, body)
 		}
-		if results[0].Rejected == "" && len(results[0].Delivered) == 0 && l.Tally().Warnings == 0 {
+		if stops == nil && len(results[0].Delivered) == 0 && l.Tally().Warnings == 0 {
 			t.Errorf("the client has nothing, and lint finds nothing\n%.400q", body)
 		}
 		return stops != nil
