@@ -49,32 +49,47 @@ func Envelope(b []byte) (Type, error) {
 	return e.Type, nil
 }
 
-// TypeOf returns the type that an event names; "" if it names none. In a value that is no JSON, or only its beginning, the
-// type counts if no fault comes before it.
-func TypeOf(b []byte) Type {
+// TypeOf returns the type that an event names; "" if it names none. It also reads a value that is no JSON, or only a part of one: of the
+// types that its outermost objects name, the first that ends a run counts, else the first.
+func TypeOf(b []byte) (t Type) {
 	if t, err := Envelope(b); err == nil {
 		return t
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return ""
+	for i, depth := 0, 0; i < len(b); i++ {
+		switch b[i] {
+		case '{':
+			depth++
+		case '}':
+			depth = max(0, depth-1)
+		case '"':
+			name := quoted(b[i:])
+			if name == nil {
+				return t
+			}
+			i += len(name) - 1
+			at, err := skipByte(b, i+1, ':')
+			if err != nil || depth != 1 || !isName(name, "type") {
+				continue
+			}
+			if value := quoted(b[skipSpace(b, at):]); value != nil && (t == "" || !t.Terminal() && Type(unquote(value)).Terminal()) {
+				t = Type(unquote(value))
+			}
+		}
 	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return ""
-		}
-		if name == "type" {
-			t, _ := d.Token()
-			text, _ := t.(string)
-			return Type(text)
-		}
-		var value json.RawMessage
-		if d.Decode(&value) != nil {
-			return ""
+	return t
+}
+
+// quoted returns the string at the start of b with its quotes, whatever is between them; nil if there is none.
+func quoted(b []byte) []byte {
+	for i := 1; i < len(b) && b[0] == '"'; i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return b[:i+1]
 		}
 	}
-	return ""
+	return nil
 }
 
 // RunErrorOf returns a RUN_ERROR.

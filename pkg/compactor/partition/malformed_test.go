@@ -24,6 +24,15 @@ var malformedEnds = []struct{ event, why string }{
 	{`{"type":"RUN_ERROR","message":null}`, "RUN_ERROR: message must be a string"},
 	{`{"type":"RUN_ERROR","message":{"text":"no"}}`, "RUN_ERROR: message must be a string"},
 	{`{"message":7,"type":"RUN_ERROR"}`, "RUN_ERROR: message must be a string"},
+	{`{"result":NaN,"threadId":"t","type":"RUN_FINISHED","runId":"r"}`, "not JSON"},
+	{"{\"message\":\"a\nb\",\"type\":\"RUN_ERROR\"}", "not JSON"},
+	{`{"threadId":"\q","ty\u0070e":"\u0052UN_FINISHED"}`, "not JSON"},
+	{`{"type":"RUN_FINISHED","threadId":"t","runId":"r",}`, "not JSON"},
+	{`{"type":"RUN_FINISHED","threadId":"t","runId":"r`, "not JSON"},
+	{"{\"type\":\"RUN_FINISHED\",\"threadId\":\"t\",\"runId\":\"\xff\"}", "not UTF-8"},
+	{"\ufeff" + `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`, "not JSON"},
+	{`{"type":"TEXT_MESSAGE_END","messageId":"m"}{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`, "not JSON"},
+	{`[{"type":"TEXT_MESSAGE_END","messageId":"m"},{"type":"RUN_FINISHED","threadId":"t","runId":"r"}]`, "not a JSON object"},
 }
 
 // A malformed end ends the run as an error that names the event, which is a dead letter, and is in no count or hash.
