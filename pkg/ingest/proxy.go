@@ -174,7 +174,8 @@ func (p *proxied) copy(body io.Reader) error {
 			continue
 		}
 		rest := reader.Rest()
-		if _, bad := agui.Envelope(rest.Data); bad == nil {
+		_, bad := agui.Envelope(rest.Data)
+		if bad == nil {
 			rest.Partial = true // only the empty line after it is missing
 			p.take(rest)
 		} else if len(rest.Raw) > 0 && (p.terminal || rest.Partial) { // else drop the incomplete event, so that the proxy can write the run's end
@@ -183,6 +184,8 @@ func (p *proxied) copy(body io.Reader) error {
 		switch {
 		case p.terminal:
 			return nil
+		case bad != nil && agui.TypeOf(rest.Data).Terminal():
+			return &agents.Error{Code: agents.CodeNoEnd, Text: fold.NoEndText(bad)}
 		case errors.Is(err, io.EOF):
 			return &agents.Error{Code: agents.CodeNoEnd, Text: "the agent's stream ended without RUN_FINISHED or RUN_ERROR"}
 		}

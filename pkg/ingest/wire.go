@@ -21,6 +21,7 @@ type wire struct {
 	// gone is set by a failed write, which calls left, and by stop; nothing more is sent afterwards.
 	gone  bool
 	dirty bool
+	begun bool // the agent has sent something
 	open  bool // the caller has received a part of an event
 }
 
@@ -83,6 +84,9 @@ func (c *wire) write(b []byte) {
 func (c *wire) event(raw []byte, seq int64, partial bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.begun { // a byte order mark may only come first, and a comment may have come before
+		c.begun, raw = true, bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
+	}
 	c.open = partial
 	body, end := raw, []byte(nil)
 	for _, eol := range []string{"\r\n", "\n", "\r"} {
