@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -30,7 +31,7 @@ const (
 	CodeNotSSE      = "agent-not-sse"     // 200 with a body that is not an event stream
 	CodeCredential  = "agent-credential"  // the credential file cannot be read
 	CodeCut         = "agent-cut"         // the stream broke off
-	CodeNoEnd       = "agent-no-end"      // fold.CodeNoEnd: the stream ended without a RUN_FINISHED or RUN_ERROR that clients can read
+	CodeNoEnd       = fold.CodeNoEnd      // the stream ended without a RUN_FINISHED or RUN_ERROR that clients can read
 )
 
 // Codes returns all error codes.
@@ -39,8 +40,8 @@ func Codes() []string {
 }
 
 // Error is a failed call of an agent. Text is for the caller of the run. It contains the agent's status, the first KB of
-// its answer, and the possible fault of the agent, but never the agent's address or credential, and of the headers at most
-// a content type, a coding and Retry-After.
+// its answer, and the possible fault of the agent, but never the agent's address or credential or the caller's headers (hide),
+// and of the agent's headers at most a content type, a coding and Retry-After.
 type Error struct {
 	Code string
 	// Status is the agent's HTTP status; 0 if there was no response.
@@ -157,18 +158,21 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	if err != nil {
 		return nil, unanswered(withoutURL(err))
 	}
-	if err := checkAnswer(resp); err != nil {
-		stop := time.AfterFunc(saidWithin, func() { giveUp(errLate) })
-		switch text := said(resp, strings.TrimPrefix(secret, "Bearer ")); {
-		case text != "" && err.Code == CodeStatus:
-			err.Text = fmt.Sprintf("HTTP %d: %s", err.Status, text) // as the official client's error
-		case text != "" && err.Code == CodeNotSSE:
-			err.Text += ": " + text
+	hide := func(text string) string { return hide(req, secret, text) }
+	if err := checkAnswer(resp, hide); err != nil {
+		if err.Code != CodeRedirect {
+			stop := time.AfterFunc(saidWithin, func() { giveUp(errLate) })
+			switch text := said(resp, hide); {
+			case text != "" && err.Code == CodeStatus:
+				err.Text = fmt.Sprintf("HTTP %d: %s", err.Status, text) // as the official client's error
+			case text != "":
+				err.Text += ": " + text
+			}
+			stop.Stop()
 		}
-		if after := resp.Header.Get("Retry-After"); after != "" {
+		if after := hide(resp.Header.Get("Retry-After")); after != "" {
 			err.Text += strings.ToValidUTF8(fmt.Sprintf(" (Retry-After: %.100s)", after), "")
 		}
-		stop.Stop()
 		_ = resp.Body.Close() // the response cannot be used
 		return nil, err
 	}
@@ -185,9 +189,9 @@ const (
 	saidWithin = 2 * time.Second // for reading it
 )
 
-// said returns the beginning of an answer that is no stream, without the agent's credential. JSON is compacted, as in the
+// said returns the beginning of an answer that is no stream, without what hide removes. JSON is compacted, as in the
 // official client's error.
-func said(resp *http.Response, secret string) string {
+func said(resp *http.Response, hide func(string) string) string {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return ""
 	}
@@ -195,10 +199,8 @@ func said(resp *http.Response, secret string) string {
 	if flat := new(bytes.Buffer); json.Compact(flat, text) == nil {
 		text = flat.Bytes()
 	}
-	if secret != "" {
-		text = bytes.ReplaceAll(text, []byte(secret), []byte("…"))
-	}
-	text = bytes.TrimSpace(bytes.ToValidUTF8(text, []byte("\uFFFD")))
+	text = text[:min(len(text), 16*saidBytes)] // hiding makes it shorter
+	text = bytes.TrimSpace(bytes.ToValidUTF8([]byte(hide(string(text))), []byte("\uFFFD")))
 	if len(text) > saidBytes {
 		text = append(bytes.ToValidUTF8(text[:saidBytes], nil), "…"...)
 	}
@@ -225,7 +227,7 @@ func unanswered(err error) *Error {
 	return &Error{Code: CodeUnreachable, Text: "the agent cannot be reached", Err: err}
 }
 
-func checkAnswer(resp *http.Response) *Error {
+func checkAnswer(resp *http.Response, hide func(string) string) *Error {
 	code := resp.StatusCode
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code))) // not resp.Status: the agent chooses its text
 	switch code {
@@ -237,10 +239,10 @@ func checkAnswer(resp *http.Response) *Error {
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || media != "text/event-stream" {
-		return &Error{Code: CodeNotSSE, Status: code, Text: fmt.Sprintf("the agent answered %s with %.100q, not with text/event-stream", status, media)}
+		return &Error{Code: CodeNotSSE, Status: code, Text: fmt.Sprintf("the agent answered %s with %.100q, not with text/event-stream", status, hide(media))}
 	}
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return &Error{Code: CodeNotSSE, Status: code, Text: fmt.Sprintf("the agent answered %s compressed as %.100q, which it was not asked for", status, enc)}
+		return &Error{Code: CodeNotSSE, Status: code, Text: fmt.Sprintf("the agent answered %s compressed as %.100q, which it was not asked for", status, hide(enc))}
 	}
 	return nil
 }

@@ -243,9 +243,10 @@ func TestCaller_SendsOnceOnAFreshConnection(t *testing.T) {
 // An error has the beginning of the agent's answer, as the official client's has it, but never the agent's secret.
 func TestCaller_SaysWhatTheAgentAnswered(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("hush"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(`hu"sh/é`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	header := http.Header{"Authorization": {"Bearer theirs"}, "Cookie": {"a=1; sid=cookie1"}, "X-Retry": {"1"}}
 	for name, c := range map[string]struct {
 		status       int
 		header, body string
@@ -254,7 +255,14 @@ func TestCaller_SaysWhatTheAgentAnswered(t *testing.T) {
 		"JSON":        {422, "Content-Type: application/json", "{\"detail\": [\n{\"msg\": \"Field required\"}]}\n", `HTTP 422: {"detail":[{"msg":"Field required"}]}`},
 		"Retry-After": {429, "Retry-After: 7", "slow down", "HTTP 429: slow down (Retry-After: 7)"},
 		"nothing":     {503, "", "", "the agent answered 503 Service Unavailable"},
-		"a secret":    {401, "", "no key hush here", "HTTP 401: no key … here"},
+		"a date":      {503, "Retry-After: Sat, 28 Nov 2026 12:00:00 GMT", "<html>\n", "HTTP 503: <html> (Retry-After: Sat, 28 Nov 2026 12:00:00 GMT)"},
+		"a secret":    {401, "Retry-After: hu\"sh/é", "no key hu\"sh/é here", "HTTP 401: no key … here (Retry-After: …)"},
+		"in JSON":     {401, "", `{"detail": "no key hu\"sh\/\u00E9", "more": "{\"key\":\"hu\\\"sh/é\"}"}`, `HTTP 401: {"detail":"no key …","more":"{\"key\":\"…\"}"}`},
+		"in HTML":     {401, "", "no key hu&#34;sh/&#xE9;, or hu%22sh%2F%C3%a9", "HTTP 401: no key …, or …"},
+		"the URL":     {404, "", "no POST /run/me?key=query+value here (query value; query%20value)", "HTTP 404: no POST … here (…; …)"},
+		"headers":     {403, "", "Bearer theirs, or theirs: not in session of sid=cookie1 or 1", "HTTP 403: …, or …: not in session of … or 1"},
+		"a type":      {200, "Content-Type: text/cookie1", "", `the agent answered 200 OK with "text/…", not with text/event-stream`},
+		"a redirect":  {307, "Location: /x", "no key", "the agent answered 307 Temporary Redirect: redirects are not followed, the agent's URL must be its last one"},
 		"much":        {500, "", strings.Repeat("ä", 4000), "HTTP 500: " + strings.Repeat("ä", 512) + "…"},
 		"cut":         {500, "", "x" + strings.Repeat("ä", 4000), "HTTP 500: x" + strings.Repeat("ä", 511) + "…"},
 		"no UTF-8":    {500, "", "a\xffb", "HTTP 500: a\uFFFDb"},
@@ -270,9 +278,10 @@ func TestCaller_SaysWhatTheAgentAnswered(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			}))
 			defer srv.Close()
-			caller := NewCaller(Agent{Name: "a", URL: srv.URL, CredentialFile: secret}.withDefaults())
+			caller := NewCaller(Agent{Name: "a", URL: srv.URL + "/run/me?key=query+value", CredentialFile: secret, CredentialHeader: "X-Key",
+				Headers: []string{"Authorization", "Cookie", "X-Retry"}}.withDefaults())
 			defer caller.Close()
-			if _, err := caller.Call(t.Context(), []byte("{}"), func() {}, nil); err == nil || err.Error() != c.want {
+			if _, err := caller.Call(t.Context(), []byte("{}"), func() {}, header); err == nil || err.Error() != c.want {
 				t.Errorf("the error is %q, want %q", err, c.want)
 			}
 		})
