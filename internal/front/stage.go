@@ -75,8 +75,11 @@ func (f *Front) noRoute(path, method string, h http.Header) *Problem {
 // ValidateURL returns an error if a URL, which a setting names, is not that of a server. The URL may be "".
 func ValidateURL(setting, text string) error {
 	u, err := url.Parse(text)
-	if text == "" || err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") {
+	switch {
+	case text == "" || err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https"):
 		return nil
+	case err == nil && u.User != nil: // answers name the URL
+		return fmt.Errorf("%s: want https://HOST, without a user or password", setting)
 	}
 	return fmt.Errorf("%s %q: want https://HOST", setting, text)
 }
