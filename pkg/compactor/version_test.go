@@ -53,7 +53,7 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 			w.script.Send(thread, run, finished(run))
 		}
 		turn(stopped, "before")
-		w.script.Send(stopped, "newer", started("newer"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("2")}, kgo.RecordHeader{Key: record.HeaderWriter})
+		w.script.Send(stopped, "newer", started("newer"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("2")}, kgo.RecordHeader{Key: record.HeaderWriter, Value: []byte("skein")})
 		turn(stopped, "behind")
 		turn(other, "other")
 		w.publish()

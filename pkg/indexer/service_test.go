@@ -299,10 +299,10 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 	var log logtest.Log
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	newer := runRecord(t, k, 0, "newer", record.StatusFinished)
-	newer.Headers = append(newer.Headers, kgo.RecordHeader{Key: record.HeaderWriter})
+	newer.Headers = append(newer.Headers, kgo.RecordHeader{Key: record.HeaderWriter, Value: []byte("skein")})
 	newer.Headers[0].Value = []byte("2")
 	again := runRecord(t, k, 0, "again", record.StatusFinished)
-	again.Headers = append(again.Headers, kgo.RecordHeader{Key: record.HeaderWriter})
+	again.Headers = append(again.Headers, kgo.RecordHeader{Key: record.HeaderWriter, Value: []byte("skein")})
 	again.Headers[0].Value = []byte("2")
 	kafkatest.Produce(t, k, runRecord(t, k, 0, "before", record.StatusFinished), newer, again,
 		runRecord(t, k, 0, "behind", record.StatusFinished), runRecord(t, k, 1, "other", record.StatusFinished))

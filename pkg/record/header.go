@@ -32,6 +32,7 @@ const (
 	// HeaderWriter is on every record of a version above 1 that Skein writes. A newer version without it is the mistake of a producer
 	// that is not Skein, and must not stop the partition.
 	HeaderWriter = "skein-writer"
+	writer       = "skein"
 
 	// HeaderAgent names the producer of the run.
 	HeaderAgent = "agent"
@@ -166,7 +167,7 @@ func (h Headers) Encode() []Header {
 	out := make([]Header, 0, 6+len(h.Labels))
 	out = append(out, Header{HeaderVersion, strconv.AppendInt(nil, int64(h.Version), 10)})
 	if h.Version > 1 {
-		out = append(out, Header{HeaderWriter, []byte("skein")})
+		out = append(out, Header{HeaderWriter, []byte(writer)})
 	}
 	if h.Kind != "" {
 		out = append(out, Header{HeaderKind, []byte(h.Kind)})
@@ -281,7 +282,7 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 
 // bySkein reports whether a record of a version above 1 was written by Skein.
 func bySkein[H AnyHeader](hs []H) bool {
-	return slices.ContainsFunc(hs, func(h H) bool { return Header(h).Key == HeaderWriter })
+	return slices.ContainsFunc(hs, func(h H) bool { return Header(h).Key == HeaderWriter && string(Header(h).Value) == writer })
 }
 
 // CheckVersion returns ErrUnknownVersion if the headers are those of a newer Skein. It reads no other header;

@@ -67,20 +67,21 @@ func TestParseHeaders_RefusesWhatItDoesNotKnow(t *testing.T) {
 		in   []record.Header
 		want error
 	}{
-		"a newer version":           {record.Headers{Version: 2, Seq: -1}.Encode(), record.ErrUnknownVersion},
-		"a newer one of a producer": {one("skein-version", "2"), record.ErrInvalidHeader},
-		"version 0":                 {one("skein-version", "0"), record.ErrInvalidHeader},
-		"a version with a sign":     {one("skein-version", "+1"), record.ErrInvalidHeader},
-		"a version that is a word":  {one("skein-version", "one"), record.ErrInvalidHeader},
-		"an empty version":          {one("skein-version", ""), record.ErrInvalidHeader},
-		"an unknown kind":           {one("skein-kind", "Event"), record.ErrUnknownKind},
-		"a negative seq":            {one("seq", "-1"), record.ErrInvalidHeader},
-		"a seq that is a float":     {one("seq", "1.0"), record.ErrInvalidHeader},
-		"a seq beyond 63 bits":      {one("seq", "9223372036854775808"), record.ErrInvalidHeader},
-		"an empty run id":           {one("run-id", ""), record.ErrInvalidHeader},
-		"a run id of two dots":      {one("run-id", ".."), record.ErrInvalidHeader},
-		"a run id of 513 bytes":     {one("run-id", strings.Repeat("x", 513)), record.ErrInvalidHeader},
-		"a run id that is no text":  {one("run-id", "\xff"), record.ErrInvalidHeader},
+		"a newer version":                     {record.Headers{Version: 2, Seq: -1}.Encode(), record.ErrUnknownVersion},
+		"a newer one of a producer":           {one("skein-version", "2"), record.ErrInvalidHeader},
+		"version 0":                           {one("skein-version", "0"), record.ErrInvalidHeader},
+		"a version with a sign":               {one("skein-version", "+1"), record.ErrInvalidHeader},
+		"a version that is a word":            {one("skein-version", "one"), record.ErrInvalidHeader},
+		"an empty version":                    {one("skein-version", ""), record.ErrInvalidHeader},
+		"an unknown kind":                     {one("skein-kind", "Event"), record.ErrUnknownKind},
+		"a negative seq":                      {one("seq", "-1"), record.ErrInvalidHeader},
+		"a seq that is a float":               {one("seq", "1.0"), record.ErrInvalidHeader},
+		"a seq beyond 63 bits":                {one("seq", "9223372036854775808"), record.ErrInvalidHeader},
+		"an empty run id":                     {one("run-id", ""), record.ErrInvalidHeader},
+		"a newer version, and another writer": {append(one("skein-writer", "kafka"), one("skein-version", "7")...), record.ErrInvalidHeader},
+		"a run id of two dots":                {one("run-id", ".."), record.ErrInvalidHeader},
+		"a run id of 513 bytes":               {one("run-id", strings.Repeat("x", 513)), record.ErrInvalidHeader},
+		"a run id that is no text":            {one("run-id", "\xff"), record.ErrInvalidHeader},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := record.ParseHeaders(tc.in); !errors.Is(err, tc.want) {
@@ -92,7 +93,7 @@ func TestParseHeaders_RefusesWhatItDoesNotKnow(t *testing.T) {
 
 func TestParseHeaders_NamesBothVersions(t *testing.T) {
 	_, err := record.ParseHeaders([]record.Header{
-		{Key: "skein-kind", Value: []byte("?")}, {Key: "skein-version", Value: []byte("7")}, {Key: "skein-writer"},
+		{Key: "skein-kind", Value: []byte("?")}, {Key: "skein-version", Value: []byte("7")}, {Key: "skein-writer", Value: []byte("skein")},
 	})
 	want := "reading header skein-version: unknown record version 7, this program knows up to 1"
 	if !errors.Is(err, record.ErrUnknownVersion) || err.Error() != want {
