@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
 )
 
 // feed reads events in a separate goroutine, since a read of stdin cannot be interrupted. Ctrl-C or the loss of the
@@ -76,10 +78,12 @@ func (f *faults) join(more faults) {
 	f.reasons = f.reasons[:min(len(f.reasons), maxReasons)]
 }
 
-// text returns the reasons, and how many more there are.
-func (f *faults) text() string {
-	text := strings.Join(f.reasons, "; ")
-	if more := len(f.seqs) - len(f.reasons); more > 0 {
+func (f *faults) text() string { return reasonsOf(f.reasons, len(f.seqs)) }
+
+// reasonsOf returns the reasons of n faults, and how many more there are.
+func reasonsOf(reasons []string, n int) string {
+	text := strings.Join(reasons, "; ")
+	if more := n - len(reasons); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
@@ -101,8 +105,8 @@ type sentEvents struct {
 	// last is the last event sent; next is the one that begins the next run, without an event if there is none.
 	last []byte
 	next feedItem
-	// skipped are the bad events that --skip-bad left out, unreadable those that were sent and cannot be folded.
-	skipped, unreadable faults
+	// skipped are the bad events that --skip-bad left out.
+	skipped faults
 	// err is the error that ended the events early, such as a line that is not an event; nil at the end of the events.
 	err error
 }
@@ -118,8 +122,8 @@ func (f *feed) send(w *io.PipeWriter, run runBody, interrupted, over <-chan stru
 	sent.skipped = run.skipped
 	item := run.first
 	for seq := int64(len(run.skipped.seqs)); item.err == nil || item.bad; seq++ {
-		ev, err := agui.Decode(item.event)
-		if run.several && err == nil {
+		ev, _ := fold.Decode(item.event)
+		if run.several && ev != nil {
 			if ev.Type == agui.RunStarted && id != "" && (ended || ev.RunID != id) {
 				sent.next = item
 				return sent
@@ -131,13 +135,11 @@ func (f *feed) send(w *io.PipeWriter, run runBody, interrupted, over <-chan stru
 		case item.bad:
 			sent.skipped.add(seq, item.err.Error())
 		case seq >= run.skip:
-			if _, err := fmt.Fprintf(w, `{"seq":%d,"event":%s}`+"\n", seq, item.event); err != nil {
+			event := bytes.ReplaceAll(item.event, []byte("\n"), []byte("\r")) // one in a string of a malformed end, which stays one
+			if _, err := fmt.Fprintf(w, `{"seq":%d,"event":%s}`+"\n", seq, event); err != nil {
 				return sent // the request is over
 			}
 			sent.last = item.event
-			if err != nil {
-				sent.unreadable.add(seq, fmt.Sprintf("%s: %v", item.where, err))
-			}
 		}
 		select {
 		case item = <-f.items:

@@ -9,8 +9,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/client"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -82,6 +82,6 @@ func indexedTo(ctx context.Context, c *client.Client, p published, position stri
 
 // isTerminalEvent reports whether an event ends its run.
 func isTerminalEvent(event []byte) bool {
-	ev, err := agui.Decode(event)
-	return err == nil && ev.Type.Terminal()
+	ev, _ := fold.Decode(event)
+	return ev != nil && ev.Type.Terminal()
 }

@@ -222,28 +222,30 @@ func publishRun(
 		return sent, err
 	}
 	for _, w := range ack.Warnings {
-		if w.Anomaly != fold.AnomalyMalformed { // the line is of the body, and send has checked all events
-			w.Line = sent.after(o.from, w.Line)
-			warnings = append(warnings, w)
-		}
+		w.Line = sent.after(o.from, w.Line) // of the body; now the number of the event
+		warnings = append(warnings, w)
 	}
-	for i, reason := range sent.unreadable.reasons {
-		warnings = append(warnings, client.Warning{Line: sent.unreadable.seqs[i] + 1, Anomaly: fold.AnomalyMalformed, Detail: reason})
-	}
-	ack.Warnings, ack.Unreadable = warnings, int64(len(sent.unreadable.seqs))
+	ack.Warnings = warnings
 	result.Ack, result.Skipped = ack, len(sent.skipped.seqs)
-	for _, w := range result.Warnings {
-		event := ""
-		if w.Line > 0 { // Line is the number of the event
-			event = fmt.Sprintf("event %d: ", w.Line)
+	var unreadable []string
+	for _, w := range warnings {
+		text := oneLine(w.Detail, 400)
+		if w.Line > 0 {
+			text = fmt.Sprintf("event %d: %s", w.Line, text)
 		}
-		out.note("warning: %s%s; the run counts it as an anomaly (%s)", event, oneLine(w.Detail, 400), w.Anomaly)
+		switch w.Anomaly {
+		case fold.AnomalyMalformed, agui.RuleUnknownType:
+			unreadable = append(unreadable, text)
+			out.note("warning: no client can read %s (%s)", text, w.Anomaly)
+		default:
+			out.note("warning: %s; the run counts it as an anomaly (%s)", text, w.Anomaly)
+		}
 	}
 	if sent.err != nil {
 		return sent, endedEarly(sent, ack, o.from)
 	}
 	if n := ack.Unreadable; n > maxReasons && n < ack.Accepted {
-		out.note("warning: %d of %s cannot be folded", n, count(ack.Accepted, "event"))
+		out.note("warning: no client can read %d of %s", n, count(ack.Accepted, "event"))
 	}
 	if !o.noWait && ack.Accepted > 0 && knownBefore(ctx, c, result) {
 		if result.repeats, err = countRepeats(ctx, c, result); err != nil {
@@ -259,7 +261,7 @@ func publishRun(
 	}
 	if ack.Accepted > 0 && ack.Unreadable >= ack.Accepted {
 		return sent, fmt.Errorf("no client can read any of %s of run %s: %s",
-			count(ack.Accepted, "event"), oneLine(o.run, 80), sent.unreadable.text())
+			count(ack.Accepted, "event"), oneLine(o.run, 80), reasonsOf(unreadable, int(ack.Unreadable)))
 	}
 	if !o.noWait && ack.Accepted > 0 && sent.next.event == nil {
 		awaitIndexed(ctx, out, c, result, isTerminalEvent(sent.last), indexedWithin)

@@ -240,15 +240,16 @@ func TestPublish_SaysWhichEventsNoClientCanRead(t *testing.T) {
 			says        []string
 		}{
 			"snake case": {snake, app.ExitFailed, 5, []string{
-				"no client can read any of 5 events of run r1: line 1: RUN_STARTED: runId is missing; line 2: TEXT_MESSAGE_START: messageId is missing; ",
-				"line 3: TEXT_MESSAGE_CONTENT: messageId is missing; and 2 more", "warning: event 3: line 3: "}},
+				"no client can read any of 5 events of run r1: event 1: RUN_STARTED: runId is missing; event 2: TEXT_MESSAGE_START: messageId is missing; ",
+				"event 3: TEXT_MESSAGE_CONTENT: messageId is missing; and 2 more", "warning: no client can read event 3: "}},
 			"wrong types": {`{"type":"STATE_SNAPSHOT"}` + "\n" + `{"type":"TEXT_MESSAGE_CONTENT","messageId":1,"delta":"x"}`, app.ExitFailed, 2,
-				[]string{"line 1: STATE_SNAPSHOT: snapshot is missing; line 2: TEXT_MESSAGE_CONTENT: messageId must be a string"}},
+				[]string{"event 1: STATE_SNAPSHOT: snapshot is missing; event 2: TEXT_MESSAGE_CONTENT: messageId must be a string"}},
 			"a large one": {`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"user","text":"` + strings.Repeat("x", 70_000) + `"}]}`,
-				app.ExitFailed, 1, []string{"line 1: MESSAGES_SNAPSHOT: "}},
-			"unknown types": {`{"type":"X"}` + "\n" + `{"type":"Y","value":1}`, 0, 0, nil},
+				app.ExitFailed, 1, []string{"event 1: MESSAGES_SNAPSHOT: "}},
+			"unknown types": {`{"type":"X"}` + "\n" + `{"type":"run_started","value":1}`, app.ExitFailed, 2,
+				[]string{`of run r1: event 1: no event of AG-UI has the type "X"; event 2: no`}},
 			"four of six": {in("no-client-four of six", eventStart) + "\n" + strings.Repeat(`{"type":"STEP_STARTED"}`+"\n", 4) + in("no-client-four of six", eventEnd), 0, 4,
-				[]string{"warning: event 2: line 2: STEP_STARTED: stepName is missing; the run counts it as an anomaly (malformed)", "4 of 6 events cannot be folded"}},
+				[]string{"warning: no client can read event 2: STEP_STARTED: stepName is missing (malformed)", "no client can read 4 of 6 events"}},
 		} {
 			stdout, stderr, code := skein(t, c.events, "publish", "--no-wait", "--thread", "no-client-"+name, "--run", "r1", "--url", s.URL(),
 				"--json")
@@ -258,6 +259,31 @@ func TestPublish_SaysWhichEventsNoClientCanRead(t *testing.T) {
 			for _, want := range c.says {
 				if !strings.Contains(stderr, want) {
 					t.Errorf("%s: it does not say %q: %s", name, want, stderr)
+				}
+			}
+		}
+	})
+}
+
+// An end that no client can read ends the run for the compactor and for "skein fold", with an error that names its fault.
+func TestPublish_AMalformedEndEndsTheRun(t *testing.T) {
+	onShared(t, func(s *dev.Server, _ *client.Client) {
+		for i, end := range []string{
+			`{"type":"RUN_FINISHED","run_id":"r"}`, `{"type":"RUN_ERROR","message":null}`, `{"x":NaN,"type":"RUN_FINISHED"}`,
+			`{"type":"RUN_FINISHED",}`, `{"type":"RUN_FINISHED","threadId":"t","runI`, eventText + eventEnd, "[" + eventEnd + "]",
+			"{\"message\":\"a\ndata: b\",\"type\":\"RUN_ERROR\"}",
+		} {
+			thread := fmt.Sprintf("malformed-end-%d", i)
+			events := "data: " + in(thread, eventStart) + "\n\ndata: " + eventText + "\n\ndata: " + end + "\n\n"
+			_, stderr, code := skein(t, events, "publish", "--url", s.URL())
+			if code != 0 || !strings.Contains(stderr, "no client can read event 3: ") {
+				t.Errorf("%s: exit %d, %s", end, code, stderr)
+			}
+			folded, _, _ := skein(t, events, "fold", "--records", "-")
+			shown, stderr, _ := skein(t, "", "show", thread, "r", "--url", s.URL(), "--json")
+			for _, got := range []string{folded, shown} {
+				if !strings.Contains(got, `"status":"error"`) || !strings.Contains(got, "agent-no-end") {
+					t.Errorf("%s: %s%s", end, got, stderr)
 				}
 			}
 		}

@@ -9,20 +9,23 @@ import (
 // per member, ten times the size of a short member itself.
 const MaxMembers = 100_000
 
-// wholeBytes is the size up to which Admit decodes an event, since the upgrade of a large one makes a copy.
-const wholeBytes = 64 << 10
-
 // Admit checks what ingest requires of an event: Envelope, MaxMessages, MaxToolCalls and MaxMembers, and no timestamp before 1970.
-// IsMalformed is true for err. It then decodes the event into e; the error of Decode is unreadable. For an event of more than 64 KiB
-// that is not RUN_STARTED or RUN_FINISHED, Admit decodes only the type, and unreadable is nil.
+// IsMalformed is true for err. It then decodes the event into e. The error unreadable is that of Decode, or that the type is unknown. If
+// Envelope refuses an event that says that it ends the run, that is unreadable, too: the run ends there (fold.Decode).
 func (e *Event) Admit(b []byte) (unreadable, err error) {
 	if err := e.scan(b); err != nil {
+		if TypeOf(b).Terminal() {
+			return err, nil
+		}
 		return nil, err
 	}
 	if err := e.checkCount(); err != nil {
 		return nil, err
 	}
-	if v := e.JSON(FieldTimestamp); len(v) > 1 && v[0] == '-' && e.spec != &unknownSpec {
+	if e.spec == &unknownSpec {
+		return &MalformedError{Rule: RuleUnknownType, Detail: fmt.Sprintf("no event of AG-UI has the type %.100q", e.Type)}, CheckMembers(b)
+	}
+	if v := e.JSON(FieldTimestamp); len(v) > 1 && v[0] == '-' {
 		if n, err := strconv.ParseFloat(string(v), 64); err == nil && n < 0 {
 			detail := fmt.Sprintf("timestamp %.40s is before 1970: give milliseconds since then", v)
 			return nil, &MalformedError{Rule: RuleTime, Type: e.Type, Detail: detail}
@@ -31,10 +34,7 @@ func (e *Event) Admit(b []byte) (unreadable, err error) {
 	if err := CheckMembers(b); err != nil {
 		return nil, err
 	}
-	switch {
-	case len(b) > wholeBytes && e.Type != RunStarted && e.Type != RunFinished:
-		return nil, nil
-	case e.beyond:
+	if e.beyond {
 		return e.Decode(b), nil
 	}
 	e.upgrade()

@@ -50,7 +50,10 @@ func TestAdmit_SaysWhatDecodeWouldRefuse(t *testing.T) {
 	}{
 		"an event":                    {`{"type":"CUSTOM","name":"n","value":1e400}`, false},
 		"a member is missing":         {`{"type":"CUSTOM","value":1}`, true},
-		"a large one":                 {`{"type":"CUSTOM","value":"` + large + `"}`, false},
+		"a large one":                 {`{"type":"CUSTOM","value":"` + large + `"}`, true},
+		"an unknown type":             {`{"type":"NEVER_HEARD_OF"}`, true},
+		"a type in lower case":        {`{"type":"run_finished","threadId":"t","runId":"r"}`, true},
+		"an end that is no JSON":      {`{"result":NaN,"type":"RUN_FINISHED"}`, true},
 		"a large start":               {`{"type":"RUN_STARTED","threadId":"t","x":"` + large + `"}`, true},
 		"an older form that may stay": {`{"type":"STATE_DELTA","patch":[]}`, false},
 	} {

@@ -35,6 +35,8 @@ const (
 	RuleNotObject = "not-an-object"
 	RuleNoType    = "no-type"
 	RuleSchema    = "schema"
+	// RuleUnknownType is for a type of no event. Only Admit returns it.
+	RuleUnknownType = "unknown-type"
 	// RuleChunk is for chunks that the client cannot assign to a stream, such as a first chunk without an id.
 	RuleChunk = "chunk"
 	// RuleTooMany is for input or snapshots over MaxMessages or MaxToolCalls, and objects over MaxMembers.

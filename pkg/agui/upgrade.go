@@ -294,19 +294,33 @@ func mapMembers(v json.RawMessage, change func(string, json.RawMessage) (json.Ra
 
 // MapElements replaces the elements of an array; a nil value drops the element. It returns v itself if nothing changes.
 func MapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
-	out, changed := []byte{'['}, false
-	for m := range Elements(v) {
-		up, ch := change(m)
-		changed = changed || ch
-		if up == nil {
-			continue
-		}
+	var out []byte // nil until an element changes: an unchanged list may have MiB
+	add := func(m json.RawMessage) {
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = append(out, up...)
+		out = append(out, m...)
 	}
-	if !changed {
+	n := 0
+	for m := range Elements(v) {
+		up, changed := change(m)
+		if changed && out == nil {
+			out = append(make([]byte, 0, len(v)), '[')
+			before := 0
+			for m := range Elements(v) {
+				if before == n {
+					break
+				}
+				add(m)
+				before++
+			}
+		}
+		if out != nil && up != nil {
+			add(up)
+		}
+		n++
+	}
+	if out == nil {
 		return v, false
 	}
 	return append(out, ']'), true

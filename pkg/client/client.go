@@ -103,9 +103,9 @@ type Ack struct {
 	Partition   int32 `json:"partition"`
 	FirstOffset int64 `json:"firstOffset"`
 	LastOffset  int64 `json:"lastOffset"`
-	// Unreadable is how many of them cannot be folded, as far as ingest checks them.
+	// Unreadable is how many of them no client can read.
 	Unreadable int64 `json:"unreadable,omitempty"`
-	// Warnings are about events that were accepted and will count as anomalies of the run.
+	// Warnings are about events that were accepted and that no client can read, or that count as anomalies of the run.
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 

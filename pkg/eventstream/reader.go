@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -198,16 +199,22 @@ func (r *Reader) rawLine() ([]byte, error) {
 	}
 }
 
+// numbered matches a numbered line whose event may be malformed.
+var numbered = regexp.MustCompile(`^\{"seq": ?([0-9]+), ?"event": ?(\{.*)\}$`)
+
 // unwrap returns the event of a numbered line, byte for byte, and its number. The numbers of a stream must rise, because readers of the
 // topic would silently drop an event with a lower or equal number. A later stream may have the same numbers: it sends events again.
 func (r *Reader) unwrap(line []byte) ([]byte, int64, error) {
+	var seq, value []byte
 	if err := agui.CheckDepth(line, agui.MaxEventDepth+len("{")); err != nil {
-		return nil, -1, malformed(r.at, err).andMore()
-	}
-	if !agui.IsObject(line) {
+		m := numbered.FindSubmatch(line)
+		if m == nil || !agui.TypeOf(m[2]).Terminal() { // a malformed end ends the run all the same
+			return nil, -1, malformed(r.at, err).andMore()
+		}
+		seq, value, line = m[1], m[2], nil
+	} else if !agui.IsObject(line) {
 		return nil, -1, bad(r.at, agui.RuleNotObject, "not a JSON object: want {\"seq\": n, \"event\": {…}}").andMore()
 	}
-	var seq, value []byte
 	for name, v := range agui.Members(line) {
 		switch name {
 		case "seq":

@@ -158,6 +158,7 @@ func TestEvents_BadDataEndsTheRequestAndKeepsWhatCameBefore(t *testing.T) {
 		"too large":                {nd, "", ev1 + "\n" + large + "\n" + ev2, 413, "too-large", 2, 1},
 		"far too large":            {nd, "", ev1 + "\n" + strings.Repeat(large, 100), 413, "too-large", 2, 1},
 		"one byte too large":       {nd, "", fits + "\n" + fits + " \n" + fits[:17] + "v" + fits[17:], 413, "too-large", 3, 2},
+		"an end in what it says":   {nd, "", ev1 + "\n{\"type\":\"CUSTOM\",\"name\":\"{\\\"type\\\":\\\"RUN_FINISHED\\\"}\",\"value\":{\"type\":\"RUN_FINISHED\"}", 400, "not-json", 2, 1},
 		"unterminated JSON":        {nd, "", ev1 + "\n" + ev2[:20], 400, "not-json", 2, 1},
 		"an object for an array":   {arr, "", ev1, 400, "not-an-array", 1, 0},
 		"nothing for an array":     {arr, "", " \n", 400, "not-json", 2, 0},

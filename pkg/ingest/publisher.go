@@ -37,7 +37,7 @@ type ack struct {
 // accepted is the response to a request whose events are all acknowledged.
 type accepted struct {
 	ack
-	// Unreadable is how many of the accepted events cannot be folded, as far as ingest checks them (agui.Event.Admit).
+	// Unreadable is how many of the accepted events no client can read (agui.Event.Admit).
 	Unreadable int64     `json:"unreadable,omitempty"`
 	Warnings   []warning `json:"warnings,omitempty"`
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -14,7 +15,7 @@ const (
 	mostReasons = 3
 )
 
-// warning describes an accepted event or input that the run will count as an anomaly.
+// warning describes an accepted event or input that the run will count as an anomaly, or an event of an unknown type.
 type warning struct {
 	// Line is the line of the body on which the event begins; absent for an input.
 	Line    int64  `json:"line,omitempty"`
@@ -40,7 +41,11 @@ func (p *publisher) look(line int64, e *agui.Event, unreadable error) {
 	switch {
 	case unreadable != nil:
 		if p.unreadable++; p.unreadable <= mostReasons {
-			list, most = []warning{{line, fold.AnomalyMalformed, unreadable.Error()}}, mostWarnings
+			anomaly := fold.AnomalyMalformed
+			if bad := new(agui.MalformedError); errors.As(unreadable, &bad) && bad.Rule == agui.RuleUnknownType {
+				anomaly = bad.Rule
+			}
+			list, most = []warning{{line, anomaly, unreadable.Error()}}, mostWarnings
 		}
 	case e.Type == agui.RunStarted || e.Type == agui.RunFinished: // other events have no ids
 		list = p.target.compareIDs(line, string(e.Type), e.ThreadID, e.RunID)

@@ -91,7 +91,11 @@ func TestEvents_WhatCannotBeFoldedIsWarnedOf(t *testing.T) {
 			"2 TEXT_MESSAGE_CONTENT: delta must be a string, not an object"},
 		"a number that no double can hold": {`{"type":"RUN_STARTED","threadId":"t","runId":1e400}`, 1, "1 RUN_STARTED: runId must be a string, not null"},
 		"older forms":                      {`{"type":"STATE_DELTA","patch":[]}` + "\n" + `{"type":"THINKING_START"}`, 0, ""},
-		"unknown types":                    {`{"type":"NEVER_HEARD_OF"}`, 0, ""},
+		"unknown types": {`{"type":"NEVER_HEARD_OF"}` + "\n" + `{"type":"run_started"}`, 2,
+			`1 no event of AG-UI has the type "NEVER_HEARD_OF"|2 no event of AG-UI has the type "run_started"`},
+		"a large one": {`{"type":"CUSTOM","value":"` + strings.Repeat("x", 3<<10) + `"}`, 1, "1 CUSTOM: name is missing"},
+		"an end that is no JSON": {`{"x":NaN,"type":"RUN_FINISHED"}` + "\n" + `{"type":"RUN_ERROR","message":"a`, 2,
+			"1 not JSON: unexpected character at byte 6|2 not JSON: the text ends before the value does"},
 		"after many other warnings": {strings.Repeat(`{"type":"RUN_STARTED","threadId":"x","runId":"r1"}`+"\n", 20) + `{"type":"STEP_STARTED"}`, 1,
 			"21 STEP_STARTED: stepName is missing"},
 	} {
@@ -104,7 +108,7 @@ func TestEvents_WhatCannotBeFoldedIsWarnedOf(t *testing.T) {
 			}
 			var got []string
 			for _, w := range answer.Warnings {
-				if w.Anomaly == "malformed" {
+				if w.Anomaly == "malformed" || w.Anomaly == "unknown-type" {
 					got = append(got, fmt.Sprint(w.Line, " ", w.Detail))
 				}
 			}

@@ -44,7 +44,7 @@ const (
 	RuleNotEnded        = "run-not-ended"
 	RuleNotUTF8         = "not-utf8"
 	RuleLineIgnored     = "sse-line-ignored"
-	RuleUnknownType     = "unknown-type"
+	RuleUnknownType     = agui.RuleUnknownType
 	RuleMemberStripped  = "member-stripped"
 	RuleMessageStripped = "message-stripped"
 	RulePartStripped    = "part-stripped"
