@@ -2,7 +2,6 @@ package fold
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -23,23 +22,21 @@ func LineageOf(r *record.Run) lineage.Run {
 	}
 	switch {
 	case r.LateError != nil: // what a resume names stays as it was at the run's end
-		interrupts := agui.Lookup(agui.Lookup(r.Terminal, "outcome"), "interrupts")
-		if agui.IsArray(interrupts) {
-			out.Interrupts = InterruptIDs(slices.Collect(agui.Elements(interrupts)))
-		}
+		out.Interrupts = InterruptIDs(r.LateError.Interrupts)
 	case r.Status == record.StatusInterrupted:
 		out.Interrupts = InterruptIDs(r.Interrupts)
 	}
 	return out
 }
 
-// maxInterrupts is by how many of its interrupts a run is found.
-const maxInterrupts = 64
+// maxInterruptBytes bounds the ids of interrupts by which a run is found, as memory has them for all runs of a thread.
+const maxInterruptBytes = 2 << 10
 
-// InterruptIDs returns the ids of interrupts.
+// InterruptIDs returns the ids of interrupts, without those that exceed maxInterruptBytes together with the ids before them.
 func InterruptIDs(interrupts []json.RawMessage) (ids agui.Strings) {
-	for _, raw := range interrupts[:min(len(interrupts), maxInterrupts)] {
-		if id := agui.Lookup(raw, "id"); agui.IsString(id) {
+	room := maxInterruptBytes
+	for _, raw := range interrupts {
+		if id := agui.Lookup(raw, "id"); agui.IsString(id) && len(id) <= room {
 			ids = append(ids, agui.TextOf(id).String())
 		}
 	}

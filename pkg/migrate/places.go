@@ -198,7 +198,7 @@ func (p *places) run(r *record.Run, partition int32) ([]byte, error) {
 		}
 	}
 	if late := r.LateError; late != nil {
-		r.LateError = &record.LateError{Offset: t.end(late.Offset), Event: late.Event}
+		r.LateError = &record.LateError{Offset: t.end(late.Offset), Event: late.Event, Interrupts: late.Interrupts}
 	}
 	cut := r.Cut
 	if cut != nil {

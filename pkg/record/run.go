@@ -172,10 +172,15 @@ type LateError struct {
 	Offset int64 `json:"offset"`
 	// Event is the event as received, or a part of it if the record would exceed its limit.
 	Event json.RawMessage `json:"event"`
+	// Interrupts were open until then. A resume that names one still finds the run.
+	Interrupts []json.RawMessage `json:"interrupts,omitempty"`
 }
 
 // FailLate records a late error. What the run left, and the proof of it, stay; only an interrupt waits for no answer any more.
-func (r *Run) FailLate(e LateError) { r.LateError, r.Status, r.Interrupts = &e, StatusError, nil }
+func (r *Run) FailLate(e LateError) {
+	e.Interrupts = r.Interrupts
+	r.LateError, r.Status, r.Interrupts = &e, StatusError, nil
+}
 
 // Is reports whether an event is the late error.
 func (e *LateError) Is(ev *agui.Event) bool {
