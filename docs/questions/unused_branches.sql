@@ -7,7 +7,7 @@ SELECT
     uniqExact((thread_id, branch_id)) AS branches,
     sum(total_tokens) AS tokens,
     round(sum(cost), 6) AS money,
-    sumIf(total_tokens, cost IS NULL) AS unpriced_tokens
+    ifNull(sumIf(total_tokens, cost IS NULL), 0) AS unpriced_tokens
 FROM
 (
     SELECT
@@ -26,8 +26,7 @@ FROM
           AND thread_id IN ( -- those of one branch, which are most, waste nothing
               SELECT thread_id FROM runs WHERE tenant = {tenant:String} AND deleted = 0
               GROUP BY thread_id HAVING min(branch_id) != max(branch_id))
-        GROUP BY thread_id, if((thread_id, root_run_id) IN ( -- what was spawned is a line of its own
-            SELECT thread_id, run_id FROM runs WHERE tenant = {tenant:String} AND deleted = 0 AND spawned_by != ''), root_run_id, '')
+        GROUP BY thread_id, if(spawned, root_run_id, '') -- what was spawned is a line of its own
     )
     ARRAY JOIN
         of_thread AS run,

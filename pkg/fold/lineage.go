@@ -13,7 +13,7 @@ import (
 func LineageOf(r *record.Run) lineage.Run {
 	out := lineage.Run{
 		ID: r.RunID, ClientID: r.ClientRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: r.SpawnedBy,
-		Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base, HasInput: r.HasWholeInput(),
+		Spawned: r.Spawned, Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base, HasInput: r.HasWholeInput(),
 		Start: r.Raw.First, End: -1, Sealed: Final(r), Status: lineage.Status(r.Status), StartedAt: r.StartedAt, MessageCount: r.MessageCount,
 		Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
 	}
@@ -38,6 +38,7 @@ func InterruptIDs(interrupts []json.RawMessage) (ids agui.Strings) {
 	for _, raw := range interrupts {
 		if id := agui.Lookup(raw, "id"); agui.IsString(id) && len(id) <= room {
 			ids = append(ids, agui.TextOf(id).String())
+			room -= len(id)
 		}
 	}
 	return ids
@@ -47,7 +48,7 @@ func InterruptIDs(interrupts []json.RawMessage) (ids agui.Strings) {
 func RecordLineage(r lineage.Run) record.Lineage {
 	return record.Lineage{
 		ParentRunID: r.Parent, ParentBy: record.ParentBy(r.ParentBy), SpawnedBy: r.SpawnedBy,
-		BranchID: r.Branch, RootRunID: r.Root, Depth: r.Depth,
+		Spawned: r.Spawned, BranchID: r.Branch, RootRunID: r.Root, Depth: r.Depth,
 	}
 }
 

@@ -56,16 +56,8 @@ func NewGraph(runs []Run) *Graph {
 
 // findTip finds the tip that started last, among those of spawned trees only if the thread has no others.
 func (g *Graph) findTip() {
-	spawned := make([]bool, len(g.runs))
-	for _, i := range g.topo {
-		if p := g.ParentOf[i]; p >= 0 {
-			spawned[i] = spawned[p]
-		} else {
-			spawned[i] = g.SpawnOf[i].Known != "" && !g.SpawnOf[i].Late
-		}
-	}
-	for i := range g.runs {
-		if len(g.ChildrenOf[i]) == 0 && (!spawned[i] || g.tip < 0 || spawned[g.tip]) {
+	for i, r := range g.runs {
+		if len(g.ChildrenOf[i]) == 0 && (!r.Spawned || g.tip < 0 || g.runs[g.tip].Spawned) {
 			g.tip = i
 		}
 	}

@@ -123,7 +123,8 @@ func TestGraph_Spawns(t *testing.T) {
 func TestGraph_SpawnedRunsAreNoSiblingsAndNoTip(t *testing.T) {
 	g := NewGraph([]Run{
 		{ID: "main", Start: 1}, {ID: "root", Start: 2},
-		{ID: "s1", SpawnedBy: "main", Start: 3}, {ID: "s2", SpawnedBy: "main", Start: 4}, {ID: "next", Parent: "s2", Start: 5},
+		{ID: "s1", SpawnedBy: "main", Spawned: true, Start: 3}, {ID: "s2", SpawnedBy: "main", Spawned: true, Start: 4},
+		{ID: "next", Parent: "s2", Spawned: true, Start: 5},
 	})
 	got := fmt.Sprintln(g.Siblings("s1"), g.Siblings("s2"), g.Siblings("root"), g.Tip(), g.Tips())
 	if got != "[] [] [main] root [main root s1 next]\n" {

@@ -69,7 +69,7 @@ func (t *Thread) Place(s Start) (Placement, error) {
 		p.Run.ParentBy = ParentNone
 		return p, nil
 	}
-	p.Run.Parent, p.Run.Root, p.Run.Depth = parent.ID, parent.Root, parent.Depth+1
+	p.Run.Parent, p.Run.Root, p.Run.Depth, p.Run.Spawned = parent.ID, parent.Root, parent.Depth+1, parent.Spawned
 	first, err := t.firstChildBefore(parent.ID, s.Offset)
 	if err != nil {
 		return Placement{}, err
@@ -98,6 +98,7 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 		spawned := parent == nil || parent.ID == s.RunID
 		if !spawned {
 			spawned, err = t.spawned(s, parent)
+			p.Run.Spawned = spawned
 		}
 		if spawned || err != nil {
 			p.Run.SpawnedBy = agui.String(named)

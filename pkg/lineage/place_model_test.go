@@ -227,8 +227,9 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 			parent, by, spawnedBy := m.place(s)
 			want := Run{ID: s.RunID, ClientID: s.ClientID, ParentBy: by, SpawnedBy: agui.String(spawnedBy), Branch: s.RunID, Root: s.RunID,
 				HasInput: s.Input != nil, Start: s.Offset, End: -1, Status: StatusRunning}
+			want.Spawned = spawnedBy != "" && m.find(spawnedBy, s.Offset) != nil
 			if parent != nil {
-				want.Parent, want.Root, want.Depth = parent.ID, parent.Root, parent.Depth+1
+				want.Parent, want.Root, want.Depth, want.Spawned = parent.ID, parent.Root, parent.Depth+1, parent.Spawned
 				if !slices.ContainsFunc(m.runs, func(r *modelRun) bool { return r.Parent == parent.ID }) {
 					want.Branch = parent.Branch
 				}

@@ -174,7 +174,7 @@ func TestThread_Place(t *testing.T) {
 		"an open run whose messages the input lacks spawned it": {
 			start: Start{ParentRunID: "open", Input: inputOf("s1")},
 			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
-			want:  Placement{Run: Run{ParentBy: ParentNone, SpawnedBy: "open", Branch: "new", Root: "new"}},
+			want:  Placement{Run: Run{ParentBy: ParentNone, SpawnedBy: "open", Spawned: true, Branch: "new", Root: "new"}},
 		},
 		"with one of its messages it is a branch": {
 			start: Start{ParentRunID: "open", Input: inputOf("s1 u3")},

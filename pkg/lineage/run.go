@@ -49,10 +49,12 @@ type Run struct {
 	Parent    string      `json:"parentRunId,omitempty"`
 	ParentBy  ParentBy    `json:"parentBy"`
 	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
-	Branch    string      `json:"branchId"`
-	Root      string      `json:"rootRunId"`
-	Depth     int         `json:"depth"`
-	Base      string      `json:"base,omitempty"`
+	// Spawned means that a run of this thread spawned the first run of the tree.
+	Spawned bool   `json:"spawned,omitempty"`
+	Branch  string `json:"branchId"`
+	Root    string `json:"rootRunId"`
+	Depth   int    `json:"depth"`
+	Base    string `json:"base,omitempty"`
 	// HasInput is true if the history starts from a whole input, not from the parent's history.
 	HasInput bool `json:"hasInput,omitempty"`
 	// Rewrote is how that input differs from the parent's history; see RewritesOf.

@@ -85,17 +85,11 @@ func (s *stream) pick() *live.Run {
 		case !r.Begun() || r.Start <= s.begun:
 		case s.begun >= 0:
 			return r
-		case latest == nil || !s.spawned(r) || s.spawned(latest):
+		case latest == nil || !r.Spawned || latest.Spawned:
 			latest = r
 		}
 	}
 	return latest
-}
-
-// spawned reports whether a run of the thread spawned the tree of this one.
-func (s *stream) spawned(r *live.Run) bool {
-	root := s.thread.Get(r.Root)
-	return root != nil && root.SpawnedBy != "" && s.thread.Named(string(root.SpawnedBy), root.Start) != nil
 }
 
 // over reports whether the run has ended and all of its events were read.

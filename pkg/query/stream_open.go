@@ -70,7 +70,7 @@ func (s *stream) fallBack(err error) error {
 	if !s.once {
 		return err
 	}
-	run := cmp.Or(s.runID, tip(s.rows).RunID)
+	run := cmp.Or(s.runID, slices.MaxFunc(s.rows, compareTips).RunID)
 	if i := slices.IndexFunc(s.rows, func(r store.Run) bool { return r.RunID == run }); i < 0 || s.rows[i].Status == record.StatusRunning {
 		return err
 	}

@@ -96,7 +96,7 @@ func running(runs []store.Run) []runningRun {
 
 // summary computes a thread's entry in the list of threads from its runs.
 func summary(runs []store.Run) store.Thread {
-	last := tip(runs)
+	last := slices.MaxFunc(runs, compareTips)
 	t := store.Thread{
 		ThreadID: last.ThreadID, Runs: len(runs), Messages: last.MessageCount,
 		StartedAt: last.StartedAt, LastRunID: last.RunID, Status: string(last.Status),
@@ -122,10 +122,15 @@ func summary(runs []store.Run) store.Thread {
 	return t
 }
 
-// tip returns the run of a thread with the latest start. No run continues it, since a parent starts
-// before its children.
-func tip(runs []store.Run) store.Run {
-	return slices.MaxFunc(runs, compareRows)
+// compareTips orders a thread's runs so that the thread's tip (lineage.Graph.Tip) is the greatest: a parent starts before its children.
+func compareTips(a, b store.Run) int {
+	switch {
+	case a.Spawned == b.Spawned:
+		return compareRows(a, b)
+	case a.Spawned:
+		return -1
+	}
+	return 1
 }
 
 // compareRows orders a thread's runs by start.

@@ -50,6 +50,8 @@ type Lineage struct {
 	// SpawnedBy is the parent that the run named, if the thread had no run of that id yet, or if that run was open and the whole
 	// input shares no message with it. It spawned this run, as AG-UI defines it, or came later.
 	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
+	// Spawned means that a run of this thread spawned the first run of the tree.
+	Spawned bool `json:"spawned,omitempty"`
 	// BranchID is the id of the branch's first run, RootRunID that of the tree's.
 	BranchID  string `json:"branchId"`
 	RootRunID string `json:"rootRunId"`

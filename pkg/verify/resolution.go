@@ -125,6 +125,7 @@ func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage
 		{"parentRunId", here.ParentRunID == rec.ParentRunID},
 		{"parentBy", here.ParentBy == rec.ParentBy},
 		{"spawnedBy", here.SpawnedBy == rec.SpawnedBy},
+		{"spawned", here.Spawned == rec.Spawned},
 		{"branchId", here.BranchID == rec.BranchID},
 		{"rootRunId", here.RootRunID == rec.RootRunID},
 		{"depth", here.Depth == rec.Depth},

@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS runs /* on cluster */
     parent_run_id            String COMMENT 'the run of the same thread that this one goes on from; empty of a root' CODEC(ZSTD(1)),
     parent_by                LowCardinality(String) COMMENT 'how the parent was found: explicit, content, latest or none',
     spawned_by               String COMMENT 'a run that was named as the parent and spawned this one, or was no run of this thread',
+    spawned                  Bool COMMENT 'a run of the thread spawned the first run of the tree',
     branch_id                String COMMENT 'id of the first run of the branch' CODEC(ZSTD(1)),
     root_run_id              String COMMENT 'id of the first run of the tree' CODEC(ZSTD(1)),
     depth                    UInt32 COMMENT 'runs between this one and its root; 0 of a root' CODEC(ZSTD(1)),
@@ -302,6 +303,7 @@ CREATE VIEW IF NOT EXISTS v_runs /* on cluster */
     parent_run_id          String COMMENT 'the run of the same thread that this one goes on from; empty of a root',
     parent_by              LowCardinality(String) COMMENT 'how the parent was found: explicit, content, latest or none',
     spawned_by             String COMMENT 'a run that was named as the parent and spawned this one, or was no run of this thread',
+    spawned                Bool COMMENT 'a run of the thread spawned the first run of the tree',
     branch_id              String COMMENT 'id of the first run of the branch',
     root_run_id            String COMMENT 'id of the first run of the tree',
     depth                  UInt32 COMMENT 'runs between this one and its root; 0 of a root',
@@ -359,7 +361,7 @@ AS WITH
         ifNull(reasoning_per_million, output_per_million)))) FROM prices FINAL) AS price,
     arrayMap((m, p) -> if(mapContains(price, concat(m, '\0', p)), concat(m, '\0', p), concat(m, '\0')), models, model_providers) AS priced
 SELECT
-    tenant, thread_id, run_id, client_run_id, parent_run_id, parent_by, spawned_by, branch_id, root_run_id, depth,
+    tenant, thread_id, run_id, client_run_id, parent_run_id, parent_by, spawned_by, spawned, branch_id, root_run_id, depth,
     status, agent, labels, error_code, error_message, cancelled_by, rewrote, asked,
     JSONExtractString(head, 'facts', 'question') AS question, JSONExtractString(head, 'facts', 'reply') AS reply,
     JSONExtractString(head, 'facts', 'resumed') AS resumed,
@@ -634,9 +636,7 @@ FROM
         min(r.started_at) AS started_at, max(r.updated_at) AS updated_at,
         sumOrNullArray(r.model_input_tokens) AS input_tokens, sumOrNullArray(r.model_output_tokens) AS output_tokens,
         sumOrNullArray(arrayMap((i, o) -> i + o, r.model_input_tokens, r.model_output_tokens)) AS total_tokens,
-        max((r.raw_first, r.run_id)) AS last_first, any(r.line) AS line
-    FROM (
-        SELECT *, if(max(spawned_by) OVER (PARTITION BY tenant, thread_id, root_run_id) = '', '', root_run_id) AS line
-        FROM runs FINAL) AS r
+        max((r.raw_first, r.run_id)) AS last_first, any(if(r.spawned, r.root_run_id, '')) AS line
+    FROM runs AS r FINAL
     GROUP BY r.tenant, r.thread_id, r.branch_id
 ) AS b;

@@ -10,6 +10,7 @@ CREATE TABLE runs (
     deleted       INTEGER NOT NULL, -- 1: a tombstone; it stays, so that an older record cannot come back
     status        TEXT    NOT NULL,
     branch_id     TEXT    NOT NULL,
+    spawned       INTEGER NOT NULL, -- 1: a run of the thread spawned the first run of the tree
     message_count INTEGER NOT NULL,
     started_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL,
@@ -29,8 +30,9 @@ CREATE TABLE runs (
     PRIMARY KEY (tenant, thread_id, run_id)
 ) STRICT;
 
--- The runs of a thread in their order, and the one with the latest start.
+-- The runs of a thread in their order, and its tip.
 CREATE INDEX runs_by_start ON runs (tenant, thread_id, raw_first, run_id) WHERE deleted = 0;
+CREATE INDEX runs_tip ON runs (tenant, thread_id, spawned DESC, raw_first, run_id) WHERE deleted = 0;
 
 -- The runs of a tenant in the order of their start, for searches.
 CREATE INDEX runs_by_time ON runs (tenant, started_at, thread_id, run_id) WHERE deleted = 0;

@@ -92,7 +92,7 @@ func (s *sim) decidedValues() map[string]string {
 		if err != nil || !r.InputOnly() || r.Open != nil && r.Open.Placed {
 			continue
 		}
-		r.ParentRunID, r.ParentBy, r.SpawnedBy, r.BranchID, r.RootRunID, r.Depth, r.Rewrote = "", record.ParentNone, "", "", "", 0, nil
+		r.Lineage, r.Rewrote = record.Lineage{ParentBy: record.ParentNone}, nil
 		b, err := record.EncodeRun(r)
 		s.check(err)
 		out[key] = string(b)

@@ -828,14 +828,14 @@ func TestPartition_TellsASpawnedRunFromABranch(t *testing.T) {
 	g := lineage.NewGraph(runs)
 	for _, id := range []string{"s1", "s2"} {
 		r := s.run(id)
-		if r.ParentRunID != "" || r.ParentBy != record.ParentNone || r.SpawnedBy != "p" || r.BranchID != id || len(g.Siblings(id)) > 0 {
+		if r.ParentRunID != "" || r.ParentBy != record.ParentNone || r.SpawnedBy != "p" || !r.Spawned || r.BranchID != id || len(g.Siblings(id)) > 0 {
 			t.Errorf("%s: %+v, siblings %v", id, r.Lineage, g.Siblings(id))
 		}
 		equal(t, "history", s.ids(id), "task-"+id+" a-"+id)
 		equal(t, "spawner", g.SpawnOf[g.Find(id)], lineage.Spawn{Run: id, By: "p", Known: "p"})
 	}
 	for _, id := range []string{"b1", "b2", "b3"} {
-		if r := s.run(id); r.ParentRunID != "p" || r.ParentBy != record.ParentExplicit || r.SpawnedBy != "" {
+		if r := s.run(id); r.ParentRunID != "p" || r.ParentBy != record.ParentExplicit || r.SpawnedBy != "" || r.Spawned {
 			t.Errorf("%s: %+v", id, r.Lineage)
 		}
 	}

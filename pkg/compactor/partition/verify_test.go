@@ -344,7 +344,7 @@ func TestVerifier_FindsWhatIsChanged(t *testing.T) {
 }
 
 func isPlace(member string) bool {
-	return slices.Contains([]string{"parentRunId", "parentBy", "spawnedBy", "branchId", "rootRunId", "depth", "base"}, member)
+	return slices.Contains([]string{"parentRunId", "parentBy", "spawnedBy", "spawned", "branchId", "rootRunId", "depth", "base"}, member)
 }
 
 // spoil changes one member of a record and returns its name.
@@ -367,7 +367,15 @@ func spoil(rng *rand.Rand, r *record.Run, ids []string) string {
 			r.ParentBy = []record.ParentBy{record.ParentExplicit, record.ParentContent, record.ParentLatest, record.ParentNone}[rng.IntN(4)]
 			return "parentBy"
 		},
-		func() string { r.SpawnedBy = agui.String(other(string(r.SpawnedBy))); return "spawnedBy" },
+		func() string {
+			by := agui.String(other(string(r.SpawnedBy)))
+			if r.Spawned {
+				r.Spawned = false
+				return "spawned"
+			}
+			r.SpawnedBy = by
+			return "spawnedBy"
+		},
 		func() string { r.BranchID = other(r.BranchID); return "branchId" },
 		func() string { r.RootRunID = other(r.RootRunID); return "rootRunId" },
 		func() string { r.Depth += 1 - 2*rng.IntN(2); return "depth" },

@@ -23,6 +23,7 @@ type runRow struct {
 	ParentRunID string `ch:"parent_run_id"`
 	ParentBy    string `ch:"parent_by"`
 	SpawnedBy   string `ch:"spawned_by"`
+	Spawned     bool   `ch:"spawned"`
 	BranchID    string `ch:"branch_id"`
 	RootRunID   string `ch:"root_run_id"`
 	Depth       uint32 `ch:"depth"`
@@ -105,7 +106,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	row.ErrorCode, row.ErrorMessage, row.CancelledBy = facts.ErrorCode, facts.ErrorMessage, facts.CancelledBy
 	row.Rewrote, row.Asked = r.Rewrote, facts.Asked
 
-	row.ClientRunID, row.ParentRunID, row.SpawnedBy = r.ClientRunID, r.ParentRunID, string(r.SpawnedBy)
+	row.ClientRunID, row.ParentRunID, row.SpawnedBy, row.Spawned = r.ClientRunID, r.ParentRunID, string(r.SpawnedBy), r.Spawned
 	row.ParentBy = string(r.ParentBy)
 	row.BranchID, row.RootRunID, row.Depth = r.BranchID, r.RootRunID, uint32(r.Depth)
 

@@ -134,9 +134,9 @@ func TestViews_SayWhereARunStands(t *testing.T) {
 		e.Run.ParentRunID, e.Run.Raw.First = r.parent, int64(10*i)
 		entries = append(entries, e)
 	}
-	for i, run := range []string{"spawned-1", "spawned-2"} { // by one run
+	for i, run := range []string{"elsewhere", "spawned-1", "spawned-2"} { // the latter by one run
 		e := told(int64(6+i), "th", run)
-		e.Run.SpawnedBy, e.Run.RootRunID, e.Run.BranchID, e.Run.Raw.First = "a", run, run, int64(60+i)
+		e.Run.SpawnedBy, e.Run.Spawned, e.Run.RootRunID, e.Run.BranchID, e.Run.Raw.First = "a", i > 0, run, run, int64(60+i)
 		entries = append(entries, e)
 	}
 	moved := told(9, "th", "leaf") // a later record of a run counts alone
@@ -148,11 +148,15 @@ func TestViews_SayWhereARunStands(t *testing.T) {
 	}
 	const columns = "(run_id, parent_run_id, children, is_tip, place, siblings, superseded, newest_sibling)"
 	want := "('root','',2,false,1,2,true,'other-root') ('a','root',0,true,1,2,true,'b') ('b','root',1,false,2,2,false,'b') ('leaf','b',0,true,1,1,false,'leaf') ('other-root','',0,true,2,2,false,'other-root')" +
-		" ('spawned-1','',0,true,1,1,false,'spawned-1') ('spawned-2','',0,true,1,1,false,'spawned-2')"
-	order := "indexOf(['root', 'a', 'b', 'leaf', 'other-root', 'spawned-1', 'spawned-2'], run_id)"
+		" ('elsewhere','',0,true,1,1,false,'elsewhere') ('spawned-1','',0,true,1,1,false,'spawned-1') ('spawned-2','',0,true,1,1,false,'spawned-2')"
+	order := "indexOf(['root', 'a', 'b', 'leaf', 'other-root', 'elsewhere', 'spawned-1', 'spawned-2'], run_id)"
 	if got := text(t, s, "SELECT arrayStringConcat(groupArray(toString("+columns+")), ' ') FROM (SELECT * FROM v_places ORDER BY "+order+
 		")"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	latest := "SELECT toString(groupArray((branch_id, toUInt8(is_latest)))) FROM (SELECT * FROM v_branches ORDER BY branch_id)"
+	if got := text(t, s, latest); got != "[('elsewhere',1),('main',0),('spawned-1',1),('spawned-2',1)]" {
+		t.Errorf("latest of their lines: %s", got)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 type runRow struct {
 	tenant, threadID, runID string
 	version                 int64
-	deleted                 bool
+	deleted, spawned        bool
 	status, agent           string
 	branchID                string
 	messageCount            int
@@ -47,7 +47,7 @@ func newRunRow(e store.Entry) (runRow, error) {
 		return runRow{}, fmt.Errorf("building row: %w", err)
 	}
 	row.status, row.agent = string(r.Status), r.Agent
-	row.branchID = r.BranchID
+	row.branchID, row.spawned = r.BranchID, r.Spawned
 	row.messageCount = r.MessageCount
 	row.startedAt = r.StartedAt.UnixMilli()
 	row.updatedAt = row.startedAt
@@ -80,17 +80,17 @@ func scanRun(ctx context.Context, scan func(...any) error) (store.Run, error) {
 }
 
 const insertRun = `
-INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, branch_id, message_count,
+INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, branch_id, spawned, message_count,
                   started_at, updated_at, raw_partition, raw_first, raw_next, record,
                   error_code, error_message, cancelled_by, asked, question, reply, resumed, recorded_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, thread_id, run_id) DO NOTHING`
 
 // insert writes the row, unless the store has a row of the run. It reports whether it wrote.
 func (r runRow) insert(ctx context.Context, b *block) (bool, error) {
 	f := r.facts
 	res, err := b.exec(ctx, insertRun, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
-		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
+		r.spawned, r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
 		f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt)
 	if err != nil {
 		return false, err
@@ -168,9 +168,9 @@ HAVING max(updated_at) >= :since AND (:status = '' OR last_status = :status) AND
 ORDER BY thread_id
 LIMIT :limit`
 
-// lastRun is the run of thread t with the latest start.
+// lastRun is the tip of thread t.
 const lastRun = `FROM runs l WHERE l.tenant = :tenant AND l.thread_id = t.thread_id AND l.deleted = 0
-        ORDER BY l.raw_first DESC, l.run_id DESC LIMIT 1`
+        ORDER BY l.spawned, l.raw_first DESC, l.run_id DESC LIMIT 1`
 
 // selectInterrupted selects runs that ended with an interrupt, including those that were continued.
 const selectInterrupted = `SELECT ` + runColumns + `, updated_at FROM runs

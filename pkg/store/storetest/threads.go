@@ -137,13 +137,16 @@ func threadSummary(t *testing.T, s Store) {
 	// The last run started last, even if it did not end last.
 	late := epoch.Add(time.Hour)
 	rc.EndedAt = &late
-	write(t, s, a.entry(1, ra), b.entry(2, rb), c.entry(3, rc))
+	d := key{"acme", "thread", "d"} // what a run spawned does not stand for the thread
+	rd := d.record(40, record.StatusFinished)
+	rd.SpawnedBy, rd.Spawned = "a", true
+	write(t, s, a.entry(1, ra), b.entry(2, rb), c.entry(3, rc), d.entry(4, rd))
 	threads, _, err := s.Threads(t.Context(), "acme", store.ThreadQuery{Limit: 10})
 	if err != nil || len(threads) != 1 {
 		t.Fatalf("Threads = %v, %v", threads, err)
 	}
 	want := store.Thread{
-		ThreadID: "thread", Runs: 3, OpenRuns: 1, Branches: 2, Messages: 3,
+		ThreadID: "thread", Runs: 4, OpenRuns: 1, Branches: 3, Messages: 3,
 		StartedAt: epoch.Add(10 * time.Second), UpdatedAt: late, LastRunID: "b", Status: "running",
 	}
 	if got := threads[0]; got != want {

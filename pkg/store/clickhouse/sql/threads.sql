@@ -1,7 +1,7 @@
 -- A page of threads. The rows come in the order of the answer, so a thread is done when the next one
 -- starts. Small blocks on one thread: reading ends with the block that fills the page, instead of with
 -- the tenant's rows (100,000 runs, a page of 50: 12 ms, with the server's own block size 136 ms). The
--- last run is the one with the latest start.
+-- last run is the thread's tip.
 SELECT
     thread_id,
     count() AS runs,
@@ -9,9 +9,9 @@ SELECT
     uniqExact(branch_id) AS branches,
     min(started_at) AS thread_started_at,
     max(updated_at) AS thread_updated_at,
-    argMax(run_id, (raw_first, run_id)) AS last_run_id,
-    argMax(status, (raw_first, run_id)) AS last_status,
-    argMax(message_count, (raw_first, run_id)) AS last_messages
+    argMax(run_id, (NOT spawned, raw_first, run_id)) AS last_run_id,
+    argMax(status, (NOT spawned, raw_first, run_id)) AS last_status,
+    argMax(message_count, (NOT spawned, raw_first, run_id)) AS last_messages
 FROM runs FINAL
 WHERE tenant = {tenant:String} AND startsWith(thread_id, {prefix:String}) AND thread_id > {after:String}
 GROUP BY thread_id
