@@ -70,6 +70,9 @@ CREATE TABLE IF NOT EXISTS runs /* on cluster */
     model_providers          Array(LowCardinality(String)) COMMENT 'provider of each entry; empty text where none is named',
     model_input_tokens       Array(Nullable(Int64)) COMMENT 'input tokens of each entry; NULL where it reports none' CODEC(ZSTD(1)),
     model_output_tokens      Array(Nullable(Int64)) COMMENT 'output tokens of each entry' CODEC(ZSTD(1)),
+    input_tokens             Nullable(Int64) MATERIALIZED arrayReduce('sumOrNull', model_input_tokens) COMMENT 'input tokens that were reported; NULL where none were' CODEC(ZSTD(1)),
+    output_tokens            Nullable(Int64) MATERIALIZED arrayReduce('sumOrNull', model_output_tokens) COMMENT 'output tokens that were reported' CODEC(ZSTD(1)),
+    total_tokens             Nullable(Int64) MATERIALIZED arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens)) COMMENT 'input plus output tokens of the entries that report both' CODEC(ZSTD(1)),
     model_reasoning_tokens   Array(Nullable(Int64)) COMMENT 'of the output tokens of each entry those of reasoning' CODEC(ZSTD(1)),
     model_cached_tokens      Array(Nullable(Int64)) COMMENT 'of the input tokens of each entry those read from a cache' CODEC(ZSTD(1)),
     model_cache_write_tokens Array(Nullable(Int64)) COMMENT 'of the input tokens of each entry those written to a cache' CODEC(ZSTD(1)),
@@ -259,6 +262,9 @@ CREATE TABLE IF NOT EXISTS runs_by_time /* on cluster */
     models                 Array(LowCardinality(String)) COMMENT 'model of each entry of the token usage, one for each provider and model' CODEC(ZSTD(1)),
     model_input_tokens     Array(Nullable(Int64)) COMMENT 'input tokens of each entry; NULL where it reports none' CODEC(ZSTD(1)),
     model_output_tokens    Array(Nullable(Int64)) COMMENT 'output tokens of each entry' CODEC(ZSTD(1)),
+    input_tokens           Nullable(Int64) MATERIALIZED arrayReduce('sumOrNull', model_input_tokens) COMMENT 'input tokens that were reported; NULL where none were' CODEC(ZSTD(1)),
+    output_tokens          Nullable(Int64) MATERIALIZED arrayReduce('sumOrNull', model_output_tokens) COMMENT 'output tokens that were reported' CODEC(ZSTD(1)),
+    total_tokens           Nullable(Int64) MATERIALIZED arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens)) COMMENT 'input plus output tokens of the entries that report both' CODEC(ZSTD(1)),
     head                   String COMMENT 'what lineage tells of the run, as JSON' CODEC(ZSTD(3)),
     INDEX unsure raw_events TYPE minmax GRANULARITY 8,
     INDEX thread thread_id TYPE bloom_filter(0.01) GRANULARITY 4
@@ -373,8 +379,7 @@ SELECT
         + if(o < r, 0, o - r) * price[p].2 + r * price[p].5) / 1000000, NULL), priced, model_input_tokens, model_output_tokens,
         arrayMap(n -> ifNull(n, 0), model_cached_tokens), arrayMap(n -> ifNull(n, 0), model_cache_write_tokens),
         arrayMap(n -> ifNull(n, 0), model_reasoning_tokens)) AS model_costs,
-    arrayReduce('sumOrNull', model_input_tokens) AS input_tokens, arrayReduce('sumOrNull', model_output_tokens) AS output_tokens,
-    arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens)) AS total_tokens,
+    input_tokens, output_tokens, total_tokens,
     arrayReduce('sumOrNull', model_reasoning_tokens) AS reasoning_tokens, arrayReduce('sumOrNull', model_cached_tokens) AS cached_input_tokens,
     arrayReduce('sumOrNull', model_cache_write_tokens) AS cache_write_input_tokens,
     if(has(model_costs, NULL), NULL, arrayReduce('sumOrNull', model_costs)) AS cost,
@@ -414,9 +419,7 @@ CREATE VIEW IF NOT EXISTS v_runs_by_time /* on cluster */
 AS SELECT
     tenant, thread_id, run_id, depth, status, agent, labels, error_code, cancelled_by, started_at, time_to_first_token_ms, duration_ms,
     open_interrupts, event_bytes_sum AS event_bytes, tool_calls, tool_calls_sum, anomalies, anomalies_sum,
-    models, model_input_tokens, model_output_tokens,
-    arrayReduce('sumOrNull', model_input_tokens) AS input_tokens, arrayReduce('sumOrNull', model_output_tokens) AS output_tokens,
-    arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens)) AS total_tokens,
+    models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, total_tokens,
     raw_partition, raw_first, version
 FROM runs_by_time FINAL
 WHERE run_hash NOT IN (
@@ -492,11 +495,10 @@ AS SELECT
        arrayStringConcat(arrayFilter(t -> t != '', arrayMap(p -> JSONExtractString(p, 'text'), JSONExtractArrayRaw(m.raw, 'content'))), '\n')) AS text,
     length(m.raw) AS bytes,
     r.agent AS agent, if(arrayUniq(r.models) = 1, r.models[1], '') AS model,
-    arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, r.model_input_tokens, r.model_output_tokens)) AS run_tokens,
-    r.status AS status, r.started_at AS started_at, m.raw AS raw
+    r.total_tokens AS run_tokens, r.status AS status, r.started_at AS started_at, m.raw AS raw
 FROM (SELECT * FROM messages FINAL) AS m
 INNER JOIN (
-    SELECT tenant, thread_id, run_id, version, agent, models, model_input_tokens, model_output_tokens, status, started_at FROM runs FINAL WHERE status != 'running') AS r
+    SELECT tenant, thread_id, run_id, version, agent, models, total_tokens, status, started_at FROM runs FINAL WHERE status != 'running') AS r
     ON r.tenant = m.tenant AND r.thread_id = m.thread_id AND r.run_id = m.run_id AND r.version = m.version;
 
 CREATE VIEW IF NOT EXISTS v_tool_calls /* on cluster */
@@ -634,8 +636,7 @@ FROM
         argMax(r.status, (r.raw_first, r.run_id)) AS tip_status,
         max(r.depth) AS depth,
         min(r.started_at) AS started_at, max(r.updated_at) AS updated_at,
-        sumOrNullArray(r.model_input_tokens) AS input_tokens, sumOrNullArray(r.model_output_tokens) AS output_tokens,
-        sumOrNullArray(arrayMap((i, o) -> i + o, r.model_input_tokens, r.model_output_tokens)) AS total_tokens,
+        sum(r.input_tokens) AS input_tokens, sum(r.output_tokens) AS output_tokens, sum(r.total_tokens) AS total_tokens,
         max((r.raw_first, r.run_id)) AS last_first, any(if(r.spawned, r.root_run_id, '')) AS line
     FROM runs AS r FINAL
     GROUP BY r.tenant, r.thread_id, r.branch_id

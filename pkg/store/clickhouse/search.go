@@ -99,7 +99,7 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 var sortKeys = map[search.Sort]string{
 	search.SortStarted:  "toUnixTimestamp64Milli(started_at)",
 	search.SortDuration: "ifNull(duration_ms, -1)",
-	search.SortTokens:   "ifNull(arrayReduce('sumOrNull', arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens)), -1)",
+	search.SortTokens:   "ifNull(total_tokens, -1)",
 }
 
 // searchView is the data of search.sql.
@@ -227,9 +227,9 @@ var measures = map[search.Measure]string{
 	search.Regenerations:   "countIf(w.same > 1)",
 	search.Edits:           "countIf(w.same = 1 AND w.place > 1)",
 	search.Interrupts:      "sum(open_interrupts)",
-	search.InputTokens:     "sumOrNullArray(model_input_tokens)",
-	search.OutputTokens:    "sumOrNullArray(model_output_tokens)",
-	search.Tokens:          "sumOrNullArray(arrayMap((i, o) -> i + o, model_input_tokens, model_output_tokens))",
+	search.InputTokens:     "sum(input_tokens)",
+	search.OutputTokens:    "sum(output_tokens)",
+	search.Tokens:          "sum(total_tokens)",
 	search.DurationP50:     "if(count(duration_ms) = 0, NULL, quantileExact(0.5)(duration_ms))",
 	search.DurationP95:     "if(count(duration_ms) = 0, NULL, quantileExact(0.95)(duration_ms))",
 	search.FirstTokenP50:   "if(count(time_to_first_token_ms) = 0, NULL, quantileExact(0.5)(time_to_first_token_ms))",
@@ -270,16 +270,15 @@ func statisticsOf(sel selection, q search.Statistics, args named) statistics {
 		}
 		view.By = append(view.By, expression)
 	}
-	// Of each model's group, the counts of other models are NULL.
-	ofModel := strings.NewReplacer("model_input_tokens", "arrayMap((t, m) -> if(m = "+byModel+", t, NULL), model_input_tokens, models)",
-		"model_output_tokens", "arrayMap((t, m) -> if(m = "+byModel+", t, NULL), model_output_tokens, models)")
+	ofModel := map[search.Measure]string{search.InputTokens: "i", search.OutputTokens: "o", search.Tokens: "i + o"}
 	for _, m := range q.Measures {
 		expression := measures[m]
 		switch {
 		case m == search.ToolCalls && view.ByTool != "":
 			expression = "sum(tool_calls[" + view.ByTool + "])"
-		case byModel != "":
-			expression = ofModel.Replace(expression)
+		case byModel != "" && ofModel[m] != "":
+			expression = "sumOrNullArray(arrayMap((m, i, o) -> if(m = " + byModel + ", " + ofModel[m] +
+				", NULL), models, model_input_tokens, model_output_tokens))"
 		}
 		view.Measures = append(view.Measures, expression)
 	}

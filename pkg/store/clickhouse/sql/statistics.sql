@@ -6,7 +6,7 @@ FROM (
     SELECT
         {{- range $i, $d := .By}}
         {{$d}} AS d{{$i}},{{end}}
-        thread_id, run_id, status, open_interrupts, models, model_input_tokens, model_output_tokens, duration_ms, time_to_first_token_ms, tool_calls, tool_calls_sum
+        thread_id, run_id, status, open_interrupts, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, total_tokens, duration_ms, time_to_first_token_ms, tool_calls, tool_calls_sum
     FROM {{template "table" .Selection}} FINAL
     WHERE {{template "selected" .Selection}}) AS r
 {{- if or .Failures .Durations}}
