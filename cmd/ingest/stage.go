@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 
 	"github.com/spf13/pflag"
@@ -18,7 +19,7 @@ const maxConnections = 16_384
 
 func stage() app.Stage {
 	var api app.API
-	var agentsFile string
+	var agentsFile, queryCAs string
 	api.Drain.Timeout = app.DrainTimeout
 	cfg := ingest.DefaultConfig(kafka.Config{})
 	return app.Stage{
@@ -35,7 +36,9 @@ Every request needs an API key with the scope publish; the key names the tenant.
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f)
 			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; by default none")
-			f.StringVar(&cfg.QueryURL, "query-url", "", "`URL` at which callers reach the query stage: refusals of reads name it, and a stop of a run asks there whether the run has ended")
+			f.StringVar(&cfg.QueryURL, "query-url", "", "`URL` at which callers reach the query stage: refusals of reads name it, and the page that it serves may stop runs here")
+			f.StringVar(&cfg.QueryInternalURL, "query-internal-url", "", "`URL` at which this process reaches the query stage, to ask whether a run that is to be stopped has ended; by default --query-url")
+			f.StringVar(&queryCAs, "query-ca-file", "", "PEM `FILE` of the CAs to trust for an https:// URL of query; by default the system's")
 			app.BytesVar(f, &cfg.Memory, "memory", "memory for all requests and proxied runs together, including what Kafka has not acknowledged; one tenant may use three quarters of it, the events of one run an eighth")
 			f.DurationVar(&api.Drain.Timeout, "drain-timeout", api.Drain.Timeout, "how long requests and runs in progress may take to end after a signal; then runs end with RUN_ERROR. Allow the process this, --ack-timeout and 15s more to stop")
 			f.DurationVar(&cfg.Heartbeat, "stream-heartbeat", cfg.Heartbeat, "longest pause on the stream of a proxied run or of acknowledgements; then a comment is sent, or the last acknowledgement again")
@@ -49,9 +52,17 @@ Every request needs an API key with the scope publish; the key names the tenant.
 					return app.Usagef("%w", err)
 				}
 			}
+			if queryCAs != "" {
+				pool, err := app.ReadCAs(queryCAs)
+				if err != nil {
+					return app.Usagef("reading query-ca-file: %w", err)
+				}
+				cfg.QueryTLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+			}
 			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}
+			api.CORS.AllowPage(cfg.QueryURL)
 			if api.Drain.Timeout < 0 {
 				return app.Usagef("checking drain-timeout: %s is below 0", api.Drain.Timeout)
 			}

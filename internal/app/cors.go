@@ -60,6 +60,19 @@ func (c CORS) Check() error {
 	return nil
 }
 
+// AllowPage allows the page that is served at a URL; "" is none.
+func (c *CORS) AllowPage(address string) {
+	u, err := url.Parse(strings.ToLower(address))
+	if err != nil || address == "" || slices.Contains(c.Origins, anyOrigin) {
+		return
+	}
+	host := u.Host
+	if u.Port() == map[string]string{"http": "80", "https": "443"}[u.Scheme] { // browsers leave it out
+		host = strings.TrimSuffix(host, ":"+u.Port())
+	}
+	c.Origins = append(c.Origins, u.Scheme+"://"+host)
+}
+
 // Handler adds the CORS headers to the responses of h and answers preflights. It never allows cookies, since only API keys authenticate.
 func (c CORS) Handler(h http.Handler) http.Handler {
 	if len(c.Origins) == 0 {

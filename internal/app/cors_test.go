@@ -7,6 +7,22 @@ import (
 	"testing"
 )
 
+func TestCORS_AllowsThePageAtAnAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"": "", "https://Skein.example:443/": "https://skein.example", "http://127.0.0.1:8422": "http://127.0.0.1:8422",
+		"http://skein.example:80/behind/": "http://skein.example",
+	} {
+		var c CORS
+		if c.AllowPage(address); strings.Join(c.Origins, " ") != want || c.Check() != nil {
+			t.Errorf("at %q it allows %q, %v", address, c.Origins, c.Check())
+		}
+	}
+	c := CORS{Origins: []string{anyOrigin}}
+	if c.AllowPage("https://skein.example"); len(c.Origins) != 1 {
+		t.Errorf("beside every page it allows %q", c.Origins)
+	}
+}
+
 func TestCORS_LetsThePagesInThatItIsTold(t *testing.T) {
 	const page, other = "https://app.example", "https://other.example"
 	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -21,6 +21,19 @@ import (
 // certificatePoll is the maximum age of a listener's loaded files. A connection that finds older ones reads the files again.
 const certificatePoll = 2 * time.Second
 
+// ReadCAs returns the CAs of a PEM file.
+func ReadCAs(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no PEM certificate", path)
+	}
+	return pool, nil
+}
+
 // ListenerTLS has the files of a listener's TLS settings. Without files the listener has no TLS.
 type ListenerTLS struct {
 	prefix                string // of the flags

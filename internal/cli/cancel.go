@@ -32,18 +32,16 @@ if it had ended before, or if no process holds it.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { // not onServer: ingest does not know which runs exist
 		return at.connect(func(c *client.Client) error {
 			ctx := cmd.Context()
-			ended := statusOf(ctx, c, args[0], args[1])
-			if ended.Sealed() { // unless its id is used again, nothing will come
-				var stop context.CancelFunc
-				ctx, stop = context.WithTimeout(ctx, cancelEnded)
-				defer stop()
+			before, stop := context.WithTimeout(ctx, 2*time.Second) // a run can be stopped while query is away
+			defer stop()
+			run, _ := c.LastRun(before, args[0], args[1])
+			if run.Ended() {
+				return notCancelled(run.Status, args[0], args[1], nil)
 			}
 			answer, err := c.CancelRun(ctx, args[0], args[1], reason)
-			switch {
-			case err != nil && ended.Sealed() && ctx.Err() != nil && cmd.Context().Err() == nil:
-				return notCancelled(ended, args[0], args[1], nil)
-			case err != nil:
-				return notCancelled(statusOf(cmd.Context(), c, args[0], args[1]), args[0], args[1], err)
+			if err != nil {
+				run, _ = c.LastRun(ctx, args[0], args[1])
+				return notCancelled(run.Status, args[0], args[1], err)
 			}
 			return out.result(answer, cancelledText(answer))
 		})
@@ -64,25 +62,15 @@ func cancelledText(a client.Cancelled) string {
 	return fmt.Sprintf("%s is cancelled, at %s\n", name, a.End)
 }
 
-// cancelEnded is how long the command waits for the end of a run that has ended by the index: another one may have its id.
-const cancelEnded = 500 * time.Millisecond
-
-// statusOf returns the run's status in the index; "" if it is not known.
-func statusOf(ctx context.Context, c *client.Client, thread, run string) record.Status {
-	var known struct{ Status record.Status }
-	_, _ = fetch(ctx, c, client.RunPath(thread, run), nil, "run", &known) // a stage that stops runs may know none
-	return known.Status
-}
-
 // notCancelled returns the reason why a run was not stopped. Ingest answers 409 if the run did not end; the run's status in the
 // index tells more.
-func notCancelled(known record.Status, thread, run string, err error) error {
+func notCancelled(known, thread, run string, err error) error {
 	name := fmt.Sprintf("stopping run %s of thread %s", oneLine(run, 80), oneLine(thread, 80))
 	var refused *client.Error
 	switch {
 	case err != nil && (!errors.As(err, &refused) || refused.Status != http.StatusConflict), known == "":
 		return fmt.Errorf("%s: %w", name, err)
-	case known == record.StatusRunning:
+	case known == string(record.StatusRunning):
 		return fmt.Errorf("%s: it goes on: no proxy of Skein holds it, and its agent did not react to the request", name)
 	}
 	return fmt.Errorf("%s: it had already ended: %s", name, known)

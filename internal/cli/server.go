@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -169,12 +168,9 @@ func (s *server) tls() (*tls.Config, error) {
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.caFile != "" {
-		text, err := os.ReadFile(s.caFile)
-		if err != nil {
+		var err error
+		if c.RootCAs, err = app.ReadCAs(s.caFile); err != nil {
 			return nil, app.Usagef("reading the CAs of --server-ca-file: %w", err)
-		}
-		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, app.Usagef("reading the CAs of --server-ca-file: %s holds no PEM certificate", s.caFile)
 		}
 	}
 	if s.certFile+s.ownFile != "" {

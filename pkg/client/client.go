@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -179,6 +180,41 @@ func (c *Client) CancelRun(ctx context.Context, thread, run, reason string) (Can
 		return Cancelled{}, fmt.Errorf("encoding reason: %w", err)
 	}
 	return answer[Cancelled](c.call(ctx, http.MethodPost, RunPath(thread, run)+"/cancel", nil, typeJSON, bytes.NewReader(body)))
+}
+
+// KnownRun is what the query stage knows of a run, as far as it concerns the run's end.
+type KnownRun struct {
+	RunID       string `json:"runId"`
+	ClientRunID string `json:"clientRunId"`
+	Status      string `json:"status"`
+	// Raw.Next is the offset in skein.events after the run's last record.
+	Raw struct {
+		Next int64 `json:"next"`
+	} `json:"raw"`
+}
+
+// Ended reports whether the run has ended. An agent may go on with an abandoned run, which therefore has not.
+func (r KnownRun) Ended() bool {
+	return slices.Contains([]string{"finished", "interrupted", "error", "cancelled"}, r.Status)
+}
+
+// LastRun returns the last run that has a client run id: the run of this id, or RUN~2 and so on, if the id was used again.
+func (c *Client) LastRun(ctx context.Context, thread, run string) (last KnownRun, err error) {
+	for n, id := 1, run; ; {
+		r, err := answer[KnownRun](c.Get(ctx, RunPath(thread, id), nil))
+		switch {
+		case IsNotFound(err) && n > 1:
+			return last, nil
+		case err != nil:
+			return KnownRun{}, err
+		case n == 1 || r.ClientRunID == run: // else it is a run that an agent gave such an id
+			if last = r; r.Status == "running" {
+				return last, nil
+			}
+		}
+		n++
+		id = fmt.Sprintf("%s~%d", run, n)
+	}
 }
 
 // answer decodes the answer of call.

@@ -7,20 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tail"
+	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 const (
@@ -65,7 +65,19 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 	if err := held.Take(cancelBytes); err != nil {
 		return err
 	}
-	answer, err := s.cancelRun(c.R.Context(), t, value, func() record.Status { return s.knownEnd(c.R) })
+	ctx, done := context.WithCancel(c.R.Context())
+	defer done()
+	known := make(chan client.KnownRun, 1)
+	if s.cfg.QueryURL+s.cfg.QueryInternalURL != "" {
+		go func() { // while the request is written, so that query need not wait for the index to have it
+			run, err := s.lastRun(ctx, c.R, t)
+			if err != nil && !client.IsNotFound(err) && ctx.Err() == nil {
+				s.logger.Warn("asking query how a run has ended", "error", err)
+			}
+			known <- run
+		}()
+	}
+	answer, err := s.cancelRun(ctx, t, value, known)
 	switch {
 	case errors.Is(err, errNotEnded) && answer.Status != "":
 		return front.Refuse(http.StatusConflict, reasonUsed, "the run had ended before the request: %s", answer.Status)
@@ -79,40 +91,15 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 	return accept(c, http.StatusOK, answer)
 }
 
-// asCaller sends a caller's credentials, and so follows no redirect.
-var asCaller = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-
-// endWithin is how long query may take to say how a run has ended.
-const endWithin = time.Second
-
-// knownEnd returns how the run has ended by query, which it asks as the caller; "" if query is not configured, knows no end
-// or does not answer.
-func (s *Service) knownEnd(r *http.Request) record.Status {
-	if s.cfg.QueryURL == "" {
-		return ""
-	}
-	ctx, stop := context.WithTimeout(r.Context(), endWithin)
-	defer stop()
-	run := strings.TrimRight(s.cfg.QueryURL, "/") + strings.TrimSuffix(r.URL.EscapedPath(), "/cancel")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, run, nil)
+// lastRun asks query, as the caller of a request, for the last run with the target's id.
+func (s *Service) lastRun(ctx context.Context, r *http.Request, t target) (client.KnownRun, error) {
+	key, _ := tenant.Bearer(r) // none, if requests need none
+	c, err := client.New(cmp.Or(s.cfg.QueryInternalURL, s.cfg.QueryURL), client.WithAPIKey(key), client.WithTLS(s.cfg.QueryTLS))
 	if err != nil {
-		return ""
+		return client.KnownRun{}, err
 	}
-	for _, name := range []string{"Authorization", "Skein-Authorization"} {
-		req.Header[name] = r.Header[name]
-	}
-	resp, err := asCaller.Do(req)
-	if err != nil {
-		s.logger.Warn("asking query how a run has ended", "error", err)
-		return ""
-	}
-	defer resp.Body.Close()
-	var answer struct{ Status any } // of a problem document: a number
-	_ = json.NewDecoder(io.LimitReader(resp.Body, kafka.MaxValueBytes)).Decode(&answer)
-	if status, _ := answer.Status.(string); record.Status(status).Sealed() {
-		return record.Status(status)
-	}
-	return ""
+	defer c.Close()
+	return c.LastRun(ctx, t.thread, t.run)
 }
 
 // readReason reads the request's body, which may be empty, and returns the value of the cancel record.
@@ -144,9 +131,10 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 	return value, nil
 }
 
-// cancelRun writes the cancel record and waits for the run's end. It repeats the record at the times of cancelAgain. If
-// it returns errNotEnded, the result contains the record's position.
-func (s *Service) cancelRun(ctx context.Context, t target, value []byte, knownEnd func() record.Status) (cancelled, error) {
+// cancelRun writes the cancel record and waits for the run's end. It repeats the record at the times of cancelAgain, unless
+// known has the run by then and the run had ended before the record. If it returns errNotEnded, the result contains the
+// record's position and, if known, how the run had ended.
+func (s *Service) cancelRun(ctx context.Context, t target, value []byte, known <-chan client.KnownRun) (cancelled, error) {
 	request := func() (ack, error) {
 		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
 	}
@@ -175,10 +163,14 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte, knownEn
 			return out, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)
 		case until >= s.cancelWait:
 			return out, errNotEnded
-		case until == cancelAgain[0]: // a proxy would have ended it by now
-			if out.Status = knownEnd(); out.Status != "" {
+		}
+		select {
+		case run := <-known: // any proxy that holds the run would have ended it by now
+			if run.Ended() && run.Raw.Next <= got.FirstOffset {
+				out.Status = record.Status(run.Status)
 				return out, errNotEnded
 			}
+		default:
 		}
 		if _, err := request(); err != nil {
 			return out, err

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -35,9 +36,12 @@ type Config struct {
 	Quotas *quota.Quotas
 	// TenantMetrics is how many tenants have their own counters; 0: none.
 	TenantMetrics int
-	// QueryURL is the URL at which callers reach the query stage; "" if it is not known. Refusals of reads name
-	// it, and a request to stop a run asks there whether the run has ended.
+	// QueryURL is the URL at which callers reach the query stage; "" if it is not known. Refusals of reads name it.
 	QueryURL string
+	// QueryInternalURL is the URL at which the stage itself reaches query, to ask whether a run that is to be stopped has
+	// ended; "" is QueryURL. QueryTLS is for https; nil means Go's defaults.
+	QueryInternalURL string
+	QueryTLS         *tls.Config
 	// Agents are the agents that the proxy may call.
 	Agents agents.Config
 }
@@ -66,7 +70,8 @@ func DefaultConfig(k kafka.Config) Config {
 
 // Validate returns all invalid settings as one error.
 func (c Config) Validate() error {
-	errs := []error{c.Kafka.Validate(), front.ValidateURL("ingest: query-url", c.QueryURL)}
+	errs := []error{c.Kafka.Validate(), front.ValidateURL("ingest: query-url", c.QueryURL),
+		front.ValidateURL("ingest: query-internal-url", c.QueryInternalURL)}
 	bad := func(is bool, format string, args ...any) {
 		if is {
 			errs = append(errs, fmt.Errorf("ingest: "+format, args...))

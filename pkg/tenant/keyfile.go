@@ -87,7 +87,7 @@ func (f *KeyFile) Authenticate(r *http.Request) (Identity, error) {
 }
 
 func (f *KeyFile) recheck(r *http.Request) (Identity, error) {
-	key, err := bearer(r)
+	key, err := Bearer(r)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -105,9 +105,9 @@ func (f *KeyFile) recheck(r *http.Request) (Identity, error) {
 var errNoKey = errors.New("there are no credentials: send Authorization: Bearer sk_…, or Skein-Authorization if " +
 	"Authorization is an agent's")
 
-// bearer returns the bearer token of a request (RFC 6750), from Header if set, else from Authorization. It refuses repeated
+// Bearer returns the bearer token of a request (RFC 6750), from Header if set, else from Authorization. It refuses repeated
 // headers, because a reverse proxy and the stage could use different ones.
-func bearer(r *http.Request) (string, error) {
+func Bearer(r *http.Request) (string, error) {
 	values, ok := r.Header[Header]
 	if !ok {
 		values = r.Header["Authorization"]

@@ -240,7 +240,7 @@ func (t *Tokens) Authenticate(r *http.Request) (Identity, error) {
 }
 
 func (t *Tokens) recheck(r *http.Request) (Identity, error) {
-	text, err := bearer(r)
+	text, err := Bearer(r)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -321,7 +321,7 @@ type either struct {
 
 // of returns the authenticator for a request's credentials.
 func (e either) of(r *http.Request) rechecker {
-	if text, err := bearer(r); err != nil || strings.HasPrefix(text, keyPrefix) {
+	if text, err := Bearer(r); err != nil || strings.HasPrefix(text, keyPrefix) {
 		return e.keys
 	}
 	return e.tokens

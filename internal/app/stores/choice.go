@@ -3,10 +3,8 @@ package stores
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/spf13/pflag"
 
@@ -111,13 +109,10 @@ func (c *Choice) options() (clickhouse.Options, error) {
 	if c.caFile == "" {
 		return o, nil
 	}
-	text, err := os.ReadFile(c.caFile)
+	pool, err := app.ReadCAs(c.caFile)
 	if err != nil {
 		return o, fmt.Errorf("reading the CAs of ClickHouse: %w", err)
 	}
-	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-	if !o.TLS.RootCAs.AppendCertsFromPEM(text) {
-		return o, fmt.Errorf("reading the CAs of ClickHouse: %s holds no PEM certificate", c.caFile)
-	}
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	return o, nil
 }
