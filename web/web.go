@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -16,9 +17,10 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// policy lets the page load only what Skein serves with it: nothing from other hosts, and no inline script or style.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+// policy lets the page load only what Skein serves with it: nothing from other hosts, and no inline script or style. The page may
+// call the API of its own host and that of ingest, if an origin is added.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; connect-src 'self'"
 
 // Index is the path of the page, and AssetPrefix that of the files that it loads.
 const (
@@ -26,21 +28,25 @@ const (
 	AssetPrefix = "/assets/"
 )
 
-// Handler serves the page with these links to other tools. It answers GET and HEAD of Index, LinksPath and below AssetPrefix;
-// the caller refuses other methods. The names of assets identify their contents, so caches may keep them for ever.
-func Handler(links []Link) http.Handler {
+// Handler serves the page with these links to other tools. The page stops runs at the URL of ingest; "" is the page's own host. Handler
+// answers GET and HEAD of Index, LinksPath and below AssetPrefix; the caller refuses other methods. The names of assets identify their
+// contents, so caches may keep them for ever.
+func Handler(links []Link, ingestURL string) http.Handler {
 	body, err := json.Marshal(append([]Link{}, links...))
 	if err != nil {
 		panic(err) // strings always encode
 	}
-	all := maps.Clone(files())
-	all[LinksPath] = NewStatic(body, types[".json"], "no-cache")
+	all := handler{maps.Clone(files()), policy}
+	all.files[LinksPath] = NewStatic(body, types[".json"], "no-cache")
+	if u, err := url.Parse(ingestURL); err == nil && u.Host != "" {
+		all.policy += " " + u.Scheme + "://" + u.Host
+	}
 	return all
 }
 
 // files returns the files of the page by their paths.
-var files = sync.OnceValue(func() handler {
-	all := handler{}
+var files = sync.OnceValue(func() map[string]Static {
+	all := map[string]Static{}
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -66,17 +72,20 @@ var types = map[string]string{
 	".json": "application/json",
 }
 
-type handler map[string]Static
+type handler struct {
+	files  map[string]Static
+	policy string
+}
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	f, ok := h[r.URL.Path]
+	f, ok := h.files[r.URL.Path]
 	header.Set("X-Content-Type-Options", "nosniff")
 	if !ok {
 		http.Error(w, "this is no file of the page; load it again from "+Index, http.StatusNotFound)
 		return
 	}
-	header.Set("Content-Security-Policy", policy)
+	header.Set("Content-Security-Policy", h.policy)
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	f.ServeHTTP(w, r)

@@ -22,7 +22,7 @@ func get(path string, header ...string) *httptest.ResponseRecorder {
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
-	web.Handler(nil).ServeHTTP(w, r)
+	web.Handler(nil, "").ServeHTTP(w, r)
 	return w
 }
 
@@ -132,10 +132,13 @@ func TestParseLinks_TakesHTTPSWithAFixedHost(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodGet, web.LinksPath, nil)
 	w := httptest.NewRecorder()
-	web.Handler(links).ServeHTTP(w, r)
+	web.Handler(links, "https://in.example:8443/api").ServeHTTP(w, r)
 	var got []web.Link
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got) != 2 || w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("%s gives %s, %v", web.LinksPath, w.Body, err)
+	}
+	if policy := w.Header().Get("Content-Security-Policy"); !strings.HasSuffix(policy, "; connect-src 'self' https://in.example:8443") {
+		t.Errorf("with another address of ingest, the policy is %q", policy)
 	}
 	if got := get(web.LinksPath).Body.String(); got != "[]" {
 		t.Errorf("without links it is %s", got)

@@ -100,7 +100,7 @@ func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.
 			return nil
 		}}
 	}
-	page := web.Handler(s.cfg.Links)
+	page := web.Handler(s.cfg.Links, s.cfg.IngestURL)
 	return &front.Front{
 		Stage: front.StageQuery, OtherURL: s.cfg.IngestURL,
 		Routes: append(s.routes(), open("/openapi.json", description()),

@@ -25,6 +25,7 @@ import (
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/app/dev/devtest"
 	"github.com/skeinhq/skein/internal/seedtest"
+	"github.com/skeinhq/skein/test/process"
 	"github.com/skeinhq/skein/web"
 )
 
@@ -332,7 +333,7 @@ func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 	p.until(`document.querySelector(".top .badge") === null && [...document.querySelectorAll(".graph .mini.run")].length === 1`)
 }
 
-// Stop ends a run that the proxy runs.
+// Stop ends a run that the proxy runs, whether one address serves all or ingest and query are two.
 func TestPage_StopsARunThatAProxyRuns(t *testing.T) {
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -342,19 +343,52 @@ func TestPage_StopsARunThatAProxyRuns(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(agent.Close)
-	address := devtest.Start(t, devtest.Agents(t, "helper="+agent.URL)).URL()
-	called := make(chan struct{})
-	go func() {
-		defer close(called)
-		send(t, http.MethodPost, address+"/v1/agents/helper", "application/json", `{"threadId":"held","runId":"r","messages":[],"state":{},"tools":[],"context":[],"forwardedProps":{}}`)
-	}()
-	get(t, address+"/v1/threads/held/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
-	p := newBrowser(t).tab(address+"/?thread=held", 1440, 900, false)
-	p.until(`document.querySelector(".chat")?.innerText.includes("on and on")`)
-	p.until(`(document.querySelector(".runhead .btn.danger")?.click(), true)`)
-	p.until(`document.querySelector(".runhead .status.cancelled") && !document.querySelector(".runhead .btn.danger")`)
-	<-called
-	p.calm(address)
+	stops := func(t *testing.T, read, publish string) *tab {
+		called := make(chan struct{})
+		go func() {
+			defer close(called)
+			send(t, http.MethodPost, publish+"/v1/agents/helper", "application/json", `{"threadId":"held","runId":"r","messages":[],"state":{},"tools":[],"context":[],"forwardedProps":{}}`)
+		}()
+		get(t, read+"/v1/threads/held/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
+		p := newBrowser(t).tab(read+"/?thread=held", 1440, 900, false)
+		p.until(`document.querySelector(".chat")?.innerText.includes("on and on")`)
+		p.until(`(document.querySelector(".runhead .btn.danger")?.click(), true)`)
+		p.until(`document.querySelector(".runhead .status.cancelled") && !document.querySelector(".runhead .btn.danger")`)
+		<-called
+		return p
+	}
+	t.Run("one address", func(t *testing.T) {
+		address := devtest.Start(t, devtest.Agents(t, "helper="+agent.URL)).URL()
+		stops(t, address, address).calm(address)
+	})
+	t.Run("two addresses", func(t *testing.T) {
+		dir := t.TempDir()
+		bin, err := process.Commands(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var data string
+		server := devtest.Start(t, func(cfg *dev.Config) { data = cfg.Data })
+		known := filepath.Join(dir, "agents.yaml")
+		if err := os.WriteFile(known, []byte("agents: [{name: helper, url: "+agent.URL+"}]"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ingest, query := process.FreeAddress(t), process.FreeAddress(t)
+		for name, args := range map[string][]string{
+			"ingest": {"--listen", ingest, "--query-url", "http://" + query, "--agents", known},
+			"query":  {"--listen", query, "--ingest-url", "http://" + ingest, "--sqlite", filepath.Join(data, "index", "lineage.sqlite")},
+		} {
+			p, err := process.Start(t, dir, filepath.Join(bin, name),
+				append(args, "--brokers", server.Broker(), "--tenant", "dev", "--admin-listen", "127.0.0.1:0")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.AwaitListening(args[1])
+		}
+		if p := stops(t, "http://"+query, "http://"+ingest); p.asked(ingest) == 0 {
+			t.Error("the page asked query alone")
+		}
+	})
 }
 
 // The list says of each thread what it was about and how its last runs ended.

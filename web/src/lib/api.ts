@@ -16,6 +16,8 @@ export class Problem extends Error {
     message: string,
     /** For how many milliseconds the server wants to be left alone. */
     readonly wait = 0,
+    /** The address of the stage that serves the request, where another one got it (421). */
+    readonly url?: string,
   ) {
     super(message);
   }
@@ -49,13 +51,13 @@ export async function send(to: string, init: RequestInit = {}): Promise<Response
 
 async function refuse(answer: Response): Promise<never> {
   const text = await answer.text();
-  let detail = text.slice(0, 300);
+  let detail = text.slice(0, 300), url: string | undefined;
   try {
-    detail = (JSON.parse(text) as { detail?: string }).detail ?? detail;
+    ({ detail = detail, url } = JSON.parse(text) as { detail?: string; url?: string });
   } catch {
     // not a problem document: the text itself is what there is to say
   }
-  throw new Problem(answer.status, detail || `HTTP ${answer.status}`, waitOf(answer));
+  throw new Problem(answer.status, detail || `HTTP ${answer.status}`, waitOf(answer), url);
 }
 
 /** What Retry-After says, in milliseconds. */
@@ -108,7 +110,15 @@ export async function indexed(thread: string, run: string, at: string, signal: A
   throw new Problem(answer.status, `HTTP ${answer.status}`);
 }
 
-export async function post(to: string): Promise<void> {
-  const answer = await send(to, { method: "POST" });
-  if (!answer.ok) await refuse(answer);
+/** Posts to query, which serves the page, or to ingest where query names its address. The page's policy allows only the one that query is set to. */
+export async function post(to: string, base = ""): Promise<void> {
+  const answer = await send(base + to, { method: "POST" }).catch((e: unknown) => {
+    throw base ? new Error(`The browser got no answer from ingest at ${base}: it is away, or its --query-url is not ${location.origin}`) : e;
+  });
+  if (answer.ok) return;
+  await refuse(answer).catch((e: Problem) => {
+    if (e.status !== 421 || base) throw e;
+    if (!e.url) throw new Error("Only ingest stops runs, and query, which serves this page, does not know its address: set --ingest-url of query");
+    return post(to, e.url.replace(/\/+$/, ""));
+  });
 }
