@@ -37,7 +37,8 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			choice.Flags(f)
 			api.Flags(f)
 			app.BytesVar(f, &cfg.Memory, "memory", "memory for requests, live streams, recently stepped-through runs and the latest events; tenants share it: one answer takes at most a third of it")
-			f.StringVar(&cfg.IngestURL, "ingest-url", "", "`URL` at which callers reach the ingest stage, for refusals of writes, which then name it")
+			f.StringVar(&cfg.IngestURL, "ingest-url", "", "`URL` at which callers reach the ingest stage: refusals of writes name it, and the page stops runs there")
+			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "longest pause on a live stream; then a comment is sent")
 			app.PageLinkFlag(f, &links)
 		},
 		Check: func(p *app.Process) error {

@@ -42,7 +42,7 @@ type Config struct {
 	// Tail has the settings with which live streams read skein.events. All reads of Kafka use Tail.Kafka. New sets
 	// RingBytes, Logger and Registerer of Tail.
 	Tail tail.Config
-	// IngestURL is the URL at which callers reach the ingest stage; "" if it is not known. Refusals of writes name it.
+	// IngestURL is the URL at which callers reach the ingest stage; "" if it is not known. Refusals of writes name it, and the page stops runs there.
 	IngestURL string
 	// Links lead from the page to other tools.
 	Links []web.Link
@@ -81,6 +81,9 @@ const minMemory = 32 << 20
 func (c Config) Validate() error {
 	if c.Memory < minMemory {
 		return fmt.Errorf("query: the memory is %d bytes; it must be at least %d", c.Memory, minMemory)
+	}
+	if c.StreamHeartbeat <= 0 {
+		return fmt.Errorf("query: stream heartbeat %s must be positive", c.StreamHeartbeat)
 	}
 	return front.ValidateURL("query: ingest-url", c.IngestURL)
 }
