@@ -49,7 +49,7 @@ func everything() values {
 		"clickhouse": values{"existingSecret": "db", "cluster": "main", "replicated": true, "authorityKey": "ca.crt"},
 		"jwt":        values{"jwks": "https://id.example/keys", "issuer": "https://id.example/", "audience": "skein"},
 		"quotas":     values{"default": values{"requests_per_second": 100}},
-		"tls":        values{"existingSecret": "web", "clientAuthorityKey": "ca.crt"},
+		"tls":        values{"existingSecret": "web", "clientAuthorityKey": "ca.crt", "authorityKey": "ca.crt"},
 		"adminToken": values{"existingSecret": "admin"},
 		"auditLog":   true, "accessLog": true,
 		"kafka": values{"topicPrefix": "acme.", "existingSecret": "kafka",
@@ -409,7 +409,7 @@ func TestChart_StandsBeforeAgents(t *testing.T) {
 		t.Errorf("the settings are %s", m.Data["skein.yaml"])
 	}
 	if m := strict[corev1.ConfigMap](t, "ingest", plain["ConfigMap prod-skein-ingest"]); m.Data["agents.yaml"] != "" ||
-		strings.Contains(m.Data["skein.yaml"], "agents") {
+		strings.Contains(m.Data["skein.yaml"], "\nagents: ") {
 		t.Errorf("without agents the settings are %v", m.Data)
 	}
 	other := everything()
@@ -595,7 +595,7 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 			values{"name": "other", "url": "https://other.example/"}}},
 		"networkPolicy": values{"egressPorts": []any{9095}},
 	})
-	reaches := map[string]string{"ingest": "53 53 9092 443 8000 9095", "query": "53 53 9092 8123 443 9095", "indexer": "53 53 9092 8123 9095",
+	reaches := map[string]string{"ingest": "53 53 9092 8420 443 80 8000 9095", "query": "53 53 9092 8123 443 9095", "indexer": "53 53 9092 8123 9095",
 		"compactor": "53 53 9092 9095"}
 	closed := mustRender(t, everything())
 	all := pods(t, open)
@@ -633,7 +633,8 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 			t.Errorf("%s opens %v, want %v", key, ports, want)
 		}
 		n = strict[networkingv1.NetworkPolicy](t, key, closed[key]).Spec
-		if len(n.Egress) != 1 || len(n.PolicyTypes) != 2 || len(n.Ingress[len(n.Ingress)-1].From) != 1 {
+		from := map[string]int{"query": 2}[stage] // ingest too
+		if len(n.Egress) != 1 || len(n.PolicyTypes) != 2 || len(n.Ingress[len(n.Ingress)-1].From) != max(from, 1) {
 			t.Errorf("told more, %s is %+v", key, n)
 		}
 	}
@@ -658,6 +659,25 @@ func TestChart_ScalesOnTheStagesOwnLag(t *testing.T) {
 		}
 		if strings.Contains(objects[kind+" prod-skein-"+stage], "\n  replicas:") {
 			t.Errorf("%s names a count that its scaler sets", stage)
+		}
+	}
+}
+
+// Ingest reaches query by its Service, whatever callers call it, unless it is given another address.
+func TestChart_LetsIngestAskQuery(t *testing.T) {
+	for want, v := range map[string]values{
+		"http://prod-skein-query.agents:80":                    {},
+		"http://prod-skein-query.agents:81":                    {"query": values{"url": "https://skein.example", "service": values{"port": 81}}},
+		"https://prod-skein-query.agents:80 /etc/skein/tls/ca": {"tls": values{"existingSecret": "web", "authorityKey": "ca"}},
+		"https://query.internal":                               {"query": values{"internalUrl": "https://query.internal"}},
+	} {
+		var got struct {
+			URL string `json:"query_internal_url"`
+			CAs string `json:"query_ca_file"`
+		}
+		m := strict[corev1.ConfigMap](t, "ingest", mustRender(t, v)["ConfigMap prod-skein-ingest"])
+		if err := yaml.Unmarshal([]byte(m.Data["skein.yaml"]), &got); err != nil || strings.TrimSpace(got.URL+" "+got.CAs) != want {
+			t.Errorf("ingest asks at %s with %q, want %s; %v", got.URL, got.CAs, want, err)
 		}
 	}
 }

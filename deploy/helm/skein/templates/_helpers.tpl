@@ -126,6 +126,13 @@ listen: ":8420"
 {{- with (index $v $other).url }}
 {{ $other }}_url: {{ . | quote }}
 {{- end }}
+{{- if eq .stage "ingest" }}
+query_internal_url: {{ include "skein.queryInternalURL" .root | quote }}
+{{- if and $v.tls.existingSecret $v.tls.authorityKey }}
+query_ca_file: /etc/skein/tls/{{ $v.tls.authorityKey }}
+{{- end }}
+{{- end }}
+stream_heartbeat: {{ $v.streamHeartbeat }}
 {{- if or $v.apiKeys.existingSecret (not $v.jwt.jwks) }}
 api_keys: /etc/skein/keys/{{ $v.apiKeys.existingSecretKey }}
 {{- end }}
@@ -165,6 +172,12 @@ tenant_metrics: {{ $v.tenantMetrics | int }}
 {{- if has .stage (list "indexer" "query") }}
 {{ include "skein.clickhouse" .root }}
 {{- end }}
+{{- end }}
+
+{{/* Where ingest reaches query. */}}
+{{- define "skein.queryInternalURL" -}}
+{{- $scheme := empty .Values.tls.existingSecret | ternary "http" "https" -}}
+{{- .Values.query.internalUrl | default (printf "%s://%s-query.%s:%v" $scheme (include "skein.fullname" .) .Release.Namespace .Values.query.service.port) }}
 {{- end }}
 
 {{- define "skein.clickhouse" -}}
@@ -618,7 +631,11 @@ spec:
 {{- $urls := list -}}
 {{- if has .stage (list "indexer" "query") }}{{ $urls = concat $urls $v.clickhouse.urls }}{{ end -}}
 {{- if and $v.jwt.jwks (has .stage (list "ingest" "query")) }}{{ $urls = append $urls $v.jwt.jwks }}{{ end -}}
-{{- if eq .stage "ingest" }}{{ range $v.ingest.agents }}{{ $urls = append $urls .url }}{{ end }}{{ end -}}
+{{- if eq .stage "ingest" -}}
+{{- $urls = append $urls (include "skein.queryInternalURL" .root) }}
+{{- if not $v.query.internalUrl }}{{ $ports = append $ports "8420" }}{{ end }}{{/* policies see the pod's port, or the Service's */}}
+{{- range $v.ingest.agents }}{{ $urls = append $urls .url }}{{ end }}
+{{- end -}}
 {{- range $urls }}
 {{- $url := urlParse . -}}
 {{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) -}}
