@@ -194,7 +194,9 @@ func TestFront_LeavesNoDeadlineToTheNextRequest(t *testing.T) {
 }
 
 func TestValidateURL_RefusesWhatNoAnswerMayName(t *testing.T) {
-	for text, want := range map[string]bool{"": true, "https://a:1/b": true, "http://a": true, "a:1": false, "ftp://a": false, "https://u:hush@a": false, "%": false} {
+	for text, want := range map[string]bool{
+		"": true, "https://a:1/b": true, "http://a": true, "a:1": false, "ftp://a": false, "https://u:hush@a": false, "%": false,
+	} {
 		if err := ValidateURL("query-url", text); (err == nil) != want || err != nil && strings.Contains(err.Error(), "hush") {
 			t.Errorf("%q: %v", text, err)
 		}

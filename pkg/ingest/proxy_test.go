@@ -469,7 +469,8 @@ func TestProxy_SendsCommentsWhileTheAgentIsSilent(t *testing.T) {
 	cfg.Heartbeat = beat
 	over := "data: {\"type\":\"CUSTOM\",\"name\":\"x\",\"value\":\"" + strings.Repeat("x", 100<<10)
 	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, r *http.Request) {
-		for _, part := range []string{"\ufeffdata: " + begin + "\r\n\r\n", "data: " + said + "\n\n", over, "y\"}\n\n", "data: " + finished + "\n\n"} {
+		parts := []string{"\ufeffdata: " + begin + "\r\n\r\n", "data: " + said + "\n\n", over, "y\"}\n\n", "data: " + finished + "\n\n"}
+		for _, part := range parts {
 			time.Sleep(10 * beat)
 			answers(part)(w, r)
 		}
