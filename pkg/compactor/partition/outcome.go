@@ -16,7 +16,7 @@ func AnomalyRules() []string {
 const (
 	outcomeDropped    fold.Outcome = "dropped"
 	outcomeDeadLetter fold.Outcome = "dead-letter"
-	// outcomeDiffers is the last event of a sealed run that was sent again, with other bytes than the run has; it is dropped, too.
+	// outcomeDiffers is the last event of a run that was sent again, with other bytes than the run has; it is dropped, too.
 	outcomeDiffers fold.Outcome = "repetition-differs"
 	// outcomeErasure is a request that erased a thread, outcomeErased a record that an erasure deleted.
 	outcomeErasure fold.Outcome = "erasure"

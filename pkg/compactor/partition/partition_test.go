@@ -218,6 +218,16 @@ func TestPartition_CountsRunsThatAreSentAgainWithOtherBytes(t *testing.T) {
 		s.all()
 		equal(t, "runs that differ", s.differing, want)
 	}
+	s.Send("t", "open", started("open"), seq(0))
+	s.Send("t", "open", text("m", "a"), seq(1))
+	s.Send("t", "open", started("open"), seq(0))
+	s.Send("t", "open", text("m", "a"), seq(1))
+	differ()
+	s.Send("t", "open", started("open"), seq(0))
+	s.Send("t", "open", text("m", "b"), seq(1))
+	s.Send("t", "open", text("m", "c"), seq(2))
+	differ(Repetition{"acme", "t", "open"})
+	s.differing = nil
 	send(finished("r"))
 	send(finished("r"))
 	s.Send("t", "r", `{"type":"RUN_FINISHED","threadId":"t","runId":"r","result":1}`, seq(2)) // the end alone

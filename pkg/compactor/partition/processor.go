@@ -392,7 +392,10 @@ func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fo
 	case fold.Malformed:
 		return p.malformed(m)
 	case fold.Repeat:
-		outcome = outcomeDropped
+		var err error
+		if outcome, err = p.repeated(r.thread, m); err != nil {
+			return "", err
+		}
 		fallthrough
 	case fold.Input:
 		if r.Fold != nil || m.headers.Kind != record.KindInput {
