@@ -107,6 +107,8 @@ type sentEvents struct {
 	next feedItem
 	// skipped are the bad events that --skip-bad left out.
 	skipped faults
+	// fault is what is wrong with the run after all events were sent: it has others, or no client can read any.
+	fault error
 	// err is the error that ended the events early, such as a line that is not an event; nil at the end of the events.
 	err error
 }

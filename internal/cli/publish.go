@@ -146,16 +146,20 @@ func publish(ctx context.Context, out *output, at *server, o publishOptions, r i
 	return at.connect(func(c *client.Client) error {
 		c = c.As(o.producer)
 		var skipped faults
+		var fault error // of the first run that has one; the others are notes
 		for {
 			sent, err := publishRun(ctx, out, c, o, input, feed, run)
 			skipped.join(sent.skipped)
-			switch {
-			case err != nil:
-				return err
-			case sent.next.event == nil && len(skipped.seqs) > 0:
-				return skippedError(skipped)
-			case sent.next.event == nil:
-				return nil
+			if fault == nil {
+				fault = sent.fault
+			} else if sent.fault != nil {
+				out.note("%v", sent.fault)
+			}
+			if err == nil && sent.next.event == nil && len(skipped.seqs) > 0 {
+				err = skippedError(skipped)
+			}
+			if err != nil || sent.next.event == nil {
+				return errors.Join(err, fault)
 			}
 			o.thread, o.run, o.from, input = thread, "", 0, nil
 			if err := o.takeIDs(nil, sent.next.event); err != nil {
@@ -247,7 +251,7 @@ func publishRun(
 	if n := ack.Unreadable; n > maxReasons && n < ack.Accepted {
 		out.note("warning: no client can read %d of %s", n, count(ack.Accepted, "event"))
 	}
-	if !o.noWait && ack.Accepted > 0 && knownBefore(ctx, c, result) {
+	if !o.noWait && ack.Accepted > 0 {
 		if result.repeats, err = countRepeats(ctx, c, result); err != nil {
 			out.note("it is unknown whether the events are those that run %s had before: %v", oneLine(o.run, 80), err)
 		}
@@ -256,14 +260,14 @@ func publishRun(
 		return sent, err
 	}
 	if r := result.repeats; r != nil && r.Different > 0 {
-		return sent, app.Differsf("%s of run %s dropped: Skein has others of the same numbers (%d repeated as they were); publish them with another run id",
+		sent.fault = app.Differsf("%s of run %s dropped: Skein has others of the same numbers (%d repeated as they were); publish them with another run id",
 			count(r.Different, "event"), oneLine(o.run, 80), r.Repeated)
 	}
-	if ack.Accepted > 0 && ack.Unreadable >= ack.Accepted {
-		return sent, fmt.Errorf("no client can read any of %s of run %s: %s",
+	if ack.Accepted > 0 && ack.Unreadable >= ack.Accepted && sent.fault == nil {
+		sent.fault = fmt.Errorf("no client can read any of %s of run %s: %s",
 			count(ack.Accepted, "event"), oneLine(o.run, 80), reasonsOf(unreadable, int(ack.Unreadable)))
 	}
-	if !o.noWait && ack.Accepted > 0 && sent.next.event == nil {
+	if !o.noWait && ack.Accepted > 0 && sent.next.event == nil && sent.fault == nil {
 		awaitIndexed(ctx, out, c, result, isTerminalEvent(sent.last), indexedWithin)
 	}
 	return sent, nil

@@ -335,6 +335,7 @@ func TestPublish_SaysWhichRepeatsDiffer(t *testing.T) {
 			{"one differs", other, nil, app.ExitDiffers, `"repeated":3,"different":1`},
 			{"only the end, which differs", strings.Join([]string{start, eventText, eventText, strings.Replace(end, "}", `,"result":1}`, 1)}, "\n"),
 				[]string{"--from", "3"}, app.ExitDiffers, `"repeated":0,"different":1`},
+			{"another run comes after it", other + "\n" + strings.ReplaceAll(whole, `"r"`, `"r2"`), nil, app.ExitDiffers, `"runId":"r2"`},
 			{"not waiting", other, []string{"--no-wait"}, 0, ""},
 			{"another start begins another run", strings.Replace(whole, `"runId":"r"}`, `"runId":"r","timestamp":1767225600000}`, 1), nil, 0, `"repeated":0,"different":0`},
 			{"an open run", strings.ReplaceAll(start+"\n"+eventText, `"r"`, `"open"`), nil, 0, ""},

@@ -20,23 +20,33 @@ type repeats struct {
 	Different int64 `json:"different"`
 }
 
-// knownBefore reports whether the index knows the run, with an earlier event than those published.
-func knownBefore(ctx context.Context, c *client.Client, p published) bool {
-	body, err := c.Get(ctx, client.RunPath(p.ThreadID, p.RunID), nil)
+// knownBefore reports whether the index knows the run, with an earlier event than those published. It does not wait for what was just
+// published.
+func knownBefore(ctx context.Context, c *client.Client, p published) (bool, error) {
+	body, err := c.Get(ctx, client.RunPath(p.ThreadID, p.RunID), url.Values{"fresh": {"no"}})
 	var run struct{ Raw record.Raw }
-	if err != nil || json.Unmarshal(body, &run) != nil {
-		return false // a new run is not known yet
+	if err == nil {
+		err = json.Unmarshal(body, &run)
+	}
+	if err != nil {
+		if client.IsNotFound(err) {
+			err = nil
+		}
+		return false, err
 	}
 	first := p.FirstOffset
 	if input, err := record.ParsePosition(p.InputPosition); err == nil {
 		first = input.Offset
 	}
-	return run.Raw.First < first
+	return run.Raw.First < first, nil
 }
 
 // countRepeats waits until the index has what was published, and compares it with the earlier raw events of its run. The run is the one
 // with the published id, or a later one with the same client run id, whose id ends with its number.
 func countRepeats(ctx context.Context, c *client.Client, p published) (*repeats, error) {
+	if known, err := knownBefore(ctx, c, p); !known || err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithTimeout(ctx, indexedWithin)
 	defer stop()
 	for n := 1; ; {
@@ -45,7 +55,8 @@ func countRepeats(ctx context.Context, c *client.Client, p published) (*repeats,
 			id = fmt.Sprintf("%s~%d", p.RunID, n)
 		}
 		found := comparison{p: p, seed: maphash.MakeSeed(), sums: map[int64]uint64{}}
-		query := url.Values{"all": {"true"}, "atLeast": {fmt.Sprintf("%d:%d", p.Partition, p.LastOffset)}}
+		query := url.Values{"all": {"true"}, "atLeast": {fmt.Sprintf("%d:%d", p.Partition, p.LastOffset)},
+			"to": {fmt.Sprintf("%d:%d", p.Partition, p.LastOffset+1)}}
 		err := c.Copy(ctx, client.RunPath(p.ThreadID, id)+"/events", query, client.TypeSequenced, &byLine{each: found.add})
 		var refused *client.Error
 		switch {
@@ -90,7 +101,7 @@ func (r *comparison) add(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("decoding raw event: %w", err)
 	}
-	if at.Offset > r.p.LastOffset || e.Kind != record.KindEvent || e.Seq == nil {
+	if e.Kind != record.KindEvent || e.Seq == nil {
 		return nil
 	}
 	sum := maphash.Bytes(r.seed, append(e.Event, e.Bytes...))
