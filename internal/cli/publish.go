@@ -39,8 +39,9 @@ type published struct {
 	client.Ack
 	// Skipped is how many bad events --skip-bad has left out.
 	Skipped int `json:"skipped,omitempty"`
-	// repeats is nil if the run was not known before, and with --no-wait.
-	*repeats
+	// Repeated and Different are absent if the run was not known before. They replace those of Ack.
+	Repeated  *int64 `json:"repeated,omitempty"`
+	Different *int64 `json:"different,omitempty"`
 }
 
 func newPublish(out *output) *cobra.Command {
@@ -57,8 +58,8 @@ begins the next one.
 
 Every event carries its number in the run, so an event that is sent again is dropped. If publishing was
 interrupted, repeat the same command, or continue with --from and the number that it printed. If a run has
-other events of the same numbers, the exit code is 4: those are kept, and these are dropped. This is not
-checked with --no-wait.
+other events of the same numbers, the exit code is 4: those are kept, and these are dropped. With --no-wait,
+only what ingest received lately is compared.
 
 An event that no AG-UI client can read is sent, and printed with the reason; if there is no other, the exit
 code is 1. A line that is no event ends the command, or, with --skip-bad, is left out; the exit code is then 1, too.
@@ -251,17 +252,26 @@ func publishRun(
 	if n := ack.Unreadable; n > maxReasons && n < ack.Accepted {
 		out.note("warning: no client can read %d of %s", n, count(ack.Accepted, "event"))
 	}
+	again := &repeats{ack.Repeated, ack.Different}
+	if *again == (repeats{}) {
+		again = nil
+	}
 	if !o.noWait && ack.Accepted > 0 {
-		if result.repeats, err = countRepeats(ctx, c, result); err != nil {
+		counted, err := countRepeats(ctx, c, result)
+		if err != nil && again == nil {
 			out.note("it is unknown whether the events are those that run %s had before: %v", oneLine(o.run, 80), err)
 		}
+		again = cmp.Or(counted, again) // ingest knows only what it received lately
+	}
+	if again != nil {
+		result.Repeated, result.Different = &again.Repeated, &again.Different
 	}
 	if err := out.result(result, result.text()); err != nil {
 		return sent, err
 	}
-	if r := result.repeats; r != nil && r.Different > 0 {
+	if again != nil && again.Different > 0 {
 		sent.fault = app.Differsf("%s of run %s dropped: Skein has others of the same numbers (%d repeated as they were); publish them with another run id",
-			count(r.Different, "event"), oneLine(o.run, 80), r.Repeated)
+			count(again.Different, "event"), oneLine(o.run, 80), again.Repeated)
 	}
 	if ack.Accepted > 0 && ack.Unreadable >= ack.Accepted && sent.fault == nil {
 		sent.fault = fmt.Errorf("no client can read any of %s of run %s: %s",

@@ -336,7 +336,7 @@ func TestPublish_SaysWhichRepeatsDiffer(t *testing.T) {
 			{"only the end, which differs", strings.Join([]string{start, eventText, eventText, strings.Replace(end, "}", `,"result":1}`, 1)}, "\n"),
 				[]string{"--from", "3"}, app.ExitDiffers, `"repeated":0,"different":1`},
 			{"another run comes after it", other + "\n" + strings.ReplaceAll(whole, `"r"`, `"r2"`), nil, app.ExitDiffers, `"runId":"r2"`},
-			{"not waiting", other, []string{"--no-wait"}, 0, ""},
+			{"not waiting", other, []string{"--no-wait"}, app.ExitDiffers, `"repeated":3,"different":1`},
 			{"another start begins another run", strings.Replace(whole, `"runId":"r"}`, `"runId":"r","timestamp":1767225600000}`, 1), nil, 0, `"repeated":0,"different":0`},
 			{"an open run", strings.ReplaceAll(start+"\n"+eventText, `"r"`, `"open"`), nil, 0, ""},
 			{"an open run goes on", strings.ReplaceAll(strings.Replace(whole, `"value":1`, `"value":3`, 1), `"r"`, `"open"`), nil, app.ExitDiffers, `"repeated":1,"different":1`},

@@ -15,10 +15,7 @@ import (
 
 // repeats counts published events whose numbers their run had before, so that Skein dropped them: those that are equal to the events
 // that it has, but for white space, and the others.
-type repeats struct {
-	Repeated  int64 `json:"repeated"`
-	Different int64 `json:"different"`
-}
+type repeats struct{ Repeated, Different int64 }
 
 // knownBefore reports whether the index knows the run, with an earlier event than those published. It does not wait for what was just
 // published.

@@ -14,7 +14,8 @@ const MaxMembers = 100_000
 // Envelope refuses an event that says that it ends the run, that is unreadable, too: the run ends there (fold.Decode).
 func (e *Event) Admit(b []byte) (unreadable, err error) {
 	if err := e.scan(b); err != nil {
-		if TypeOf(b).Terminal() {
+		if t := TypeOf(b); t.Terminal() {
+			e.Type = t
 			return err, nil
 		}
 		return nil, err

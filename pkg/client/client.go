@@ -106,6 +106,10 @@ type Ack struct {
 	LastOffset  int64 `json:"lastOffset"`
 	// Unreadable is how many of them no client can read.
 	Unreadable int64 `json:"unreadable,omitempty"`
+	// Repeated and Different are how many of them were dropped, as their run has events of their numbers: with the same bytes, or others.
+	// Ingest knows only what it received lately.
+	Repeated  int64 `json:"repeated,omitempty"`
+	Different int64 `json:"different,omitempty"`
 	// Warnings are about events that were accepted and that no client can read, or that count as anomalies of the run.
 	Warnings []Warning `json:"warnings,omitempty"`
 }

@@ -235,7 +235,7 @@ func (s *Service) answerAcks(c *front.Call, b *body, events *eventstream.Reader,
 		a.end(ackLine{Failed: failed})
 		return failed
 	}
-	a.end(ackLine{Done: &done{accepted: accepted{got, a.p.unreadable, a.p.warnings}, Refused: a.refused}})
+	a.end(ackLine{Done: &done{accepted: accepted{got, a.p.unreadable, a.p.repeats, a.p.warnings}, Refused: a.refused}})
 	if a.refused > 0 {
 		return errPartly
 	}

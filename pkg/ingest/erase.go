@@ -32,6 +32,7 @@ func (s *Service) deleteThread(c *front.Call, t target) error {
 	if err != nil {
 		return err
 	}
+	s.sent.forget(t.key)
 	at := record.Position{Partition: got.Partition, Offset: got.FirstOffset}
 	receipt := erasureReceipt{ThreadID: t.thread, Position: at, Href: "/v1/erasures/" + at.String()}
 	c.W.Header().Set("Location", receipt.Href)
@@ -41,6 +42,6 @@ func (s *Service) deleteThread(c *front.Call, t target) error {
 // publishOne writes one record and waits for its acknowledgement.
 func (s *Service) publishOne(ctx context.Context, t target, kind record.Kind, by producer, value []byte) (ack, error) {
 	p := s.newPublisher(ctx, t, kind, by, func() {})
-	p.send(eventstream.Event{Value: value, Seq: -1})
+	p.send(eventstream.Event{Value: value, Seq: -1}, "")
 	return p.finish()
 }

@@ -54,7 +54,7 @@ func (s *Service) postEvents(c *front.Call, t target) error {
 		err = refused
 	}
 	if err == nil {
-		return accept(c, http.StatusOK, accepted{got, p.unreadable, p.warnings})
+		return accept(c, http.StatusOK, accepted{got, p.unreadable, p.repeats, p.warnings})
 	}
 	if rej := new(front.Problem); s.stopping.Err() != nil && errors.As(err, &rej) && rej.Reason == reasonTimeout {
 		err = errDraining
@@ -103,7 +103,7 @@ func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publish
 			return err
 		}
 		p.look(ev.Line, &e, unreadable)
-		if !p.send(ev) {
+		if !p.send(ev, e.Type) {
 			return nil
 		}
 	}

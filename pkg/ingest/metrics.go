@@ -21,6 +21,7 @@ type metrics struct {
 	rejected *prometheus.CounterVec // reason
 	events   *prometheus.CounterVec // kind
 	bytes    *prometheus.CounterVec // kind
+	repeats  *prometheus.CounterVec // bytes
 	produce  prometheus.Histogram
 	inflight prometheus.Gauge
 	open     prometheus.Gauge
@@ -69,6 +70,7 @@ func newMetrics(reg prometheus.Registerer, tenants int, memory *front.Memory) (*
 		events:   prometheus.NewCounterVec(opts("events_total", "Records that Kafka has acknowledged, by kind."), []string{"kind"}),
 		bytes: prometheus.NewCounterVec(opts("event_bytes_total", "Bytes of acknowledged values, before compression, by kind."),
 			[]string{"kind"}),
+		repeats: prometheus.NewCounterVec(opts("repeats_total", "Numbered events that callers of the HTTP API sent again, as far as this process remembers: with the same bytes or different ones. Both are dropped."), []string{"bytes"}),
 		produce: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "skein", Subsystem: "ingest", Name: "produce_seconds",
 			Help:    "Time from handing a record to the producer to its acknowledgement.",
 			Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
@@ -90,6 +92,9 @@ func newMetrics(reg prometheus.Registerer, tenants int, memory *front.Memory) (*
 	for _, r := range []string{leftOutMalformed, leftOutTooLarge, leftOutRoom, leftOutRefused} {
 		m.leftOut.WithLabelValues(r)
 	}
+	for _, b := range []string{"same", "different"} {
+		m.repeats.WithLabelValues(b)
+	}
 	for _, r := range Routes() {
 		for _, o := range []string{outcomeAccepted, outcomeRejected, outcomeUnavailable} {
 			m.requests.WithLabelValues(r.Action, o)
@@ -106,8 +111,8 @@ func newMetrics(reg prometheus.Registerer, tenants int, memory *front.Memory) (*
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory,
-		m.runs, m.leftOut, m.stops.Gauge("ingest")} {
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.repeats, m.produce, m.inflight, m.open, m.held,
+		m.memory, m.runs, m.leftOut, m.stops.Gauge("ingest")} {
 		errs = append(errs, reg.Register(c))
 	}
 	if m.tenants != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/share"
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
@@ -38,8 +40,9 @@ type ack struct {
 type accepted struct {
 	ack
 	// Unreadable is how many of the accepted events no client can read (agui.Event.Admit).
-	Unreadable int64     `json:"unreadable,omitempty"`
-	Warnings   []warning `json:"warnings,omitempty"`
+	Unreadable int64 `json:"unreadable,omitempty"`
+	repeats
+	Warnings []warning `json:"warnings,omitempty"`
 }
 
 // publisher writes the records of one request. Only one goroutine calls send and finish.
@@ -61,6 +64,7 @@ type publisher struct {
 
 	unreadable int64 // this and warnings are used only by the sending goroutine
 	warnings   []warning
+	sent       *sentRun // of the target; nil before the first numbered event
 
 	moved  sync.Cond   // signals changes of out and err
 	spare  int         // bytes of memory that are acquired and not in use
@@ -69,6 +73,8 @@ type publisher struct {
 	acked  ack
 	// ackedLine is the line of the last acknowledged event. All events before it are acknowledged, too.
 	ackedLine int64
+	repeats   repeats
+	added     int // hashes in sent
 	err       error
 }
 
@@ -122,7 +128,7 @@ func admit(ctx context.Context, q *quota.Tenant, size int, line int64) error {
 
 // send passes a copy of an event to the producer. It blocks while too many bytes are unacknowledged, which slows the
 // caller down to Kafka's pace. If the request has failed, send returns false and finish returns the reason.
-func (p *publisher) send(ev eventstream.Event) bool {
+func (p *publisher) send(ev eventstream.Event, t agui.Type) bool {
 	size := len(ev.Value) + recordOverhead
 	p.mu.Lock()
 	for p.err == nil && p.out > 0 && p.outBytes+size > p.svc.cfg.RequestWindow {
@@ -151,9 +157,20 @@ func (p *publisher) send(ev eventstream.Event) bool {
 	p.mu.Lock()
 	p.begin(ev.Value)
 	p.mu.Unlock()
-	line := ev.Line
+	line, seq, sum := ev.Line, ev.Seq, uint64(0)
+	if seq >= 0 {
+		if sum = maphash.Bytes(p.svc.sent.seed, ev.Value); p.sent == nil {
+			p.sent = p.svc.sent.of(runKey{p.target.key, p.target.run})
+		}
+	}
 	p.give(p.ctx, p.svc.producer.Produce, p.records, p.records.numbered(ev.Seq), bytes.Clone(ev.Value), func(r *kgo.Record, err error) func() {
 		p.svc.large.Give(p.target.tenant, large)
+		if err == nil && seq >= 0 {
+			again, added := p.sent.take(seq, t, sum)
+			p.repeats.Repeated += again.Repeated
+			p.repeats.Different += again.Different
+			p.added += added
+		}
 		p.acknowledged(r, line, size, err)
 		return nil
 	})
@@ -255,6 +272,15 @@ func (p *publisher) finish() (ack, error) {
 	defer p.mu.Unlock()
 	for p.err == nil && p.out > 0 {
 		p.moved.Wait()
+	}
+	if !p.done && p.sent != nil {
+		p.svc.sent.grown(p.added)
+		p.svc.metrics.repeats.WithLabelValues("same").Add(float64(p.repeats.Repeated))
+		p.svc.metrics.repeats.WithLabelValues("different").Add(float64(p.repeats.Different))
+		if p.repeats.Different > 0 {
+			p.svc.logger.Warn("a run was sent again with other events, which are dropped", "tenant", p.target.tenant,
+				"thread_id", p.target.thread, "run_id", p.target.run, "repeated", p.repeats.Repeated, "different", p.repeats.Different)
+		}
 	}
 	p.done = true
 	p.spared(0)

@@ -32,6 +32,7 @@ type Service struct {
 	// large limits the bytes of unacknowledged large events. A broker handles the requests of a connection in order, so
 	// small events wait for earlier large ones.
 	large *share.Pool
+	sent  *sentRuns
 	pin   *pin
 
 	logger *slog.Logger
@@ -102,7 +103,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		logger: logger, agents: callers, afterEnd: afterEnd,
 		cancelWait: cancelWait,
 		cfg:        cfg, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
-		memory: memory, large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), pace: bodyPace,
+		sent: newSentRuns(), memory: memory, large: share.NewPool(largeEvents * int64(cfg.MaxEventBytes)), pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Without the purge, the producer would refuse all records for the topic until the process restarts.
 			recreated: func() {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // Ids that contradict the path are accepted, and the answer says what they will count as.
@@ -119,5 +122,60 @@ func TestEvents_WhatCannotBeFoldedIsWarnedOf(t *testing.T) {
 				t.Errorf("%d events were written, want %d", len(d.written()), n)
 			}
 		})
+	}
+}
+
+// Who sends a run again is told how many of its events Skein has, and how many it has otherwise.
+func TestEvents_RepeatsAreCounted(t *testing.T) {
+	d := newStage(t).in(t, "repeats")
+	send := func(from int, events ...string) string {
+		var body strings.Builder
+		for i, ev := range events {
+			fmt.Fprintf(&body, `{"seq":%d,"event":%s}`+"\n", from+i, ev)
+		}
+		a := d.do(http.MethodPost, d.path("events"), strings.NewReader(body.String()), "Content-Type", typeSequenced)
+		var answer accepted
+		if err := json.Unmarshal([]byte(a.body), &answer); err != nil || a.status != http.StatusOK {
+			t.Fatalf("answer is %s, %v", a.body, err)
+		}
+		return fmt.Sprintf("%d accepted, %d repeated, %d different", answer.Accepted, answer.Repeated, answer.Different)
+	}
+	const one, two, end, other = `{"type":"CUSTOM","name":"a","value":1}`, `{"type":"CUSTOM","name":"a","value":2}`,
+		`{"type":"RUN_FINISHED","threadId":"t","runId":"r1"}`, `{"type":"RUN_STARTED","threadId":"t","runId":"r1","parentRunId":"p"}`
+	for i, c := range []struct {
+		from   int
+		events []string
+		want   string
+	}{
+		{0, []string{ev1, one}, "2 accepted, 0 repeated, 0 different"},
+		{0, []string{ev1, two, one}, "3 accepted, 1 repeated, 1 different"}, // the run is open
+		{0, []string{other}, "1 accepted, 0 repeated, 1 different"},
+		{4, []string{end}, "1 accepted, 0 repeated, 0 different"},
+		{3, []string{two, end}, "2 accepted, 1 repeated, 1 different"},   // a number that was left out comes too late
+		{0, []string{other, two}, "2 accepted, 0 repeated, 0 different"}, // another run
+		{0, []string{other, one}, "2 accepted, 1 repeated, 1 different"},
+		{1 << 40, []string{two}, "1 accepted, 0 repeated, 0 different"},
+		{0, []string{other, one}, "2 accepted, 0 repeated, 0 different"}, // no longer remembered
+	} {
+		if got := send(c.from, c.events...); got != c.want {
+			t.Errorf("request %d: %s, want %s", i, got, c.want)
+		}
+	}
+	if got := testutil.ToFloat64(d.svc.metrics.repeats.WithLabelValues("different")); got != 4 {
+		t.Errorf("%v different events are counted", got)
+	}
+}
+
+func TestSentRuns_AreBounded(t *testing.T) {
+	s := newSentRuns()
+	for i := range 3 * mostSums / (2 * sumsOfRun) {
+		s.of(runKey{"t", strconv.Itoa(i)})
+	}
+	if n := len(s.runs) + len(s.past); n > mostSums/sumsOfRun || n < mostSums/sumsOfRun/2 {
+		t.Errorf("%d runs are remembered", n)
+	}
+	s.forget("t")
+	if len(s.runs)+len(s.past) > 0 {
+		t.Error("an erased thread is remembered")
 	}
 }
