@@ -3,6 +3,7 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -10,7 +11,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Span is a range of offsets of a partition; End is exclusive.
@@ -68,23 +71,46 @@ func OffsetsAt(ctx context.Context, adm *kadm.Client, topic string, t time.Time)
 	})
 }
 
-// Offset calls list and returns the offset of one partition of a topic. The error is ErrNoPartition, or that of list or of this
-// partition; other partitions may be unavailable.
-func Offset(ctx context.Context, topic string, partition int32,
-	list func(context.Context, ...string) (kadm.ListedOffsets, error)) (int64, error) {
-	offsets, err := list(ctx, topic)
-	o, ok := offsets.Lookup(topic, partition)
+// These are offsets of a partition that Offset returns besides those of a time.
+const (
+	Earliest = -2 - iota // the first one that the partition still has
+	Latest               // the high watermark
+	Stable               // the one after the last committed record
+)
+
+// Offset asks the leader of one partition of a topic, and no other broker, for an offset: Earliest, Latest, Stable, or the first one whose
+// record is not older than a time in milliseconds (the high watermark if there is none). The error is ErrNoPartition or Kafka's.
+func Offset(ctx context.Context, cl *kgo.Client, topic string, partition int32, at int64) (int64, error) {
+	req, t, p := kmsg.NewPtrListOffsetsRequest(), kmsg.NewListOffsetsRequestTopic(), kmsg.NewListOffsetsRequestTopicPartition()
+	p.Partition, p.Timestamp = partition, at
+	switch at {
+	case Latest:
+		p.Timestamp = -1
+	case Stable:
+		p.Timestamp, req.IsolationLevel = -1, 1
+	}
+	t.Topic, t.Partitions = topic, append(t.Partitions, p)
+	req.ReplicaID, req.Topics = -1, append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, cl)
+	offset := int64(-1)
 	switch {
 	case err != nil:
-	case !ok:
+	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
 		err = ErrNoPartition
 	default:
-		err = o.Err
+		got := resp.Topics[0].Partitions[0]
+		offset, err = got.Offset, kerr.ErrorForCode(got.ErrorCode)
+	}
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		err = fmt.Errorf("%w: %w", ErrNoPartition, err)
+	case err == nil && offset < 0 && at >= 0:
+		return Offset(ctx, cl, topic, partition, Latest)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("asking for an offset of %s/%d: %w", topic, partition, explain(err))
 	}
-	return o.Offset, nil
+	return offset, nil
 }
 
 func listed(ctx context.Context, topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (map[int32]int64, error) {

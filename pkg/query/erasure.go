@@ -134,7 +134,7 @@ func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 	}
 	if at.Offset >= r.end {
 		// An open transaction, for example of a retry of dead letters, hides the records after it.
-		end, err := r.ask(ctx, r.admin().ListEndOffsets)
+		end, err := r.ask(ctx, kafka.Latest)
 		if err == nil && at.Offset < end {
 			err = later(fmt.Sprintf("the record at %s cannot be read yet; try again", at))
 		}

@@ -103,8 +103,8 @@ func (l *rawLog) open(ctx context.Context, of *load, partition int32) (*rawRead,
 		return nil, fmt.Errorf("reading raw events: %w", err)
 	}
 	r := &rawRead{log: l, load: of, cl: cl, topic: l.cfg.Topics().Events, partition: partition, done: func() {}}
-	if r.start, err = r.ask(ctx, r.admin().ListStartOffsets); err == nil {
-		r.end, err = r.ask(ctx, r.admin().ListCommittedOffsets)
+	if r.start, err = r.ask(ctx, kafka.Earliest); err == nil {
+		r.end, err = r.ask(ctx, kafka.Stable)
 	}
 	if err != nil {
 		r.close()
@@ -124,13 +124,13 @@ func (r *rawRead) close() {
 	r.done()
 }
 
-// ask requests one offset of the partition.
-func (r *rawRead) ask(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (int64, error) {
+// ask requests one offset of the partition (kafka.Offset).
+func (r *rawRead) ask(ctx context.Context, at int64) (int64, error) {
 	var offset int64
 	err := r.load.pause(ctx, func() (err error) {
 		ctx, cancel := context.WithTimeout(ctx, recordWait)
 		defer cancel()
-		offset, err = kafka.Offset(ctx, r.topic, r.partition, list)
+		offset, err = kafka.Offset(ctx, r.cl, r.topic, r.partition, at)
 		return err
 	})
 	return offset, err
@@ -138,9 +138,7 @@ func (r *rawRead) ask(ctx context.Context, list func(context.Context, ...string)
 
 // at returns the first offset whose record is not older than t.
 func (r *rawRead) at(ctx context.Context, t time.Time) (int64, error) {
-	return r.ask(ctx, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
-		return r.admin().ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
-	})
+	return r.ask(ctx, t.UnixMilli())
 }
 
 // earliest returns the first offset of the ranges that still exists; -1 if there is none.

@@ -35,8 +35,7 @@ const (
 type Tail struct {
 	cfg       Config
 	topic     string
-	client    *kgo.Client // of the fetch loop
-	adm       *kadm.Client
+	client    *kgo.Client    // of the fetch loop
 	slots     *share.Pool    // for catch-ups; tenants share them
 	readers   *kafka.Readers // clients of catch-ups
 	metrics   *metrics
@@ -51,6 +50,7 @@ type Tail struct {
 
 	mu         sync.Mutex
 	partitions map[int32]*partition
+	questions  map[int32]*question // the latest of each partition
 	// opened are partitions with a new ring that the fetch loop does not read yet. Only the loop changes which partitions
 	// the client reads, and only between two polls. Otherwise a record polled before a partition was closed and opened
 	// again could enter the new ring after a gap.
@@ -80,7 +80,7 @@ type partition struct {
 func New(cfg Config) (*Tail, error) {
 	t := &Tail{
 		cfg: cfg, topic: cfg.Kafka.Topics().Events, metrics: newMetrics(cfg.Registerer),
-		ended: make(chan struct{}), partitions: map[int32]*partition{},
+		ended: make(chan struct{}), partitions: map[int32]*partition{}, questions: map[int32]*question{},
 	}
 	// Control records are kept, since the log may end with the marker of a transaction.
 	limits, err := kafka.LimitUnpacking() // 4 MiB of an answer may unpack to gigabytes
@@ -92,10 +92,6 @@ func New(cfg Config) (*Tail, error) {
 		kgo.WithHooks(answers{t}))
 	t.client, err = kafka.NewDirectReader(cfg.Kafka, t.topic, nil, append(options, cfg.Fetch...)...)
 	if err != nil {
-		return nil, fmt.Errorf("making tail: %w", err)
-	}
-	if t.adm, err = kafka.NewAdmin(cfg.Kafka); err != nil {
-		t.client.Close()
 		return nil, fmt.Errorf("making tail: %w", err)
 	}
 	t.slots = share.NewPool(int64(cfg.CatchUps))
@@ -114,7 +110,6 @@ func (t *Tail) Close() {
 		<-t.ended
 		t.starting.Wait()
 		t.readers.Close()
-		t.adm.Close()
 		t.client.Close()
 	})
 }
@@ -203,12 +198,49 @@ func (t *Tail) follow(ctx context.Context, p *partition, key string, from, end i
 
 // Start returns the first offset that a partition still has.
 func (t *Tail) Start(ctx context.Context, partition int32) (int64, error) {
-	return t.ask(ctx, t.adm.ListStartOffsets, partition)
+	return t.ask(ctx, partition, kafka.Earliest)
 }
 
-// End returns the offset after the last committed record of a partition.
+// question is a request for the end of a partition that callers share.
+type question struct {
+	begun  bool
+	done   chan struct{}
+	offset int64
+	err    error
+}
+
+// End returns the offset after the last committed record of a partition. The broker answers after the call: a caller that arrives while
+// a request is under way waits for the next one, which all who arrive meanwhile share.
 func (t *Tail) End(ctx context.Context, partition int32) (int64, error) {
-	return t.ask(ctx, t.adm.ListCommittedOffsets, partition)
+	t.mu.Lock()
+	q := t.questions[partition]
+	if (q == nil || q.begun) && t.ctx.Err() == nil {
+		before := q
+		q = &question{done: make(chan struct{})}
+		t.questions[partition] = q
+		t.starting.Go(func() { t.answer(q, before, partition) })
+	}
+	t.mu.Unlock()
+	if q == nil {
+		return 0, ErrClosed
+	}
+	select {
+	case <-q.done:
+		return q.offset, q.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+func (t *Tail) answer(q, before *question, partition int32) {
+	defer close(q.done)
+	if before != nil {
+		<-before.done
+	}
+	t.mu.Lock()
+	q.begun = true
+	t.mu.Unlock()
+	q.offset, q.err = t.ask(t.ctx, partition, kafka.Stable)
 }
 
 // Partition returns the partition of a record key.
@@ -217,7 +249,7 @@ func (t *Tail) Partition(ctx context.Context, key string) (int32, error) {
 	if n == 0 {
 		ctx, cancel := context.WithTimeout(ctx, askWait)
 		defer cancel()
-		listed, err := t.adm.ListStartOffsets(ctx, t.topic)
+		listed, err := kadm.NewClient(t.client).ListStartOffsets(ctx, t.topic)
 		if err == nil && len(listed[t.topic]) == 0 {
 			err = kafka.ErrNoTopic
 		}
@@ -251,7 +283,7 @@ func (t *Tail) open(id int32) *partition {
 // start finds the first offset to read and hands the partition to the fetch loop.
 func (t *Tail) start(p *partition) {
 	defer close(p.ready)
-	first, err := t.ask(t.ctx, t.adm.ListStartOffsets, p.id)
+	first, err := t.ask(t.ctx, p.id, kafka.Earliest)
 	var end int64
 	if err == nil {
 		end, err = t.End(t.ctx, p.id)
@@ -274,11 +306,11 @@ func (t *Tail) start(p *partition) {
 	}
 }
 
-// ask requests one offset of a partition.
-func (t *Tail) ask(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error), partition int32) (int64, error) {
+// ask requests one offset of a partition (kafka.Offset).
+func (t *Tail) ask(ctx context.Context, partition int32, at int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	return kafka.Offset(ctx, t.topic, partition, list)
+	return kafka.Offset(ctx, t.client, t.topic, partition, at)
 }
 
 // run is the fetch loop.

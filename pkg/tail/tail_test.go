@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
@@ -270,10 +271,11 @@ func TestTail_FollowsATopicThatWasMadeAnew(t *testing.T) {
 	r := s.follow("dev/t", End)
 	s.write(3, 2, "dev/t")
 	expect(t, read(t, r, 2), []int64{3, 4})
-	if _, err := s.adm.DeleteTopic(t.Context(), s.topic); err != nil {
+	adm := kadm.NewClient(s.client)
+	if _, err := adm.DeleteTopic(t.Context(), s.topic); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.adm.CreateTopic(t.Context(), 1, 1, nil, s.topic); err != nil {
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, s.topic); err != nil {
 		t.Fatal(err)
 	}
 	s.TopicRecreated()
