@@ -84,7 +84,7 @@ func (c *call) changes() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.readStepped()
+	v, err := c.readInTime()
 	if err != nil {
 		return nil, err
 	}

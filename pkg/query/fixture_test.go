@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -124,7 +123,12 @@ func newPatientFixture(t *testing.T, wrap ...func(store.Reader) store.Reader) *f
 func startFixture(t testing.TB, wait time.Duration, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
 	f := startFixtureOver(t, wait, kafka.Config{Brokers: []string{"127.0.0.1:1"}}, wrap...)
-	f.service.awayUntil.Store(math.MaxInt64)
+	f.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // without Kafka, reads take the index alone
+		if strings.HasPrefix(r.URL.Path, "/v1/threads/") && !strings.HasSuffix(r.URL.Path, "/stream") {
+			r.URL.RawQuery = strings.TrimPrefix(r.URL.RawQuery+"&fresh=no", "&")
+		}
+		f.service.Handler().ServeHTTP(w, r)
+	})
 	return f
 }
 

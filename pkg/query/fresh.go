@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,104 +17,147 @@ import (
 )
 
 const (
-	// freshWait is how long a read of a thread or run waits for the index, if skein.events has events of the thread that it lacks.
-	freshWait = 2 * time.Second
+	// freshWait is how long a read of a thread or run waits for the index, and follows the thread, if skein.events has events of the thread
+	// that the index lacks. A follow takes at least followWait, so that the last one of a read may reach the end.
+	freshWait, followWait = 2 * time.Second, 200 * time.Millisecond
 	// logEndWait bounds the request for the end of the log, and awayFor is how long reads do without it after one that failed.
 	logEndWait, awayFor = time.Second, 5 * time.Second
 )
 
-// logEnd returns the position after the last event that the thread's partition had when the request arrived. Its offset is -1 if Kafka
-// does not say: then reads answer from the index and the records of open runs alone.
-func (c *call) logEnd() (record.Position, error) {
-	none := record.Position{Offset: -1}
-	if time.Now().UnixNano() < c.awayUntil.Load() {
-		return none, nil
-	}
+// errUnknown means that a read does not know whether rows lack events: Kafka does not say, or following the thread took too long.
+var errUnknown = errors.New("it is not known what the index lacks")
+
+// logEnd returns the position after the last event that the thread's partition had when the request arrived, or errUnknown.
+func (c *call) logEnd() (end record.Position, err error) {
 	key, err := record.ThreadKey(c.Tenant, c.threadID)
-	if err != nil {
-		return none, nil //nolint:nilerr // no thread has such an id
+	if err != nil { // no thread has such an id
+		return record.Position{Offset: -1}, nil //nolint:nilerr // the store finds none
 	}
-	at := none
-	err = c.load.pause(c.R.Context(), func() error {
+	err = c.load.pause(c.R.Context(), func() (err error) {
 		ctx, cancel := context.WithTimeout(c.R.Context(), min(logEndWait, c.cfg.Wait))
 		defer cancel()
-		partition, err := c.tail.Partition(ctx, key)
-		if err == nil {
-			at.Offset, err = c.tail.End(ctx, partition)
-		}
-		if at.Partition = partition; err != nil {
-			at = none
-			if c.R.Context().Err() == nil {
-				c.awayUntil.Store(time.Now().Add(awayFor).UnixNano())
+		if end.Partition, err = c.tail.Partition(ctx, key); err == nil {
+			if until, away := c.awayUntil.Load(end.Partition); away && time.Now().Before(until.(time.Time)) {
+				return errUnknown
 			}
+			end.Offset, err = c.tail.End(ctx, end.Partition)
 		}
-		return nil
+		if err == nil || c.R.Context().Err() != nil {
+			return err
+		}
+		c.awayUntil.Store(end.Partition, time.Now().Add(awayFor))
+		c.cfg.Logger.WarnContext(ctx, "reads are answered from the index alone, as the end of the log is not known", "partition", end.Partition,
+			"error", err)
+		return fmt.Errorf("%w: %w", errUnknown, err)
 	})
-	return at, err // the slot was not to be had again
+	if err != nil {
+		end.Offset = -1
+	}
+	return end, err
 }
 
-// follow reads the thread's events below the end of the log that the index, which has all below indexed, lacks. It replaces the rows of
+// follow finds the thread's events below the end of the log that the index, which has all below indexed, lacks. It replaces the rows of
 // open runs in the view by the records that these would get now, and returns the last event that changes another row: -1 if the view lacks
-// none.
-func (c *call) follow(v *view, indexed int64, end record.Position) (lacks int64, _ error) {
+// none. The error is errUnknown, or errBehind if the rows do not fit the thread.
+func (c *call) follow(v *view, indexed int64, end record.Position, until time.Time) (lacks int64, err error) {
+	_ = c.load.take(-c.openBytes) // a release never fails
+	c.open, c.openBytes = nil, 0
 	open := slices.ContainsFunc(v.runs, func(r store.Run) bool { return r.Status == record.StatusRunning })
-	if end.Offset < 0 || !open && indexed >= end.Offset {
+	switch {
+	case !open && indexed >= end.Offset:
 		return -1, nil
+	case !open && end.Offset-indexed > c.cfg.Tail.Window: // reading that much takes longer than the index
+		return end.Offset - 1, nil
 	}
-	lacks = -1
-	err := c.load.pause(c.R.Context(), func() (err error) { // the follower takes slots and memory of its own
+	err = c.load.pause(c.R.Context(), func() error { // the follower takes slots and memory of its own
 		of := &call{Service: c.Service, Call: c.Call, threadID: c.threadID, load: c.room.load(c.Tenant)}
 		defer of.load.close()
-		ctx, cancel := context.WithTimeoutCause(c.R.Context(), min(freshWait, c.cfg.Wait), errWaited)
+		until := time.Now().Add(max(time.Until(until), followWait))
+		ctx, cancel := context.WithDeadlineCause(c.R.Context(), until, errUnknown)
 		defer cancel()
 		ctx, _ = of.load.metered(ctx)
 		s, err := of.newStream(ctx, "", joining())
-		if err != nil {
-			return err
-		}
-		s.partition, s.until = end.Partition, end.Offset
-		defer s.close()
-		if !open {
+		switch s.partition, s.until = end.Partition, end.Offset; {
+		case err != nil:
+		case open:
+			lacks, err = c.followOpen(v, s)
+		default:
 			lacks, err = s.lastFrom(indexed)
-			return err
 		}
-		if err := s.load.withSlot(ctx, s.openOnce); err != nil {
-			return err
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
-		if err := s.toEnd(); err != nil {
-			return err
-		}
-		lacks, err = c.overlay(v, s)
 		return err
 	})
 	_, refused := errors.AsType[*front.Problem](err) // for lack of slots or memory
-	switch {
-	case err == nil || c.R.Context().Err() != nil || refused || errors.Is(err, errBehind):
+	if err == nil || c.R.Context().Err() != nil || refused || errors.Is(err, errBehind) {
 		return lacks, err
-	case !errors.Is(err, errWaited) && !errors.Is(err, context.DeadlineExceeded):
+	}
+	if !errors.Is(err, errUnknown) {
 		c.cfg.Logger.WarnContext(c.R.Context(), "read is answered from the index alone, as its events cannot be followed", "tenant", c.Tenant,
 			"thread_id", c.threadID, "error", err)
 	}
-	return -1, nil
+	return -1, errUnknown
+}
+
+// followOpen is follow for a thread with open runs. If an earlier read has followed the thread, it continues there.
+func (c *call) followOpen(v *view, s *stream) (lacks int64, err error) {
+	held, err := c.cache.acquire(s.ctx, cacheKey{tenant: c.Tenant, thread: c.threadID}, "")
+	if err != nil {
+		return -1, err
+	}
+	defer func() { c.cache.release(held, held.size()) }()
+	if had := held.followed; had != nil {
+		had.call, had.ctx, had.out, had.until = s.call, s.ctx, s.out, max(s.until, had.through)
+		s = had
+	}
+	for _, r := range v.runs { // they may be newer than the end
+		s.until = max(s.until, r.Raw.Next)
+	}
+	defer func() { // the cache keeps nothing of the request
+		s.close()
+		s.call, s.ctx, s.out, s.held = nil, nil, sse{}, 0
+	}()
+	held.followed = nil // until the thread has all records below through
+	for again := false; ; again = true {
+		if s.thread == nil {
+			err = s.load.withSlot(s.ctx, s.openOnce)
+		} else if err = s.weigh(); err == nil {
+			err = s.follow(s.through)
+		}
+		if err != nil {
+			return -1, err
+		}
+		switch err = s.toEnd(); {
+		case err == nil:
+			lacks, err = c.overlay(v, s)
+		case !errors.Is(err, errUnread):
+			return -1, err
+		}
+		if stale := errors.Is(err, errBehind); !stale && s.bytes() <= c.cache.bytes.Limit()/cacheParts {
+			held.followed = s
+		} else if stale && !again {
+			s.thread = nil
+			continue
+		}
+		return lacks, err
+	}
 }
 
 // lastFrom returns the offset of the thread's last record from an offset to the end of the log; -1 if there is none.
 func (s *stream) lastFrom(offset int64) (int64, error) {
 	last := int64(-1)
-	if err := s.follow(offset); err != nil {
-		return last, err
-	}
-	for !s.caughtUp() {
-		b, err := s.reader.Next(s.ctx)
-		if err != nil {
-			return last, err
-		}
+	defer s.close()
+	err := s.follow(offset)
+	for err == nil && !s.caughtUp() {
+		var b tail.Batch
+		b, err = s.reader.Next(s.ctx)
 		for _, m := range s.below(b.Records) {
 			last = m.Offset
 		}
 		s.through = b.Through
 	}
-	return last, nil
+	return last, err
 }
 
 // below returns the records before the end at which a read ends.
@@ -121,6 +165,9 @@ func (s *stream) below(records []*kgo.Record) []*kgo.Record {
 	i, _ := slices.BinarySearchFunc(records, s.until, func(m *kgo.Record, end int64) int { return cmp.Compare(m.Offset, end) })
 	return records[:i]
 }
+
+// errUnread means that the thread has all records below through, and the next ones could not be read.
+var errUnread = errors.New("reading events")
 
 // toEnd takes the thread's records up to the end of the log.
 func (s *stream) toEnd() error {
@@ -132,9 +179,9 @@ func (s *stream) toEnd() error {
 			}
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errUnread, err)
 		}
-		b.Records = s.below(b.Records)
+		b.Records, b.Through = s.below(b.Records), min(b.Through, s.until)
 		if err := s.takeInTurn(b); err != nil {
 			return err
 		}
@@ -146,45 +193,48 @@ func (s *stream) toEnd() error {
 }
 
 // overlay replaces the rows of open runs by the followed thread's current records, and keeps these for restore. It returns the last event
-// that changes another row. The error is errBehind if the view is older than the thread.
+// that changes another row. The error is errBehind if the thread has to be opened again: the index ended a run that it has as open, or has
+// a record of a run that began after it was opened.
 func (c *call) overlay(v *view, s *stream) (lacks int64, err error) {
-	if s.rows == nil { // erased
-		return s.until - 1, nil
-	}
 	lacks, c.open = -1, map[string]*record.Run{}
-	indexed := byID(s.rows)
+	rows := byID(v.runs)
 	for _, r := range s.thread.Runs() {
-		row, ok := indexed[r.ID]
-		if !ok || r.Open() != (row.Status == record.StatusRunning) ||
-			(r.LateError == nil) != (row.LateError == nil) {
+		row, ok := rows[r.ID]
+		delete(rows, r.ID)
+		switch running := row.Status == record.StatusRunning; {
+		case c.one && r.ID != c.runID:
+		case r.LateError != nil && row.LateError == nil:
+			lacks = max(lacks, r.LateError.Offset)
+		case !ok || row.Raw.Next < r.Next && !(running && r.Open()):
 			lacks = max(lacks, r.Next-1)
-			continue
-		}
-		rec, err := s.thread.Current(r)
-		if err != nil {
-			return lacks, err
-		}
-		if rec != nil {
-			c.open[r.ID] = rec
-			err = c.load.take(answerBytes(rec.Messages, rec.State) / answerCopies)
-		}
-		if err != nil {
-			return lacks, err
+		case r.Open() != running:
+			return lacks, errBehind
+		case running:
+			rec, err := s.thread.Current(r)
+			if err != nil {
+				return lacks, err
+			}
+			if rec == nil {
+				return lacks, errBehind
+			}
+			bytes := answerBytes(rec.Messages, rec.State) / answerCopies
+			if err := c.load.take(bytes); err != nil {
+				return lacks, err
+			}
+			c.open[r.ID], c.openBytes = rec, c.openBytes+bytes
 		}
 	}
-	shown := byID(v.runs)
-	for id := range indexed {
-		if _, ok := shown[id]; !ok && (len(v.runs) > 1 || c.runID == "") {
-			err = errBehind
+	for _, row := range rows { // those that the thread does not have
+		if row.Raw.First >= s.erasedAt {
+			return lacks, errBehind
 		}
+		lacks = max(lacks, s.erasedAt-1)
 	}
 	v.runs = slices.Clone(v.runs)
 	for i := range v.runs {
-		if v.runs[i].Status == record.StatusRunning && !c.isOpen(&v.runs[i]) {
-			err = errBehind
-		}
+		c.isOpen(&v.runs[i])
 	}
-	return lacks, err
+	return lacks, nil
 }
 
 // isOpen reports whether read has followed a run that the index shows as open, and sets the row to what the run is now.

@@ -17,10 +17,11 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	waits    *prometheus.CounterVec
+	fresh    *prometheus.HistogramVec // outcome
 	restored prometheus.Histogram
 
 	timelineReads *prometheus.CounterVec
-	timelineBytes prometheus.Gauge
+	cachedBytes   prometheus.Gauge
 
 	// These are about live streams.
 	streams  prometheus.Gauge
@@ -34,6 +35,13 @@ type metrics struct {
 const (
 	waitReached = "reached"
 	waitLate    = "late"
+)
+
+// These are the outcomes of a read of a thread or run.
+const (
+	readFresh   = "fresh"   // the answer has all events that the log had when the request arrived
+	readBehind  = "behind"  // the index did not get to them in time
+	readUnknown = "unknown" // Kafka did not say what the index lacks, or reading it took too long
 )
 
 // These are the sources of a timeline.
@@ -58,6 +66,12 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) *m
 			Name: "skein_query_index_waits_total",
 			Help: "Calls with atLeast by outcome: reached in time, or late.",
 		}, []string{"outcome"}),
+		fresh: auto.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "skein_query_fresh_read_seconds",
+			Help: "Time until a read of a thread or run had all events that the log had when it arrived, by outcome: it had them, the index " +
+				"did not get to them in time, or Kafka did not say.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5},
+		}, []string{"outcome"}),
 		restored: auto.NewHistogram(prometheus.HistogramOpts{
 			Name:    "skein_query_restored_chain_runs",
 			Help:    "Number of runs whose records one history was restored from.",
@@ -67,9 +81,9 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) *m
 			Name: "skein_query_timeline_reads_total",
 			Help: "Runs that were stepped through, by source of their events: memory, or raw events that were read.",
 		}, []string{"source"}),
-		timelineBytes: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_query_timeline_bytes",
-			Help: "Memory of the runs that were stepped through last.",
+		cachedBytes: auto.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_query_cached_bytes",
+			Help: "Memory of the runs that were stepped through, and of the threads with open runs that were read, last.",
 		}),
 		streams: auto.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
 		ended: auto.NewCounterVec(prometheus.CounterOpts{
@@ -92,6 +106,9 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []front.Route) *m
 	}
 	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endRoom, endRevoked, endLeft, endRefused, endFailed} {
 		m.ended.WithLabelValues(why)
+	}
+	for _, outcome := range []string{readFresh, readBehind, readUnknown} {
+		m.fresh.WithLabelValues(outcome)
 	}
 	m.waits.WithLabelValues(waitReached)
 	m.waits.WithLabelValues(waitLate)

@@ -113,8 +113,11 @@ func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.
 type call struct {
 	*Service
 	*front.Call
-	// open are the current records of the open runs that read has followed.
-	open map[string]*record.Run
+	// open are the current records of the open runs that read has followed; openBytes is the memory that was taken for them.
+	open      map[string]*record.Run
+	openBytes int64
+	// one means that read has the row of runID alone.
+	one bool
 	// threadID and runID are those of the path; runID is empty if the path has none.
 	threadID, runID string
 	// load tracks the memory and slot of the request.
@@ -169,7 +172,7 @@ func (c *call) write(a *answer) error {
 		h.Set(headerIndexedTo, a.indexedTo.String())
 	}
 	if len(a.remarks) > 0 {
-		h.Set(headerRemarks, strings.Join(a.remarks, ", "))
+		h.Set(headerRemarks, strings.Join(append(h.Values(headerRemarks), a.remarks...), ", "))
 	}
 	if a.vary {
 		h.Add("Vary", "Accept")

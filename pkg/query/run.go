@@ -75,6 +75,7 @@ func badgesOf(r store.Run) badges {
 }
 
 func (c *call) run() (*answer, error) {
+	c.one = true
 	v, err := c.read(func(ctx context.Context, tenant, thread string) ([]store.Run, error) {
 		r, err := c.store.Run(ctx, tenant, thread, c.runID)
 		return []store.Run{r}, err

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
@@ -30,7 +30,7 @@ type Config struct {
 	Wait time.Duration
 	// Poll is the pause between two reads of the index while a call waits. Some waits double it, up to maxLook.
 	Poll time.Duration
-	// Memory limits the bytes that requests, cached timelines of stepped runs and the latest events for live streams hold
+	// Memory limits the bytes that requests, the cache of stepped runs and followed threads, and the latest events for live streams hold
 	// together. Slots limits concurrent work: each read takes one. Tenants share both (share.Pool).
 	Memory, Slots int
 	// StreamHeartbeat is the pause after which an idle live stream sends a heartbeat, since proxies close connections that
@@ -56,14 +56,14 @@ type Config struct {
 }
 
 // These are parts of Config.Memory, in ninths. Requests have the rest.
-const timelineNinths, ringNinths = 2, 1
+const cacheNinths, ringNinths = 2, 1
 
-func (c Config) ringBytes() int       { return c.Memory / 9 * ringNinths }
-func (c Config) timelineBytes() int64 { return int64(c.Memory / 9 * timelineNinths) }
-func (c Config) readBytes() int64     { return int64(c.Memory) - c.timelineBytes() - int64(c.ringBytes()) }
+func (c Config) ringBytes() int    { return c.Memory / 9 * ringNinths }
+func (c Config) cacheBytes() int64 { return int64(c.Memory / 9 * cacheNinths) }
+func (c Config) readBytes() int64  { return int64(c.Memory) - c.cacheBytes() - int64(c.ringBytes()) }
 
 // DefaultConfig returns the defaults: a wait of 5 s with a read of the index every 50 ms; 576 MiB, of which requests
-// have 384 and timelines of stepped runs 128; eight slots a processor, at least 16.
+// have 384 and the cache of stepped runs and followed threads 128; eight slots a processor, at least 16.
 func DefaultConfig() Config {
 	return Config{
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, Memory: 576 << 20, Slots: max(16, 8*runtime.GOMAXPROCS(0)),
@@ -96,7 +96,7 @@ type recordReader interface {
 	Close()
 }
 
-// Service answers HTTP calls. Its only state that outlives a request is caches: timelines of stepped runs, and the latest
+// Service answers HTTP calls. Its only state that outlives a request is caches: stepped runs, followed threads, and the latest
 // events. Call Drain before shutdown, so that live streams end, and Close after the last request.
 type Service struct {
 	cfg     Config
@@ -110,9 +110,9 @@ type Service struct {
 
 	room  *room
 	watch *watch
-	// awayUntil is the time until which reads do not ask Kafka for the end of the log, in Unix nanoseconds.
-	awayUntil atomic.Int64
-	timelines *timelines
+	// awayUntil maps a partition to the time until which reads do not ask Kafka for the end of its log.
+	awayUntil sync.Map
+	cache     *cache
 	// draining ends when the process starts to stop.
 	draining context.Context
 	drain    context.CancelCauseFunc
@@ -143,7 +143,7 @@ func New(cfg Config, r store.Reader, auth tenant.Authenticator) (*Service, error
 	}
 	s := &Service{
 		cfg: cfg, store: r, records: records, raw: newRawLog(k), tail: follow, auth: auth, metrics: m,
-		room: newRoom(cfg), watch: &watch{store: r, poll: cfg.Poll}, timelines: newTimelines(cfg.timelineBytes(), m),
+		room: newRoom(cfg), watch: &watch{store: r, poll: cfg.Poll}, cache: newCache(cfg.cacheBytes(), m),
 	}
 	s.front = s.newFront(compress)
 	s.draining, s.drain = context.WithCancelCause(context.Background())

@@ -173,7 +173,7 @@ func (c *call) state() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.readStepped()
+	v, err := c.readInTime()
 	if err != nil {
 		return nil, err
 	}

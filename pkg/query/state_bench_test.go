@@ -42,7 +42,7 @@ func BenchmarkState(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("events=%d/first", events), func(b *testing.B) {
 			for b.Loop() {
-				f.service.timelines = newTimelines(f.service.timelines.bytes.Limit(), f.service.metrics)
+				f.service.cache = newCache(f.service.cache.bytes.Limit(), f.service.metrics)
 				get(fmt.Sprint("?at=", events/2))
 			}
 		})

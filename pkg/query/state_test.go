@@ -277,7 +277,7 @@ func TestState_SaysWhatIsWrong(t *testing.T) {
 			t.Errorf("of a run that goes on, %s: %s, want %q", query, detail, says)
 		}
 	}
-	f.get("acme", "/v1/threads/chat/runs/nobody/state").problem(t, 404)
+	f.get("acme", "/v1/threads/chat/runs/nobody/state?fresh=no").problem(t, 404)
 	f.get("umbrella", "/v1/threads/chat/runs/r/state").problem(t, 404)
 }
 
@@ -285,7 +285,7 @@ func TestState_RefusesARunOfTooManyEvents(t *testing.T) {
 	f := newRawFixture(t)
 	f.talk()
 	kafkatest.Produce(t, f.cluster.Config, f.log[f.sent:]...)
-	f.service.timelines = newTimelines(timelineParts*300, f.service.metrics) // two steps of a run, without their values
+	f.service.cache = newCache(cacheParts*300, f.service.metrics) // two steps of a run, without their values
 	if detail := f.get("acme", "/v1/threads/chat/runs/r/state?at=1").problem(t, http.StatusConflict); !strings.Contains(detail, "too many events") {
 		t.Errorf("the answer says %q", detail)
 	}
@@ -346,7 +346,7 @@ func TestState_ReadsARunOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.get("acme", "/v1/threads/chat/runs/r/state").problem(t, 404)
-	if cache := f.service.timelines; len(cache.byRun) > 0 || cache.bytes.Held() != 0 {
+	if cache := f.service.cache; len(cache.byKey) > 0 || cache.bytes.Held() != 0 {
 		t.Errorf("%d bytes of what was erased stay", cache.bytes.Held())
 	}
 }
@@ -366,10 +366,10 @@ func TestState_KeepsACursorAndCountsIt(t *testing.T) {
 	const length = 256 << 10
 	f := newRawFixture(t)
 	f.texts(4, length)
-	cache := newTimelines(32<<20, f.service.metrics)
-	f.service.timelines = cache
+	cache := newCache(32<<20, f.service.metrics)
+	f.service.cache = cache
 	f.state("?at=3")
-	held := cache.byRun[timelineKey{"acme", "chat", "r"}]
+	held := cache.byKey[cacheKey{"acme", "chat", "r"}]
 	first, bare := held.cursor, held.reader.Bytes()
 	if first == nil || first.N() != 3 {
 		t.Fatalf("it keeps the cursor %+v", first)
@@ -387,10 +387,10 @@ func TestState_KeepsACursorAndCountsIt(t *testing.T) {
 
 func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cache := newTimelines(1000, newMetrics(prometheus.NewRegistry(), 0, nil))
+		cache := newCache(1000, newMetrics(prometheus.NewRegistry(), 0, nil))
 		use := func(run string) {
 			t.Helper()
-			c, err := cache.acquire(t.Context(), timelineKey{"acme", "t", run}, "")
+			c, err := cache.acquire(t.Context(), cacheKey{"acme", "t", run}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -400,7 +400,7 @@ func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 		holds := func() (runs int, bytes int64, idle bool) {
 			cache.mu.Lock()
 			defer cache.mu.Unlock()
-			return len(cache.byRun), cache.bytes.Held(), cache.sweep == nil
+			return len(cache.byKey), cache.bytes.Held(), cache.sweep == nil
 		}
 		use("old")
 		use("new")
@@ -442,10 +442,10 @@ func TestState_OfAChildStartsFromItsParent(t *testing.T) {
 }
 
 func TestTimelines_AreFairToTenants(t *testing.T) {
-	cache := newTimelines(1000, newMetrics(prometheus.NewRegistry(), 0, nil))
+	cache := newCache(1000, newMetrics(prometheus.NewRegistry(), 0, nil))
 	put := func(tenant, run string, bytes int64) {
 		t.Helper()
-		c, err := cache.acquire(t.Context(), timelineKey{tenant, "t", run}, "")
+		c, err := cache.acquire(t.Context(), cacheKey{tenant, "t", run}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -453,7 +453,7 @@ func TestTimelines_AreFairToTenants(t *testing.T) {
 	}
 	has := func() string {
 		var all []string
-		for k := range cache.byRun {
+		for k := range cache.byKey {
 			all = append(all, k.tenant+"/"+k.run)
 		}
 		slices.Sort(all)

@@ -24,7 +24,7 @@ type stepping struct {
 	*timeline.Reader
 	c    *call
 	row  store.Run
-	held *cachedRun
+	held *cached
 }
 
 // stepThrough calls f with a run's timeline. If the cached one does not satisfy enough, it first reads on to the end of the log.
@@ -36,11 +36,11 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	row := v.runs[i]
 	origin := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.ParentRunID, "/", row.Base)
 	c.load.releaseSlot() // another request may be reading the run
-	held, err := c.timelines.acquire(c.R.Context(), timelineKey{c.Tenant, c.threadID, run}, origin)
+	held, err := c.cache.acquire(c.R.Context(), cacheKey{c.Tenant, c.threadID, run}, origin)
 	if err != nil {
 		return err
 	}
-	defer func() { c.timelines.release(held, held.size()) }() // without a reader, as after an error, the run is not cached
+	defer func() { c.cache.release(held, held.size()) }() // without a reader, as after an error, the run is not cached
 	if err := c.load.acquire(c.R.Context()); err != nil {
 		return err
 	}
@@ -69,15 +69,6 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	return f(stepping{held.reader, c, row, held})
 }
 
-// readStepped reads the thread for stepping. It drops the cached timelines of a thread that no longer exists.
-func (c *call) readStepped() (view, error) {
-	v, err := c.readInTime()
-	if errors.Is(err, store.ErrNotFound) {
-		c.timelines.forget(c.Tenant, c.threadID)
-	}
-	return v, err
-}
-
 // readTimeline reads the raw events of a run that the reader r does not have yet, or all of them if r is nil.
 func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timeline.Reader, error) {
 	counted := verify.Bytes(&row.Run)            // for the fold; the timeline is counted separately
@@ -99,7 +90,7 @@ func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timelin
 			h, err := c.restore(c.R.Context(), v.runs, run)
 			return h.History, err
 		}
-		r, err = timeline.NewReader(recordsOf(v.runs), row.RunID, raw.start, c.timelines.bytes.Limit()/timelineParts, history)
+		r, err = timeline.NewReader(recordsOf(v.runs), row.RunID, raw.start, c.cache.bytes.Limit()/cacheParts, history)
 		if err != nil {
 			return nil, c.unsteppable(raw, row, err)
 		}
@@ -211,7 +202,7 @@ func (s stepping) next(at *timeline.Cursor) (timeline.Step, timeline.Change, err
 func (s stepping) keep(at *timeline.Cursor) {
 	at.Park()
 	s.held.cursor = at
-	if s.held.size() > s.c.timelines.bytes.Limit()/timelineParts {
+	if s.held.size() > s.c.cache.bytes.Limit()/cacheParts {
 		s.held.cursor = nil
 	}
 }

@@ -37,6 +37,8 @@ type stream struct {
 	rows      []store.Run
 	thread    *live.Thread
 	partition int32
+	// erasedAt is the position after the thread's last erasure that was read since the thread was opened; 0 if there is none.
+	erasedAt int64
 	// held is the memory that was taken for the stream itself, its rows and its folds.
 	held int64
 	// reader returns raw records. The stream has processed all of them below through.
@@ -121,15 +123,21 @@ const streamBytes = 4<<10 + keptBuffer
 
 // weigh takes or releases memory so that the load matches what the stream holds now.
 func (s *stream) weigh() error {
-	bytes := int64(streamBytes)
-	if s.thread != nil {
-		bytes += int64(len(s.rows))*store.RowBytes + s.thread.Bytes()
-	}
+	bytes := s.bytes()
 	err := s.load.hold(bytes - s.held)
 	if err == nil {
 		s.held = bytes
 	}
 	return err
+}
+
+// bytes is the approximate memory of the stream.
+func (s *stream) bytes() int64 {
+	bytes := int64(streamBytes)
+	if s.thread != nil {
+		bytes += int64(len(s.rows))*store.RowBytes + s.thread.Bytes()
+	}
+	return bytes
 }
 
 // flush sends what was written. If that exceeds the kept buffer, flush takes memory for it, since a slow reader
@@ -193,6 +201,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	case !ok:
 		return err
 	case e.Headers.Kind == record.KindErase:
+		s.erasedAt = m.Offset + 1
 		return s.erased()
 	case !e.OfRun():
 		return nil

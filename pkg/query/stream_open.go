@@ -98,7 +98,7 @@ func (s *stream) open() error {
 }
 
 func (s *stream) openOnce() error {
-	s.thread = nil // so that the reads below fail at once: recordsOfThread retries if a thread is open
+	s.thread, s.erasedAt = nil, 0 // so that the reads below fail at once: recordsOfThread retries if a thread is open
 	// The index's position is read before the rows, so that the rows are at least as new. everyTenant excludes the
 	// tenant's own rows from the position: one of them may be ahead of a run that is not indexed yet.
 	to, err := s.store.IndexedTo(s.ctx, everyTenant)
@@ -129,6 +129,9 @@ func (s *stream) openOnce() error {
 	from, err := s.start(thread, rows)
 	if err != nil {
 		return err
+	}
+	if s.until != tail.End { // the index may be beyond it by now
+		s.until = max(s.until, from)
 	}
 	s.thread = thread
 	if err := s.weigh(); err != nil {

@@ -35,7 +35,7 @@ const maxLook = 400 * time.Millisecond
 
 // read reads rows of the thread, and follows its open runs to the end of the log. With ?atLeast= it repeats the read until the rows include
 // the event at that position, for cfg.Wait at most. Without ?fresh=no it also repeats the read until the rows include all events that the
-// thread had when the request arrived, for freshWait at most.
+// thread had when the request arrived, for freshWait at most; an answer that may lack some says so (readTo).
 func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]store.Run, error)) (view, error) {
 	want, err := c.position("atLeast")
 	if err != nil {
@@ -45,10 +45,12 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 	if err != nil {
 		return view{}, err
 	}
-	deadline, freshUntil := time.Now().Add(c.cfg.Wait), time.Now().Add(min(freshWait, c.cfg.Wait))
-	end := record.Position{Offset: -1}
+	began := time.Now()
+	deadline, freshUntil := began.Add(c.cfg.Wait), began.Add(min(freshWait, c.cfg.Wait))
+	end, unknown := record.Position{Offset: -1}, false
 	if fresh != "no" {
-		if end, err = c.logEnd(); err != nil {
+		end, err = c.logEnd()
+		if unknown = errors.Is(err, errUnknown); err != nil && !unknown {
 			return view{}, err
 		}
 	}
@@ -66,10 +68,13 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 		if err != nil {
 			return view{}, err
 		}
-		v := newView(runs, to)
-		lacks, err := c.follow(&v, to[end.Partition], end)
+		v, lacks := newView(runs, to), int64(-1)
+		if end.Offset >= 0 {
+			lacks, err = c.follow(&v, to[end.Partition], end, freshUntil)
+			unknown = errors.Is(err, errUnknown)
+		}
 		behind := errors.Is(err, errBehind)
-		if err != nil && !behind {
+		if err != nil && !behind && !unknown {
 			return view{}, err
 		}
 		if want != nil && len(runs) > 0 && runs[0].Raw.Partition != want.Partition {
@@ -81,7 +86,17 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 			next, until = *want, deadline
 		}
 		if over := time.Now().After(until); over || !late && lacks < 0 && !behind {
-			return c.readTo(v, want, late, lacks, to)
+			outcome := readFresh
+			switch {
+			case unknown:
+				outcome = readUnknown
+			case lacks >= 0 || behind:
+				outcome = readBehind
+			}
+			if fresh != "no" {
+				c.metrics.fresh.WithLabelValues(outcome).Observe(time.Since(began).Seconds())
+			}
+			return c.readTo(v, want, late, outcome, to)
 		}
 		release()
 		if to[next.Partition] > next.Offset { // the rows lag, or an open run's record is older than want; nothing signals a newer one, so poll
@@ -95,9 +110,12 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 	}
 }
 
-// readTo returns the view with which a read ends. The argument late means that it did not reach want in time, and lacks is the last event
-// of the thread that it lacks.
-func (c *call) readTo(v view, want *record.Position, late bool, lacks int64, to map[int32]int64) (view, error) {
+// remarkBehind is the remark of an answer that may lack events which the log had when the request arrived.
+const remarkBehind = "behind"
+
+// readTo returns the view with which a read ends. The argument late means that it did not reach want in time. An answer from rows that may
+// lack events says how far they go.
+func (c *call) readTo(v view, want *record.Position, late bool, outcome string, to map[int32]int64) (view, error) {
 	found := names(v.runs, c.runID)
 	if want != nil {
 		outcome := waitReached
@@ -109,10 +127,14 @@ func (c *call) readTo(v view, want *record.Position, late bool, lacks int64, to 
 	switch {
 	case !found && late:
 		return view{}, c.absent(to, *want)
-	case !found && lacks >= 0:
-		return view{}, later("the index lags, and has no such thread or run so far")
+	case !found && outcome != readFresh:
+		return view{}, later("the index has no such thread or run, and may lack events that were acknowledged; try again")
 	case len(v.runs) == 0:
+		c.cache.forget(c.Tenant, c.threadID)
 		return view{}, store.ErrNotFound
+	case outcome != readFresh:
+		c.W.Header().Set(headerRemarks, remarkBehind)
+		c.W.Header().Set(headerIndexedTo, v.indexedTo.String())
 	}
 	return v, nil
 }
@@ -308,9 +330,7 @@ func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (re
 		out.badges.RawLost = out.badges.RawLost || row.RawLost
 		held, ok := contents[id]
 		if row.Status == record.StatusRunning {
-			if rec := c.open[id]; rec != nil {
-				held = store.Content{Messages: rec.Messages, InputMessages: rec.InputMessages, State: rec.State}
-			} else if held, err = c.openContents(ctx, row); err != nil {
+			if held, err = c.openContents(ctx, row); err != nil {
 				return restored{}, err
 			}
 		} else if !ok {
@@ -328,10 +348,13 @@ func (c *call) restoreOnce(ctx context.Context, runs []store.Run, id string) (re
 	return out, nil
 }
 
-// openContents reads the contents of an open run from its record, as the store has only its row. It serves reads while the events after
-// that record cannot be followed.
+// openContents returns the contents of an open run, of which the store has only the row: as read has followed them or, while the events
+// after the run's record cannot be followed, those of that record.
 func (c *call) openContents(ctx context.Context, row store.Run) (store.Content, error) {
-	r, err := c.recordOf(ctx, row)
+	r, err := c.open[row.RunID], error(nil)
+	if r == nil {
+		r, err = c.recordOf(ctx, row)
+	}
 	if errors.Is(err, kafka.ErrNoRecord) {
 		return store.Content{}, fmt.Errorf("%w: the record of open run %q: %w", errBehind, row.RunID, err)
 	}

@@ -1,14 +1,18 @@
 package live
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 var freshReads = flag.Int("fresh.reads", 50, "how many runs are read right after their ends")
@@ -122,5 +126,73 @@ func TestFresh_EveryRouteOfAThreadWaits(t *testing.T) {
 	if status, _ := s.send(http.MethodGet, s.queries[0]+"/v1/threads/none/history", "", ""); status != http.StatusNotFound ||
 		time.Since(began) > time.Second {
 		t.Errorf("a thread without events: %d after %v", status, time.Since(began))
+	}
+}
+
+// countedThreads counts how often the rows of a thread are read whole.
+type countedThreads struct {
+	store.Reader
+	n atomic.Int64
+}
+
+func (r *countedThreads) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
+	r.n.Add(1)
+	return r.Reader.Thread(ctx, tenant, thread)
+}
+
+// Reads of one thread follow it once: each goes on where the last one ended, whatever happened to its runs since.
+func TestFresh_ReadsGoOnWhereTheLastOneEnded(t *testing.T) {
+	opened := &countedThreads{}
+	s := start(t, kafkatest.Start(t, 1), options{checkpoint: time.Hour, idleLimit: 3 * time.Second,
+		reader: func(r store.Reader) store.Reader { opened.Reader = r; return opened }})
+	events := said("chat", "r", 40)
+	s.publish("chat", "r", events[:3]...)
+	path := "/v1/threads/chat/lineage"
+	s.within(time.Now(), path, `"runId":"r"`, `"messageCount":1`)
+	before := opened.n.Load()
+	var reads sync.WaitGroup
+	for n := 3; n < 10; n++ {
+		s.publish("chat", "r", events[n])
+		for range 2 {
+			reads.Go(func() { s.get(path) })
+		}
+		s.get(path)
+	}
+	reads.Wait()
+	if n := opened.n.Load(); n != before {
+		t.Errorf("21 reads opened the thread %d times again", n-before)
+	}
+	has := func(path string, texts ...string) {
+		t.Helper()
+		answer := s.get(path)
+		for _, text := range texts {
+			if !strings.Contains(answer, text) {
+				t.Errorf("GET %s lacks %s: %s", path, text, answer)
+			}
+		}
+	}
+	// Another run begins and ends.
+	s.publish("chat", "b", said("chat", "b", 2)...)
+	has(path, `"runId":"b"`, `"status":"finished"`, `"status":"running"`)
+	s.publish("chat", "r", `{"type":"TEXT_MESSAGE_CONTENT","messageId":"r-a","delta":"and on"}`)
+	has(runPath("chat", "r")+"/history", "and on")
+	// The run is given up, and ends all the same while a third one is open.
+	s.status("chat", "r", "abandoned")
+	has(path, `"status":"abandoned"`)
+	s.publish("chat", "c", said("chat", "c", 2)[:3]...)
+	has(path, `"status":"running"`)
+	s.publish("chat", "r", events[10:]...)
+	has(runPath("chat", "r"), `"status":"finished"`)
+	has(path, `"status":"running"`, `"status":"finished"`)
+	// The thread is erased, and begins again.
+	if status, answer := s.send(http.MethodDelete, s.ingest+"/v1/threads/chat", "", ""); status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if status, answer := s.send(http.MethodGet, s.queries[0]+path, "", ""); status != http.StatusGone {
+		t.Errorf("after its erasure: %d %s", status, answer)
+	}
+	s.publish("chat", "c", said("chat", "c", 2)[:3]...)
+	if answer := s.get(runPath("chat", "c") + "/history"); strings.Contains(answer, `"b-a"`) || !strings.Contains(answer, `"total":1`) {
+		t.Errorf("the thread that began again: %s", answer)
 	}
 }
