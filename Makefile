@@ -136,6 +136,11 @@ acls: export SKEIN_TEST_BIN := $(CURDIR)/bin
 acls: build ## run the stages on a real Kafka with its authorizer, without each one of the documented rules in turn
 	go test -v -count=1 -timeout 20m ./test/e2e -run Authorizer -acls.each
 
+.PHONY: fresh
+fresh: export SKEIN_TEST_BIN := $(CURDIR)/bin
+fresh: build ## read 1,000 runs right after their ends on a real Kafka and ClickHouse, and an open run of 10,000 events: no 404, no old answer
+	go test -v -count=1 -timeout 20m ./test/e2e -run TestFresh -fresh.reads=1000
+
 .PHONY: long-chains
 long-chains: ## go on from a conversation of 100,001 runs, restore it, draw it
 	go test -v -count=1 -timeout 1h ./pkg/compactor/partition -run LongChain -chain 100001

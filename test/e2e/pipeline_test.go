@@ -78,15 +78,20 @@ func (p *pipeline) kafkaFlags() []string {
 // startCompactor starts a compactor on the folder and under the name of the one before it.
 func (p *pipeline) startCompactor() {
 	p.t.Helper()
-	// Checkpoints are often, so that runs which are open when it is killed have been written as such.
-	p.compactor = p.launch("compactor", append(p.ends.compactor,
-		"--dir", filepath.Join(p.dir, "compactor"), "--instance-id", "one", "--checkpoint-interval", "10ms")...)
+	flags := append(p.ends.compactor, "--dir", filepath.Join(p.dir, "compactor"), "--instance-id", "one")
+	if !p.ends.production { // checkpoints are often, so that runs which are open when it is killed have been written as such
+		flags = append(flags, "--checkpoint-interval", "10ms")
+	}
+	p.compactor = p.launch("compactor", flags...)
 }
 
 func (p *pipeline) startIndexer() {
 	p.t.Helper()
-	// Seldom, so that it is seen to hold what it has not written.
-	p.indexer = p.launch("indexer", append(p.ends.store, "--max-delay", "1s")...)
+	flags := p.ends.store
+	if !p.ends.production { // it writes seldom, so that it is seen to hold what it has not written
+		flags = append(flags, "--max-delay", "1s")
+	}
+	p.indexer = p.launch("indexer", flags...)
 }
 
 // topics runs "skein topics", which must be content with what it finds or makes.
