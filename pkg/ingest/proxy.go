@@ -25,6 +25,9 @@ const (
 	// endGrace is how long a caller may take to read the rest of a run that the proxy ends. A caller that does not read
 	// must not delay the run's end.
 	endGrace = 2 * time.Second
+	// ackGrace is how long the end of a run waits for Kafka on its way to the caller, so that who has seen it finds the run in reads, which
+	// have what was acknowledged before they arrive.
+	ackGrace = 250 * time.Millisecond
 	// afterEnd is how long an agent may keep its stream open after the run's end. The run stays registered until then.
 	afterEnd = 5 * time.Second
 )
@@ -212,7 +215,7 @@ func (p *proxied) pay(piece eventstream.Piece) {
 // take passes a piece's event to the spool, which does not block, and then forwards its bytes. In this order, the spool
 // has every event that the caller sees.
 func (p *proxied) take(piece eventstream.Piece) {
-	seq := int64(-1)
+	seq, ends := int64(-1), false
 	switch {
 	case piece.Over:
 		t := agui.TypeOf(piece.Head)
@@ -237,12 +240,15 @@ func (p *proxied) take(piece eventstream.Piece) {
 		if t != "" {
 			p.unfinished.see(t, piece.Data)
 		}
-		if t.Terminal() && !p.terminal {
+		if ends = t.Terminal(); ends && !p.terminal {
 			p.terminal = true
 			if _, bad := agui.Decode(piece.Data); bad != nil {
 				p.noEnd = &agents.Error{Code: agents.CodeNoEnd, Text: fold.NoEndText(bad)}
 			}
 		}
+	}
+	if ends {
+		p.settle()
 	}
 	p.wire.event(piece.Raw, seq, piece.Partial)
 	if p.terminal {
@@ -382,9 +388,18 @@ func (p *proxied) endInPlace(reason, err error) {
 	p.say(event)
 }
 
+// settle waits up to ackGrace until the events so far are acknowledged, after the caller has all but the run's end.
+func (p *proxied) settle() {
+	p.wire.flush()
+	p.spool.settle(ackGrace)
+}
+
 // say publishes a synthetic event and sends it to the caller.
 func (p *proxied) say(event []byte) {
 	seq := p.spool.addEvent(event, true, true)
+	if agui.TypeOf(event).Terminal() {
+		p.settle()
+	}
 	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq, false)
 }
 

@@ -854,6 +854,40 @@ func TestProxy_TheCallersStreamOutlivesKafka(t *testing.T) {
 	}
 }
 
+// Who has seen a run's end finds the run, unless Kafka takes longer than ackGrace.
+func TestProxy_TheEndWaitsForKafkaALittle(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.StartCluster(t, 1)
+	b := startBehind(t, testConfig(c.Config), nil, answers("data: "+begin+"\n\n", "data: "+finished+"\n\n"))
+	c.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.Fake.KeepControl()
+		c.Fake.SleepControl(func() { time.Sleep(50 * time.Millisecond) })
+		return nil, nil, false
+	})
+	for i := range 5 {
+		b.thread = "t" + strconv.Itoa(i)
+		resp := b.call(t.Context(), strings.ReplaceAll(inputOf("r1"), `"t1"`, strconv.Quote(b.thread)))
+		read := bufio.NewReader(resp.Body)
+		for line := ""; !strings.Contains(line, "RUN_FINISHED"); {
+			var err error
+			if line, err = read.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(b.records()); n != 3 {
+			t.Errorf("the caller has seen the end, and the topic has %d records of the run", n)
+		}
+		_ = resp.Body.Close()
+	}
+	silence(c)
+	began := time.Now()
+	b.thread = "silent"
+	b.stream(strings.ReplaceAll(inputOf("r1"), `"t1"`, `"silent"`))
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the caller waits %v for a Kafka that does not answer", took)
+	}
+}
+
 // Where Kafka is away for too long, what there is no room for is left out, and the run says so.
 func TestProxy_ARunThatHadToLeaveEventsOutSaysSo(t *testing.T) {
 	c := kafkatest.StartCluster(t, 1)

@@ -41,15 +41,16 @@ type spool struct {
 	emptied func()
 
 	// The writer's lock guards the following fields.
-	queue   []*spooled // not acknowledged, oldest first; the producer has the first `out` of them
-	held    int        // bytes in the queue
-	seq     int64      // number of the next event
-	leftOut int64      // events left out after the last record of the queue
-	careful bool       // send one record at a time because the last attempt failed
-	waiting bool       // the last attempt failed, and the next one has not started
-	ended   bool       // no more records are added
-	stopped bool       // no more attempts are made
-	told    bool       // failed was called
+	queue   []*spooled    // not acknowledged, oldest first; the producer has the first `out` of them
+	held    int           // bytes in the queue
+	seq     int64         // number of the next event
+	leftOut int64         // events left out after the last record of the queue
+	careful bool          // send one record at a time because the last attempt failed
+	waiting bool          // the last attempt failed, and the next one has not started
+	ended   bool          // no more records are added
+	stopped bool          // no more attempts are made
+	told    bool          // failed was called
+	settled chan struct{} // closed when the queue is empty or an attempt has failed; nil if nobody waits
 	retry   *time.Timer
 	ctx     context.Context // of the records that the producer has
 	cancel  context.CancelFunc
@@ -202,6 +203,10 @@ func (sp *spool) acknowledged(e *spooled, err error) func() {
 			sp.tell(err)
 		}
 	}
+	if sp.settled != nil && (len(sp.queue) == 0 || sp.waiting || sp.stopped) {
+		close(sp.settled)
+		sp.settled = nil
+	}
 	if sp.waiting && sp.out == 0 && !sp.stopped { // every record of the attempt has its result
 		sp.retry = time.AfterFunc(spoolRetry, sp.again)
 	}
@@ -264,6 +269,26 @@ func (sp *spool) drop(e *spooled) {
 		sp.queue[at].leftOut += n
 	} else {
 		sp.leftOut += n
+	}
+}
+
+// settle waits until Kafka has acknowledged the whole queue, an attempt has failed, or the time is over.
+func (sp *spool) settle(most time.Duration) {
+	sp.mu.Lock()
+	if len(sp.queue) == 0 || sp.waiting || sp.stopped {
+		sp.mu.Unlock()
+		return
+	}
+	if sp.settled == nil {
+		sp.settled = make(chan struct{})
+	}
+	settled := sp.settled
+	sp.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-settled:
+	case <-timer.C:
 	}
 }
 
