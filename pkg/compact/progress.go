@@ -47,6 +47,8 @@ type progress struct {
 	ToolCallIDs agui.Strings `json:"toolCallIds,omitempty"` // started in this run, in order
 	Answered    set          `json:"answered,omitempty"`
 	Thinking    thinking     `json:"thinking"`
+	// Renamed reports whether the conversation has messages of the input under other ids: see Run.Rename.
+	Renamed bool `json:"renamed,omitempty"`
 	// Same lists the positions that share a message: see conversation.same.
 	Same [][3]int `json:"same,omitempty"`
 	// Cut reports whether the fold ignores contents: see Run.Cut.

@@ -12,7 +12,7 @@ import (
 
 // Version is the version of the fold's rules, which every run record names. Version 1 treated every input on RUN_STARTED as
 // a whole conversation, dropped a patch for one unknown operation, and kept numbers that no double can hold. Version 2 dropped
-// encryptedValueType, kept interrupts of one id, and let cancelled runs wait for tool calls.
+// encryptedValueType, kept interrupts of one id, let cancelled runs wait for tool calls, and compared messages by their ids alone.
 const Version = 3
 
 // ErrEnded is returned for an event after the terminal one; it is not folded.
@@ -87,6 +87,10 @@ func (r *Run) Keep(families agui.Families) {
 // Name sets the run id that is part of the ids made by the fold. The default is the id on RUN_STARTED, which another run
 // of the thread may share. Call Name before the first Apply; a checkpoint contains the id.
 func (r *Run) Name(id string) { r.p.RunID = agui.String(id) }
+
+// Rename means that the run starts from its whole input, whose messages without an id have other ids than RUN_STARTED gives them. The fold
+// then adds no such message of RUN_STARTED. Call Rename before the first Apply; a checkpoint contains it.
+func (r *Run) Rename() { r.p.Renamed = true }
 
 // Checkpoint returns, as JSON, what Resume needs besides Messages and State. The same events give the same bytes,
 // however they were batched.
@@ -280,6 +284,9 @@ func (r *Run) runStarted(ev *agui.Event) {
 	}
 	r.noteStripped(ruleStripped, in.Stripped)
 	for _, m := range in.Messages {
+		if r.p.Renamed && agui.UnnamedIn(string(r.p.RunID), m.ID) {
+			continue
+		}
 		r.p.verify.seed(m, false)
 		if r.conv.find(m.ID) == nil {
 			m.Raw = bytes.Clone(m.Raw) // so that the rest of the input can be freed

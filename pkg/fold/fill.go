@@ -19,17 +19,22 @@ import (
 // recorded, with the parent's messages in place of messages that equal them in value.
 func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run,
 	*agui.RunAgentInput) {
+	renamed := false
 	if input != nil {
 		in := *input
 		if lineage.Normalised(by, parent, input) {
 			in.Messages = compactedAll(nil, in.Messages)
 		} else {
+			in.Messages, renamed = lineage.Named(run, parent.Messages, in.Messages)
 			in.Messages = adopt(parent.Messages, in.Messages)
 		}
 		input = &in
 	}
 	fold := lineage.StartHistory(by, parent, input).Fold()
 	fold.Name(run)
+	if renamed {
+		fold.Rename()
+	}
 	fold.Keep(kept)
 	return fold, input
 }

@@ -18,7 +18,7 @@ type Origin struct {
 	Parent, Base lineage.History
 	// BaseKey is the key of Base, or nil if unknown. With a key, Record does not read Base again if the run only appends
 	// to it.
-	BaseKey *lineage.Key
+	BaseKey *lineage.HistoryKey
 	// Input is the run's input in the form of records. Restart sets it.
 	Input *agui.RunAgentInput
 }
@@ -63,7 +63,7 @@ func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.R
 	if r.Fold != nil {
 		FillInput(made, from.Parent, from.Base, from.Input, r.InputSHA256)
 		Fill(made, r.Fold, r.Tally, from.Base)
-		var key lineage.Key
+		var key lineage.HistoryKey
 		at, key = r.end(made, from)
 		made.HistoryKey = key.String()
 	} else {
@@ -83,14 +83,18 @@ func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.R
 }
 
 // end returns the history at the run's end and its key.
-func (r *Run) end(made *record.Run, from Origin) (lineage.History, lineage.Key) {
-	if _, only := from.Base.Added(r.Fold); only && from.BaseKey != nil {
+func (r *Run) end(made *record.Run, from Origin) (lineage.History, lineage.HistoryKey) {
+	adds := from.BaseKey != nil && made.Layout == nil && len(from.Base.Messages)+len(made.Messages) == made.MessageCount
+	if _, only := from.Base.Added(r.Fold); only && adds {
 		at, err := lineage.RestoreFrom(from.Base, lineage.Content{Messages: made.Messages, State: made.State})
 		if err == nil {
 			return at, from.BaseKey.Extend(made.Messages)
 		}
 	}
 	at := At(r.Fold, from.Base)
+	if adds { // truncated messages of the base are in its key as they were
+		return at, from.BaseKey.Extend(made.Messages)
+	}
 	return at, lineage.KeyOf(at.Messages)
 }
 

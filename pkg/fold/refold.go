@@ -52,7 +52,7 @@ type RefoldOwner interface {
 	// Takes returns the run that folds a record, or nil. The argument m is the run that the record belongs to, or nil.
 	Takes(m *Metadata, d *Decoded) (*RefoldedRun, error)
 	// History returns the history at the end of a run and its key, or a nil key if it is unknown.
-	History(run string) (lineage.History, *lineage.Key, error)
+	History(run string) (lineage.History, *lineage.HistoryKey, error)
 	// Starts is called at what may be the first event of a run. started is the fold before this event.
 	Starts(r *RefoldedRun, first *Decoded, input *agui.RunAgentInput, started *compact.Run) error
 }

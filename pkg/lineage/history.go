@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
@@ -230,7 +231,7 @@ func (c *conversation) note(from int) {
 // found, and parent is its history at the run's start.
 //
 // An input sent beside the stream is never normalised: it is what the agent received. An input on RUN_STARTED is
-// normalised if none of its messages is known: in the parent's history if a parent was named or resumed, else in the thread
+// normalised if none of its messages is known (knows): in the parent's history if a parent was named or resumed, else in the thread
 // (Thread.Place then chooses the latest run as parent). An input with a known message is whole, so it can show an edit
 // or a regeneration. The input of a run without a parent in the thread is whole, too.
 func Normalised(by ParentBy, parent History, input *agui.RunAgentInput) bool {
@@ -241,12 +242,33 @@ func Normalised(by ParentBy, parent History, input *agui.RunAgentInput) bool {
 	case ParentLatest:
 		return true
 	case ParentExplicit:
-		return !parent.hasAny(input.Messages)
+		return !parent.knows(input)
 	case ParentContent: // found by the input's messages, or by its resume
-		return len(parent.Messages) > 0 && !parent.hasAny(input.Messages)
+		return len(parent.Messages) > 0 && !parent.knows(input)
 	}
 	return false
 }
+
+// knows reports whether an input has a message of the history. One without an id shows it only if the input begins with the whole history,
+// or if it repeats what an assistant said, which only an agent adds; a user may well say the same twice. An input with a resume adds no
+// question, so any message shows it there.
+func (h History) knows(input *agui.RunAgentInput) bool {
+	if h.hasAny(input.Messages) {
+		return true
+	}
+	repeated := make(map[string]bool)
+	for _, m := range input.Messages {
+		if unnamed(m) && (m.Role == agui.RoleAssistant || len(input.Resume) > 0) {
+			repeated[aloud(m)] = true
+		}
+	}
+	delete(repeated, "")
+	return len(repeated) > 0 && slices.ContainsFunc(h.Messages, func(m agui.Message) bool { return repeated[aloud(m)] }) ||
+		slices.ContainsFunc(input.Messages, unnamed) && matches(h.Messages, prefixesOf(input.Messages)) > 0
+}
+
+// aloud returns as one string what a message says to all clients (saidAloud).
+func aloud(m agui.Message) string { return strings.Join(saidAloud(m), "") }
 
 // hasAny reports whether the history has a message with the id of one of these.
 func (h History) hasAny(messages []agui.Message) bool {
@@ -288,7 +310,7 @@ func keepActivity(parent, input []agui.Message) []agui.Message {
 	if !slices.ContainsFunc(parent, isActivity) {
 		return slices.Clip(input)
 	}
-	at := pair(parent, input)
+	at := pair(parent, input, "")
 	shared, other := false, false // only messages that clients send count
 	for i, m := range parent {
 		if !isActivity(m) {
@@ -325,10 +347,10 @@ type name struct {
 func nameOf(m agui.Message) name { return name{m.ID, isActivity(m)} }
 
 // pair returns, for each message of a history, its index in an input, or -1 if it is gone. A message whose name occurs
-// once in both is found by name. Then pair searches for messages with repeated names, and for those that the fold named
-// itself (compact.MadeByThinking), in order and only between the matches by name, so that none is matched with a
-// message from elsewhere.
-func pair(history, input []agui.Message) []int {
+// once in both is found by name. Then pair searches for messages with repeated names, for those that the fold named
+// itself (compact.MadeByThinking), and for those that came without an id in an input of the given run, in order and only
+// between the matches by name, so that none is matched with a message from elsewhere.
+func pair(history, input []agui.Message, run string) []int {
 	had := make(map[name]int, len(history)) // occurrences
 	for _, m := range history {
 		had[nameOf(m)]++
@@ -339,6 +361,7 @@ func pair(history, input []agui.Message) []int {
 	}
 	unique := func(m agui.Message) bool { return had[nameOf(m)] == 1 && len(places[nameOf(m)]) == 1 }
 	thoughts := map[string][]int{} // of the input alone, by content
+	others := map[string][]int{}   // of the input, those without an id, by what they say
 	end := make([]int, len(input)+1)
 	end[len(input)] = len(input)
 	for i, m := range slices.Backward(input) {
@@ -348,9 +371,14 @@ func pair(history, input []agui.Message) []int {
 		if text, ok := thought(m); ok && had[nameOf(m)] == 0 {
 			thoughts[text] = append(thoughts[text], i)
 		}
+		if run != "" && agui.UnnamedIn(run, m.ID) {
+			others[sayings(m)] = append(others[sayings(m)], i)
+		}
 	}
-	for _, list := range thoughts {
-		slices.Reverse(list)
+	for _, lists := range []map[string][]int{thoughts, others} {
+		for _, list := range lists {
+			slices.Reverse(list)
+		}
 	}
 
 	at := make([]int, len(history))
@@ -366,11 +394,33 @@ func pair(history, input []agui.Message) []int {
 			text, _ := thought(m)
 			list = thoughts[text]
 		}
+		if len(list) == 0 && len(others) > 0 && !isActivity(m) {
+			list = others[sayings(m)]
+		}
 		if n, _ := slices.BinarySearch(list, next); n < len(list) && list[n] < end[next] {
 			at[i], next = list[n], list[n]+1
 		}
 	}
 	return at
+}
+
+// sayings returns what a message says as one string.
+func sayings(m agui.Message) string { return strings.Join(said(m), "") }
+
+// Named returns the messages of a run's input, in which those that came without an id have the id of the message of the parent's history
+// that they repeat. It reports whether any has.
+func Named(run string, parent, input []agui.Message) (out []agui.Message, renamed bool) {
+	if len(parent) == 0 || !slices.ContainsFunc(input, func(m agui.Message) bool { return agui.UnnamedIn(run, m.ID) }) {
+		return input, false
+	}
+	out = slices.Clone(input)
+	for i, j := range pair(parent, input, run) {
+		if id := parent[i].ID; j >= 0 && agui.UnnamedIn(run, input[j].ID) {
+			out[j].ID, renamed = id, true
+			out[j].Raw = agui.WithFirst(agui.Without(input[j].Raw, "id"), "id", agui.AppendString(nil, id))
+		}
+	}
+	return out, renamed
 }
 
 // thought returns the content of a reasoning message.

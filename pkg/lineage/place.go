@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compact"
 )
 
 // Anomalies of a placement.
@@ -47,8 +46,9 @@ type Placement struct {
 //
 // A named parent counts if that run is known at this offset and did not spawn this one (spawned); otherwise the run is a root, and
 // SpawnedBy holds the name. If none is named and there is an input, the parent is the run whose whole history is the longest prefix of the
-// input's messages; of several such runs, the one that started last. Without such a run the new one is a root. But if the input is missing
-// too, or is on RUN_STARTED and has no message that the thread has, the parent is the run that ended last.
+// input's messages, which are compared by id or, where the client gave none, by role and content; of several such runs, the one that started
+// last. Without such a run the new one is a root. But if the input is missing too, or is on RUN_STARTED and has no message that the thread
+// has, the parent is the run that ended last.
 //
 // Errors are the Loader's or Known's.
 func (t *Thread) Place(s Start) (Placement, error) {
@@ -131,13 +131,15 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 }
 
 // spawned reports whether a named run of the thread spawned the new one, instead of being continued by it: it is not sealed, and the new
-// run has a whole input that shares no message with it. In doubt it is the parent, so that the run keeps its history.
+// run has a whole input that shares no message with it, and has an id to show that. In doubt it is the parent, so that the run keeps its
+// history.
 func (t *Thread) spawned(s Start, named *entry) (bool, error) {
-	if s.Input == nil || s.Input.Serialised || named.Sealed && named.End < s.Offset {
+	if s.Input == nil || s.Input.Serialised || named.Sealed && named.End < s.Offset ||
+		!slices.ContainsFunc(s.Input.Messages, func(m agui.Message) bool { return !unnamed(m) }) {
 		return false, nil
 	}
 	at, err := t.historyOf(named)
-	return err == nil && !at.hasAny(s.Input.Messages), err
+	return err == nil && !at.knows(s.Input), err
 }
 
 // historyOf returns the history at a run's end, or the current one of an open run.
@@ -195,6 +197,11 @@ func (t *Thread) knowsOf(s Start) (bool, error) {
 	if len(ids) == 0 {
 		return false, nil
 	}
+	if last := t.lastEnded(s.Offset); last != nil && slices.ContainsFunc(s.Input.Messages, unnamed) {
+		if at, err := t.historyOf(last); err != nil || at.knows(s.Input) {
+			return true, err
+		}
+	}
 	slices.Sort(ids)
 	for _, e := range t.open {
 		if e.messages == nil || e.Start >= s.Offset || e.ID == s.RunID {
@@ -216,49 +223,58 @@ var errNoKnown = errors.New("placing a run: the messages of the thread are unkno
 
 // prefix is a prefix of an input's messages, in the form that a history would have.
 type prefix struct {
-	ids []string
-	key Key
-	// length is twice the number of messages in it, without activities, plus one if all of them count in the key: a
-	// history with the reasoning is a closer match than one of the same messages without.
+	names    []string
+	contents bool // the names are what the messages say, not their ids
+	key      Key
+	// length is three times the number of messages in it, without activities, plus 2, 1 or 0 by how close a match it is.
 	length int
 }
 
 // prefixesOf returns the prefixes of an input that may be a run's whole history, the longest first. Reasoning that the
 // fold named itself counts in no history (Key), and clients have other ids for it, so each prefix is tried with the
-// reasoning and without.
+// reasoning and without: a history with it is the closer match. If messages came without ids, each is also tried by contents.
 func prefixesOf(input []agui.Message) []prefix {
 	var all []prefix
-	for _, without := range []bool{false, true} {
-		var ids []string
+	add := func(closeness int, contents bool, names func(agui.Message) []string) {
+		var list []string
 		var key Key
 		var buf []byte
-		length, reasoning, from := 0, false, len(all)
-		if !without {
-			length++
-		}
+		length, from := closeness, len(all)
 		for _, m := range input {
 			if isActivity(m) {
 				continue
 			}
-			length += 2
-			reasoning = reasoning || m.Role == agui.RoleReasoning
-			if compact.MadeByThinking(m) || without && m.Role == agui.RoleReasoning {
-				if len(all) > from {
-					all[len(all)-1].length = length
-				}
-				continue
+			length += 3
+			own := names(m)
+			for _, name := range own {
+				list = append(list, name)
+				key, buf = key.next(name, buf)
 			}
-			ids = append(ids, m.ID)
-			key, buf = key.next(m.ID, buf)
-			all = append(all, prefix{ids, key, length})
+			if len(own) > 0 {
+				all = append(all, prefix{list, contents, key, length})
+			} else if len(all) > from {
+				all[len(all)-1].length = length
+			}
 		}
-		if !reasoning {
-			break
-		}
+	}
+	add(2, false, namesOf)
+	if slices.ContainsFunc(input, func(m agui.Message) bool { return m.Role == agui.RoleReasoning }) {
+		add(1, false, func(m agui.Message) []string {
+			if m.Role == agui.RoleReasoning {
+				return nil
+			}
+			return namesOf(m)
+		})
+	}
+	if slices.ContainsFunc(input, unnamed) {
+		add(0, true, saidAloud)
 	}
 	slices.SortStableFunc(all, func(a, b prefix) int { return cmp.Compare(b.length, a.length) })
 	return all
 }
+
+// unnamed reports whether a message came without an id.
+func unnamed(m agui.Message) bool { return agui.Unnamed(m.ID) }
 
 // longestPrefix finds the run whose whole history is the longest prefix of the input's messages.
 func (t *Thread) longestPrefix(s Start) (*entry, error) {
@@ -319,18 +335,39 @@ func (t *Thread) longestLive(prefixes []prefix, s Start) (best *entry, length in
 
 // matches returns the length of the longest prefix that is a history, or 0.
 func matches(history []agui.Message, prefixes []prefix) int {
-	ids := make([]string, 0, len(history))
-	for _, m := range history {
-		if counts(m) {
-			ids = append(ids, m.ID)
-		}
-	}
+	ids, contents := form{of: namesOf}, form{of: saidAloud}
 	for _, p := range prefixes {
-		if len(p.ids) == len(ids) && slices.Equal(p.ids, ids) {
+		f := &ids
+		if p.contents {
+			f = &contents
+		}
+		if f.equals(history, p.names) {
 			return p.length
 		}
 	}
 	return 0
+}
+
+// form is a history as a list of names. Most histories differ from an input in their last message, so only that is read at first.
+type form struct {
+	of         func(agui.Message) []string
+	last, list []string
+}
+
+func (f *form) equals(history []agui.Message, names []string) bool {
+	for i := len(history) - 1; i >= 0 && len(f.last) == 0; i-- {
+		f.last = f.of(history[i])
+	}
+	if len(f.last) == 0 || names[len(names)-1] != f.last[len(f.last)-1] {
+		return false
+	}
+	if f.list == nil {
+		f.list = make([]string, 0, len(history))
+		for _, m := range history {
+			f.list = append(f.list, f.of(m)...)
+		}
+	}
+	return slices.Equal(names, f.list)
 }
 
 // maxTrees limits the trees in the search for a cycle of named parents. The root of each such tree named a parent that came later, and each

@@ -48,7 +48,7 @@ func (m *model) place(s Start) (parent *modelRun, by ParentBy, spawnedBy string)
 		given = ""
 	}
 	if given != "" {
-		if parent = m.find(given, s.Offset); parent != nil && (s.Input == nil || parent.Sealed || slices.ContainsFunc(s.Input.Messages,
+		if parent = m.find(given, s.Offset); parent != nil && (s.Input == nil || len(s.Input.Messages) == 0 || parent.Sealed || slices.ContainsFunc(s.Input.Messages,
 			func(msg agui.Message) bool { return slices.Contains(parent.history, msg.ID) })) {
 			return parent, ParentExplicit, ""
 		}
@@ -145,7 +145,7 @@ func (r *modelRest) ByID(id string, offset int64) error {
 func (r *modelRest) ByKey(histories []Key, offset int64) error {
 	for _, k := range histories {
 		for _, run := range slices.Backward(r.runs) {
-			if run.Sealed && run.End < offset && run.HistoryKey == k {
+			if run.Sealed && run.End < offset && slices.Contains(run.Keys(), k) {
 				return r.th.Add(run.Run)
 			}
 		}

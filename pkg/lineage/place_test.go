@@ -201,6 +201,16 @@ func TestThread_Place(t *testing.T) {
 			},
 			want: Placement{Run: Run{Parent: "gone", ParentBy: ParentLatest, Branch: "gone", Root: "gone", Depth: 1}},
 		},
+		"an input without an id spawns nothing": {
+			start: Start{ParentRunID: "open", Input: inputOf("message-new-1:else")},
+			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
+			want:  Placement{Run: Run{Parent: "open", ParentBy: ParentExplicit, Branch: "t2b", Root: "t1", Depth: 3}},
+		},
+		"an open run, by what its messages say": {
+			start: Start{Input: inputOf("message-new-1:hi message-new-2:more message-new-3:and")},
+			more:  live(Run{ID: "open", Branch: "open", Root: "open", Start: 50, End: -1}, "message-open-1:hi u3:more"),
+			want:  Placement{Run: Run{Parent: "open", ParentBy: ParentContent, Branch: "open", Root: "open", Depth: 1}},
+		},
 		"what ended later was open at the position": {
 			start: Start{ParentRunID: "t3", Offset: 35},
 			want:  Placement{Run: Run{Parent: "t3", ParentBy: ParentExplicit, Branch: "t1", Root: "t1", Depth: 3}},
@@ -283,19 +293,22 @@ func TestThread_RefusesToMoveARun(t *testing.T) {
 
 func TestKey_NamesHistories(t *testing.T) {
 	a := KeyOf(msgs("u1 @x a1"))
-	if a != KeyOf(msgs("u1:edited a1")) || a != KeyOf(msgs("u1")).Extend(msgs("@y a1")) {
+	if a.IDs != KeyOf(msgs("u1:edited a1")).IDs || a != KeyOf(msgs("u1")).Extend(msgs("@y a1")) {
 		t.Error("activity messages or contents change the key")
 	}
 	for _, other := range []string{"", "a1 u1", "u1", "u1a1", "u1 a1 a1"} {
-		if a == KeyOf(msgs(other)) {
+		if a.IDs == KeyOf(msgs(other)).IDs {
 			t.Errorf("%q has the same key", other)
 		}
+	}
+	if b := KeyOf(msgs("message-r-1:hi a1")); b != KeyOf(msgs("message-s-7:hi a1")) || b.IDs == KeyOf(msgs("message-r-1:ho a1")).IDs {
+		t.Error("a message without an id is not named by what it says")
 	}
 	text, err := a.MarshalText()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back Key
+	var back HistoryKey
 	if err := back.UnmarshalText(text); err != nil || back != a {
 		t.Errorf("text %q gives %v, %v", text, back, err)
 	}
@@ -405,7 +418,7 @@ func TestThread_PlacesAnInputThatHasThinkingUnderOtherIDs(t *testing.T) {
 				}
 				for _, r := range runs {
 					if live {
-						r.End, r.Sealed, r.HistoryKey = -1, false, Key{}
+						r.End, r.Sealed, r.HistoryKey = -1, false, HistoryKey{}
 						if err := th.AddLive(r, func() []agui.Message { return histories[r.ID] }); err != nil {
 							t.Fatal(err)
 						}

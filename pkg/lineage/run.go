@@ -70,8 +70,8 @@ type Run struct {
 	StartedAt time.Time `json:"startedAt,omitzero"`
 
 	// MessageCount and HistoryKey are of the current history; for a run that has ended, of its last.
-	MessageCount int `json:"messageCount"`
-	HistoryKey   Key `json:"historyKey,omitzero"`
+	MessageCount int        `json:"messageCount"`
+	HistoryKey   HistoryKey `json:"historyKey,omitzero"`
 	// Interrupts are the ids of the interrupts with which the run ended.
 	Interrupts agui.Strings `json:"interrupts,omitempty"`
 

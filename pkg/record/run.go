@@ -105,8 +105,8 @@ type Run struct {
 	Layout agui.Layout `json:"layout,omitempty"`
 	// MessageCount is the number of messages in the history at the run's end.
 	MessageCount int `json:"messageCount"`
-	// HistoryKey is a hash over the ids of the history's messages without activities, by which the parent of a later run
-	// is found (lineage.Key); empty for an empty history.
+	// HistoryKey has hashes over ids and contents of the history's messages, by which the parent of a later run
+	// is found (lineage.HistoryKey); empty for an empty history.
 	HistoryKey string `json:"historyKey,omitempty"`
 	// State is the state at the end, if it differs from Base's ({} without a base).
 	State json.RawMessage `json:"state,omitempty"`

@@ -215,7 +215,7 @@ func (r *Reader) strange(d *fold.Decoded, m *fold.Metadata) bool {
 }
 
 // History implements fold.RefoldOwner.
-func (r *Reader) History(run string) (lineage.History, *lineage.Key, error) {
+func (r *Reader) History(run string) (lineage.History, *lineage.HistoryKey, error) {
 	h, err := r.history(run)
 	return h, nil, err
 }

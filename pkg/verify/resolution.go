@@ -251,7 +251,7 @@ func (p *resolutionCheck) add(h *record.Run, how runState) error {
 	open.End, open.Status, open.Sealed = -1, lineage.StatusRunning, false
 	r.Sealed = how.sealed
 	if how.open {
-		open.HistoryKey = lineage.Key{}
+		open.HistoryKey = lineage.HistoryKey{}
 		r = open
 	}
 	p.doubtful = p.doubtful || how.maybe || how.givenUp

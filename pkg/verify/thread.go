@@ -104,7 +104,7 @@ type Thread struct {
 // keyedHistory is a history and its key.
 type keyedHistory struct {
 	lineage.History
-	key lineage.Key
+	key lineage.HistoryKey
 }
 
 // threadRun is one run of a Thread. Its Rec may lack contents.
@@ -341,7 +341,7 @@ func (t *Thread) begun(p *threadRun) error {
 }
 
 // History implements fold.RefoldOwner.
-func (t *Thread) History(run string) (lineage.History, *lineage.Key, error) {
+func (t *Thread) History(run string) (lineage.History, *lineage.HistoryKey, error) {
 	h, err := t.history(run)
 	return h.History, &h.key, err
 }
@@ -359,6 +359,15 @@ func (t *Thread) history(run string) (keyedHistory, error) {
 		return keyedHistory{}, err
 	}
 	h := keyedHistory{at, lineage.KeyOf(at.Messages)}
+	heads := t.resolution.heads
+	for rec := heads[run]; rec != nil; rec = heads[rec.Base] {
+		if rec.Truncated { // its key is of what the record no longer has
+			if err := h.key.UnmarshalText([]byte(heads[run].HistoryKey)); err != nil {
+				return h, fmt.Errorf("verifying on run %q: %w", run, err)
+			}
+			break
+		}
+	}
 	t.keep(run, h)
 	return h, nil
 }

@@ -88,7 +88,7 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 }
 
 // historyKey returns the key of the history at the run's end. If the run only appended to its base, it reads only the added messages.
-func (t *thread) historyKey(rec *record.Run, folded *compact.Run) lineage.Key {
+func (t *thread) historyKey(rec *record.Run, folded *compact.Run) lineage.HistoryKey {
 	if h := t.Get(rec.Base); h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)
 	}

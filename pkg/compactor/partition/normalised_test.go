@@ -36,7 +36,7 @@ func (s *sim) ids(run string) string {
 	s.check(json.Unmarshal([]byte(text), &messages))
 	var out []string
 	for _, m := range messages {
-		if strings.HasPrefix(m.ID, "message-") {
+		if m.ID == "" || strings.HasPrefix(m.ID, "message-") {
 			m.ID += fmt.Sprint("=", m.Content)
 		}
 		out = append(out, m.ID)
@@ -183,43 +183,49 @@ func TestNormalised_HistoryIsTheParentsWithTheInputBehind(t *testing.T) {
 		}, map[string]string{"run2": "u1 plan u2 a-run2; latest run1 normalised"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole := newSim(t, nil)
-			c.send(whole)
-			whole.all()
-			// One by one, and dying between any two: what is asked of the thread is in memory, uncommitted, or on disk.
-			for round, died := range []bool{false, false, true} {
-				s := whole
-				if round > 0 {
-					s = newSim(t, nil)
-					c.send(s)
-					s.open(false)
-					for s.read < len(s.Events) {
-						s.feed(1)
-						s.commit(true)
-						if died {
-							s.Now = s.Now.Add(s.cfg.CheckpointMax)
-							s.commit(true)
-							s.open(s.read%2 == 0)
-						}
-					}
-				}
-				for run, want := range c.want {
-					r := s.run(run)
-					got := s.ids(run) + "; " + string(r.ParentBy)
-					if r.ParentRunID != "" {
-						got += " " + r.ParentRunID
-					}
-					if r.InputForm != "" {
-						got += " " + string(r.InputForm)
-					}
-					if got != want {
-						t.Errorf("round %d, %s: %s, want %s", round, run, got, want)
-					}
-					if wholeInput := r.InputForm != record.InputNormalised && r.Input != nil; r.HasWholeInput() != wholeInput {
-						t.Errorf("%s: HasWholeInput is %t", run, r.HasWholeInput())
-					}
+			checkThread(t, c.send, c.want)
+		})
+	}
+}
+
+// checkThread checks the history of runs, how their parents were found, and the form of their inputs.
+func checkThread(t *testing.T, send func(*sim), want map[string]string) {
+	t.Helper()
+	whole := newSim(t, nil)
+	send(whole)
+	whole.all()
+	// One by one, and dying between any two: what is asked of the thread is in memory, uncommitted, or on disk.
+	for round, died := range []bool{false, false, true} {
+		s := whole
+		if round > 0 {
+			s = newSim(t, nil)
+			send(s)
+			s.open(false)
+			for s.read < len(s.Events) {
+				s.feed(1)
+				s.commit(true)
+				if died {
+					s.Now = s.Now.Add(s.cfg.CheckpointMax)
+					s.commit(true)
+					s.open(s.read%2 == 0)
 				}
 			}
-		})
+		}
+		for run, want := range want {
+			r := s.run(run)
+			got := s.ids(run) + "; " + string(r.ParentBy)
+			if r.ParentRunID != "" {
+				got += " " + r.ParentRunID
+			}
+			if r.InputForm != "" {
+				got += " " + string(r.InputForm)
+			}
+			if got != want {
+				t.Errorf("round %d, %s: %s, want %s", round, run, got, want)
+			}
+			if wholeInput := r.InputForm != record.InputNormalised && r.Input != nil; r.HasWholeInput() != wholeInput {
+				t.Errorf("%s: HasWholeInput is %t", run, r.HasWholeInput())
+			}
+		}
 	}
 }

@@ -799,7 +799,7 @@ func TestPartition_AResumeNamesTheParent(t *testing.T) {
 		}
 		want := "message-r1-1=delete it a1"
 		if beside {
-			want = "message-r2-1=delete it"
+			want = "message-r1-1=delete it"
 		}
 		equal(t, "history", s.ids("r2"), want)
 		if r := s.run("r3"); r.ParentRunID == "r1" {

@@ -49,7 +49,7 @@ type Followed struct {
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 11
+const storeVersion = 12
 
 // Reasons for which a store is deleted and rebuilt.
 const (

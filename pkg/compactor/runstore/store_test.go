@@ -193,7 +193,7 @@ func TestStore_LeadsToSealedRuns(t *testing.T) {
 			got = append(got, idsOf(heads, err)+fmt.Sprint(all))
 		}
 		for _, offset := range []int64{100, 112, 129, 200} {
-			h, err := s.Thread(key).ByKey([]lineage.Key{lineage.KeyOf([]agui.Message{{ID: "n"}}), history}, offset)
+			h, err := s.Thread(key).ByKey([]lineage.Key{lineage.KeyOf([]agui.Message{{ID: "n"}}).IDs, history.IDs}, offset)
 			s.do(err)
 			if h == nil {
 				got = append(got, "")

@@ -3,10 +3,13 @@ package partitiontest
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
+
+var withoutID = regexp.MustCompile(`"id":"[^"]*",`)
 
 // Random writes a random history: threads with interleaved runs, inputs that continue, edit or fork,
 // explicit parents, events without run id, repeats, late events, ids used again, silence, garbage; and
@@ -68,6 +71,10 @@ func Random(s *Script, rng *rand.Rand, events int, erasures bool) {
 					messages = nil
 				case 1:
 					messages = []string{`"a bare string"`, `{"content":"one without id"}`}
+				case 2: // of a client that has no ids
+					for i := range messages {
+						messages[i] = withoutID.ReplaceAllString(messages[i], "")
+					}
 				}
 				if rng.IntN(8) > 0 {
 					messages = append(messages, UserMessage(fmt.Sprintf("u%d", n), "hello"))
