@@ -122,7 +122,7 @@ func (c contexts) write(path string) error {
 
 // applyContext sets, from the context, the server flags that neither the command line, variables nor --config have set. With
 // an address and without --context it sets none: the current context's key may belong to another server. With both, the
-// context's addresses do not count.
+// context's addresses do not count. It stores the context's name in s.
 func (s *server) applyContext() error {
 	if s.flags == nil || s.context == "" && s.addressed() {
 		return nil
@@ -131,6 +131,7 @@ func (s *server) applyContext() error {
 	if err != nil {
 		return err
 	}
+	s.context = cmp.Or(s.context, all.Current)
 	c, err := all.get(s.context)
 	for key, value := range c {
 		if f := contextFlag(s.flags, key); f != nil && !f.Changed && err == nil && !(isAddress(key) && s.addressed()) {

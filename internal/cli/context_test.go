@@ -167,6 +167,8 @@ func TestContext_KnowsTwoAddresses(t *testing.T) {
 		{"history t --context two --read-url " + publish, "", app.ExitUsage, "", "this is the ingest stage"},
 		{"threads --url " + read, "SKEIN_PUBLISH_URL=" + publish, app.ExitDone, "query GET", ""},
 		{"threads --read-url " + read, "SKEIN_URL=" + other.URL, app.ExitDone, "query GET", ""},
+		{"threads --context two", "SKEIN_URL=" + other.URL, app.ExitDone, "query GET", ""},
+		{"threads --url " + read, "SKEIN_CONTEXT=nowhere", app.ExitDone, "query GET", ""},
 		{"context set x --url " + read + " --publish-url " + publish, "", app.ExitUsage, "",
 			"pass either --url, or --publish-url and --read-url"},
 		{"history t --url " + other.URL, "", app.ExitUsage, "", "the address is not that of Skein's HTTP API"},

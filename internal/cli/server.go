@@ -108,14 +108,19 @@ func (s *server) connect(f func(c *client.Client) error) error {
 	return addressHint(refusedHint(f(c), key), read, publish)
 }
 
-// withoutAddresses leaves out the variables with addresses that those on the command line replace.
+// withoutAddresses leaves out the variables with addresses, or a context, that those on the command line replace.
 func withoutAddresses(flags *pflag.FlagSet, environ []string) []string {
+	with := func(names ...string) bool { return slices.ContainsFunc(names, flags.Changed) }
 	return slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
 		switch name, _, _ := strings.Cut(variable, "="); name {
 		case "SKEIN_URL":
-			return flags.Changed("publish-url") || flags.Changed("read-url")
+			return with("context", "publish-url", "read-url")
 		case "SKEIN_PUBLISH_URL", "SKEIN_READ_URL":
-			return flags.Changed("url")
+			return with("context", "url")
+		case "SKEIN_ADMIN_URL":
+			return with("context")
+		case "SKEIN_CONTEXT":
+			return with("url", "publish-url", "read-url", "admin-url")
 		}
 		return false
 	})

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -46,7 +48,7 @@ func newStatus(out *output) *cobra.Command {
 		Short:   "Show the stages: version, readiness, lag, open runs, dead letters",
 		Long: `Show each stage: its version, whether it is ready and else why not, its lag, the oldest open run and the dead
 letters since it started. The admin addresses are those of --admin-url or of the context; then each of the four
-stages must be there. Without any, it looks at ` + defaultAdminURL + ` or, if nothing listens there, at skein dev.
+stages must be there. Without address and context, it looks at ` + defaultAdminURL + ` or, if nothing listens there, at skein dev.
 With URL it checks these processes only, as the health checks of containers do.
 
 Exit code 0: all are ready. 1: one is not ready, is absent or does not answer; stderr says which and why.`,
@@ -67,6 +69,10 @@ Exit code 0: all are ready. 1: one is not ready, is absent or does not answer; s
 				urls = at.adminURLs
 			}
 			first := len(urls) == 0
+			if first && at.context != "" {
+				return app.Usagef("context %[1]s has no admin addresses: name those of its stages with --admin-url, or with skein context set %[1]s; "+
+					"skein dev answers at its --url, too", oneLine(at.context, 80))
+			}
 			if first { // skein dev may have no admin address
 				urls = []string{defaultAdminURL, defaultURL}
 			}
@@ -109,28 +115,31 @@ func (s *server) statuses(ctx context.Context, urls []string, path string, first
 		}
 		token = strings.TrimSpace(string(text))
 	}
-	// No proxy, since an admin address is internal.
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure}}
-	for i, url := range urls {
-		of, err := processStatus(ctx, c, url, path, token)
-		if first && i < len(urls)-1 && errors.Is(err, syscall.ECONNREFUSED) {
-			continue
-		}
-		if err != nil {
-			if app.ExitCode(err) == app.ExitUsage {
-				return nil, err
-			}
-			of = []stageStatus{{URL: url, Status: "no answer", Checks: map[string]string{"admin": err.Error()}}}
-		}
-		if all = append(all, of...); first {
-			break
+	ask := func(url string) ([]stageStatus, error) { return processStatus(ctx, secure, url, path, token) }
+	for ; first && len(urls) > 1; urls = urls[1:] {
+		if _, err := ask(urls[0]); !errors.Is(err, syscall.ECONNREFUSED) {
+			urls = urls[:1]
 		}
 	}
-	return all, nil
+	answers, errs := make([][]stageStatus, len(urls)), make([]error, len(urls))
+	var asked sync.WaitGroup
+	for i, url := range urls {
+		asked.Go(func() { answers[i], errs[i] = ask(url) })
+	}
+	asked.Wait()
+	for i, err := range errs {
+		if app.ExitCode(err) == app.ExitUsage {
+			return nil, err
+		}
+		if err != nil {
+			answers[i] = []stageStatus{{URL: urls[i], Status: "no answer", Checks: map[string]string{"admin": err.Error()}}}
+		}
+	}
+	return slices.Concat(answers...), nil
 }
 
 // processStatus returns the stages of the process at an admin address.
-func processStatus(ctx context.Context, c *http.Client, base, path, token string) ([]stageStatus, error) {
+func processStatus(ctx context.Context, secure *tls.Config, base, path, token string) ([]stageStatus, error) {
 	url := strings.TrimRight(base, "/") + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
@@ -139,6 +148,8 @@ func processStatus(ctx context.Context, c *http.Client, base, path, token string
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
+	// No proxy, since an admin address is internal.
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure}}
 	resp, err := c.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("no answer from %s: %w", url, err)

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,6 +80,12 @@ func TestStatus_MissesAStage(t *testing.T) {
 		}
 		return stdout.String(), stderr.String()
 	}
+	call(app.ExitDone, "context set bare --url https://skein.example")
+	if _, stderr := call(app.ExitUsage, "status"); !strings.Contains(stderr, "context bare has no admin addresses: name those of its stages with --admin-url") {
+		t.Errorf("a context without admin addresses: %s", stderr)
+	}
+	call(app.ExitDone, "status --admin-url "+first+","+second+","+ingestAndQuery)
+	call(app.ExitDone, "context remove bare")
 	call(app.ExitDone, "context set all --admin-url "+ingestAndQuery+","+first+","+second)
 	stdout, _ := call(app.ExitDone, "status -o name")
 	if stdout != "ingest\ncompactor\nindexer\nquery\n" {
@@ -91,6 +100,21 @@ func TestStatus_MissesAStage(t *testing.T) {
 	if strings.Count(stdout, `"status":"absent"`) != 3 || !strings.Contains(stdout, `"status":"no answer"`) ||
 		!strings.Contains(stderr, "indexer: absent; query: absent (name the address of each stage") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("stages that are absent: %s%s", stdout, stderr)
+	}
+}
+
+// A process that does not answer takes no time of the others.
+func TestStatus_AsksAllProcessesAtOnce(t *testing.T) {
+	var all sync.WaitGroup
+	all.Add(2)
+	process := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		all.Done()
+		all.Wait()
+		_, _ = io.WriteString(w, `{"status":"ok"}`)
+	}))
+	defer process.Close()
+	if _, stderr, code := skein(t, "", "status", process.URL, process.URL); code != app.ExitDone {
+		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
 
