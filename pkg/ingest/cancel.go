@@ -33,9 +33,13 @@ const (
 	maxReasonBytes = 1 << 10
 )
 
-// cancelAgain lists the times after which the cancel record is written again if the run has not ended. A proxy misses
-// the record if it has only just begun the run or has lost its connection to Kafka.
-var cancelAgain = []time.Duration{250 * time.Millisecond, time.Second}
+// cancelLook is how often a waiting request looks whether query has said that the run had ended. Any proxy that holds the run would
+// have ended it by the first time.
+const cancelLook = 250 * time.Millisecond
+
+// cancelAgain lists the times, multiples of cancelLook, after which the cancel record is written again if the run has not ended. A proxy
+// misses the record if it has only just begun the run or has lost its connection to Kafka.
+var cancelAgain = []time.Duration{cancelLook, 4 * cancelLook}
 
 // cancelled is the response to a cancel request: how the run has ended.
 type cancelled struct {
@@ -150,7 +154,7 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte, known <
 	}
 	begun := time.Now()
 	out := cancelled{ThreadID: t.thread, RunID: t.run, Position: record.Position{Partition: got.Partition, Offset: got.FirstOffset}}
-	for _, until := range append(cancelAgain[:len(cancelAgain):len(cancelAgain)], s.cancelWait) {
+	for until := cancelLook; ; until += cancelLook {
 		wait, stop := context.WithDeadline(ctx, begun.Add(min(until, s.cancelWait)))
 		end, err := nextEnd(wait, follow, t.run, got.FirstOffset)
 		late := wait.Err() != nil
@@ -165,18 +169,19 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte, known <
 			return out, errNotEnded
 		}
 		select {
-		case run := <-known: // any proxy that holds the run would have ended it by now
+		case run := <-known:
 			if run.Ended() && run.Raw.Next <= got.FirstOffset {
 				out.Status = record.Status(run.Status)
 				return out, errNotEnded
 			}
 		default:
 		}
-		if _, err := request(); err != nil {
-			return out, err
+		if slices.Contains(cancelAgain, until) {
+			if _, err := request(); err != nil {
+				return out, err
+			}
 		}
 	}
-	return out, errNotEnded
 }
 
 // nextEnd reads until it finds an end of the run at an offset above the argument after, and returns this end.
