@@ -40,7 +40,10 @@ if it had ended before, or if no process holds it.`,
 			}
 			answer, err := c.CancelRun(ctx, args[0], args[1], reason)
 			if err != nil {
-				run, _ = c.LastRun(ctx, args[0], args[1])
+				run, asking := c.LastRun(ctx, args[0], args[1])
+				if refused := new(client.Error); errors.As(err, &refused) && refused.Status == http.StatusConflict && client.IsNotFound(asking) {
+					return out.found(asking, args[0], args[1])
+				}
 				return notCancelled(run.Status, args[0], args[1], err)
 			}
 			return out.result(answer, cancelledText(answer))

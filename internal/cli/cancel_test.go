@@ -111,6 +111,11 @@ func TestCancel_StopsARun(t *testing.T) {
 		_, _ = io.WriteString(w, `{"status":"running"}`) // a test's answer
 	}))
 	defer open.Close()
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		if _, stderr, code := skein(t, "", "cancel", "t", "nobody", "--url="+s.URL()); code != app.ExitNotFound || !strings.Contains(stderr, "there is no run nobody") {
+			t.Errorf("a run that nobody knows: exit %d: %s", code, stderr)
+		}
+	})
 	if _, stderr, code := skein(t, "", "cancel", "t", "open", "--url="+open.URL); code != app.ExitFailed ||
 		!strings.Contains(stderr, "it goes on: no proxy") {
 		t.Errorf("a run that no proxy holds: exit %d: %s", code, stderr)

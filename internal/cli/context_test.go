@@ -152,7 +152,8 @@ func TestContext_KnowsTwoAddresses(t *testing.T) {
 		{"threads", "", app.ExitDone, "query GET", ""},
 		{"publish --no-wait " + events, "", app.ExitDone, "ingest POST", ""},
 		{"erase t --yes --no-wait", "", app.ExitDone, "query GET, ingest DELETE", ""},
-		{"history nowhere", "", app.ExitNotFound, "query GET", "there is no thread nowhere"},
+		{"history nowhere", "", app.ExitNotFound, "query GET", "all threads: skein threads\n"},
+		{"history nowhere --context two", "", app.ExitNotFound, "query GET", "all threads: skein threads --context two\n"},
 		{"threads --read-url " + read, "", app.ExitDone, "query GET", ""},
 		{"threads", "SKEIN_READ_URL=" + read, app.ExitDone, "query GET", ""},
 

@@ -84,6 +84,7 @@ func (s *server) secureFlags(cmd *cobra.Command) {
 
 // connect calls f with a client for the server.
 func (s *server) connect(f func(c *client.Client) error) error {
+	given := *s // without what the context sets, for hints
 	if err := s.applyContext(); err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (s *server) connect(f func(c *client.Client) error) error {
 		return app.Usagef("%w", err)
 	}
 	defer c.Close()
-	s.out.at = s
+	s.out.at = &given
 	return addressHint(refusedHint(f(c), key), read, publish)
 }
 
