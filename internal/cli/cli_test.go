@@ -56,7 +56,7 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"unknown subcommand":     {[]string{"context", "ues", "x"}, app.ExitUsage, `unknown command "ues"; see skein context --help`},
 		"Kafka on all addresses": {[]string{"dev", "--kafka-listen", "0.0.0.0:8492"}, app.ExitUsage, "no authentication"},
 		"host name":              {[]string{"dev", "--listen", "example.org:8420"}, app.ExitUsage, "use 127.0.0.1"},
-		"nobody answers":         {[]string{"threads", "--url", "http://127.0.0.1:1"}, app.ExitFailed, "is skein dev running?"},
+		"nobody answers":         {[]string{"threads", "--url", "http://127.0.0.1:1"}, app.ExitFailed, "is Skein running there?"},
 		"file that is not there": {[]string{"fold", "nowhere.jsonl"}, app.ExitUsage, "no such file"},
 		"unknown scope": {[]string{"keys", "new", "--tenant", "t", "--scope", "read,write", "--file", "f"}, app.ExitUsage,
 			"publish, read, erase"},

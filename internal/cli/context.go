@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/client"
 )
 
 // serverContext has the values of the server flags that are set, by the names in contextKeys.
@@ -206,8 +207,12 @@ stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in
 			return app.Usagef("a context needs a name")
 		}
 		c := serverContext{}
-		if _, _, err := at.addresses(); err != nil {
+		read, publish, err := at.addresses()
+		if err != nil {
 			return err
+		}
+		if _, err := client.New(read, client.WithPublishURL(publish)); err != nil {
+			return app.Usagef("%w", err)
 		}
 		for _, key := range contextKeys {
 			value := contextFlag(f, key).Value.String()

@@ -173,6 +173,7 @@ func TestContext_KnowsTwoAddresses(t *testing.T) {
 		{"context set x --url " + read + " --publish-url " + publish, "", app.ExitUsage, "",
 			"pass either --url, or --publish-url and --read-url"},
 		{"history t --url " + other.URL, "", app.ExitUsage, "", "the address is not that of Skein's HTTP API"},
+		{"context set x --read-url skein.example", "", app.ExitUsage, "", "want http://HOST:PORT"},
 		{"history t --read-url 127.0.0.1:1", "", app.ExitUsage, "", "want http://HOST:PORT"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -316,7 +316,7 @@ func (c *Client) do(ctx context.Context, req *http.Request) (*http.Response, err
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("no answer from %s://%s: is skein dev running? (%w: %w)", req.URL.Scheme, req.URL.Host, ErrUnreachable, err)
+		return nil, fmt.Errorf("no answer from %s://%s: is Skein running there? (%w: %w)", req.URL.Scheme, req.URL.Host, ErrUnreachable, err)
 	}
 	if resp.StatusCode/100 != 2 {
 		defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails

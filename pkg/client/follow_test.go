@@ -75,7 +75,7 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 				"\n\nid: 3:2\ndata: b\n\n"), status(204)},
 			[]string{"3:1 a", "3:2 b"}, []string{"", "3:2"}, "", 0, []string{"Kafka does not answer", strings.Repeat("x", maxComment)},
 		},
-		"never there": {nil, nil, []string{""}, "is skein dev running?", 0, nil},
+		"never there": {nil, nil, []string{""}, "is Skein running there?", 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
