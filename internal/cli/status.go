@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -49,7 +51,8 @@ func newStatus(out *output) *cobra.Command {
 		Long: `Show each stage: its version, whether it is ready and else why not, its lag, the oldest open run and the dead
 letters since it started. The admin addresses are those of --admin-url or of the context; then each of the four
 stages must be there. Without address and context, it looks at ` + defaultAdminURL + ` or, if nothing listens there, at skein dev.
-With URL it checks these processes only, as the health checks of containers do.
+A host of several addresses, as of a headless Service, is a process each. With URL it checks these processes only,
+as the health checks of containers do.
 
 Exit code 0: all are ready. 1: one is not ready, is absent or does not answer; stderr says which and why.`,
 		Example: `  skein status
@@ -115,16 +118,20 @@ func (s *server) statuses(ctx context.Context, urls []string, path string, first
 		}
 		token = strings.TrimSpace(string(text))
 	}
-	ask := func(url string) ([]stageStatus, error) { return processStatus(ctx, secure, url, path, token) }
+	ask := func(p process) ([]stageStatus, error) { return processStatus(ctx, secure, p, path, token) }
 	for ; first && len(urls) > 1; urls = urls[1:] {
-		if _, err := ask(urls[0]); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := ask(process{url: urls[0]}); !errors.Is(err, syscall.ECONNREFUSED) {
 			urls = urls[:1]
 		}
 	}
-	answers, errs := make([][]stageStatus, len(urls)), make([]error, len(urls))
+	var processes []process
+	for _, base := range urls {
+		processes = append(processes, s.processesAt(ctx, base)...)
+	}
+	answers, errs := make([][]stageStatus, len(processes)), make([]error, len(processes))
 	var asked sync.WaitGroup
-	for i, url := range urls {
-		asked.Go(func() { answers[i], errs[i] = ask(url) })
+	for i, p := range processes {
+		asked.Go(func() { answers[i], errs[i] = ask(p) })
 	}
 	asked.Wait()
 	for i, err := range errs {
@@ -132,18 +139,54 @@ func (s *server) statuses(ctx context.Context, urls []string, path string, first
 			return nil, err
 		}
 		if err != nil {
-			answers[i] = []stageStatus{{URL: urls[i], Status: "no answer", Checks: map[string]string{"admin": err.Error()}}}
+			answers[i] = []stageStatus{{URL: processes[i].url, Status: "no answer", Checks: map[string]string{"admin": err.Error()}}}
 		}
 	}
 	return slices.Concat(answers...), nil
 }
 
-// processStatus returns the stages of the process at an admin address.
-func processStatus(ctx context.Context, secure *tls.Config, base, path, token string) ([]stageStatus, error) {
-	url := strings.TrimRight(base, "/") + path
+// process is a process by its admin address.
+type process struct {
+	url string
+	// name is the one that its certificate must have; "" is the host of url.
+	name string
+}
+
+// processesAt returns the process at a URL. If the host is a name of several IPv4 addresses, as that of a headless Service in
+// Kubernetes, these are a process each.
+func (s *server) processesAt(ctx context.Context, base string) (all []process) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return []process{{url: base}} // processStatus returns the error
+	}
+	look, port, name := s.lookup, u.Port(), u.Hostname()
+	if look == nil {
+		look = net.DefaultResolver.LookupNetIP
+	}
+	if ips, err := look(ctx, "ip4", name); err == nil && len(ips) > 1 {
+		for _, ip := range ips {
+			if u.Host = ip.String(); port != "" {
+				u.Host += ":" + port
+			}
+			all = append(all, process{u.String(), name})
+		}
+		return all
+	}
+	return []process{{url: base}}
+}
+
+// processStatus returns the stages of a process.
+func processStatus(ctx context.Context, secure *tls.Config, p process, path, token string) ([]stageStatus, error) {
+	url := strings.TrimRight(p.url, "/") + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
-		return nil, app.Usagef("reading url %q: want http://HOST:PORT", base)
+		return nil, app.Usagef("reading url %q: want http://HOST:PORT", p.url)
+	}
+	if p.name != "" {
+		if secure = secure.Clone(); secure == nil {
+			secure = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		secure.ServerName = p.name
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -168,7 +211,7 @@ func processStatus(ctx context.Context, secure *tls.Config, base, path, token st
 	}
 	var all []stageStatus
 	for _, f := range answer.Stages {
-		all = append(all, stageStatus{Figures: f, URL: base, Version: answer.Version, Status: answer.Status, Checks: answer.Checks})
+		all = append(all, stageStatus{Figures: f, URL: p.url, Version: answer.Version, Status: answer.Status, Checks: answer.Checks})
 	}
 	return all, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -115,6 +116,21 @@ func TestStatus_AsksAllProcessesAtOnce(t *testing.T) {
 	defer process.Close()
 	if _, stderr, code := skein(t, "", "status", process.URL, process.URL); code != app.ExitDone {
 		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+// A name of several addresses is a process each, as the chart's Service of all admin ports.
+func TestStatus_ShowsEachProcessOfAName(t *testing.T) {
+	var well error
+	a, at := administration(t, &well, "query")
+	a.Started()
+	s := server{lookup: func(context.Context, string, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}, nil
+	}}
+	_, port, _ := strings.Cut(strings.TrimPrefix(at, "http://"), ":")
+	all, err := s.statuses(t.Context(), []string{"http://stages.example:" + port}, "/status", false)
+	if err != nil || len(all) != 2 || all[0].URL != at || all[0].Status != "ok" || all[1].URL != "http://127.0.0.2:"+port || all[1].Status != "no answer" {
+		t.Errorf("got %+v, %v", all, err)
 	}
 }
 
