@@ -219,6 +219,7 @@ data:
 {{- define "skein.podMetadata" -}}
 labels:
   {{- include "skein.labels" . | nindent 2 }}
+  skein/admin: "true"
 annotations:
   checksum/config: {{ printf "%s%s" .settings (.agents | default "") | sha256sum }}
   prometheus.io/scrape: "true"
@@ -633,6 +634,7 @@ spec:
 {{- if and $v.jwt.jwks (has .stage (list "ingest" "query")) }}{{ $urls = append $urls $v.jwt.jwks }}{{ end -}}
 {{- if eq .stage "ingest" -}}
 {{- $urls = append $urls (include "skein.queryInternalURL" .root) }}
+{{- $ports = append $ports "8421" }}{{/* skein status runs in its pods */}}
 {{- if not $v.query.internalUrl }}{{ $ports = append $ports "8420" }}{{ end }}{{/* policies see the pod's port, or the Service's */}}
 {{- range $v.ingest.agents }}{{ $urls = append $urls .url }}{{ end }}
 {{- end -}}
