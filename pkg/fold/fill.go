@@ -111,6 +111,17 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	}
 }
 
+// Fill sets the members of a record that describe the run, as Fill does for a fold. Before the first event, the caller resolves the parent
+// as if that came now, and passes the fold that it would have.
+func (r *Run) Fill(rec *record.Run, fold *compact.Run, base lineage.History) {
+	Fill(rec, fold, r.Tally, base)
+	rec.Agent, rec.Labels, rec.Synthetic, rec.FirstMalformed = r.Producer.Agent, r.Producer.Labels, r.Synthetic, r.FirstMalformed
+	if r.Fold == nil {
+		rec.Stats.Anomalies = NotEmpty(r.Early)
+	}
+	rec.Raw.Events, rec.Raw.SHA256 = r.Tally.Events, r.Tally.SHA256()
+}
+
 // NotEmpty returns a copy of counts for a record: nil if there are none.
 func NotEmpty(m map[string]int64) map[string]int64 {
 	if len(m) == 0 {

@@ -277,13 +277,8 @@ func (t *Thread) Current(r *Run) (*record.Run, error) {
 		at.Describe(&rec, r.folding.InputSHA256)
 		f, base = at.Fold, at.Base
 	}
-	fold.Fill(&rec, f, r.folding.Tally, base)
-	if r.Fold() == nil {
-		rec.Stats.Anomalies = fold.NotEmpty(r.folding.Early)
-	}
-	rec.Agent, rec.Labels, rec.FirstMalformed = r.folding.Producer.Agent, r.folding.Producer.Labels, r.folding.FirstMalformed
+	r.folding.Fill(&rec, f, base)
 	rec.Raw.Next, rec.Raw.NextSeq, rec.Raw.Ranges = r.Next, r.NextSeq, r.ranges.List()
-	rec.Raw.Events, rec.Raw.SHA256 = r.folding.Tally.Events, r.folding.Tally.SHA256()
 	return &rec, nil
 }
 

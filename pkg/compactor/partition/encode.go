@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -51,21 +50,14 @@ func (r *run) describe() (*record.Run, *compact.Run, error) {
 			rec.InputMessages, rec.InputLayout = r.Input.Messages, nil
 		}
 	}
-	fold.Fill(&rec, folded, r.Tally, base)
+	rec.Raw = record.Raw{Partition: p.id, First: r.meta.Start, Next: r.meta.Next, NextSeq: r.Seq.Next, Ranges: r.ranges.List()}
+	r.Fill(&rec, folded, base)
 	key := r.thread.historyKey(&rec, folded)
 	rec.HistoryKey = key.String()
-	rec.Agent, rec.Labels, rec.Synthetic, rec.FirstMalformed = r.Producer.Agent, r.Producer.Labels, r.Synthetic, r.FirstMalformed
 	r.meta.HistoryKey, r.meta.MessageCount = key, rec.MessageCount
 
 	if rec.Status.Sealed() && !folded.Ended() {
 		return nil, nil, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
-	}
-	if r.Fold == nil {
-		rec.Stats.Anomalies = fold.NotEmpty(r.Early)
-	}
-	rec.Raw = record.Raw{
-		Partition: p.id, First: r.meta.Start, Next: r.meta.Next, Ranges: r.ranges.List(),
-		Events: r.Tally.Events, SHA256: r.Tally.SHA256(), NextSeq: r.Seq.Next,
 	}
 	return &rec, folded, nil
 }
