@@ -74,8 +74,9 @@ func (o *output) foundStep(err error, thread, run string) error {
 // stateAt is the part of a state answer that the command shows.
 type stateAt struct {
 	conversation
-	Total int
-	Step  steps.Step
+	Total     int
+	LateError *record.LateError
+	Step      steps.Step
 }
 
 // print prints the step, the step's changes, and the conversation after the step.
@@ -87,13 +88,13 @@ func (s stateAt) print(out *output) error {
 		}
 	}
 	p := differencePrinter{paint: out.paint, width: out.width()}
-	p.b.WriteString(out.bold(oneLine(stepTitle(s.Step, s.Total), p.width)) + "\n")
+	p.b.WriteString(out.bold(oneLine(stepTitle(s.Step, s.Total, s.LateError), p.width)) + "\n")
 	p.step(s.Step.Change.Messages, patch)
 	return out.text(p.b.String() + "\n" + s.conversation.text(out))
 }
 
 // stepTitle describes a step in a line.
-func stepTitle(s steps.Step, total int) string {
+func stepTitle(s steps.Step, total int, late *record.LateError) string {
 	what := string(s.Type)
 	switch {
 	case s.Kind == record.KindInput && s.N == 0:
@@ -108,6 +109,9 @@ func stepTitle(s steps.Step, total int) string {
 	line := fmt.Sprintf("step %d of %d: %s", s.N, total, what)
 	if s.Position != nil && s.Time != nil {
 		line += ", at " + s.Position.String() + ", " + s.Time.Format(time.RFC3339Nano)
+	}
+	if late != nil && s.N == total {
+		line += "; later the run failed: " + runError(late.Event)
 	}
 	return line
 }

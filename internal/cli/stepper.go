@@ -104,6 +104,7 @@ type stepper struct {
 	thread, run  string
 	status       record.Status
 	total        int
+	late         *record.LateError
 	moment       steps.Moment // on the screen
 	previous     *time.Time   // the time of the step before it
 	loading      bool
@@ -302,7 +303,7 @@ func (m *stepper) loaded(msg pageLoaded) tea.Cmd {
 		return nil
 	}
 	p := msg.page
-	m.thread, m.run, m.status, m.total = p.ThreadID, p.RunID, p.Status, p.Total
+	m.thread, m.run, m.status, m.total, m.late = p.ThreadID, p.RunID, p.Status, p.Total, p.LateError
 	m.page = msg.moments
 	if m.seek == nil {
 		return nil

@@ -182,3 +182,17 @@ func TestStepper_InATerminal(t *testing.T) {
 		}
 	})
 }
+
+// A RUN_ERROR after the end is no step: the last one names it.
+func TestStepTitle_SaysThatTheRunFailedLater(t *testing.T) {
+	late := &record.LateError{Event: []byte(`{"type":"RUN_ERROR","message":"flush failed","code":"FLUSH"}`)}
+	at := func(n int) string {
+		return stepTitle(steps.Step{N: n, Type: agui.RunFinished, Outcome: fold.Folded}, 2, late)
+	}
+	if got := at(2); got != "step 2 of 2: RUN_FINISHED; later the run failed: flush failed (FLUSH)" {
+		t.Error(got)
+	}
+	if got := at(1); strings.Contains(got, "failed") {
+		t.Error(got)
+	}
+}

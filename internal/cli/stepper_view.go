@@ -85,7 +85,7 @@ func (m *stepper) View() tea.View {
 
 // event describes the step.
 func (m *stepper) event() string {
-	line := stepTitle(m.moment.Step, m.total)
+	line := stepTitle(m.moment.Step, m.total, m.late)
 	if m.previous != nil && m.moment.Time != nil {
 		line += ", +" + m.moment.Time.Sub(*m.previous).Round(time.Millisecond).String()
 	}

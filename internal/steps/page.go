@@ -37,10 +37,12 @@ type Page struct {
 	RunID    string        `json:"runId"`
 	Status   record.Status `json:"status"`
 	// Total is the number of the run's last step so far.
-	Total    int             `json:"total"`
-	Messages []agui.Message  `json:"messages"`
-	State    json.RawMessage `json:"state"`
-	Steps    []Step          `json:"steps"`
+	Total int `json:"total"`
+	// LateError came after that step.
+	LateError *record.LateError `json:"lateError"`
+	Messages  []agui.Message    `json:"messages"`
+	State     json.RawMessage   `json:"state"`
+	Steps     []Step            `json:"steps"`
 	// Next is the first step of the next page; nil at the end.
 	Next *int `json:"next"`
 }

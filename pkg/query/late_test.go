@@ -27,6 +27,7 @@ func TestLateError_IsHowTheRunEnded(t *testing.T) {
 	for path, wants := range map[string][]string{
 		"/v1/threads/chat/runs/r":         {`"status":"error"`, `"terminal":{"type":"RUN_FINISHED"`, `"lateError":{"offset":3,"event":` + flushFailed, `"interrupts":[]`},
 		"/v1/threads/chat/runs/r/history": {`"status":"error"`, `"error":{"message":"flush failed","code":"FLUSH"}`, `"through":"3:3"`},
+		"/v1/threads/chat/runs/r/state":   {`"status":"error"`, `"n":2,"total":2,"lateError":{"offset":3,"event":` + flushFailed},
 		"/v1/runs?status=error":           {`"runId":"r"`, `"errorCode":"FLUSH"`},
 		"/v1/interrupts":                  {`"runs":[]`},
 		"/v1/threads/chat/runs/r/verify":  {`"verdict":"proved"`},

@@ -151,7 +151,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"History": historyAnswer{}, "Diff": diffAnswer{}, "DiffSide": diffSide{}, "Change": lineage.Change{},
 		"ReplayedEvent": replayLine{}, "Proof": proofAnswer{}, "ProofClaim": claim{}, "VerifyProgress": verifyProgress{},
 		"ExportWithReport": exportAnswer{}, "ExportReport": artifact.Report{},
-		"State": stateAnswer{}, "Step": stepAnswer{}, "HistoryChange": timeline.Change{}, "MessageChange": timeline.MessageChange{},
+		"LateError": record.LateError{}, "State": stateAnswer{}, "Step": stepAnswer{}, "HistoryChange": timeline.Change{}, "MessageChange": timeline.MessageChange{},
 		"Changes": changesAnswer{}, "PlaceChange": placeChange{}, "UnreadRun": unreadRun{},
 		"RunningRun": runningRun{}, "Fork": fork{}, "Alternative": alternative{},
 		"Interrupts": interruptsAnswer{}, "WaitingRun": waitingRun{}, "WaitingInterrupt": waitingInterrupt{},

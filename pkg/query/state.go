@@ -37,6 +37,8 @@ type stateHead struct {
 	N int `json:"n"`
 	// Total is the number of the run's last step so far.
 	Total int `json:"total"`
+	// LateError came after the last step, and changed nothing but the status.
+	LateError *record.LateError `json:"lateError,omitempty"`
 }
 
 // stateSteps is the part of a stateAnswer after the state.
@@ -186,7 +188,7 @@ func (c *call) state() (*answer, error) {
 	}
 	a := stateAnswer{stateHead: stateHead{ThreadID: c.threadID, RunID: run}, stateSteps: stateSteps{IndexedTo: v.indexedTo}}
 	err = c.stepThrough(v, run, enough, func(s stepping) error {
-		a.Status, a.badges, a.Total = s.row.Status, badgesOf(s.row), s.Len()
+		a.Status, a.badges, a.Total, a.LateError = s.row.Status, badgesOf(s.row), s.Len(), s.row.LateError
 		n, err := ref.find(s)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package query
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,12 +30,16 @@ func (s *stream) bare(away error) error {
 	}
 	// Without the store, only the log shows whether the thread was erased since. So bare reads the log to its end before
 	// it sends anything.
-	had, err := s.bareScan()
+	had, next, err := s.bareScan()
 	switch {
 	case err != nil:
 		return err
 	case had == nil: // only the store knows the run of this event
 		return away
+	case is(had, agui.RunFinished) && next != nil && is(next, agui.RunError) && !next.Headers.Synthetic: // a late error
+		s.out.begin(s.from)
+		s.give(next.Value, cursor{at: next.Position(), seq: -1})
+		return s.flush()
 	case terminal(had):
 		s.nothing()
 		return nil
@@ -63,23 +68,26 @@ func (s *stream) bare(away error) error {
 }
 
 // bareScan reads from the reader's last event to the end of the log. It returns that event, or nil if its headers do
-// not name the run.
-func (s *stream) bareScan() (had *record.Event, _ error) {
+// not name the run, and the run's next event.
+func (s *stream) bareScan() (had, next *record.Event, _ error) {
 	if err := s.follow(s.from.at.Offset); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for !s.caughtUp() {
 		_, err := s.bareBatch(func(e record.Event) bool {
-			if e.Offset == s.from.at.Offset && (ofRun(e, s.runID) || ofRun(e, clientRunID(s.runID))) {
+			switch {
+			case e.Offset == s.from.at.Offset && (ofRun(e, s.runID) || ofRun(e, clientRunID(s.runID))):
 				had = &e
+			case had != nil && next == nil && ofRun(e, had.Headers.RunID):
+				next = &e
 			}
 			return false
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return had, nil
+	return had, next, nil
 }
 
 // bareBatch calls f with the next events of the thread until f returns true.
@@ -132,7 +140,10 @@ func ofRun(e record.Event, id string) bool {
 }
 
 // terminal reports whether an event ends its run.
-func terminal(e *record.Event) bool {
+func terminal(e *record.Event) bool { return is(e, agui.RunFinished, agui.RunError) }
+
+// is reports whether an event has one of the types.
+func is(e *record.Event, types ...agui.Type) bool {
 	ev, err := agui.Decode(e.Value)
-	return err == nil && (ev.Type == agui.RunFinished || ev.Type == agui.RunError)
+	return err == nil && slices.Contains(types, ev.Type)
 }

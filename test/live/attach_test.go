@@ -469,6 +469,13 @@ func TestAttach_GoesOnWithoutTheStore(t *testing.T) {
 		t.Errorf("then came\n%s\nwant\n%s", got, want)
 	}
 	s.try(0, runPath("chat", "r")+"/stream", r.lastID).refused(http.StatusNoContent)
+	const late = `{"type":"RUN_ERROR","message":"flush failed"}`
+	s.publish("chat", "r", late)
+	r = s.attach(0, runPath("chat", "r")+"/stream", r.lastID)
+	if got := strings.Join(r.rest(), "\n"); got != late {
+		t.Errorf("of a run that failed after its end came %s", got)
+	}
+	s.try(0, runPath("chat", "r")+"/stream", r.lastID).refused(http.StatusNoContent)
 
 	r = s.attach(0, runPath("again", "r~2")+"/stream", "0:16")
 	s.publish("again", "r", again[2:]...)
