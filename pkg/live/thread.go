@@ -108,7 +108,7 @@ func New(id string, records []*record.Run, indexed int64, source Source, whole b
 	if t.Thread, err = fold.NewThread(fold.Settings{Keep: agui.NoFamilies}, t, runs...); err != nil {
 		return nil, fmt.Errorf("following thread: %w", err)
 	}
-	t.loop = fold.NewLoop(t.Thread)
+	t.loop = fold.NewLoop(t)
 	t.Lineage.SetKnown(t)
 	for _, r := range t.Unsealed() {
 		if !r.Open() { // an abandoned run is resumed only at its next event
@@ -120,6 +120,15 @@ func New(id string, records []*record.Run, indexed int64, source Source, whole b
 		}
 	}
 	return t, nil
+}
+
+// Begin is that of fold.Thread, but keeps the events that the run's record keeps.
+func (t *Thread) Begin(r *fold.Run, first *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
+	f, err := t.Thread.Begin(r, first, input)
+	if last := t.Member.last; err == nil && last != nil {
+		f.Keep(last.Kept)
+	}
+	return f, err
 }
 
 // From returns the first offset from which the thread needs its raw records.
@@ -198,7 +207,6 @@ func (t *Thread) folded(r *Run) error {
 		if r.last != nil {
 			t.Resolution.Describe(r.last, r.folding.InputSHA256)
 			r.base = t.Resolution.Base
-			f.Keep(r.last.Kept)
 		}
 	}
 	if !f.Ended() {

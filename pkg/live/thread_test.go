@@ -1,6 +1,8 @@
 package live_test
 
 import (
+	"crypto/sha256"
+	"encoding"
 	"errors"
 	"fmt"
 	"runtime"
@@ -22,6 +24,40 @@ var errNoRecord = errors.New("no run has a record")
 func (noRecords) Record(string) (*record.Run, error)      { return nil, errNoRecord }
 func (noRecords) History(string) (lineage.History, error) { return lineage.History{}, errNoRecord }
 func (noRecords) Holding([]string) ([]string, error)      { return nil, nil }
+
+// announced is the source of a thread whose run has only an announcement.
+type announced struct {
+	noRecords
+	record *record.Run
+}
+
+func (a announced) Record(string) (*record.Run, error) { return a.record, nil }
+
+// A run keeps the families that its record says, from its first event on.
+func TestThread_KeepsTheFirstEvent(t *testing.T) {
+	hash, err := sha256.New().(encoding.BinaryMarshaler).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := &record.Run{
+		Tenant: "acme", ThreadID: "t", RunID: "r", Status: record.StatusRunning, Raw: record.Raw{First: 4, Next: 4, NextSeq: -1},
+		Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: "r", RootRunID: "r"}, Open: &record.Open{Hash: hash, Pending: true},
+	}
+	thread, err := live.New("t", []*record.Run{rec}, 4, announced{record: rec}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const custom = `{"type":"CUSTOM","name":"n","value":1}`
+	r, _, err := thread.Take(record.Event{Offset: 4, Time: time.UnixMilli(4), Key: []byte("acme/t"), Value: []byte(custom),
+		Headers: record.Headers{Version: record.Version, Kind: record.KindEvent, RunID: "r", Seq: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := thread.Current(r)
+	if err != nil || len(now.Events) != 1 || string(now.Events[0]) != custom {
+		t.Errorf("%v, %+v", err, now)
+	}
+}
 
 // What a fold holds counts, and not what came: snapshots replace one another, and RAW leaves nothing.
 func TestThread_CountsWhatFoldsHold(t *testing.T) {
