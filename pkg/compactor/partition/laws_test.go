@@ -137,9 +137,15 @@ func (s *sim) checkHeads() {
 			continue
 		}
 		equal(s.tb, "head in the local store of "+key, text(*stored[at]), text(*want))
-		announces := r.Raw.Next == r.Raw.First // memory has more
-		if t := s.part.threads[thread]; t != nil && t.Get(r.RunID) != nil && !announces {
-			equal(s.tb, "head in memory of "+key, needed(t.Get(r.RunID).Metadata), needed(*want))
+		t := s.part.threads[thread]
+		if t == nil || t.Get(r.RunID) == nil {
+			continue
+		}
+		switch now := t.Get(r.RunID).Metadata; {
+		case r.Raw.Next > r.Raw.First:
+			equal(s.tb, "head in memory of "+key, needed(now), needed(*want))
+		case want.Placed && now.Resolved(): // an announcement: memory has more
+			equal(s.tb, "announced place of "+key, []any{fold.RecordLineage(want.Run), want.Base}, []any{fold.RecordLineage(now.Run), now.Base})
 		}
 	}
 }
@@ -150,8 +156,8 @@ func (s *sim) checkHeads() {
 func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 	seed := newSeed(t)
 	var proofs tally
-	late := 0
-	for i := range untilShown(func() bool { return late > 0 }) {
+	late, answered, spawned := 0, 0, 0
+	for i := range untilShown(func() bool { return late > 0 && answered > 0 && spawned > 0 }) {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -159,6 +165,7 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			want := newSim(t, func(c *Config) { c.KeepEvents = kept })
 			partitiontest.Random(want.Script, rng, 40+rng.IntN(200), true)
 			failLate(want.Script, rng)
+			vary(want.Events, rng)
 			spoilEnds(want.Events, rng)
 			sameHowever(t, rng, want, func(c *Config) {
 				c.OpenRunBytes, c.maxThreadRunsInMemory, c.KeepEvents = rng.IntN(2)<<20, rng.IntN(2)*maxThreadRunsInMemory, kept
@@ -167,19 +174,60 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 				if r.LateError != nil {
 					late++
 				}
+				if len(r.Resumes) > 0 && r.ParentBy == record.ParentContent {
+					answered++
+				}
+				if r.Spawned {
+					spawned++
+				}
 			}
 		})
 		if t.Failed() {
 			return
 		}
 	}
-	t.Logf("%+v, %d failed late", proofs, late)
-	if late == 0 {
-		t.Error("no run failed after its end")
+	t.Logf("%+v, %d failed late, %d answered interrupts, %d were spawned", proofs, late, answered, spawned)
+	if late == 0 || answered == 0 || spawned == 0 {
+		t.Error("the histories lack some of these")
 	}
 	// A share of few histories says little.
 	if proofs.places == 0 || rounds() >= 40 && 2*proofs.places < proofs.unprovedPlaces+proofs.unproved {
 		t.Errorf("of few runs anything is proved: %+v", proofs)
+	}
+}
+
+// vary gives the runs of a history interrupts, which later inputs answer, parents that are open, and encrypted values with and without a
+// type.
+func vary(events []*kgo.Record, rng *rand.Rand) {
+	open, asked := map[string][]string{}, map[string][]string{} // by thread
+	for i, m := range events {
+		thread, v, run := string(m.Key), string(m.Value), header(m, record.HeaderRunID)
+		starts := strings.Contains(v, `"type":"RUN_STARTED"`)
+		input := header(m, record.HeaderKind) == string(record.KindInput) || starts && strings.Contains(v, `"input":`)
+		switch {
+		case strings.Contains(v, `"type":"RUN_FINISHED"`):
+			open[thread] = slices.DeleteFunc(open[thread], func(id string) bool { return id == run })
+			if rng.IntN(2) == 0 {
+				id := fmt.Sprintf("i%d", i/(1+rng.IntN(2)))
+				asked[thread] = append(asked[thread], id)
+				v = fmt.Sprintf(`%s,"outcome":{"type":"interrupt","interrupts":[{"id":%q,"reason":"r"},{"id":"second"},{"id":%q}]}}`, v[:len(v)-1], id, id)
+			}
+		case starts || input:
+			if input && len(asked[thread]) > 0 && rng.IntN(3) == 0 {
+				of := asked[thread]
+				v = strings.Replace(v, `"tools":[]`, fmt.Sprintf(`"tools":[],"resume":[{"interruptId":%q,"status":"resolved"}]`, of[rng.IntN(len(of))]), 1)
+			}
+			if of := open[thread]; len(of) > 0 && !strings.Contains(v, "parentRunId") && rng.IntN(2) == 0 {
+				v = fmt.Sprintf(`%s,"parentRunId":%q}`, v[:len(v)-1], of[rng.IntN(len(of))])
+			}
+			if starts && run != "" {
+				open[thread] = append(open[thread], run)
+			}
+		case strings.Contains(v, `"type":"TEXT_MESSAGE_CHUNK"`) && rng.IntN(5) == 0:
+			kind := []string{"", `,"encryptedValueType":"a"`, `,"encryptedValueType":"b"`}[rng.IntN(3)]
+			v = fmt.Sprintf(`{"type":"REASONING_ENCRYPTED_VALUE","subtype":"message","entityId":"m%s","encryptedValue":"%d"%s}`, run, i, kind)
+		}
+		m.Value = []byte(v)
 	}
 }
 
