@@ -338,7 +338,10 @@ func TestCommands_SayTheSameTokens(t *testing.T) {
 			"part": `{"model":"m1","outputTokens":0,"totalTokens":99}`,
 		} {
 			path := filepath.Join(t.TempDir(), name+".jsonl")
-			text := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":"r"}`+"\n"+`{"type":"RUN_FINISHED","threadId":%q,"runId":"r","usage":[%s]}`+"\n", name, name, usage)
+			const events = `{"type":"RUN_STARTED","threadId":%[1]q,"runId":"r"}` + "\n" + `{"type":"RUN_FINISHED","threadId":%[1]q,"runId":"r","usage":[%[2]s]}` + "\n" +
+				`{"type":"RUN_STARTED","threadId":%[1]q,"runId":"child","parentRunId":"r"}` + "\n" + // which counts for itself
+				`{"type":"RUN_FINISHED","threadId":%[1]q,"runId":"child","usage":[{"model":"m2","inputTokens":1,"outputTokens":1}]}` + "\n"
+			text := fmt.Sprintf(events, name, usage)
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -353,7 +356,7 @@ func TestCommands_SayTheSameTokens(t *testing.T) {
 			{[]string{"show", "part", "r"}, "m1: - in, 0 out"},
 			{[]string{"runs", "--sort", "tokens", "--limit", "1", "--json"}, `"models":["m1"],"inputTokens":110,"outputTokens":22,"tokens":132`},
 			{[]string{"runs", "--sort", "tokens", "--order", "asc", "--limit", "1", "--json"}, `"models":["m1"],"outputTokens":0,`},
-			{[]string{"stats", "--by", "model", "--measure", "inputTokens,outputTokens,tokens,runs"}, "m1\t110\t22\t132\t2"},
+			{[]string{"stats", "--by", "model", "--measure", "inputTokens,outputTokens,tokens,runs"}, "m1\t110\t22\t132\t2\nm2\t2\t2\t4\t2"},
 		} {
 			if got := run(c.args...); !strings.Contains(got, c.want) {
 				t.Errorf("skein %v:\n%s\nhas not %s", c.args, got, c.want)

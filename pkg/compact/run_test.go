@@ -387,12 +387,14 @@ func TestRun_StatusAndOpenEnds(t *testing.T) {
 		pending    []string
 		interrupts int
 	}{
-		"running":                {[]string{started}, compact.StatusRunning, nil, 0},
-		"finished":               {[]string{started, finished}, compact.StatusFinished, nil, 0},
-		"an outcome of tomorrow": {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"x"}}`}, compact.StatusFinished, nil, 0},
-		"a cancelled call":       {[]string{started, call, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}`}, compact.StatusCancelled, nil, 0},
-		"error":                  {[]string{started, call, `{"type":"RUN_ERROR","message":"m"}`}, compact.StatusError, []string{"c"}, 0},
-		"cancelled":              {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}`}, compact.StatusCancelled, nil, 0},
+		"an error before a start": {[]string{`{"type":"RUN_ERROR","message":"m"}`}, compact.StatusError, nil, 0},
+		"an empty list of calls":  {[]string{started, call, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success","pendingToolCallIds":[]}}`}, compact.StatusFinished, []string{"c"}, 0},
+		"running":                 {[]string{started}, compact.StatusRunning, nil, 0},
+		"finished":                {[]string{started, finished}, compact.StatusFinished, nil, 0},
+		"an outcome of tomorrow":  {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"x"}}`}, compact.StatusFinished, nil, 0},
+		"a cancelled call":        {[]string{started, call, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}`}, compact.StatusCancelled, nil, 0},
+		"error":                   {[]string{started, call, `{"type":"RUN_ERROR","message":"m"}`}, compact.StatusError, []string{"c"}, 0},
+		"cancelled":               {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}`}, compact.StatusCancelled, nil, 0},
 		"interrupted": {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"r"}]}}`},
 			compact.StatusInterrupted, nil, 1},
 		"an interrupt given twice": {[]string{started, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"r"},{"id":"j","reason":"r"},{"id":"\u0069","reason":"s"}]}}`},
