@@ -32,7 +32,7 @@ func TestExport_GivesTheArtifactOfARun(t *testing.T) {
 	if a, err := artifact.Decode([]byte(f.get("acme", "/v1/threads/chat/runs/root~2/export").body)); err != nil || a.RunIDRef != "root" {
 		t.Errorf("an id that was used again: %+v, %v", a, err)
 	}
-	named := run("chat", "named", 9, msg("x", "user", "hi"))
+	named := run("chat", "named", 9, msg("x", "user", "hi"), msg("p", "activity", "a plan"))
 	named.ParentRunID, named.ParentBy = "root~2", record.ParentExplicit // whose platform calls it root
 	f.put(named)
 	var answer struct {
@@ -66,7 +66,7 @@ func TestExport_GivesTheArtifactOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.ParentRunIDRef != "root" || a.StartedAt.Year() != 2026 || answer.Report.StartedAtFrom != artifact.FromOption ||
-		answer.Report.Messages != 1 {
+		answer.Report.Messages != 1 || answer.Report.LeftOut["activity"] != 1 {
 		t.Errorf("%+v, %+v", a, answer.Report)
 	}
 }

@@ -10,7 +10,8 @@ import (
 // The thread is shown by its graph's tip, which is no spawned run.
 func TestSummary_IsOfTheTip(t *testing.T) {
 	run := func(id, parent string, first int64, spawned bool) store.Run {
-		return store.Run{Run: record.Run{ThreadID: "th", RunID: id, Lineage: record.Lineage{ParentRunID: parent, Spawned: spawned}, Raw: record.Raw{First: first}}}
+		place := record.Lineage{ParentRunID: parent, Spawned: spawned}
+		return store.Run{Run: record.Run{ThreadID: "th", RunID: id, Lineage: place, Raw: record.Raw{First: first}}}
 	}
 	for want, runs := range map[string][]store.Run{
 		"b": {run("a", "", 1, false), run("s", "", 2, true), run("b", "a", 3, false), run("t", "s", 4, true)},

@@ -25,8 +25,8 @@ func sealed() *record.Run {
 	}
 	return &record.Run{
 		Tenant: "acme", ThreadID: "thread/1", RunID: "run~2", ClientRunID: "run",
-		Lineage: record.Lineage{ParentRunID: "run", ParentBy: record.ParentContent, SpawnedBy: "elsewhere", Spawned: true, BranchID: "run~2", RootRunID: "run",
-			Depth: 1},
+		Lineage: record.Lineage{ParentRunID: "run", ParentBy: record.ParentContent, SpawnedBy: "elsewhere", Spawned: true, BranchID: "run~2",
+			RootRunID: "run", Depth: 1},
 		Status: record.StatusInterrupted,
 		Agent:  "shop <1>", Labels: map[string]string{"user": "7", "env": "", "Env": "x"},
 		Started:       json.RawMessage(`{"type":"RUN_STARTED","threadId":"thread/1","runId":"run","z":1,"a":12345678901234567890}`),

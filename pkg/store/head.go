@@ -10,7 +10,8 @@ import (
 
 // headMembers are the members of a run record that its head contains. Reader.Lineage returns them.
 var headMembers = map[string]bool{
-	"clientRunId": true, "parentRunId": true, "parentBy": true, "spawnedBy": true, "spawned": true, "branchId": true, "rootRunId": true, "depth": true,
+	"clientRunId": true, "parentRunId": true, "parentBy": true, "spawnedBy": true, "spawned": true, "branchId": true,
+	"rootRunId": true, "depth": true,
 	"status": true, "agent": true, "inputForm": true, "rewrote": true, "base": true, "messageCount": true, "synthetic": true,
 	"startedAt": true, "endedAt": true, "raw": true, "truncated": true, "rawLost": true,
 }

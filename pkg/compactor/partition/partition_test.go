@@ -838,7 +838,8 @@ func TestPartition_TellsASpawnedRunFromABranch(t *testing.T) {
 	g := lineage.NewGraph(runs)
 	for _, id := range []string{"s1", "s2"} {
 		r := s.run(id)
-		if r.ParentRunID != "" || r.ParentBy != record.ParentNone || r.SpawnedBy != "p" || !r.Spawned || r.BranchID != id || len(g.Siblings(id)) > 0 {
+		if r.ParentRunID != "" || r.ParentBy != record.ParentNone || r.SpawnedBy != "p" || !r.Spawned || r.BranchID != id ||
+			len(g.Siblings(id)) > 0 {
 			t.Errorf("%s: %+v, siblings %v", id, r.Lineage, g.Siblings(id))
 		}
 		equal(t, "history", s.ids(id), "task-"+id+" a-"+id)
