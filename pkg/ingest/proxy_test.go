@@ -25,6 +25,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -484,8 +485,39 @@ func TestProxy_SendsCommentsWhileTheAgentIsSilent(t *testing.T) {
 			t.Fatalf("before piece %d came %.100q, then %.100q", i, before, rest)
 		}
 	}
-	if got != "" {
+	if strings.Trim(got, ":\n") != "" {
 		t.Errorf("at the end came %q", got)
+	}
+}
+
+// A comment may come between any two parts of the agent's bytes, even between CR and LF: readers get each event once.
+func TestProxy_CommentsSplitNoLineEnd(t *testing.T) {
+	cfg := proxyConfig(t)
+	cfg.Heartbeat = 10 * time.Millisecond
+	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, r *http.Request) {
+		for _, part := range []string{
+			": hi\r", "\ndata: " + begin + "\r\n\r", "\ndata:", " " + said + "\r", "\r", "data: " + said + "\r\r:\r", "data: " + finished + "\r\n", "\r\n",
+		} {
+			answers(part)(w, r)
+			time.Sleep(5 * cfg.Heartbeat)
+		}
+	})
+	resp := b.callRaw(b.t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for events := eventstream.New(bytes.NewReader(raw), eventstream.ServerSent, 1<<20, 512, eventstream.Memory{}); ; {
+		ev, err := events.Next()
+		if err != nil {
+			break
+		}
+		got = append(got, string(ev.Value))
+	}
+	if want := []string{begin, said, said, finished}; !slices.Equal(got, want) || len(b.published(5)) != 5 || bytes.Count(raw, []byte(":\n\n")) < 4 {
+		t.Errorf("the events are %q of %q", got, raw)
 	}
 }
 
