@@ -51,6 +51,15 @@ func (t *Table[M]) Add(m M) {
 	}
 }
 
+// Remove removes a run that is not sealed.
+func (t *Table[M]) Remove(m M) {
+	meta, is := m.Meta(), func(o M) bool { return o == m }
+	delete(t.byID, meta.ID)
+	t.byStart, t.open = slices.DeleteFunc(t.byStart, is), slices.DeleteFunc(t.open, is)
+	t.byClient[meta.ClientRunID()] = slices.DeleteFunc(t.byClient[meta.ClientRunID()], is)
+	t.recent = *new(M)
+}
+
 // Seal marks a run of the table as sealed.
 func (t *Table[M]) Seal(m M) {
 	t.open = slices.DeleteFunc(t.open, func(o M) bool { return o == m })

@@ -31,6 +31,8 @@ type Directory[M Member] interface {
 	New(id, clientRunID string, first *Decoded) (M, *Run, error)
 	// Resume returns the fold of a run that is not sealed.
 	Resume(m M) (*Run, error)
+	// Withdraw forgets a run that has no event yet, and reports whether it did: a run that a record has stays.
+	Withdraw(m M) bool
 	// Record returns the record of a sealed run.
 	Record(m M) (*record.Run, error)
 	// History returns the history at a run's end, or the current history of an open run.
@@ -114,14 +116,20 @@ func (t *Thread[M]) Find(d *Decoded) (*Run, Outcome, error) {
 			return nil, Covered, nil
 		case !meta.Sealed:
 			r, err := t.dir.Resume(m)
-			return r, "", err
+			if err != nil {
+				return nil, "", err
+			}
+			if again, err := t.repeatsRun(m, r, d); again || err != nil {
+				return nil, Repeat, err
+			}
+			return r, "", nil
 		}
 		if begins, err = t.beginsAgain(m, d); err != nil {
 			return nil, "", err
 		}
 	}
 	switch {
-	case !begins && repeats(m.Meta(), d): // a repeat changes no sealed run
+	case !begins && Behind(d.Headers.Seq, m.Meta().NextSeq): // a repeat changes no sealed run
 		return nil, Repeat, nil
 	case d.Malformed() != nil:
 		return nil, Malformed, nil //nolint:nilerr // bad data is an outcome, not an error of the partition
@@ -153,15 +161,11 @@ func (t *Thread[M]) of(id string, d *Decoded) (found M, err error) {
 
 // beginsAgain reports whether a record, a RUN_STARTED or an input, begins another run with the id of a sealed one. A
 // producer that numbers its events repeats them after a broken connection. A repeated start of the sealed run begins no
-// run.
+// run. A repeated input may do so: the next event shows it (repeatsRun).
 func (t *Thread[M]) beginsAgain(m M, d *Decoded) (bool, error) {
 	switch ev := d.Payload(); {
 	case d.Input() != nil:
-		if m.Meta().NextSeq < 0 {
-			return true, nil
-		}
-		rec, err := t.dir.Record(m)
-		return err == nil && rec.InputSHA256 != d.SHA256(), err
+		return true, nil
 	case ev != nil && ev.Type == agui.RunStarted:
 		if !Behind(d.Headers.Seq, m.Meta().NextSeq) {
 			return true, nil
@@ -176,12 +180,38 @@ func (t *Thread[M]) beginsAgain(m M, d *Decoded) (bool, error) {
 	}
 }
 
-// repeats reports whether a record that begins no run repeats a record of a sealed run.
-func repeats(m *Metadata, d *Decoded) bool {
-	if d.Headers.Kind == record.KindInput {
-		return d.Input() != nil
+// repeatsRun reports whether the first event of a pending run repeats one of the sealed run before it with the same client run id, as its
+// input did. Then there is no such run.
+func (t *Thread[M]) repeatsRun(m M, r *Run, d *Decoded) (bool, error) {
+	if !m.Meta().Pending || r.Input == nil || d.Headers.Seq < 0 {
+		return false, nil
 	}
-	return Behind(d.Headers.Seq, m.NextSeq)
+	id := m.Meta().ClientRunID()
+	if err := t.dir.Load(id, m.Meta().Start); err != nil {
+		return false, err
+	}
+	before := t.Named(id, m.Meta().Start-1)
+	if before == *new(M) || !before.Meta().Sealed || !Behind(d.Headers.Seq, before.Meta().NextSeq) {
+		return false, nil
+	}
+	if begins, err := t.beginsAgain(before, d); begins || err != nil {
+		return false, err
+	}
+	if same, err := t.SameInput(before, r.InputSHA256); !same || err != nil || !t.dir.Withdraw(m) {
+		return false, err
+	}
+	t.Remove(m)
+	t.Member = before
+	return true, nil
+}
+
+// SameInput reports whether an input with this hash repeats that of a sealed run whose producer numbers its events.
+func (t *Thread[M]) SameInput(m M, sum string) (bool, error) {
+	if m == *new(M) || !m.Meta().Sealed || m.Meta().NextSeq < 0 {
+		return false, nil
+	}
+	rec, err := t.dir.Record(m)
+	return err == nil && rec.InputSHA256 == sum, err
 }
 
 // failsLate reports whether a record says that a sealed run failed after all. An end by Skein's proxy is final: what an agent sends after

@@ -232,6 +232,9 @@ func (t *Thread) New(id, clientRunID string, first *fold.Decoded) (*Run, *fold.R
 	return r, r.folding, nil
 }
 
+// Withdraw implements fold.Directory.
+func (t *Thread) Withdraw(r *Run) bool { return r.Record == nil }
+
 // Resume implements fold.Directory.
 func (t *Thread) Resume(r *Run) (*fold.Run, error) {
 	if r.folding != nil {

@@ -19,6 +19,8 @@ func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 	var timely []*run
 	for r := range p.runs.changed {
 		switch {
+		case r.again && r.Fold == nil && p.rebuilds(): // what comes next is known already
+			notDue(r)
 		case r.due:
 			due = append(due, r)
 		case p.cfg.isDue(r, now):
@@ -49,7 +51,7 @@ func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 // isDue reports whether the checkpoint rule wants a record of the run now. A run that grows by a whole record limit does not wait for the
 // interval, as all its events since its last record are read again after a crash.
 func (c Config) isDue(r *run, now time.Time) bool {
-	age, grown := now.Sub(r.written.at), r.newBytes >= c.CheckpointFactor*r.written.bytes
+	age, grown := now.Sub(r.written.at), r.newBytes >= c.CheckpointFactor*r.written.bytes && (!r.again || r.Fold != nil)
 	return age >= c.CheckpointMax || grown && (age >= c.CheckpointInterval || r.newBytes >= c.RecordLimit)
 }
 
@@ -63,7 +65,9 @@ func (r *run) requestCheckpoint() {
 }
 
 // unannounced reports whether no committed record has the run or its final parent resolution.
-func (r *run) unannounced() bool { return !r.written.exists || r.unwritten != nil }
+func (r *run) unannounced() bool {
+	return !r.written.exists && (!r.again || r.Fold != nil) || r.unwritten != nil
+}
 
 // announcementBytes is about the size of an announcement without a parent's messages.
 const announcementBytes = 1 << 10

@@ -90,7 +90,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 		if r.changedFrom < hold {
 			hold, holdAt = r.changedFrom, r.changedAt
 		}
-		if !r.written.open && !announced {
+		if !r.written.open && !announced && (!r.again || r.Fold != nil) {
 			known = min(known, r.changedFrom)
 		}
 	}

@@ -33,6 +33,9 @@ type run struct {
 	written     written
 	// unwritten is the run's parent resolution, from its first event on until a committed record has it (announce).
 	unwritten *resolution
+	// again means that its input repeats that of a sealed run with its client run id. Until its first event it may be no run at all
+	// (fold.Thread.repeatsRun), so no announcement shows it, and it has a record after CheckpointMax only.
+	again bool
 	// due requests a record in the next transaction, regardless of the checkpoint rule.
 	due bool
 	// overLimit means that its last record was over the limit and was not written.

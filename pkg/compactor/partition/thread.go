@@ -81,7 +81,24 @@ func (t *thread) New(id, clientRunID string, first *fold.Decoded) (*threadRun, *
 		r.rec.RawLost = t.p.mayHaveBegunInGap(ev, t.usedAt)
 	}
 	h.live = r
-	return h, r.Run, nil
+	if first.Input() == nil {
+		return h, r.Run, nil
+	}
+	var err error
+	r.again, err = t.SameInput(t.Named(h.ClientRunID(), first.Offset), first.SHA256())
+	return h, r.Run, err
+}
+
+// Withdraw implements fold.Directory.
+func (t *thread) Withdraw(h *threadRun) bool {
+	r := h.live
+	if r == nil || r.written.exists {
+		return false
+	}
+	t.p.runs.drop(r)
+	t.p.retirement.expiring.drop(r.key)
+	t.p.retirement.closing.drop(r.key)
+	return true
 }
 
 // Resume implements fold.Directory.
