@@ -14,7 +14,8 @@ func (o *output) hint(command string, ids ...string) string {
 	if at.url != defaultURL {
 		flags = append(flags, "--url", at.url)
 	}
-	for _, flag := range [][2]string{{"--context", at.context}, {"--publish-url", at.publishURL}, {"--read-url", at.readURL}, {"--api-key-file", at.keyFile},
+	for _, flag := range [][2]string{{"--context", at.context}, {"--publish-url", at.publishURL}, {"--read-url", at.readURL},
+		{"--api-key-file", at.keyFile},
 		{"--server-ca-file", at.caFile}, {"--client-cert-file", at.certFile}, {"--client-key-file", at.ownFile}} {
 		if flag[1] != "" {
 			flags = append(flags, flag[:]...)

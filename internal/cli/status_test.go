@@ -129,7 +129,8 @@ func TestStatus_ShowsEachProcessOfAName(t *testing.T) {
 	}}
 	_, port, _ := strings.Cut(strings.TrimPrefix(at, "http://"), ":")
 	all, err := s.statuses(t.Context(), []string{"http://stages.example:" + port}, "/status", false)
-	if err != nil || len(all) != 2 || all[0].URL != at || all[0].Status != "ok" || all[1].URL != "http://127.0.0.2:"+port || all[1].Status != "no answer" {
+	if err != nil || len(all) != 2 || all[0].URL != at || all[0].Status != "ok" ||
+		all[1].URL != "http://127.0.0.2:"+port || all[1].Status != "no answer" {
 		t.Errorf("got %+v, %v", all, err)
 	}
 }

@@ -200,7 +200,8 @@ func TestCancel_ARunThatHadEndedIsA409AtOnce(t *testing.T) {
 			end := strings.ReplaceAll(d.path("events"), "/runs/r1/", "/runs/"+run+"/")
 			ended <- d.do(http.MethodPost, end, strings.NewReader(`{"type":"RUN_ERROR","message":"x"}`), "Content-Type", typeNDJSON).status
 		}()
-		if a, c := d.cancel(run, "", "Authorization", "Bearer mine"); a.status != http.StatusOK || c.Status != record.StatusError || <-ended != http.StatusOK {
+		if a, c := d.cancel(run, "", "Authorization", "Bearer mine"); a.status != http.StatusOK || c.Status != record.StatusError ||
+			<-ended != http.StatusOK {
 			t.Errorf("%s: %d %s", run, a.status, a.body)
 		}
 	}
