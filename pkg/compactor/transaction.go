@@ -316,7 +316,8 @@ func (s *session) count(sh share) {
 		s.logger.Warn("contents of run are cut: it is too large, or open runs hold more memory than they may", "tenant", c.Tenant, "thread_id", c.ThreadID, "run_id", c.RunID, "partition", sh.id, "bytes", c.Bytes)
 	}
 	for _, r := range sh.effects.Differing {
-		s.logger.Warn("a run was sent again with other bytes, which were dropped", "tenant", r.Tenant, "thread_id", r.ThreadID, "run_id", r.RunID, "partition", sh.id)
+		s.logger.Warn("a run was sent again with other bytes, which were dropped", "tenant", r.Tenant, "thread_id", r.ThreadID,
+			"run_id", r.RunID, "partition", sh.id)
 	}
 	m.eventBytes.Add(float64(sh.effects.Counts.Bytes))
 	m.lostOffsets.Add(float64(sh.effects.Counts.Lost))

@@ -496,7 +496,8 @@ func TestProxy_CommentsSplitNoLineEnd(t *testing.T) {
 	cfg.Heartbeat = 10 * time.Millisecond
 	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, r *http.Request) {
 		for _, part := range []string{
-			": hi\r", "\ndata: " + begin + "\r\n\r", "\ndata:", " " + said + "\r", "\r", "data: " + said + "\r\r:\r", "data: " + finished + "\r\n", "\r\n",
+			": hi\r", "\ndata: " + begin + "\r\n\r", "\ndata:", " " + said + "\r", "\r", "data: " + said + "\r\r:\r",
+			"data: " + finished + "\r\n", "\r\n",
 		} {
 			answers(part)(w, r)
 			time.Sleep(5 * cfg.Heartbeat)
@@ -516,7 +517,8 @@ func TestProxy_CommentsSplitNoLineEnd(t *testing.T) {
 		}
 		got = append(got, string(ev.Value))
 	}
-	if want := []string{begin, said, said, finished}; !slices.Equal(got, want) || len(b.published(5)) != 5 || bytes.Count(raw, []byte(":\n\n")) < 4 {
+	if want := []string{begin, said, said, finished}; !slices.Equal(got, want) || len(b.published(5)) != 5 ||
+		bytes.Count(raw, []byte(":\n\n")) < 4 {
 		t.Errorf("the events are %q of %q", got, raw)
 	}
 }

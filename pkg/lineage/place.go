@@ -46,9 +46,9 @@ type Placement struct {
 //
 // A named parent counts if that run is known at this offset and did not spawn this one (spawned); otherwise the run is a root, and
 // SpawnedBy holds the name. If none is named and there is an input, the parent is the run whose whole history is the longest prefix of the
-// input's messages, which are compared by id or, where the client gave none, by role and content; of several such runs, the one that started
-// last. Without such a run the new one is a root. But if the input is missing too, or is on RUN_STARTED and has no message that the thread
-// has, the parent is the run that ended last.
+// input's messages, which are compared by id or, where the client gave none, by role and content; of several such runs, the one that
+// started last. Without such a run the new one is a root. But if the input is missing too, or is on RUN_STARTED and has no message that
+// the thread has, the parent is the run that ended last.
 //
 // Errors are the Loader's or Known's.
 func (t *Thread) Place(s Start) (Placement, error) {

@@ -48,8 +48,8 @@ func (m *model) place(s Start) (parent *modelRun, by ParentBy, spawnedBy string)
 		given = ""
 	}
 	if given != "" {
-		if parent = m.find(given, s.Offset); parent != nil && (s.Input == nil || len(s.Input.Messages) == 0 || parent.Sealed || slices.ContainsFunc(s.Input.Messages,
-			func(msg agui.Message) bool { return slices.Contains(parent.history, msg.ID) })) {
+		if parent = m.find(given, s.Offset); parent != nil && (s.Input == nil || len(s.Input.Messages) == 0 || parent.Sealed ||
+			slices.ContainsFunc(s.Input.Messages, func(msg agui.Message) bool { return slices.Contains(parent.history, msg.ID) })) {
 			return parent, ParentExplicit, ""
 		}
 		return nil, ParentNone, given

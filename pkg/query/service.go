@@ -42,7 +42,8 @@ type Config struct {
 	// Tail has the settings with which live streams read skein.events. All reads of Kafka use Tail.Kafka. New sets
 	// RingBytes, Logger and Registerer of Tail.
 	Tail tail.Config
-	// IngestURL is the URL at which callers reach the ingest stage; "" if it is not known. Refusals of writes name it, and the page stops runs there.
+	// IngestURL is the URL at which callers reach the ingest stage; "" if it is not known. Refusals of writes name it, and the page
+	// stops runs there.
 	IngestURL string
 	// Links lead from the page to other tools.
 	Links []web.Link

@@ -128,7 +128,8 @@ func TestUnnamed_MessagesAreComparedByRoleAndContent(t *testing.T) {
 			second(s)
 			s.turnOf("edit", without("user:hi", "assistant:answer r1", "user:edited"))
 			s.turnOf("again", without("user:hi", "assistant:answer r1", "user:more"))
-		}, map[string]string{"edit": one + " message-edit-3=edited a-edit; content r1", "again": one + " message-again-3=more a-again; content r1"}},
+		}, map[string]string{"edit": one + " message-edit-3=edited a-edit; content r1",
+			"again": one + " message-again-3=more a-again; content r1"}},
 		"equal conversations: the latest": {func(s *sim) {
 			first(s)
 			s.Input("t", "r1b", `{"messages":`+without("user:hi")+`}`)
