@@ -270,7 +270,7 @@ func TestPublish_AMalformedEndEndsTheRun(t *testing.T) {
 	onShared(t, func(s *dev.Server, _ *client.Client) {
 		for i, end := range []string{
 			`{"type":"RUN_FINISHED","run_id":"r"}`, `{"type":"RUN_ERROR","message":null}`, `{"x":NaN,"type":"RUN_FINISHED"}`,
-			`{"type":"RUN_FINISHED",}`, `{"type":"RUN_FINISHED","threadId":"t","runI`, eventText + eventEnd, "[" + eventEnd + "]",
+			`{"type":"RUN_FINISHED",}`, `{"type":"RUN_FINISHED","threadId":"t","runI`, eventText + eventEnd, "[" + eventEnd + "]", "\ufeff" + eventEnd,
 			"{\"message\":\"a\ndata: b\",\"type\":\"RUN_ERROR\"}",
 		} {
 			thread := fmt.Sprintf("malformed-end-%d", i)

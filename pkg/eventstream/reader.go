@@ -200,7 +200,7 @@ func (r *Reader) rawLine() ([]byte, error) {
 }
 
 // numbered matches a numbered line whose event may be malformed.
-var numbered = regexp.MustCompile(`^\{"seq": ?([0-9]+), ?"event": ?(\{.*)\}$`)
+var numbered = regexp.MustCompile(`^\{"seq": ?([0-9]+), ?"event": ?(.+)\}$`)
 
 // unwrap returns the event of a numbered line, byte for byte, and its number. The numbers of a stream must rise, because readers of the
 // topic would silently drop an event with a lower or equal number. A later stream may have the same numbers: it sends events again.
