@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tail"
@@ -144,7 +145,7 @@ func (c *call) followOpen(v *view, s *stream) (lacks int64, err error) {
 	}
 }
 
-// lastFrom returns the offset of the thread's last record from an offset to the end of the log; -1 if there is none.
+// lastFrom returns the offset of the thread's last event, input or erasure from an offset to the end of the log; -1 if there is none.
 func (s *stream) lastFrom(offset int64) (int64, error) {
 	last := int64(-1)
 	defer s.close()
@@ -153,7 +154,9 @@ func (s *stream) lastFrom(offset int64) (int64, error) {
 		var b tail.Batch
 		b, err = s.reader.Next(s.ctx)
 		for _, m := range s.below(b.Records) {
-			last = m.Offset
+			if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindCancel { // which changes no row
+				last = m.Offset
+			}
 		}
 		s.through = b.Through
 	}
