@@ -119,6 +119,11 @@ func (c *call) changes() (*answer, error) {
 	if err := b.walk(first, n); err != nil {
 		return nil, err
 	}
+	if place.IsMessage() && len(b.a.Changes) == 0 && b.a.Next == "" { // it may be one of the erased ones
+		if err := c.checkErased(c.Call, -1); err != nil {
+			return nil, err
+		}
+	}
 	return &answer{body: document(b.a)}, nil
 }
 

@@ -250,6 +250,14 @@ func TestAttach_EndsWhereTheThreadIsErased(t *testing.T) {
 		defer again.close()
 		return again.resp.Status, again.resp.StatusCode == http.StatusGone
 	})
+	input := fmt.Sprintf(input, "chat", "r2")
+	if status, answer := s.send(http.MethodPost, s.queries[0]+"/v1/connect", "application/json", input); status != http.StatusGone {
+		t.Errorf("connect: %d %s", status, answer)
+	}
+	s.publish("chat", "r2", said("chat", "r2", 1)...)
+	if status, answer := s.send(http.MethodGet, s.queries[0]+"/v1/threads/chat/changes?message=r-a", "", ""); status != http.StatusGone {
+		t.Errorf("changes of an erased message: %d %s", status, answer)
+	}
 }
 
 // A reader whose run is silent has its heartbeats, also while another run of the thread goes on.
