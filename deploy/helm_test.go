@@ -599,7 +599,8 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 			values{"name": "other", "url": "https://other.example/"}}},
 		"networkPolicy": values{"egressPorts": []any{9095}},
 	})
-	reaches := map[string]string{"ingest": "53 53 9092 8421 8420 443 80 8000 9095", "query": "53 53 9092 8123 443 9095", "indexer": "53 53 9092 8123 9095",
+	reaches := map[string]string{"ingest": "53 53 9092 8421 8420 443 80 8000 9095", "query": "53 53 9092 8123 443 9095",
+		"indexer":   "53 53 9092 8123 9095",
 		"compactor": "53 53 9092 9095"}
 	closed := mustRender(t, everything())
 	all := pods(t, open)
