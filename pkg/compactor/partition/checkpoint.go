@@ -153,13 +153,17 @@ func (r *run) announce() (*Output, error) {
 		for _, rule := range resolved.Anomalies {
 			was.Early[rule]++
 		}
+	} else { // preliminary, so no fold starts from what its parent had said
+		at, err := r.thread.Lineage.Place(fold.StartOf(h.ID, h.ClientRunID(), nil, r.Input, p.next))
+		if err != nil {
+			return nil, err
+		}
+		at.Run.Base = ""
+		was.Placed = &fold.Resolution{Placement: at}
 	}
 	rec, folded, err := was.describe()
 	if err != nil {
 		return nil, err
-	}
-	if !h.Placed { // preliminary, so no fold starts from what its parent had said
-		rec.Messages, rec.Layout, rec.State = nil, nil, nil
 	}
 	if err := was.buildOpen(rec, folded); err != nil {
 		return nil, err

@@ -257,6 +257,24 @@ func TestPartition_TakesTheInputBeforeTheFirstEventOnly(t *testing.T) {
 	equal(t, "positions", r.Raw.Ranges, [][2]int64{{0, 6}})
 }
 
+// The announcement of a run of which only the input has come names the parent that this input chooses, and has none of its messages.
+func TestPartition_AnnouncesAnInputWhereItsFirstEventWouldBegin(t *testing.T) {
+	s := newSim(t, nil)
+	s.answer("r1", startedWith("r1", "", "["+userMessage("u1", "one")+"]"))
+	s.answer("r2", startedWith("r2", "", "["+userMessage("u2", "two")+"]"))
+	s.Input("t", "r3", `{"threadId":"t","runId":"r3","messages":[`+userMessage("u1", "one")+","+assistantMessage("a-r1", "answer")+","+
+		userMessage("u3", "three")+`],"tools":[],"context":[]}`)
+	s.all()
+	r := s.run("r3")
+	if r.ParentRunID != "r1" || r.ParentBy != record.ParentContent || r.Open == nil || r.Open.Placed || r.Base != "" || r.MessageCount != 0 {
+		t.Errorf("%+v", r)
+	}
+	s.open(true)
+	s.Send("t", "r3", started("r3"))
+	s.all()
+	equal(t, "base", s.run("r3").Base, "r1")
+}
+
 func TestPartition_HoldsTheCommitAtTheOldestUnwrittenEvent(t *testing.T) {
 	s := newSim(t, nil)
 	s.Turn("r1", "m1")
