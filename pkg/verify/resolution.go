@@ -100,6 +100,7 @@ func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage
 	if err := p.pass(own.Rec, start.Offset); err != nil {
 		return at, nil, false, err
 	}
+	delete(p.blind, own.Rec.RunID) // it begins now
 	p.unsure = false
 	least, err := p.least.Place(start)
 	if err != nil {
@@ -197,6 +198,9 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 	for ; p.started < len(p.byStart) && p.byStart[p.started].Raw.First < offset; p.started++ {
 		h := p.byStart[p.started]
+		if h.RunID != own.RunID && !p.whole && h.Status == record.StatusRunning && h.InputOnly() {
+			p.blind[h.RunID] = h // even if it is read: its first event may come after its record, up to which events are read
+		}
 		if h.RunID == own.RunID || p.read(h.RunID) != nil || h.Raw.Next <= offset && h.Status != record.StatusRunning {
 			continue
 		}

@@ -263,6 +263,25 @@ func TestVerifier_ProvesRunsInAnyOrderOfInputsAndFirstEvents(t *testing.T) {
 	}
 }
 
+// A run that is announced has begun, although its record has no event up to which it could be read again: it takes part where the next run
+// is placed.
+func TestVerifier_CountsAnAnnouncedRunAsBegun(t *testing.T) {
+	s := newSim(t, nil)
+	s.answer("r0", started("r0"))
+	s.Send("t", "r1", startedWith("r1", "r0", "["+userMessage("u1", "one")+"]"))
+	s.answer("r2", startedWith("r2", "r0", "["+userMessage("u2", "two")+"]"))
+	s.all()
+	records := s.byThread()["t"]
+	equal(t, "branches", []string{records["r1"].BranchID, records["r2"].BranchID}, []string{"r0", "r2"})
+	for _, wanted := range [][]string{nil, {"r2"}, {"r1", "r2"}} {
+		proofs, err := records.verify(s.Events, wanted, false)
+		s.check(err)
+		if p := proofs[len(proofs)-1]; p.Verdict != verify.Proved {
+			t.Errorf("wanted %v: %+v", wanted, p)
+		}
+	}
+}
+
 // onTheWay verifies what records say while a partition goes on, commit by commit.
 func onTheWay(script *sim, rng *rand.Rand, n *tally) {
 	script.tb.Helper()
