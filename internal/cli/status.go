@@ -122,6 +122,7 @@ func (s *server) statuses(ctx context.Context, urls []string, path string, first
 	for ; first && len(urls) > 1; urls = urls[1:] {
 		if _, err := ask(process{url: urls[0]}); !errors.Is(err, syscall.ECONNREFUSED) {
 			urls = urls[:1]
+			break
 		}
 	}
 	var processes []process

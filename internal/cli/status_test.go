@@ -184,8 +184,10 @@ func TestStatus_FindsSkeinDev(t *testing.T) {
 	var well error
 	_, url := administration(t, &well, "query")
 	var s server
-	all, err := s.statuses(t.Context(), []string{"http://127.0.0.1:1", url}, "/status", true)
-	if err != nil || len(all) != 1 || all[0].Stage != "query" {
-		t.Errorf("got %+v, %v", all, err)
+	for _, urls := range [][]string{{"http://127.0.0.1:1", url}, {url, "http://127.0.0.1:1"}} {
+		all, err := s.statuses(t.Context(), urls, "/status", true)
+		if err != nil || len(all) != 1 || all[0].Stage != "query" {
+			t.Errorf("%v: got %+v, %v", urls, all, err)
+		}
 	}
 }
