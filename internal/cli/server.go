@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -35,8 +34,6 @@ type server struct {
 	// adminURLs are the admin addresses of processes, and adminToken is the file with their token.
 	adminURLs  []string
 	adminToken string
-	// lookup returns the addresses of a host's name; nil asks the system.
-	lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
 	// context is the name of a context. The command's flags take precedence over it.
 	context string
 	flags   *pflag.FlagSet

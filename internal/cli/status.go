@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -81,7 +82,7 @@ Exit code 0: all are ready. 1: one is not ready, is absent or does not answer; s
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			all, err := at.statuses(ctx, urls, path, first)
+			all, err := at.statuses(ctx, net.DefaultResolver.LookupNetIP, urls, path, first)
 			if err != nil {
 				return err
 			}
@@ -105,7 +106,7 @@ func (s *server) adminFlags(cmd *cobra.Command) {
 
 // statuses returns the stages of the processes at the URLs, or only those of the first one that accepts a connection. A process
 // that does not answer has a status that says so.
-func (s *server) statuses(ctx context.Context, urls []string, path string, first bool) (all []stageStatus, err error) {
+func (s *server) statuses(ctx context.Context, look lookup, urls []string, path string, first bool) (all []stageStatus, err error) {
 	secure, err := s.tls()
 	if err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func (s *server) statuses(ctx context.Context, urls []string, path string, first
 	}
 	var processes []process
 	for _, base := range urls {
-		processes = append(processes, s.processesAt(ctx, base)...)
+		processes = append(processes, processesAt(ctx, look, base)...)
 	}
 	answers, errs := make([][]stageStatus, len(processes)), make([]error, len(processes))
 	var asked sync.WaitGroup
@@ -149,27 +150,27 @@ func (s *server) statuses(ctx context.Context, urls []string, path string, first
 // process is a process by its admin address.
 type process struct {
 	url string
-	// name is the one that its certificate must have; "" is the host of url.
-	name string
+	// host is the name and port by which it is asked and which its certificate must have; "" is the host of url.
+	host string
 }
+
+// lookup returns the addresses of a host's name.
+type lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
 
 // processesAt returns the process at a URL. If the host is a name of several IPv4 addresses, as that of a headless Service in
 // Kubernetes, these are a process each.
-func (s *server) processesAt(ctx context.Context, base string) (all []process) {
+func processesAt(ctx context.Context, look lookup, base string) (all []process) {
 	u, err := url.Parse(base)
 	if err != nil {
 		return []process{{url: base}} // processStatus returns the error
 	}
-	look, port, name := s.lookup, u.Port(), u.Hostname()
-	if look == nil {
-		look = net.DefaultResolver.LookupNetIP
-	}
-	if ips, err := look(ctx, "ip4", name); err == nil && len(ips) > 1 {
+	port, host := u.Port(), u.Host
+	if ips, err := look(ctx, "ip4", u.Hostname()); err == nil && len(ips) > 1 {
 		for _, ip := range ips {
 			if u.Host = ip.String(); port != "" {
 				u.Host += ":" + port
 			}
-			all = append(all, process{u.String(), name})
+			all = append(all, process{u.String(), host})
 		}
 		return all
 	}
@@ -183,11 +184,11 @@ func processStatus(ctx context.Context, secure *tls.Config, p process, path, tok
 	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return nil, app.Usagef("reading url %q: want http://HOST:PORT", p.url)
 	}
-	if p.name != "" {
+	if req.Host = p.host; p.host != "" {
 		if secure = secure.Clone(); secure == nil {
 			secure = &tls.Config{MinVersion: tls.VersionTLS12}
 		}
-		secure.ServerName = p.name
+		secure.ServerName, _, _ = strings.Cut(p.host, ":")
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)

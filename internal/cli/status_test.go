@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -121,14 +122,19 @@ func TestStatus_AsksAllProcessesAtOnce(t *testing.T) {
 
 // A name of several addresses is a process each, as the chart's Service of all admin ports.
 func TestStatus_ShowsEachProcessOfAName(t *testing.T) {
-	var well error
-	a, at := administration(t, &well, "query")
-	a.Started()
-	s := server{lookup: func(context.Context, string, string) ([]netip.Addr, error) {
+	process := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Host, "stages.example:") { // an ingress goes by it
+			_, _ = io.WriteString(w, `{"status":"ok"}`)
+		}
+	}))
+	defer process.Close()
+	at := process.URL
+	look := func(context.Context, string, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}, nil
-	}}
+	}
 	_, port, _ := strings.Cut(strings.TrimPrefix(at, "http://"), ":")
-	all, err := s.statuses(t.Context(), []string{"http://stages.example:" + port}, "/status", false)
+	var s server
+	all, err := s.statuses(t.Context(), look, []string{"http://stages.example:" + port}, "/status", false)
 	if err != nil || len(all) != 2 || all[0].URL != at || all[0].Status != "ok" ||
 		all[1].URL != "http://127.0.0.2:"+port || all[1].Status != "no answer" {
 		t.Errorf("got %+v, %v", all, err)
@@ -185,7 +191,7 @@ func TestStatus_FindsSkeinDev(t *testing.T) {
 	_, url := administration(t, &well, "query")
 	var s server
 	for _, urls := range [][]string{{"http://127.0.0.1:1", url}, {url, "http://127.0.0.1:1"}} {
-		all, err := s.statuses(t.Context(), urls, "/status", true)
+		all, err := s.statuses(t.Context(), net.DefaultResolver.LookupNetIP, urls, "/status", true)
 		if err != nil || len(all) != 1 || all[0].Stage != "query" {
 			t.Errorf("%v: got %+v, %v", urls, all, err)
 		}
