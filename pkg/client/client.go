@@ -71,6 +71,13 @@ func WithTLS(config *tls.Config) Option {
 	}
 }
 
+// WithoutRedirects makes a redirect an error, so that only the given addresses get the key.
+func WithoutRedirects() Option {
+	return func(c *Client) {
+		c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+}
+
 // New returns a client for the server at base, such as "http://127.0.0.1:8420". With WithPublishURL, base is the address of the
 // query stage. One of the two may be "": calls that need it then return ErrNoReadURL or ErrNoPublishURL.
 func New(base string, options ...Option) (*Client, error) {
@@ -204,21 +211,34 @@ func (r KnownRun) Ended() bool {
 
 // LastRun returns the last run that has a client run id: the run of this id, or RUN~2 and so on, if the id was used again.
 func (c *Client) LastRun(ctx context.Context, thread, run string) (last KnownRun, err error) {
-	for n, id := 1, run; ; {
-		r, err := answer[KnownRun](c.Get(ctx, RunPath(thread, id), nil))
-		switch {
-		case IsNotFound(err) && n > 1:
-			return last, nil
-		case err != nil:
-			return KnownRun{}, err
-		case n == 1 || r.ClientRunID == run: // else it is a run that an agent gave such an id
-			if last = r; r.Status == "running" {
-				return last, nil
-			}
-		}
-		n++
-		id = fmt.Sprintf("%s~%d", run, n)
+	get := func(id string) (KnownRun, error) { return answer[KnownRun](c.Get(ctx, RunPath(thread, id), nil)) }
+	if last, err = get(run); err != nil || last.Status == "running" {
+		return last, err
 	}
+	first, n, up := last, 1, true
+	for step := 1; step > 0; { // the numbers have no gaps: double the step until a run is missing, then halve it
+		r, err := get(fmt.Sprintf("%s~%d", run, n+step))
+		if err != nil && !IsNotFound(err) {
+			return KnownRun{}, err
+		}
+		if err == nil {
+			n, last = n+step, r
+		}
+		if up = up && err == nil; up {
+			step *= 2
+		} else {
+			step /= 2
+		}
+	}
+	for ; n > 1 && last.ClientRunID != run; n-- { // it is a run that an agent gave such an id
+		if last, err = get(fmt.Sprintf("%s~%d", run, n-1)); err != nil && !IsNotFound(err) {
+			return KnownRun{}, err
+		}
+	}
+	if n == 1 {
+		return first, nil
+	}
+	return last, nil
 }
 
 // answer decodes the answer of call.

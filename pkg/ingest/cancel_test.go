@@ -166,6 +166,10 @@ func TestCancel_ARunThatHadEndedIsA409AtOnce(t *testing.T) {
 		if r.Method != http.MethodGet || r.Header.Get("Authorization") != "Bearer mine" {
 			t.Errorf("query is asked %s %s with %v", r.Method, r.URL, r.Header)
 		}
+		if strings.HasSuffix(r.URL.Path, "/moved") {
+			http.Redirect(w, r, "/v1/threads/t1/runs/over", http.StatusFound)
+			return
+		}
 		if answer, ok := known[r.URL.Path]; ok {
 			_, _ = io.WriteString(w, answer)
 			return
@@ -192,7 +196,7 @@ func TestCancel_ARunThatHadEndedIsA409AtOnce(t *testing.T) {
 			t.Errorf("%s: %d %s after %d requests", run, a.status, a.body, requests(run))
 		}
 	}
-	for _, run := range []string{"reused", "afterward", "silent"} {
+	for _, run := range []string{"reused", "afterward", "silent", "moved"} {
 		ended := make(chan int)
 		go func() {
 			defer close(ended)
