@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,6 +163,7 @@ func TestCancel_ARunThatHadEndedIsA409AtOnce(t *testing.T) {
 		"/v1/threads/t1/runs/afterward": `{"runId":"afterward","status":"finished","raw":{"next":1000}}`,
 		"/v1/threads/t1/runs/silent":    `{"runId":"silent","status":"abandoned","raw":{"next":0}}`,
 	}
+	var reads atomic.Int64
 	query := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.Header.Get("Authorization") != "Bearer mine" {
 			t.Errorf("query is asked %s %s with %v", r.Method, r.URL, r.Header)
@@ -169,6 +171,12 @@ func TestCancel_ARunThatHadEndedIsA409AtOnce(t *testing.T) {
 		if strings.HasSuffix(r.URL.Path, "/moved") {
 			http.Redirect(w, r, "/v1/threads/t1/runs/over", http.StatusFound)
 			return
+		}
+		if _, n, ok := strings.Cut(r.URL.Path, "/often"); ok {
+			if reads.Add(1); len(n) < 5 { // up to often~999
+				_, _ = io.WriteString(w, `{"clientRunId":"often","status":"error"}`)
+				return
+			}
 		}
 		if answer, ok := known[r.URL.Path]; ok {
 			_, _ = io.WriteString(w, answer)
@@ -190,11 +198,14 @@ func TestCancel_ARunThatHadEndedIsA409AtOnce(t *testing.T) {
 		}
 		return n
 	}
-	for run, status := range map[string]string{"over": "finished", "again": "error"} {
+	for run, status := range map[string]string{"over": "finished", "again": "error", "often": "error"} {
 		a, _ := d.cancel(run, "", "Skein-Authorization", "Bearer mine", "Authorization", "Basic of the agent")
 		if a.status != http.StatusConflict || a.Reason != "run-ended" || !strings.Contains(a.Detail, status) || requests(run) != 1 {
 			t.Errorf("%s: %d %s after %d requests", run, a.status, a.body, requests(run))
 		}
+	}
+	if reads.Load() > 25 {
+		t.Errorf("query is asked %d times for an id used 1,000 times", reads.Load())
 	}
 	for _, run := range []string{"reused", "afterward", "silent", "moved"} {
 		ended := make(chan int)
