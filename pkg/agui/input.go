@@ -11,7 +11,7 @@ type RunAgentInput struct {
 	ThreadID, RunID string
 	// ParentRunID is empty if the input names none.
 	ParentRunID string
-	// Messages all have an id. A message without one gets "message-RUN-N", from the run's id and the message's position, counted
+	// Messages all have an id. A message without one gets "message-RUN~N", from the run's id and the message's position, counted
 	// from 1. No message of another run has this id.
 	Messages []Message
 	// Stripped is how many messages were left out of Messages: those without a role, or with an unknown one and no id.

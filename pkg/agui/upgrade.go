@@ -130,7 +130,7 @@ func nameMessages(list json.RawMessage, run string) (json.RawMessage, bool) {
 }
 
 func madeID(run string, place int) json.RawMessage {
-	return AppendString(nil, madePrefix+run+"-"+strconv.Itoa(place))
+	return AppendString(nil, madePrefix+run+"~"+strconv.Itoa(place))
 }
 
 const madePrefix = "message-"
@@ -138,18 +138,14 @@ const madePrefix = "message-"
 // Unnamed reports whether a client gave a message no id: it is empty, or one that DecodeInput made. A client may have received the latter
 // from Skein since.
 func Unnamed(id string) bool {
-	run, made := strings.CutPrefix(id, madePrefix)
-	cut := strings.LastIndexByte(run, '-')
-	if !made || cut < 1 {
-		return id == ""
-	}
-	place, err := strconv.Atoi(run[cut+1:])
-	return err == nil && place > 0 && strconv.Itoa(place) == run[cut+1:]
+	cut := strings.LastIndexByte(id, '~')
+	return id == "" || cut >= 0 && strings.HasPrefix(id, madePrefix) && UnnamedIn(id[len(madePrefix):cut], id)
 }
 
 // UnnamedIn is Unnamed for a message of this run's input.
 func UnnamedIn(run, id string) bool {
-	return id == "" || strings.HasPrefix(id, madePrefix+run+"-") && Unnamed(id)
+	place, made := strings.CutPrefix(id, madePrefix+run+"~")
+	return id == "" || made && place != "" && strings.Trim(place, "0123456789") == ""
 }
 
 // UpgradeMessage converts a message's binary content parts to media parts, and drops null metadata of parts. If the role is

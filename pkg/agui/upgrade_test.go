@@ -81,14 +81,14 @@ func TestUpgrade_RunStartedWithoutThread(t *testing.T) {
 func TestDecodeInput_NamesMessagesAfterTheirRun(t *testing.T) {
 	const list = `["hi",{"content":"there"},{"id":"a","content":"you"},{"role":"system","content":"x"}]`
 	want := func(run string) string {
-		return `[{"id":"message-` + run + `-1","role":"user","content":"hi"},{"id":"message-` + run + `-2","role":"user","content":"there"},` +
-			`{"role":"user","id":"a","content":"you"},{"id":"message-` + run + `-4","role":"system","content":"x"}]`
+		return `[{"id":"message-` + run + `~1","role":"user","content":"hi"},{"id":"message-` + run + `~2","role":"user","content":"there"},` +
+			`{"role":"user","id":"a","content":"you"},{"id":"message-` + run + `~4","role":"system","content":"x"}]`
 	}
 	for name, c := range map[string]struct{ input, run, want string }{
 		"the run that the caller names": {`{"runId":"other","messages":` + list + `}`, "r~2", want("r~2")},
 		"the run that the input names":  {`{"runId":"r","messages":` + list + `}`, "", want("r")},
 		"nobody names a run":            {`{"messages":` + list + `}`, "", want("")},
-		"an id that has to be escaped":  {`{"messages":["hi"]}`, `a"b`, `[{"id":"message-a\"b-1","role":"user","content":"hi"}]`},
+		"an id that has to be escaped":  {`{"messages":["hi"]}`, `a"b`, `[{"id":"message-a\"b~1","role":"user","content":"hi"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, err := DecodeInput([]byte(c.input), c.run)
@@ -105,8 +105,23 @@ func TestDecodeInput_NamesMessagesAfterTheirRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := ev.Input("").Messages[0].ID, ev.Input("r~2").Messages[0].ID; a != "message-r-1" || b != "message-r~2-1" {
+	if a, b := ev.Input("").Messages[0].ID, ev.Input("r~2").Messages[0].ID; a != "message-r~1" || b != "message-r~2~1" {
 		t.Errorf("of RUN_STARTED: %q and %q", a, b)
+	}
+}
+
+// Ids as clients make them are not taken for those of DecodeInput.
+func TestUnnamed(t *testing.T) {
+	for id, want := range map[string]struct{ anywhere, inRun bool }{
+		"": {true, true}, "message-r~1": {true, true}, "message-r~10": {true, true}, "message-r~2~1": {true, false}, "message-~1": {true, false},
+		"message-user-1712345678901": {}, "message-r-3": {}, "message-550e8400-e29b-41d4-a716-446655440000": {}, "message-r~": {}, "message-r~1a": {}, "r~1": {},
+	} {
+		if a, b := Unnamed(id), UnnamedIn("r", id); a != want.anywhere || b != want.inRun {
+			t.Errorf("%q: %v, in the run %v", id, a, b)
+		}
+	}
+	if UnnamedIn("a", "message-a~1~2") {
+		t.Error("a message of run a~1 is one of run a")
 	}
 }
 

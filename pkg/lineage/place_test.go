@@ -202,13 +202,13 @@ func TestThread_Place(t *testing.T) {
 			want: Placement{Run: Run{Parent: "gone", ParentBy: ParentLatest, Branch: "gone", Root: "gone", Depth: 1}},
 		},
 		"an input without an id spawns nothing": {
-			start: Start{ParentRunID: "open", Input: inputOf("message-new-1:else")},
+			start: Start{ParentRunID: "open", Input: inputOf("message-new~1:else")},
 			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
 			want:  Placement{Run: Run{Parent: "open", ParentBy: ParentExplicit, Branch: "t2b", Root: "t1", Depth: 3}},
 		},
 		"an open run, by what its messages say": {
-			start: Start{Input: inputOf("message-new-1:hi message-new-2:more message-new-3:and")},
-			more:  live(Run{ID: "open", Branch: "open", Root: "open", Start: 50, End: -1}, "message-open-1:hi u3:more"),
+			start: Start{Input: inputOf("message-new~1:hi message-new~2:more message-new~3:and")},
+			more:  live(Run{ID: "open", Branch: "open", Root: "open", Start: 50, End: -1}, "message-open~1:hi u3:more"),
 			want:  Placement{Run: Run{Parent: "open", ParentBy: ParentContent, Branch: "open", Root: "open", Depth: 1}},
 		},
 		"what ended later was open at the position": {
@@ -301,7 +301,7 @@ func TestKey_NamesHistories(t *testing.T) {
 			t.Errorf("%q has the same key", other)
 		}
 	}
-	if b := KeyOf(msgs("message-r-1:hi a1")); b != KeyOf(msgs("message-s-7:hi a1")) || b.IDs == KeyOf(msgs("message-r-1:ho a1")).IDs {
+	if b := KeyOf(msgs("message-r~1:hi a1")); b != KeyOf(msgs("message-s~7:hi a1")) || b.IDs == KeyOf(msgs("message-r~1:ho a1")).IDs {
 		t.Error("a message without an id is not named by what it says")
 	}
 	text, err := a.MarshalText()

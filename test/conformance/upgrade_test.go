@@ -42,7 +42,7 @@ var upgradePairs = func() map[string]map[string]upgradePair {
 	}
 	const parts = `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"u","role":"user","content":[{"type":"text","text":"see"},…]}]}`
 	const input = `{"type":"RUN_STARTED","threadId":"t","runId":"r","input":{"threadId":"t","runId":"r","tools":[],"context":[],…}}
-		{"type":"TEXT_MESSAGE_CONTENT","messageId":"message-r-1","delta":" more"}`
+		{"type":"TEXT_MESSAGE_CONTENT","messageId":"message-r~1","delta":" more"}`
 	const call = `{"type":"TEXT_MESSAGE_START","messageId":"a"}
 		{"type":"TEXT_MESSAGE_END","messageId":"a"}
 		{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"look"…}
@@ -92,8 +92,8 @@ var upgradePairs = func() map[string]map[string]upgradePair {
 			"a sound":    each(parts, `{"type":"binary","mimeType":"audio/ogg","url":"u"}`, `{"type":"audio","source":{"type":"url","value":"u","mimeType":"audio/ogg"}}`),
 			"a video":    each(parts, `{"type":"binary","mimeType":"video/mp4","url":"u"}`, `{"type":"video","source":{"type":"url","value":"u","mimeType":"video/mp4"}}`),
 			"a document": each(parts, `{"type":"binary","mimeType":"text/csv","data":"","url":"u"}`, `{"type":"document","source":{"type":"url","value":"u","mimeType":"text/csv"}}`),
-			"of an input": each(input, `"messages":[{"id":"message-r-1","role":"assistant"},{"id":"u","role":"user","content":[{"type":"binary","mimeType":"text/csv","url":"u"}]}]`,
-				`"messages":[{"id":"message-r-1","role":"assistant"},{"id":"u","role":"user","content":[{"type":"document","source":{"type":"url","value":"u","mimeType":"text/csv"}}]}]`),
+			"of an input": each(input, `"messages":[{"id":"message-r~1","role":"assistant"},{"id":"u","role":"user","content":[{"type":"binary","mimeType":"text/csv","url":"u"}]}]`,
+				`"messages":[{"id":"message-r~1","role":"assistant"},{"id":"u","role":"user","content":[{"type":"document","source":{"type":"url","value":"u","mimeType":"text/csv"}}]}]`),
 		},
 		"content parts: null metadata": {
 			"": each(parts, `{"type":"image","source":{"type":"url","value":"u"},"metadata":null}`, `{"type":"image","source":{"type":"url","value":"u"}}`),
@@ -109,19 +109,19 @@ var upgradePairs = func() map[string]map[string]upgradePair {
 			"": each(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"w","role":"narrator"…}]}`, `,"subagentRunId":null`, ``),
 		},
 		"input: messages as strings, without id or role": {
-			"strings": each(input, `"messages":["hi","there"]`, `"messages":[{"id":"message-r-1","role":"user","content":"hi"},{"id":"message-r-2","role":"user","content":"there"}]`),
-			"neither": each(input, `"messages":[{"content":"hi"}]`, `"messages":[{"id":"message-r-1","role":"user","content":"hi"}]`),
-			"no id":   each(input, `"messages":[{"role":"assistant","content":"hi"}]`, `"messages":[{"id":"message-r-1","role":"assistant","content":"hi"}]`),
-			"no role": each(input, `"messages":[{"id":"message-r-1","content":"hi"}]`, `"messages":[{"id":"message-r-1","role":"user","content":"hi"}]`),
+			"strings": each(input, `"messages":["hi","there"]`, `"messages":[{"id":"message-r~1","role":"user","content":"hi"},{"id":"message-r~2","role":"user","content":"there"}]`),
+			"neither": each(input, `"messages":[{"content":"hi"}]`, `"messages":[{"id":"message-r~1","role":"user","content":"hi"}]`),
+			"no id":   each(input, `"messages":[{"role":"assistant","content":"hi"}]`, `"messages":[{"id":"message-r~1","role":"assistant","content":"hi"}]`),
+			"no role": each(input, `"messages":[{"id":"message-r~1","content":"hi"}]`, `"messages":[{"id":"message-r~1","role":"user","content":"hi"}]`),
 		},
 		"input: resume as an object": {
-			"": each(input, `"messages":["a"],"resume":{"interruptId":"i","status":"resolved"}`, `"messages":[{"id":"message-r-1","role":"user","content":"a"}],"resume":[{"interruptId":"i","status":"resolved"}]`),
+			"": each(input, `"messages":["a"],"resume":{"interruptId":"i","status":"resolved"}`, `"messages":[{"id":"message-r~1","role":"user","content":"a"}],"resume":[{"interruptId":"i","status":"resolved"}]`),
 		},
 		"input: null forwardedProps, parameters, payload": {
-			"forwardedProps": each(input, `"messages":["a"],"forwardedProps":null`, `"messages":[{"id":"message-r-1","role":"user","content":"a"}]`),
+			"forwardedProps": each(input, `"messages":["a"],"forwardedProps":null`, `"messages":[{"id":"message-r~1","role":"user","content":"a"}]`),
 			"parameters": each(strings.ReplaceAll(input, `"tools":[],`, ``), `"messages":["a"],"tools":[{"name":"n","description":"d","parameters":null}]`,
-				`"messages":[{"id":"message-r-1","role":"user","content":"a"}],"tools":[{"name":"n","description":"d"}]`),
-			"payload": each(input, `"messages":["a"],"resume":[{"interruptId":"i","status":"resolved","payload":null}]`, `"messages":[{"id":"message-r-1","role":"user","content":"a"}],"resume":[{"interruptId":"i","status":"resolved"}]`),
+				`"messages":[{"id":"message-r~1","role":"user","content":"a"}],"tools":[{"name":"n","description":"d"}]`),
+			"payload": each(input, `"messages":["a"],"resume":[{"interruptId":"i","status":"resolved","payload":null}]`, `"messages":[{"id":"message-r~1","role":"user","content":"a"}],"resume":[{"interruptId":"i","status":"resolved"}]`),
 		},
 		"THINKING_*": {
 			"": of(`{"type":"THINKING_START","title":"t"}

@@ -80,17 +80,17 @@ func TestNormalised_HistoryIsTheParentsWithTheInputBehind(t *testing.T) {
 			s.answer("run1", startedWith("run1", "", `["Tell me about Paris"]`))
 			s.answer("run2", startedWith("run2", "run1", `["Actually, tell me about London instead"]`))
 		}, map[string]string{
-			"run1": "message-run1-1=Tell me about Paris a-run1; none",
-			"run2": "message-run1-1=Tell me about Paris a-run1 message-run2-1=Actually, tell me about London instead a-run2; explicit run1 normalised",
+			"run1": "message-run1~1=Tell me about Paris a-run1; none",
+			"run2": "message-run1~1=Tell me about Paris a-run1 message-run2~1=Actually, tell me about London instead a-run2; explicit run1 normalised",
 		}},
 		"bare strings without a parent": {func(s *sim) {
 			s.answer("run1", startedWith("run1", "", `["one"]`))
 			s.answer("run2", startedWith("run2", "", `["two"]`))
-		}, map[string]string{"run2": "message-run1-1=one a-run1 message-run2-1=two a-run2; latest run1 normalised"}},
+		}, map[string]string{"run2": "message-run1~1=one a-run1 message-run2~1=two a-run2; latest run1 normalised"}},
 		"an id used again, of bare strings": {func(s *sim) {
 			s.answer("run1", startedWith("run1", "", `["one"]`))
 			s.answer("run1", startedWith("run1", "", `["two"]`))
-		}, map[string]string{"run1~2": "message-run1-1=one a-run1 message-run1~2-1=two; latest run1 normalised"}},
+		}, map[string]string{"run1~2": "message-run1~1=one a-run1 message-run1~2~1=two; latest run1 normalised"}},
 		"an empty list": {func(s *sim) {
 			s.answer("run1", startedWith("run1", "", u("u1")))
 			s.answer("run2", startedWith("run2", "", `[]`))

@@ -815,9 +815,9 @@ func TestPartition_AResumeNamesTheParent(t *testing.T) {
 		if r := s.run("r2"); r.ParentRunID != "r1" || r.ParentBy != record.ParentContent {
 			t.Errorf("beside the stream %v: %+v", beside, r.Lineage)
 		}
-		want := "message-r1-1=delete it a1"
+		want := "message-r1~1=delete it a1"
 		if beside {
-			want = "message-r1-1=delete it"
+			want = "message-r1~1=delete it"
 		}
 		equal(t, "history", s.ids("r2"), want)
 		if r := s.run("r3"); r.ParentRunID == "r1" {
