@@ -415,7 +415,7 @@ func Named(run string, parent, input []agui.Message) (out []agui.Message, rename
 	}
 	out = slices.Clone(input)
 	for i, j := range pair(parent, input, run) {
-		if id := parent[i].ID; j >= 0 && agui.UnnamedIn(run, input[j].ID) {
+		if id := parent[i].ID; j >= 0 && id != input[j].ID && agui.UnnamedIn(run, input[j].ID) {
 			out[j].ID, renamed = id, true
 			out[j].Raw = agui.WithFirst(agui.Without(input[j].Raw, "id"), "id", agui.AppendString(nil, id))
 		}

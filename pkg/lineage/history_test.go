@@ -96,6 +96,16 @@ func TestStartHistory_OfTheParentsOwnMessagesIsTheParent(t *testing.T) {
 	})
 }
 
+func TestNamed_KeepsAMessageThatHasItsID(t *testing.T) {
+	parent := msgs("message-r~1:hi :ho")
+	input := inputOf("message-r~1:hi :ho message-r~3:and").Messages
+	input[0].Raw = []byte(`{"role":"user", "id":"message-r~1", "content":"hi"}`)
+	out, renamed := Named("r", parent, input)
+	if renamed || string(out[0].Raw) != string(input[0].Raw) || words(out) != words(input) {
+		t.Errorf("renamed: %v, %s", renamed, out[0].Raw)
+	}
+}
+
 func TestFullInput_GivesBackTheInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parent, input := conversationOf(t, "parent"), InputMessages(conversationOf(t, "input"))
