@@ -44,8 +44,8 @@ type Run struct {
 	LateError *record.LateError
 
 	folding *fold.Run // nil if the record is final, or nothing came after it
-	// last is the run's record without contents, with its parent resolution, and base the history that it is encoded relative to; both
-	// only in a whole Thread. ranges contain every record of the run.
+	// base is the history that the run's record is encoded relative to. last is that record without contents, with its parent resolution, and
+	// ranges contain every record of the run; both only in a whole Thread.
 	last   *record.Run
 	base   lineage.History
 	ranges record.Ranges
@@ -206,8 +206,8 @@ func (t *Thread) folded(r *Run) error {
 		r.folding.Placed = nil
 		if r.last != nil {
 			t.Resolution.Describe(r.last, r.folding.InputSHA256)
-			r.base = t.Resolution.Base
 		}
+		r.base = t.Resolution.Base
 	}
 	if !f.Ended() {
 		r.Reactivate()
@@ -215,7 +215,9 @@ func (t *Thread) folded(r *Run) error {
 	}
 	messages := f.Messages()
 	r.Metadata.Seal(lineage.Status(f.Summary().Status), r.folding.Synthetic)
-	r.HistoryKey, r.MessageCount = lineage.KeyOf(messages), len(messages)
+	ended := record.Run{Base: r.Base}
+	fold.Fill(&ended, f, r.folding.Tally, r.base)
+	r.HistoryKey, r.MessageCount = t.HistoryKey(&ended, f), len(messages)
 	r.Interrupts = fold.InterruptIDs(f.Summary().Interrupts)
 	t.known.Add(r.End, messages)
 	t.Seal(r)
@@ -257,10 +259,11 @@ func (t *Thread) Resume(r *Run) (*fold.Run, error) {
 	if r.folding, err = fold.Resume(rec, r.Metadata.Run, base); err != nil {
 		return nil, fmt.Errorf("following run %q: %w", rec.RunID, err)
 	}
+	r.base = base
 	if t.whole {
 		last := *rec
 		last.Messages, last.State, last.Layout, last.Open = nil, nil, nil, nil
-		r.last, r.base, r.ranges = &last, base, record.NewRanges(rec.Raw.Ranges)
+		r.last, r.ranges = &last, record.NewRanges(rec.Raw.Ranges)
 	}
 	if f := r.folding.Fold; f != nil {
 		if !t.whole {

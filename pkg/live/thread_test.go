@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/live"
@@ -56,6 +57,45 @@ func TestThread_KeepsTheFirstEvent(t *testing.T) {
 	now, err := thread.Current(r)
 	if err != nil || len(now.Events) != 1 || string(now.Events[0]) != custom {
 		t.Errorf("%v, %+v", err, now)
+	}
+}
+
+// truncated is the source of a thread whose run's record lacks the text of its messages.
+type truncated struct{ noRecords }
+
+func (truncated) History(string) (lineage.History, error) {
+	return lineage.History{Messages: []agui.Message{message("u1", "the que…"), message("a1", "the ans…")}}, nil
+}
+
+func message(id, text string) agui.Message {
+	return agui.Message{ID: id, Role: agui.RoleUser, Raw: fmt.Appendf(nil, `{"id":%q,"role":"user","content":%q}`, id, text)}
+}
+
+// A run on a truncated one is found by what its whole history says, as by the compactor.
+func TestThread_FindsARunOnATruncatedOne(t *testing.T) {
+	rec := &record.Run{
+		Tenant: "acme", ThreadID: "t", RunID: "r1", Status: record.StatusFinished, Truncated: true, MessageCount: 2,
+		HistoryKey: lineage.KeyOf([]agui.Message{message("u1", "the question"), message("a1", "the answer")}).String(),
+		Lineage:    record.Lineage{ParentBy: record.ParentNone, BranchID: "r1", RootRunID: "r1"}, Raw: record.Raw{Next: 1, NextSeq: -1},
+	}
+	thread, err := live.New("t", []*record.Run{rec}, 1, truncated{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *live.Run
+	for i, value := range []string{
+		`{"type":"RUN_STARTED","threadId":"t","runId":"r2","parentRunId":"r1"}`,
+		`{"type":"TEXT_MESSAGE_CHUNK","messageId":"a2","role":"user","delta":"more"}`,
+		`{"type":"RUN_FINISHED","threadId":"t","runId":"r2"}`,
+		`{"type":"RUN_STARTED","threadId":"t","runId":"r3","input":{"messages":["the question","the answer","more","and?"]}}`,
+	} {
+		if last, _, err = thread.Take(record.Event{Offset: int64(i + 1), Time: time.UnixMilli(1), Key: []byte("acme/t"), Value: []byte(value),
+			Headers: record.Headers{Version: record.Version, Kind: record.KindEvent, RunID: []string{"r2", "r3"}[i/3], Seq: -1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if last.Parent != "r2" || last.ParentBy != lineage.ParentContent {
+		t.Errorf("the parent is %q by %s", last.Parent, last.ParentBy)
 	}
 }
 

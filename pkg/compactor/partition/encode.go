@@ -52,7 +52,7 @@ func (r *run) describe() (*record.Run, *compact.Run, error) {
 	}
 	rec.Raw = record.Raw{Partition: p.id, First: r.meta.Start, Next: r.meta.Next, NextSeq: r.Seq.Next, Ranges: r.ranges.List()}
 	r.Fill(&rec, folded, base)
-	key := r.thread.historyKey(&rec, folded)
+	key := r.thread.HistoryKey(&rec, folded)
 	rec.HistoryKey = key.String()
 	r.meta.HistoryKey, r.meta.MessageCount = key, rec.MessageCount
 
@@ -77,12 +77,4 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 		LastAt: r.meta.LastAt, Pending: r.meta.Pending, Placed: r.meta.Placed,
 	}
 	return nil
-}
-
-// historyKey returns the key of the history at the run's end. If the run only appended to its base, it reads only the added messages.
-func (t *thread) historyKey(rec *record.Run, folded *compact.Run) lineage.HistoryKey {
-	if h := t.Get(rec.Base); h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
-		return h.HistoryKey.Extend(rec.Messages)
-	}
-	return lineage.KeyOf(folded.Messages())
 }
