@@ -264,7 +264,7 @@ func (h History) knows(input *agui.RunAgentInput) bool {
 	}
 	delete(repeated, "")
 	return len(repeated) > 0 && slices.ContainsFunc(h.Messages, func(m agui.Message) bool { return repeated[aloud(m)] }) ||
-		slices.ContainsFunc(input.Messages, unnamed) && matches(h.Messages, prefixesOf(input.Messages)) > 0
+		slices.ContainsFunc(input.Messages, unnamed) && matches(h.Messages, prefixesOf(input.Messages, false)) > 0
 }
 
 // aloud returns as one string what a message says to all clients (saidAloud).

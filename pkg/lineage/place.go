@@ -232,8 +232,9 @@ type prefix struct {
 
 // prefixesOf returns the prefixes of an input that may be a run's whole history, the longest first. Reasoning that the
 // fold named itself counts in no history (Key), and clients have other ids for it, so each prefix is tried with the
-// reasoning and without: a history with it is the closer match. If messages came without ids, each is also tried by contents.
-func prefixesOf(input []agui.Message) []prefix {
+// reasoning and without: a history with it is the closer match. If messages came without ids, each is also tried by contents. Only keyed
+// prefixes have keys.
+func prefixesOf(input []agui.Message, keyed bool) []prefix {
 	var all []prefix
 	add := func(closeness int, contents bool, names func(agui.Message) []string) {
 		var list []string
@@ -246,9 +247,9 @@ func prefixesOf(input []agui.Message) []prefix {
 			}
 			length += 3
 			own := names(m)
-			for _, name := range own {
-				list = append(list, name)
-				key, buf = key.next(name, buf)
+			list = append(list, own...)
+			for i := 0; keyed && i < len(own); i++ {
+				key, buf = key.next(own[i], buf)
 			}
 			if len(own) > 0 {
 				all = append(all, prefix{list, contents, key, length})
@@ -278,7 +279,7 @@ func unnamed(m agui.Message) bool { return agui.Unnamed(m.ID) }
 
 // longestPrefix finds the run whose whole history is the longest prefix of the input's messages.
 func (t *Thread) longestPrefix(s Start) (*entry, error) {
-	prefixes := prefixesOf(s.Input.Messages)
+	prefixes := prefixesOf(s.Input.Messages, true)
 	best, length := t.longestLive(prefixes, s)
 	best, length = t.longestEnded(prefixes, best, length, s)
 	if t.loader == nil {
