@@ -93,8 +93,8 @@ func contentOf(m agui.Message) string {
 	for part := range agui.Elements(content) {
 		if stringOf(agui.Lookup(part, "type")) == "text" {
 			b.WriteString(stringOf(agui.Lookup(part, "text")))
-		} else if json.Compact(&b, part) != nil {
-			b.Write(part)
+		} else {
+			_ = json.Compact(&b, part) // checked when it was decoded
 		}
 	}
 	return b.String()
