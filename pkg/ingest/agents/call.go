@@ -158,7 +158,7 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	if err != nil {
 		return nil, unanswered(withoutURL(err))
 	}
-	hide := func(text string) string { return hide(req, secret, text) }
+	hide := hiding(req, secret)
 	if err := checkAnswer(resp, hide); err != nil {
 		if err.Code != CodeRedirect {
 			stop := time.AfterFunc(saidWithin, func() { giveUp(errLate) })

@@ -246,7 +246,7 @@ func TestCaller_SaysWhatTheAgentAnswered(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(`hu"sh/é`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	header := http.Header{"Authorization": {"Bearer theirs"}, "Cookie": {"a=1; sid=cookie1"}, "X-Retry": {"1"}}
+	header := http.Header{"Authorization": {"Basic dXNlcjpwYXNzd29yZA=="}, "Cookie": {"a=1; sid=a-cookie"}, "X-Retry": {"true"}}
 	for name, c := range map[string]struct {
 		status       int
 		header, body string
@@ -259,15 +259,18 @@ func TestCaller_SaysWhatTheAgentAnswered(t *testing.T) {
 		"a secret":    {401, "Retry-After: hu\"sh/é", "no key hu\"sh/é here", "HTTP 401: no key … here (Retry-After: …)"},
 		"in JSON":     {401, "", `{"detail": "no key hu\"sh\/\u00E9", "more": "{\"key\":\"hu\\\"sh/é\"}"}`, `HTTP 401: {"detail":"no key …","more":"{\"key\":\"…\"}"}`},
 		"in HTML":     {401, "", "no key hu&#34;sh/&#xE9;, or hu%22sh%2F%C3%a9", "HTTP 401: no key …, or …"},
-		"the URL":     {404, "", "no POST /run/me?key=query+value here (query value; query%20value)", "HTTP 404: no POST … here (…; …)"},
-		"headers":     {403, "", "Bearer theirs, or theirs: not in session of sid=cookie1 or 1", "HTTP 403: …, or …: not in session of … or 1"},
-		"a type":      {200, "Content-Type: text/cookie1", "", `the agent answered 200 OK with "text/…", not with text/event-stream`},
-		"a redirect":  {307, "Location: /x", "no key", "the agent answered 307 Temporary Redirect: redirects are not followed, the agent's URL must be its last one"},
-		"much":        {500, "", strings.Repeat("ä", 4000), "HTTP 500: " + strings.Repeat("ä", 512) + "…"},
-		"cut":         {500, "", "x" + strings.Repeat("ä", 4000), "HTTP 500: x" + strings.Repeat("ä", 511) + "…"},
-		"no UTF-8":    {500, "", "a\xffb", "HTTP 500: a\uFFFDb"},
-		"no SSE":      {200, "Content-Type: application/json", `{"error": 1}`, `the agent answered 200 OK with "application/json", not with text/event-stream: {"error":1}`},
-		"compressed":  {500, "Content-Encoding: gzip", "\x1f\x8b", "the agent answered 500 Internal Server Error"},
+		"the URL":     {404, "", "no POST /this/run/me?key=query+value here (query value; query%20value)", "HTTP 404: no POST … here (…; …)"},
+		"the host":    {502, "", "no ROUTE to 127.0.0.1, LOCALHOST or /THIS/RUN/ME", "HTTP 502: no ROUTE to …, LOCALHOST or …"},
+		"words":       {404, "", `{"this run":true,"me":false}`, `HTTP 404: {"this run":true,"me":false}`},
+		"headers": {403, "", "Basic dXNlcjpwYXNzd29yZA==, or user with password: not in session of sid=a-cookie or 1",
+			"HTTP 403: …, or … with …: not in session of … or 1"},
+		"a type":     {200, "Content-Type: text/a-cookie", "", `the agent answered 200 OK with "text/…", not with text/event-stream`},
+		"a redirect": {307, "Location: /x", "no key", "the agent answered 307 Temporary Redirect: redirects are not followed, the agent's URL must be its last one"},
+		"much":       {500, "", strings.Repeat("ä", 4000), "HTTP 500: " + strings.Repeat("ä", 512) + "…"},
+		"cut":        {500, "", "x" + strings.Repeat("ä", 4000), "HTTP 500: x" + strings.Repeat("ä", 511) + "…"},
+		"no UTF-8":   {500, "", "a\xffb", "HTTP 500: a\uFFFDb"},
+		"no SSE":     {200, "Content-Type: application/json", `{"error": 1}`, `the agent answered 200 OK with "application/json", not with text/event-stream: {"error":1}`},
+		"compressed": {500, "Content-Encoding: gzip", "\x1f\x8b", "the agent answered 500 Internal Server Error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -278,7 +281,7 @@ func TestCaller_SaysWhatTheAgentAnswered(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			}))
 			defer srv.Close()
-			caller := NewCaller(Agent{Name: "a", URL: srv.URL + "/run/me?key=query+value", CredentialFile: secret, CredentialHeader: "X-Key",
+			caller := NewCaller(Agent{Name: "a", URL: srv.URL + "/this/run/me?key=query+value", CredentialFile: secret, CredentialHeader: "X-Key",
 				Headers: []string{"Authorization", "Cookie", "X-Retry"}}.withDefaults())
 			defer caller.Close()
 			if _, err := caller.Call(t.Context(), []byte("{}"), func() {}, header); err == nil || err.Error() != c.want {

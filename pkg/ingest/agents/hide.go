@@ -8,38 +8,62 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf16"
 )
 
+// These are the shortest texts that are hidden, in bytes: a shorter one is in many words.
 const (
-	// leastHidden is the shortest part of a URL or header that is hidden, in bytes: a shorter one is in many words.
-	leastHidden = 4
+	leastHidden  = 4 // a whole path or query, or a half of an Authorization header
+	leastPart    = 8 // a host, header or query value, or a part of a header
+	leastSegment = 16
 	// mostHidden is how many characters of a hidden text are compared. What follows a longer one is hidden, too.
 	mostHidden = 500
 )
 
-// hide replaces in a text of the agent what it quotes of the request: the credential, the agent's address, path and query, and the
-// caller's headers, also in the forms that they have in JSON, HTML and URLs.
-func hide(req *http.Request, credential, text string) string {
-	hidden := append([]string{req.URL.Host, req.URL.RequestURI(), req.URL.Path, req.URL.RawQuery}, strings.Split(req.URL.Path, "/")...)
+// hiding returns a function that replaces in a text of the agent what it quotes of the request: the credential, the agent's address, path
+// and query, and the caller's headers, also in the forms that they have in JSON, HTML and URLs, in upper or lower case.
+func hiding(req *http.Request, credential string) func(text string) string {
+	quoted := sync.OnceValue(func() *regexp.Regexp { return quotedOf(req, credential) })
+	return func(text string) string {
+		if text == "" || quoted() == nil {
+			return ""
+		}
+		return quoted().ReplaceAllLiteralString(text, "…")
+	}
+}
+
+// quotedOf returns a pattern of what hiding replaces, or nil if it is too large.
+func quotedOf(req *http.Request, credential string) *regexp.Regexp {
+	var hidden []string
+	add := func(least int, texts ...string) {
+		for _, s := range texts {
+			if len(s) >= least {
+				hidden = append(hidden, s)
+			}
+		}
+	}
+	user, password, _ := req.BasicAuth()
+	add(leastHidden, req.URL.RequestURI(), req.URL.Path, req.URL.RawQuery, user, password)
+	add(leastPart, req.URL.Host, req.URL.Hostname())
+	add(leastSegment, strings.Split(req.URL.Path, "/")...)
 	for _, values := range req.URL.Query() {
-		hidden = append(hidden, values...)
+		add(leastPart, values...)
 	}
 	for name, values := range req.Header {
 		if slices.Contains(own, name) {
 			continue
 		}
 		for _, v := range values {
-			hidden = append(hidden, v)
+			add(leastPart, v)
 			for _, part := range strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(` ;,"`, r) }) {
 				_, value, _ := strings.Cut(part, "=")
-				if hidden = append(hidden, value); !schemes[strings.ToLower(part)] {
-					hidden = append(hidden, part)
+				if add(leastPart, value); !schemes[strings.ToLower(part)] {
+					add(leastPart, part)
 				}
 			}
 		}
 	}
-	hidden = slices.DeleteFunc(hidden, func(s string) bool { return len(s) < leastHidden })
 	if secret := strings.TrimPrefix(credential, "Bearer "); secret != "" {
 		hidden = append(hidden, secret)
 	}
@@ -56,11 +80,12 @@ func hide(req *http.Request, credential, text string) string {
 			hidden[i] += quotedAs(r)
 		}
 	}
-	quoted, err := regexp.Compile(strings.Join(hidden, "|"))
+	hidden = append(hidden, `[^\s\S]`) // no character, in case that nothing is hidden
+	quoted, err := regexp.Compile("(?i)" + strings.Join(hidden, "|"))
 	if err != nil { // too large
-		return ""
+		return nil
 	}
-	return quoted.ReplaceAllLiteralString(text, "…")
+	return quoted
 }
 
 // schemes are the words of an Authorization header that are no secret.
@@ -76,7 +101,7 @@ func quotedAs(r rune) string {
 	for _, b := range []byte(text) {
 		percent += fmt.Sprintf("%%%02x", b)
 	}
-	pattern := fmt.Sprintf(`(?:\\*%s|(?i:%s|%s|&#0*%d;|&#x0*%x;)`, regexp.QuoteMeta(text), unit, percent, r, r)
+	pattern := fmt.Sprintf(`(?:\\*%s|%s|%s|&#0*%d;|&#x0*%x;`, regexp.QuoteMeta(text), unit, percent, r, r)
 	if named := html.EscapeString(text); named != text {
 		pattern += "|" + named
 	}
