@@ -40,7 +40,9 @@ if it had ended before, or if no process holds it.`,
 			}
 			answer, err := c.CancelRun(ctx, args[0], args[1], reason)
 			if err != nil {
-				run, asking := c.LastRun(ctx, args[0], args[1])
+				after, stop := context.WithTimeout(ctx, 2*time.Second)
+				defer stop()
+				run, asking := c.LastRun(after, args[0], args[1])
 				if refused := new(client.Error); errors.As(err, &refused) && refused.Status == http.StatusConflict && client.IsNotFound(asking) {
 					return out.found(asking, args[0], args[1])
 				}
