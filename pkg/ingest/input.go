@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"errors"
+	"hash/maphash"
 	"io"
 	"net/http"
 
@@ -35,6 +36,7 @@ func (s *Service) putInput(c *front.Call, t target) error {
 	if err := s.admitInput(c, t, value); err != nil {
 		return err
 	}
+	s.sent.of(runKey{t.key, t.run}).sendInput(maphash.Bytes(s.sent.seed, value)) // even if Kafka does not acknowledge it, it may have it
 	got, err := s.publishOne(c.R.Context(), t, record.KindInput, by, value)
 	if err != nil {
 		return err

@@ -70,11 +70,9 @@ type proxied struct {
 	cancel context.CancelCauseFunc
 
 	unfinished unfinished
-	// terminal: the agent has ended the run. endLost: the terminal event was too large, or memory for it was missing.
-	// noEnd: it is malformed.
-	terminal, endLost bool
-	noEnd             error
-	closing           *time.Timer // set after the agent has ended the run
+	terminal   bool        // the agent has ended the run
+	noEnd      error       // the terminal event is malformed
+	closing    *time.Timer // set after the agent has ended the run
 
 	mu    sync.Mutex
 	ended bool // the reason for the end no longer changes
@@ -224,8 +222,9 @@ func (p *proxied) take(piece eventstream.Piece) {
 		}
 		seq = p.spool.skip(piece.Err != nil)
 		p.unfinished.begun = true
-		if t.Terminal() {
-			p.terminal, p.endLost = true, true
+		if ends = t.Terminal(); ends && !p.terminal {
+			p.terminal = true
+			p.sayLost()
 		}
 	case piece.Data != nil:
 		t := agui.TypeOf(piece.Data)
@@ -403,18 +402,22 @@ func (p *proxied) say(event []byte) {
 	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq, false)
 }
 
-// endedByAgent counts a run that its agent has ended. If the terminal event was too large or did not fit into memory,
-// endedByAgent publishes a RUN_ERROR in its place; if it was malformed, also to the caller.
+// endedByAgent counts a run that its agent has ended. If the terminal event did not fit into memory, endedByAgent publishes a RUN_ERROR in
+// its place; if it was malformed, also to the caller.
 func (p *proxied) endedByAgent() {
 	if p.noEnd != nil {
 		p.endInPlace(nil, p.noEnd)
 		return
 	}
 	p.svc.metrics.runs.WithLabelValues(runEnded).Inc()
-	if p.endLost || p.spool.unsaid() > 0 {
-		p.endLost = false
-		p.spool.addEvent(agui.RunErrorOf("the last events of the run were not recorded, its end with them", codeNotRecorded), true, true)
+	if p.spool.unsaid() > 0 {
+		p.sayLost()
 	}
+}
+
+// sayLost publishes a RUN_ERROR in place of events that were left out.
+func (p *proxied) sayLost() {
+	p.spool.addEvent(agui.RunErrorOf("the last events of the run were not recorded, its end with them", codeNotRecorded), true, true)
 }
 
 // synthetic is an event that the proxy writes in place of the agent.

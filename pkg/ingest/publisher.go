@@ -159,7 +159,11 @@ func (p *publisher) send(ev eventstream.Event, t agui.Type) bool {
 	p.mu.Unlock()
 	line, seq, sum := ev.Line, ev.Seq, uint64(0)
 	if seq >= 0 {
-		if sum = maphash.Bytes(p.svc.sent.seed, ev.Value); p.sent == nil {
+		compared := ev.Value
+		if t == agui.RunStarted {
+			compared = record.Compacted(agui.Without(compared, agui.FieldInput.String()))
+		}
+		if sum = maphash.Bytes(p.svc.sent.seed, compared); p.sent == nil {
 			p.sent = p.svc.sent.of(runKey{p.target.key, p.target.run})
 		}
 	}

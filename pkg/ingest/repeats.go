@@ -8,7 +8,7 @@ import (
 )
 
 // repeats counts events of a request whose numbers their run had before, so that Skein drops them: those with the same bytes, and the
-// others.
+// others. A RUN_STARTED is compared as the compactor does it, without white space and its input.
 type repeats struct {
 	Repeated  int64 `json:"repeated,omitempty"`
 	Different int64 `json:"different,omitempty"`
@@ -44,7 +44,9 @@ func (s *sentRuns) of(key runKey) *sentRun {
 		if run = s.past[key]; run == nil {
 			run = new(sentRun)
 		}
-		s.grow(sumsOfRun)
+		run.mu.Lock()
+		s.grow(sumsOfRun + len(run.sums))
+		run.mu.Unlock()
 		s.runs[key] = run
 	}
 	return run
@@ -64,13 +66,13 @@ func (s *sentRuns) grown(n int) {
 	s.grow(n)
 }
 
-// forget forgets the runs of a thread, which was erased.
+// forget forgets the runs of a thread, which was erased, or of all if thread is empty.
 func (s *sentRuns) forget(thread string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, runs := range []map[runKey]*sentRun{s.runs, s.past} {
 		for key := range runs {
-			if key.thread == thread {
+			if thread == "" || key.thread == thread {
 				delete(runs, key)
 			}
 		}
@@ -83,6 +85,16 @@ type sentRun struct {
 	first int64
 	sums  []uint64 // of the numbers from first on; 0 for one that was left out
 	ended bool
+	input uint64 // the hash of its input; 0 for none or unknown
+}
+
+// sendInput forgets the events unless they may have had the same input: the next RUN_STARTED may begin another run, even if it repeats one.
+func (r *sentRun) sendInput(sum uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.input != sum {
+		r.input, r.first, r.sums, r.ended = sum, 0, nil, false
+	}
 }
 
 // take compares an event with the earlier one of its number, or remembers it. Like the compactor, it takes another RUN_STARTED after the
@@ -101,6 +113,9 @@ func (r *sentRun) take(seq int64, t agui.Type, sum uint64) (of repeats, added in
 		}
 		return repeats{Different: 1}, 0
 	case n == 0 || at < n || at >= mostRunSums:
+		if n > 0 {
+			r.input = 0
+		}
 		r.first, r.sums, r.ended, at = seq, nil, false, 0
 	}
 	before := len(r.sums)

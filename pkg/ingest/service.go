@@ -109,6 +109,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 			recreated: func() {
 				producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events)
 				s.log.TopicRecreated()
+				s.sent.forget("")
 			},
 			err: fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // Ids that contradict the path are accepted, and the answer says what they will count as.
@@ -142,9 +144,14 @@ func TestEvents_RepeatsAreCounted(t *testing.T) {
 	}
 	const one, two, end, other = `{"type":"CUSTOM","name":"a","value":1}`, `{"type":"CUSTOM","name":"a","value":2}`,
 		`{"type":"RUN_FINISHED","threadId":"t","runId":"r1"}`, `{"type":"RUN_STARTED","threadId":"t","runId":"r1","parentRunId":"p"}`
+	input := func(value string) {
+		if a := d.do(http.MethodPut, d.path("input"), strings.NewReader(value), "Content-Type", typeJSON); a.status != http.StatusOK {
+			t.Fatalf("answer is %s", a.body)
+		}
+	}
 	for i, c := range []struct {
 		from   int
-		events []string
+		events []string // or an input
 		want   string
 	}{
 		{0, []string{ev1, one}, "2 accepted, 0 repeated, 0 different"},
@@ -156,12 +163,25 @@ func TestEvents_RepeatsAreCounted(t *testing.T) {
 		{0, []string{other, one}, "2 accepted, 1 repeated, 1 different"},
 		{1 << 40, []string{two}, "1 accepted, 0 repeated, 0 different"},
 		{0, []string{other, one}, "2 accepted, 0 repeated, 0 different"}, // no longer remembered
+		{-1, []string{input1}, ""},                                       // it begins a run
+		{0, []string{other, two, end}, "3 accepted, 0 repeated, 0 different"},
+		{0, []string{strings.Replace(other, "{", `{ "input":{},`, 1), two}, "2 accepted, 2 repeated, 0 different"}, // it begins no run
+		{-1, []string{input1}, ""},
+		{0, []string{other, one, end}, "3 accepted, 2 repeated, 1 different"}, // with the same input
+		{-1, []string{input1 + " "}, ""},
+		{0, []string{other, two}, "2 accepted, 2 repeated, 0 different"}, // white space around an input does not count
+		{-1, []string{strings.Replace(input1, "{", "{ ", 1)}, ""},
+		{0, []string{other, one, end}, "3 accepted, 0 repeated, 0 different"},
 	} {
+		if c.from < 0 {
+			input(c.events[0])
+			continue
+		}
 		if got := send(c.from, c.events...); got != c.want {
 			t.Errorf("request %d: %s, want %s", i, got, c.want)
 		}
 	}
-	if got := testutil.ToFloat64(d.svc.metrics.repeats.WithLabelValues("different")); got != 4 {
+	if got := testutil.ToFloat64(d.svc.metrics.repeats.WithLabelValues("different")); got != 5 {
 		t.Errorf("%v different events are counted", got)
 	}
 }
@@ -177,5 +197,29 @@ func TestSentRuns_AreBounded(t *testing.T) {
 	s.forget("t")
 	if len(s.runs)+len(s.past) > 0 {
 		t.Error("an erased thread is remembered")
+	}
+	for i := range 64 { // runs that are sent again and again
+		for j := range i + 1 {
+			run := s.of(runKey{"t", strconv.Itoa(j)})
+			_, one := run.take(0, agui.Custom, 1)
+			_, more := run.take(mostRunSums-1, agui.Custom, 1)
+			s.grown(one + more)
+		}
+	}
+	held := map[*sentRun]int{}
+	for _, runs := range []map[runKey]*sentRun{s.runs, s.past} {
+		for _, run := range runs {
+			held[run] = len(run.sums)
+		}
+	}
+	sums := 0
+	for _, n := range held {
+		sums += n
+	}
+	if sums > mostSums+mostRunSums || sums < mostSums/4 {
+		t.Errorf("%d hashes are held", sums)
+	}
+	if s.forget(""); len(s.runs)+len(s.past) > 0 {
+		t.Error("a run of a topic that is gone is remembered")
 	}
 }
