@@ -57,7 +57,7 @@ type Run struct {
 
 // weight estimates the memory of a fold.
 type weight struct {
-	// text is the approximate length of messages and state, in bytes; add measures them once text reaches the threshold at.
+	// text is the approximate length of messages, state and kept events, in bytes; add measures them once text reaches the threshold at.
 	text, at int64
 	// bytes is the fold's part of Thread.Bytes.
 	bytes int64
@@ -70,6 +70,9 @@ func (w *weight) add(f *compact.Run, event int) int64 {
 		w.text = int64(len(f.State()))
 		for _, m := range f.Messages() {
 			w.text += int64(len(m.Raw))
+		}
+		for _, e := range f.Summary().Kept {
+			w.text += int64(len(e))
 		}
 		w.at = 2*w.text + weighEvery
 	}
