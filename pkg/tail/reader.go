@@ -45,6 +45,9 @@ type Batch struct {
 // End is the end of the log when the reader was made.
 func (r *Reader) End() int64 { return r.end }
 
+// Through is an offset: every record of the thread below it has been returned.
+func (r *Reader) Through() int64 { return r.next }
+
 // Next waits for the next records of the thread. A batch without records means that the reader has reached End, or that Away has changed.
 // The error is ErrSlow, ErrGone, ErrClosed, the context's or Kafka's. Any but the context's is final for this reader; a new one may
 // continue from Through. After the context's error, Next may be called again; a reader that waits to read older records from the log keeps
