@@ -25,7 +25,8 @@ const (
 	logEndWait, awayFor = time.Second, 5 * time.Second
 )
 
-// errUnknown means that a read does not know whether rows lack events: Kafka does not say, or following the thread took too long.
+// errUnknown means that a read does not know whether rows lack events: Kafka does not say, or following the thread took too long or
+// too much memory.
 var errUnknown = errors.New("it is not known what the index lacks")
 
 // logEnd returns the position after the last event that the thread's partition had when the request arrived, or errUnknown.
@@ -37,16 +38,20 @@ func (c *call) logEnd() (end record.Position, err error) {
 	err = c.load.pause(c.R.Context(), func() (err error) {
 		ctx, cancel := context.WithTimeout(c.R.Context(), min(logEndWait, c.cfg.Wait))
 		defer cancel()
+		known := false
 		if end.Partition, err = c.tail.Partition(ctx, key); err == nil {
 			if until, away := c.awayUntil.Load(end.Partition); away && time.Now().Before(until.(time.Time)) {
 				return errUnknown
 			}
+			known = true
 			end.Offset, err = c.tail.End(ctx, end.Partition)
 		}
 		if err == nil || c.R.Context().Err() != nil {
 			return err
 		}
-		c.awayUntil.Store(end.Partition, time.Now().Add(awayFor))
+		if known {
+			c.awayUntil.Store(end.Partition, time.Now().Add(awayFor))
+		}
 		c.cfg.Logger.WarnContext(ctx, "reads are answered from the index alone, as the end of the log is not known", "partition", end.Partition,
 			"error", err)
 		return fmt.Errorf("%w: %w", errUnknown, err)
@@ -61,8 +66,7 @@ func (c *call) logEnd() (end record.Position, err error) {
 // open runs in the view by the records that these would get now, and returns the last event that changes another row: -1 if the view lacks
 // none. The error is errUnknown, or errBehind if the rows do not fit the thread.
 func (c *call) follow(v *view, indexed int64, end record.Position, until time.Time) (lacks int64, err error) {
-	_ = c.load.take(-c.openBytes) // a release never fails
-	c.open, c.openBytes = nil, 0
+	c.forgetOpen()
 	open := slices.ContainsFunc(v.runs, func(r store.Run) bool { return r.Status == record.StatusRunning })
 	switch {
 	case !open && indexed >= end.Offset:
@@ -84,21 +88,29 @@ func (c *call) follow(v *view, indexed int64, end record.Position, until time.Ti
 			lacks, err = c.followOpen(v, s)
 		default:
 			lacks, err = s.lastFrom(indexed)
+			v.erase(s.erasedAt)
 		}
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		return err
 	})
-	_, refused := errors.AsType[*front.Problem](err) // for lack of slots or memory
-	if err == nil || c.R.Context().Err() != nil || refused || errors.Is(err, errBehind) {
+	_, refused := errors.AsType[*front.Problem](err) // for lack of slots, or of memory: the rows of the index may fit all the same
+	if err == nil || c.R.Context().Err() != nil || refused && !isNoRoom(err) || errors.Is(err, errBehind) {
 		return lacks, err
 	}
-	if !errors.Is(err, errUnknown) {
+	c.forgetOpen()
+	if !errors.Is(err, errUnknown) && !refused {
 		c.cfg.Logger.WarnContext(c.R.Context(), "read is answered from the index alone, as its events cannot be followed", "tenant", c.Tenant,
 			"thread_id", c.threadID, "error", err)
 	}
 	return -1, errUnknown
+}
+
+// forgetOpen drops the records of followed runs.
+func (c *call) forgetOpen() {
+	_ = c.load.take(-c.openBytes) // a release never fails
+	c.open, c.openBytes = nil, 0
 }
 
 // followOpen is follow for a thread with open runs. If an earlier read has followed the thread, it continues there.
@@ -108,7 +120,7 @@ func (c *call) followOpen(v *view, s *stream) (lacks int64, err error) {
 		return -1, err
 	}
 	defer func() { c.cache.release(held, held.size()) }()
-	if had := held.followed; had != nil {
+	if had := held.followed; had != nil && s.until >= had.through-c.cfg.Tail.Window { // else the topic was created again
 		had.call, had.ctx, had.out, had.until = s.call, s.ctx, s.out, max(s.until, had.through)
 		s = had
 	}
@@ -131,10 +143,14 @@ func (c *call) followOpen(v *view, s *stream) (lacks int64, err error) {
 		}
 		switch err = s.toEnd(); {
 		case err == nil:
-			lacks, err = c.overlay(v, s)
+			err = s.load.withSlot(s.ctx, func() (err error) {
+				lacks, err = c.overlay(v, s)
+				return err
+			})
 		case !errors.Is(err, errUnread):
 			return -1, err
 		}
+		v.erase(s.erasedAt)
 		if stale := errors.Is(err, errBehind); !stale && s.bytes() <= c.cache.bytes.Limit()/cacheParts {
 			held.followed = s
 		} else if stale && !again {
@@ -154,13 +170,22 @@ func (s *stream) lastFrom(offset int64) (int64, error) {
 		var b tail.Batch
 		b, err = s.reader.Next(s.ctx)
 		for _, m := range s.below(b.Records) {
-			if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindCancel { // which changes no row
+			h, err := kafka.ParseHeaders(m.Headers)
+			if err != nil || h.Kind != record.KindCancel { // which changes no row
 				last = m.Offset
+			}
+			if err == nil && h.Kind == record.KindErase {
+				s.erasedAt = m.Offset + 1
 			}
 		}
 		s.through = b.Through
 	}
 	return last, err
+}
+
+// erase drops the rows of runs that began before an erasure that the index may lack.
+func (v *view) erase(below int64) {
+	v.runs = slices.DeleteFunc(slices.Clone(v.runs), func(r store.Run) bool { return r.Raw.First < below })
 }
 
 // below returns the records before the end at which a read ends.
@@ -176,6 +201,9 @@ var errUnread = errors.New("reading events")
 func (s *stream) toEnd() error {
 	for !s.caughtUp() {
 		b, err := s.reader.Next(s.ctx)
+		if err != nil { // it may have read records of other threads
+			s.through = max(s.through, s.reader.Through())
+		}
 		if errors.Is(err, tail.ErrGone) {
 			if err = s.skip(); err == nil {
 				continue
@@ -196,8 +224,8 @@ func (s *stream) toEnd() error {
 }
 
 // overlay replaces the rows of open runs by the followed thread's current records, and keeps these for restore. It returns the last event
-// that changes another row. The error is errBehind if the thread has to be opened again: the index ended a run that it has as open, or has
-// a record of a run that began after it was opened.
+// that changes another row. The error is errBehind if the thread has to be opened again: the index ended a run that it has as open, has
+// a record of a run that began after it was opened, or knows of a loss that the thread does not.
 func (c *call) overlay(v *view, s *stream) (lacks int64, err error) {
 	lacks, c.open = -1, map[string]*record.Run{}
 	rows := byID(v.runs)
@@ -217,10 +245,10 @@ func (c *call) overlay(v *view, s *stream) (lacks int64, err error) {
 			if err != nil {
 				return lacks, err
 			}
-			if rec == nil {
+			if rec == nil || row.RawLost && !rec.RawLost || row.Truncated && !rec.Truncated {
 				return lacks, errBehind
 			}
-			bytes := answerBytes(rec.Messages, rec.State) / answerCopies
+			bytes := (answerBytes(rec.Messages, rec.State) + answerBytes(nil, rec.Events...)) / answerCopies
 			if err := c.load.take(bytes); err != nil {
 				return lacks, err
 			}
