@@ -114,7 +114,8 @@ func TestDecodeInput_NamesMessagesAfterTheirRun(t *testing.T) {
 func TestUnnamed(t *testing.T) {
 	for id, want := range map[string]struct{ anywhere, inRun bool }{
 		"": {true, true}, "message-r~1": {true, true}, "message-r~10": {true, true}, "message-r~2~1": {true, false}, "message-~1": {true, false},
-		"message-user-1712345678901": {}, "message-r-3": {}, "message-550e8400-e29b-41d4-a716-446655440000": {}, "message-r~": {}, "message-r~1a": {}, "r~1": {},
+		"message-user-1712345678901": {}, "message-r-3": {}, "message-550e8400-e29b-41d4-a716-446655440000": {}, "message-r~": {},
+		"message-r~1a": {}, "r~1": {},
 	} {
 		if a, b := Unnamed(id), UnnamedIn("r", id); a != want.anywhere || b != want.inRun {
 			t.Errorf("%q: %v, in the run %v", id, a, b)

@@ -94,8 +94,8 @@ func (t *Thread[M]) Show(m *Metadata, r *Run) error {
 	}
 }
 
-// HistoryKey returns the key of the history at a run's end, from its filled record (Fill). If the run only appended to its base, it reads only
-// the added messages: messages of the base that its record lacks because they were too large count as they were.
+// HistoryKey returns the key of the history at a run's end, from its filled record (Fill). If the run only appended to its base, it
+// reads only the added messages: messages of the base that its record lacks because they were too large count as they were.
 func (t *Thread[M]) HistoryKey(rec *record.Run, folded *compact.Run) lineage.HistoryKey {
 	if base := t.Get(rec.Base); base != *new(M) && rec.Layout == nil && base.Meta().MessageCount+len(rec.Messages) == rec.MessageCount {
 		return base.Meta().HistoryKey.Extend(rec.Messages)

@@ -102,7 +102,8 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 // lastRun asks query, as the caller of a request, for the last run with the target's id.
 func (s *Service) lastRun(ctx context.Context, r *http.Request, t target) (client.KnownRun, error) {
 	key, _ := tenant.Bearer(r) // none, if requests need none
-	c, err := client.New(cmp.Or(s.cfg.QueryInternalURL, s.cfg.QueryURL), client.WithAPIKey(key), client.WithTLS(s.cfg.QueryTLS), client.WithoutRedirects())
+	c, err := client.New(cmp.Or(s.cfg.QueryInternalURL, s.cfg.QueryURL), client.WithAPIKey(key), client.WithTLS(s.cfg.QueryTLS),
+		client.WithoutRedirects())
 	if err != nil {
 		return client.KnownRun{}, err
 	}
