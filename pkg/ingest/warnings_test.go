@@ -67,7 +67,9 @@ func TestEvents_IDsThatContradictThePathAreWarnedOf(t *testing.T) {
 func TestAcks_EndWithTheWarnings(t *testing.T) {
 	d := newStage(t).in(t, "acks")
 	k := d.talk(t, typeNDJSON)
-	k.say(`{"type":"RUN_STARTED","threadId":"x","runId":"r1"}` + "\n" + `{"type":"STEP_STARTED"}` + "\n")
+	k.say(`{"type":"RUN_STARTED","threadId":"x","runId":"r1"}` + "\n")
+	k.wants("acknowledged to line 1, 1 events")
+	k.say(`{"type":"STEP_STARTED"}` + "\n")
 	k.wants("acknowledged to line 2, 2 events")
 	if err := k.body.Close(); err != nil {
 		t.Fatal(err)
