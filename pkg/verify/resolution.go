@@ -179,6 +179,10 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 		if named || at.ParentBy == lineage.ParentContent || !start.Input.Serialised {
 			return true
 		}
+		// Whether the last run to end has a message without an id shows whether there is a parent.
+		if p.doubtful && slices.ContainsFunc(start.Input.Messages, func(m agui.Message) bool { return agui.Unnamed(m.ID) }) {
+			return false
+		}
 	}
 	// Here the parent is chosen by the ends of runs, and any open run may have expired just before.
 	last := int64(-1)
