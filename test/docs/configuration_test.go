@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,15 +25,16 @@ var helpFlag = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)(?: ([^ ]+))? 
 
 // TestConfiguration_IsMadeFromTheFlags holds docs/configuration.md to the help of the stages and of skein dev.
 func TestConfiguration_IsMadeFromTheFlags(t *testing.T) {
-	text := configurationHead
-	for _, c := range []struct{ name, what, golden, from, to string }{
+	stages := []struct{ name, what, golden, from, to string }{
 		{"ingest", "takes events over HTTP and writes them to Kafka", "cmd/ingest/testdata/help.golden", "Flags:\n", ""},
 		{"compactor", "folds events into run records", "cmd/compactor/testdata/help.golden", "Flags:\n", ""},
 		{"indexer", "writes run records into the lineage store", "cmd/indexer/testdata/help.golden", "Flags:\n", ""},
 		{"query", "answers over HTTP", "cmd/query/testdata/help.golden", "Flags:\n", ""},
 		{"skein dev", "all of them in one process, for trying and developing", "internal/cli/testdata/help.golden", "$ skein dev --help\n",
 			"\n$ "},
-	} {
+	}
+	rows, takers := make([][]string, len(stages)), map[string][]string{}
+	for i, c := range stages {
 		help, err := os.ReadFile(filepath.Join(root, c.golden))
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +47,6 @@ func TestConfiguration_IsMadeFromTheFlags(t *testing.T) {
 		if !found || len(flags) < 5 {
 			t.Fatalf("%s: %d flags in %s", c.name, len(flags), c.golden)
 		}
-		text += fmt.Sprintf("\n## %s\n\n`%s` %s.\n\n| flag | variable | default | |\n|---|---|---|---|\n", c.name, c.name, c.what)
 		for _, f := range flags {
 			name, value, meaning, fallback := f[1], f[2], f[3], f[4]
 			if name == "help" || name == "version" {
@@ -58,7 +59,24 @@ func TestConfiguration_IsMadeFromTheFlags(t *testing.T) {
 			if fallback != "" {
 				fallback = "`" + strings.Trim(fallback, `"`) + "`"
 			}
-			text += fmt.Sprintf("| `%s` | `SKEIN_%s` | %s | %s |\n", flag, strings.ToUpper(strings.ReplaceAll(name, "-", "_")), fallback, strings.ReplaceAll(meaning, "|", `\|`))
+			row := fmt.Sprintf("| `%s` | `SKEIN_%s` | %s | %s |", flag, strings.ToUpper(strings.ReplaceAll(name, "-", "_")), fallback, strings.ReplaceAll(meaning, "|", `\|`))
+			rows[i], takers[row] = append(rows[i], row), append(takers[row], c.name)
+		}
+	}
+	var shared []string
+	for row, names := range takers {
+		if len(names) > 1 {
+			shared = append(shared, row+" "+strings.Join(names, ", ")+" |\n")
+		}
+	}
+	slices.Sort(shared)
+	text := configurationHead + "\n## Several stages\n\n| flag | variable | default | | stages |\n|---|---|---|---|---|\n" + strings.Join(shared, "")
+	for i, c := range stages {
+		text += fmt.Sprintf("\n## %s\n\n`%s` %s. Beside those of several stages:\n\n| flag | variable | default | |\n|---|---|---|---|\n", c.name, c.name, c.what)
+		for _, row := range rows[i] {
+			if len(takers[row]) == 1 {
+				text += row + "\n"
+			}
 		}
 	}
 	path := filepath.Join(root, "docs", "configuration.md")
