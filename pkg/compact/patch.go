@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -55,6 +56,37 @@ type patcher struct {
 	removed int
 	// stripped is the number of operations that RFC 6902 does not define.
 	stripped int
+	edits    []Edit // if reading.noting
+	// unnamed: an edit is at a name with a lone surrogate, which no portable JSON Pointer can contain.
+	unnamed bool
+}
+
+// Edit is one change of the state.
+type Edit struct {
+	// Path is the JSON Pointer (RFC 6901) of the value, after all earlier edits.
+	Path string
+	// Before is nil if the value was added, and After if it was removed.
+	Before, After json.RawMessage
+}
+
+// note adds an edit at index i of the place's parent. Either value may be nil.
+func (p *patcher) note(at place, i int, before, after *node) {
+	if !p.t.reading.noting {
+		return
+	}
+	name := at.name
+	if at.parent.isArray() {
+		name = strconv.Itoa(i)
+	}
+	e := Edit{Path: at.above + "/" + escapePointer.Replace(name)}
+	if before != nil {
+		e.Before = before.encoded()
+	}
+	if after != nil {
+		e.After = after.encoded()
+	}
+	p.unnamed = p.unnamed || !utf8.ValidString(e.Path)
+	p.edits = append(p.edits, e)
 }
 
 // apply applies a patch, a checked JSON array, as a whole or not at all. It returns how many operations it left out
@@ -73,6 +105,9 @@ func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, er
 	}
 	for c := range p.holes {
 		c.members.tidy()
+	}
+	if t.edits = p.edits; p.unnamed {
+		t.edits = []Edit{{Before: json.RawMessage(`null`), After: t.JSON()}}
 	}
 	return p.stripped, nil
 }
@@ -320,6 +355,7 @@ func (p *patcher) transfer(move bool, from, path string) error {
 // place is what a path refers to: a member or an element, which need not exist.
 type place struct {
 	way    []*node // from the root to parent
+	above  string  // the JSON Pointer of parent, if reading.noting
 	parent *node
 	name   string // of a member
 	index  int    // of an element, possibly out of range; or of a member, -1 if it does not exist
@@ -389,6 +425,12 @@ func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 			return at, errNoSuchPath
 		}
 		n = next
+		if p.t.reading.noting {
+			if at.parent.isArray() {
+				key = strconv.Itoa(at.index)
+			}
+			at.above += "/" + escapePointer.Replace(key)
+		}
 	}
 	return at, nil
 }
@@ -451,6 +493,9 @@ func (p *patcher) changed(at place) {
 
 func (p *patcher) setRoot(v *node) error {
 	before := p.t.root
+	if p.t.reading.noting {
+		p.edits = append(p.edits, Edit{Before: before.encoded(), After: v.encoded()})
+	}
 	p.t.root = v
 	p.undo = append(p.undo, func() { p.t.root = before })
 	return nil
@@ -470,13 +515,15 @@ func (p *patcher) put(at place, v *node, replace bool) error {
 		if err := p.spend(len(c.list) - i); err != nil {
 			return err
 		}
+		p.note(at, i, nil, v)
 		p.changed(at)
 		c.list = slices.Insert(c.list, i, v)
 		p.undo = append(p.undo, func() { c.list = slices.Delete(c.list, i, i+1) })
 		return nil
 	}
-	p.changed(at)
 	before := at.value()
+	p.note(at, i, before, v)
+	p.changed(at)
 	if before == nil {
 		c.members.push(at.name, v)
 		p.undo = append(p.undo, c.members.pop)
@@ -493,6 +540,7 @@ func (p *patcher) remove(at place) error {
 		return nil // an inherited member: the client reports success and removes nothing
 	}
 	c, i := at.parent.container, at.index
+	p.note(at, i, v, nil)
 	if !c.array {
 		p.changed(at)
 		c.members.hide(i)
@@ -513,4 +561,4 @@ func (p *patcher) remove(at place) error {
 	return nil
 }
 
-var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+var unescapePointer, escapePointer = strings.NewReplacer("~1", "/", "~0", "~"), strings.NewReplacer("~", "~0", "/", "~1")

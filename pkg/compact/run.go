@@ -138,6 +138,16 @@ func (r *Run) Apply(ev *agui.Event) error {
 	return nil
 }
 
+// ApplyNoting is Apply, and returns how the event changed the state. The values are those that the edits made, and not those of
+// later edits.
+func (r *Run) ApplyNoting(ev *agui.Event) ([]Edit, error) {
+	r.reading.noting, r.state.edits = true, nil
+	err := r.Apply(ev)
+	edits := r.state.edits
+	r.reading.noting, r.state.edits = false, nil
+	return edits, err
+}
+
 // End folds a terminal event that is not the agent's. It does not count the event, and what the event leaves open is no anomaly.
 func (r *Run) End(ev *agui.Event) error {
 	if r.Ended() {
@@ -226,7 +236,11 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		r.encryptedValue(ev, o)
 	case agui.StateSnapshot:
 		r.p.verify.plain()
+		before := r.state
 		r.state = newTree(&r.reading, bytes.Clone(ev.JSON(agui.FieldSnapshot)))
+		if r.reading.noting {
+			r.state.edits = []Edit{{Before: before.JSON(), After: r.state.JSON()}}
+		}
 	case agui.StateDelta:
 		r.p.verify.plain()
 		r.stateDelta(ev.JSON(agui.FieldDelta))

@@ -67,11 +67,16 @@ func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAge
 // At returns a fold's current history in the form of records. The argument base has that form already, so messages that
 // the fold shares with base are not read.
 func At(fold *compact.Run, base lineage.History) lineage.History {
-	at := lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: fold.State()}
+	at := lineage.History{Messages: MessagesAt(fold, base.Messages), State: fold.State()}
 	if len(at.State) != len(base.State) || len(at.State) > 0 && &at.State[0] != &base.State[0] {
 		at.State = record.Compacted(at.State)
 	}
 	return at
+}
+
+// MessagesAt returns the messages of At.
+func MessagesAt(fold *compact.Run, base []agui.Message) []agui.Message {
+	return compactedAll(base, fold.Messages())
 }
 
 // Fill sets the members of a record that describe a fold and its events. The caller sets ids, lineage, input, history

@@ -8,7 +8,11 @@ import (
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 )
+
+// manyOps is the number of operations in one object or list above which PatchOf replaces it, if that is shorter.
+const manyOps = 100
 
 // Patch returns the JSON Patch (RFC 6902) that turns one JSON value into another, [] if they are equal. Members are
 // compared by name, in any order; of a repeated name the last counts. Numbers are compared as written. Lists are
@@ -28,6 +32,29 @@ func Patch(from, to json.RawMessage) (json.RawMessage, error) {
 	return append(append([]byte{'['}, p.ops...), ']'), nil
 }
 
+// PatchOf returns a JSON Patch that makes the edits of one event, whose values must be compacted. The cost depends on the size of the
+// edits and not of the state. Edits of one value after another are one; others that cancel each other are all in the patch. Instead of
+// many operations in one object or list, it has one that replaces the whole if that is shorter.
+func PatchOf(edits []compact.Edit) json.RawMessage {
+	p := patch{most: manyOps}
+	for i := 0; i < len(edits); i++ {
+		e := edits[i]
+		for i+1 < len(edits) && edits[i+1].Path == e.Path && (edits[i+1].Before == nil) == (e.After == nil) {
+			i++
+			e.After = edits[i].After
+		}
+		switch {
+		case e.Before != nil && e.After != nil:
+			p.diff(e.Path, e.Before, e.After)
+		case e.After != nil:
+			p.add("add", e.Path, e.After)
+		case e.Before != nil:
+			p.add("remove", e.Path, nil)
+		}
+	}
+	return append(append([]byte{'['}, p.ops...), ']')
+}
+
 func compacted(v json.RawMessage) (json.RawMessage, error) {
 	if err := agui.Check(v); err != nil {
 		return nil, err
@@ -40,9 +67,13 @@ func compacted(v json.RawMessage) (json.RawMessage, error) {
 }
 
 // patch collects operations; values in it are compacted JSON.
-type patch struct{ ops []byte }
+type patch struct {
+	ops         []byte
+	count, most int
+}
 
 func (p *patch) add(op, path string, value json.RawMessage) {
+	p.count++
 	if len(p.ops) > 0 {
 		p.ops = append(p.ops, ',')
 	}
@@ -56,6 +87,7 @@ func (p *patch) add(op, path string, value json.RawMessage) {
 
 // diff recurses as deep as agui.Check allows.
 func (p *patch) diff(path string, a, b json.RawMessage) {
+	before := *p
 	switch {
 	case bytes.Equal(a, b):
 	case agui.IsObject(a) && agui.IsObject(b):
@@ -64,6 +96,10 @@ func (p *patch) diff(path string, a, b json.RawMessage) {
 		p.arrays(path, a, b)
 	case agui.IsString(a) && agui.IsString(b) && agui.TextOf(a).String() == agui.TextOf(b).String():
 	default:
+		p.add("replace", path, b)
+	}
+	if p.most > 0 && p.count-before.count > p.most && len(p.ops)-len(before.ops) > len(b)+len(`,{"op":"replace","path":"","value":}`)+len(path) {
+		*p = before
 		p.add("replace", path, b)
 	}
 }

@@ -255,6 +255,9 @@ func (b *blame) run(s stepping, n int, until int64) error {
 		w := at.Watch(b.place)
 		b.see(w.Value())
 		for k := part; k <= last; k++ {
+			if err := b.c.R.Context().Err(); err != nil {
+				return err
+			}
 			step, before, changed, err := w.Next()
 			if err != nil {
 				return err

@@ -157,6 +157,9 @@ func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Recor
 				return fmt.Errorf("reading %s from %d:%d on: %w", r.topic, r.partition, next, err)
 			}
 			for _, m := range records {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				if m.Offset < next {
 					continue
 				}

@@ -1,10 +1,12 @@
 package query
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"slices"
@@ -19,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -470,5 +473,15 @@ func TestTimelines_AreFairToTenants(t *testing.T) {
 	put("third", "1", 400)
 	if got := has(); got != "loud/17 quiet/1 third/1" || cache.bytes.Held() != 900 {
 		t.Errorf("%d bytes of %s", cache.bytes.Held(), got)
+	}
+}
+
+// Stepping works on for nobody.
+func TestStepping_EndsWhenTheCallerHasLeft(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	s := stepping{c: &call{Call: &front.Call{R: httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)}}}
+	if _, _, err := s.next(nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("the next step of a request without a caller: %v", err)
 	}
 }

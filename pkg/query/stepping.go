@@ -189,8 +189,11 @@ func (s stepping) reach(last *timeline.Cursor, n, to int) (values func(timeline.
 	return func(step timeline.Step) []byte { return read[step.Offset] }, counted + bytes, nil
 }
 
-// next moves a cursor to the next step, after taking the memory for that.
+// next moves a cursor to the next step, after taking the memory for that, unless the caller has left.
 func (s stepping) next(at *timeline.Cursor) (timeline.Step, timeline.Change, error) {
+	if err := s.c.R.Context().Err(); err != nil {
+		return timeline.Step{}, timeline.Change{}, err
+	}
 	if err := s.c.load.take(s.FoldingBytes(at.N(), at.N()+1)); err != nil {
 		return timeline.Step{}, timeline.Change{}, err
 	}

@@ -3,11 +3,12 @@ package timeline
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // Op is a kind of change of the list of messages.
@@ -56,16 +57,18 @@ func (c Change) Bytes() int {
 
 // Compare returns the change from one history to another. It visits each message but compares only those that differ,
 // so it is cheap for two histories of one fold, which share most messages.
-func Compare(before, after lineage.History) (Change, error) {
-	c := Change{Messages: compareMessages(before.Messages, after.Messages), State: json.RawMessage(`[]`)}
-	if same(before.State, after.State) {
-		return c, nil
+func Compare(before, after lineage.History) Change {
+	return Change{
+		Messages: compareMessages(before.Messages, after.Messages),
+		State:    statePatch(compact.Edit{Before: orEmpty(before.State), After: orEmpty(after.State)}),
 	}
-	var err error
-	if c.State, err = lineage.Patch(orEmpty(before.State), orEmpty(after.State)); err != nil {
-		return Change{}, fmt.Errorf("comparing states: %w", err)
+}
+
+func statePatch(edits ...compact.Edit) json.RawMessage {
+	for i, e := range edits {
+		edits[i].Before, edits[i].After = record.Compacted(e.Before), record.Compacted(e.After)
 	}
-	return c, nil
+	return lineage.PatchOf(edits)
 }
 
 // orEmpty returns the state, or the initial one if none was set.

@@ -3,6 +3,8 @@ package timeline
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"pgregory.net/rapid"
 
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 )
@@ -101,10 +104,7 @@ func TestCompare_LeadsFromOneHistoryToTheOther(t *testing.T) {
 			return h
 		}
 		before, after := draw("before"), draw("after")
-		c, err := Compare(before, after)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := Compare(before, after)
 		got := apply(t, before, c)
 		if !slices.EqualFunc(got.Messages, after.Messages, func(a, b agui.Message) bool { return string(a.Raw) == string(b.Raw) }) {
 			t.Errorf("got %s, want %s", texts(got), texts(after))
@@ -124,4 +124,132 @@ func texts(h lineage.History) string {
 		all = append(all, m.Raw)
 	}
 	return fmt.Sprintf("%s", all)
+}
+
+// What an event changed comes from its own operations, whatever a client accepts: indexes that JSON Pointers do not have, values that
+// are moved or copied into one another, operations that nobody knows, and patches that fail.
+func TestCursor_ChangesOfRandomPatchesLeadToTheState(t *testing.T) {
+	seed := seedtest.New(t)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	paths := []string{"/a", "/b", "/l", "/l/0", "/l/1", "/l/-", "/l/01", "/l/7", "/l/1/a", "/o", "/o/a", "/o/a/b", "/m~1n", "/m~0n", "/o/toString"}
+	values := []string{`1`, `2`, `"é "`, `{}`, `{"a": [1, {"b":2}]}`, `[]`, `[[1],2]`, `{"l":[3,2,1],"o":{"a":{"b":[]}},"a":1}`}
+	th := newThread(t)
+	th.run("r", "")
+	th.event("r", `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
+	pick := func(from []string) string { return from[rng.IntN(len(from))] }
+	single := map[int]bool{} // steps of one operation
+	for n := range 1500 {
+		if n%10 == 0 {
+			th.event("r", `{"type":"STATE_SNAPSHOT","snapshot":{"a": 1,"l":[1,2,{"a":3}],"o":{"a":{"b":[]}}}}`)
+		}
+		var ops []string
+		for range 1 + rng.IntN(3) {
+			op := pick([]string{"add", "add", "replace", "replace", "remove", "move", "copy", "test", "frob"})
+			ops = append(ops, fmt.Sprintf(`{"op":%q,"path":%q,"from":%q,"value":%s}`, op, pick(paths), pick(paths), pick(values)))
+		}
+		th.event("r", `{"type":"STATE_DELTA","delta":[`+strings.Join(ops, ",")+`]}`)
+		single[len(th.log)] = len(ops) == 1
+	}
+	r := th.read("r", 1<<30)
+	th.check(r, "r", func(int) bool { return false })
+	c, err := r.From(nil, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c.N() < r.Len() {
+		before := c.History().State
+		s, change, err := c.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if single[s.N] && change.Empty() != sameJSON(t, before, c.History().State) {
+			t.Errorf("step %d, %s: from %s to %s the change is %s", s.N, s.Value, before, c.History().State, change.State)
+		}
+	}
+}
+
+func TestCursor_ChangesOfOneEvent(t *testing.T) {
+	for name, c := range map[string]struct{ event, want string }{
+		"a value as it was":           {`DELTA","delta":[{"op":"replace","path":"/a","value":{"x":1,"y":2}}]`, `[]`},
+		"a part of a value":           {`DELTA","delta":[{"op":"add","path":"/a","value":{"x":1,"y":3}}]`, `[{"op":"replace","path":"/a/y","value":3}]`},
+		"the end of a list":           {`DELTA","delta":[{"op":"add","path":"/l/-","value":3},{"op":"add","path":"/l/-","value":4}]`, `[{"op":"add","path":"/l/2","value":3},{"op":"add","path":"/l/3","value":4}]`},
+		"a value that comes and goes": {`DELTA","delta":[{"op":"add","path":"/b","value":1},{"op":"remove","path":"/b"}]`, `[]`},
+		"a value that goes and comes": {`DELTA","delta":[{"op":"remove","path":"/a"},{"op":"add","path":"/a","value":{"x":1,"y":2}}]`, `[]`},
+		"the whole":                   {`DELTA","delta":[{"op":"replace","path":"","value":{"a":{"x":1,"y":2}}}]`, `[{"op":"remove","path":"/l"}]`},
+		"a patch that fails":          {`DELTA","delta":[{"op":"add","path":"/b","value":1},{"op":"remove","path":"/c"}]`, `[]`},
+		"a lone surrogate":            {`DELTA","delta":[{"op":"add","path":"/\ud800","value":1}]`, `[{"op":"replace","path":"","value":{"a":{"x":1,"y":2},"l":[1,2],"\ud800":1}}]`},
+		"a snapshot":                  {`SNAPSHOT","snapshot":{"l":[1,2],"a":{"x":0,"y":2}}`, `[{"op":"replace","path":"/a/x","value":0}]`},
+	} {
+		th := newThread(t)
+		th.run("r", "")
+		th.event("r", `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
+		th.event("r", `{"type":"STATE_SNAPSHOT","snapshot":{"a":{"x":1,"y":2},"l":[1,2]}}`)
+		th.event("r", `{"type":"STATE_`+c.event+`}`)
+		r := th.read("r", 1<<30)
+		at, err := r.From(nil, 2, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, change, err := at.Next(); err != nil || string(change.State) != c.want {
+			t.Errorf("%s: %s, %v; want %s", name, change.State, err, c.want)
+		}
+	}
+}
+
+// A snapshot of many keys is one operation if that is shorter, so that clients copy nothing for each key.
+func TestCompare_ReplacesAWholeWhereThatIsShorterThanManyOperations(t *testing.T) {
+	object := func(members int) lineage.History {
+		all := map[string]any{}
+		for i := range members {
+			all[fmt.Sprint("k", i)] = i
+		}
+		b, err := json.Marshal(map[string]any{"o": all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lineage.History{State: b}
+	}
+	for _, c := range []struct{ from, to, ops int }{{0, 3000, 1}, {3000, 0, 1}, {2990, 3000, 10}, {2800, 3000, 200}, {0, 50, 50}} {
+		change := Compare(object(c.from), object(c.to))
+		var ops []struct{ Path string }
+		if err := json.Unmarshal(change.State, &ops); err != nil || len(ops) != c.ops || c.ops == 1 && ops[0].Path != "/o" {
+			t.Errorf("from %d to %d members: %d operations, want %d: %v", c.from, c.to, len(ops), c.ops, err)
+		}
+		if got := apply(t, object(c.from), change).State; !sameJSON(t, got, object(c.to).State) {
+			t.Errorf("from %d to %d members the change leads to %s", c.from, c.to, got)
+		}
+	}
+}
+
+// A step costs what its event changes, and not the size of the state: here 500 KB, of which each step once wrote and compared all.
+func TestCursor_StepsOfALargeStateCostTheirChange(t *testing.T) {
+	var state strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&state, `,"k%d":{"text":"%s","n":[{"c":%d}]}`, i, strings.Repeat("words ", 24), i)
+	}
+	th := newThread(t)
+	th.blind = true
+	th.run("r", "")
+	th.event("r", `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
+	th.event("r", `{"type":"STATE_SNAPSHOT","snapshot":{"n":0,"log":[]`+state.String()+`}}`)
+	for i := range 200 {
+		th.event("r", fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/n","value":%d},{"op":"add","path":"/log/-","value":{"i":%d}},{"op":"replace","path":"/k%d/n/0/c","value":-1}]}`, i+1, i, i))
+		th.event("r", fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"word %d "}`, i))
+	}
+	r := th.read("r", 1<<30)
+	c, err := r.From(nil, 4, nil) // the state is read
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for c.N() < 256 {
+		if _, _, err := c.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) / 252; took > 16<<10 {
+		t.Errorf("a step takes %d bytes, with a state of %d bytes", took, state.Len())
+	}
 }

@@ -165,7 +165,7 @@ func (w *Watch) Value() json.RawMessage { return w.value }
 // before is the old value, and Value returns the new one.
 func (w *Watch) Next() (s Step, before json.RawMessage, changed bool, err error) {
 	before = w.value
-	if s, err = w.c.advance(); err != nil {
+	if s, _, err = w.c.advance(false); err != nil {
 		return s, before, false, err
 	}
 	var after json.RawMessage

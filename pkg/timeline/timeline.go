@@ -265,7 +265,8 @@ type Cursor struct {
 	n      int             // the last step that was folded
 	fold   *compact.Run
 	at     lineage.History
-	stale  bool // at is older than the fold
+	// stale: messages and state of at are older than the fold. staleState: its state is.
+	stale, staleState bool
 	// text is the size of the folded events that are not counted in state. state is the size of those that made the
 	// current state.
 	text, state int64
@@ -327,7 +328,7 @@ func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, er
 			return nil, err
 		}
 		run.Keep(agui.NoFamilies) // the steps already hold the events
-		c = &Cursor{from: m, n: m.after, fold: run, stale: true}
+		c = &Cursor{from: m, n: m.after, fold: run, stale: true, staleState: true}
 	}
 	c.start, c.steps, c.values = t.start, t.steps, values
 	if held := t.values; !t.bare {
@@ -335,14 +336,14 @@ func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, er
 	}
 	if n < 0 {
 		run := c.fold
-		c.n, c.at, c.stale, c.first = -1, t.before, false, fold.At(run, t.before)
+		c.n, c.at, c.stale, c.staleState, c.first = -1, t.before, false, false, fold.At(run, t.before)
 		if c.at.State == nil {
 			c.at.State = json.RawMessage(`{}`)
 		}
 		return c, nil
 	}
 	for c.n < n {
-		if _, err := c.advance(); err != nil {
+		if _, _, err := c.advance(false); err != nil {
 			return nil, err
 		}
 	}
@@ -357,45 +358,60 @@ func (c *Cursor) N() int { return c.n }
 
 // History returns the history after the cursor's step, in the form of records.
 func (c *Cursor) History() lineage.History {
-	if c.stale {
-		c.at, c.stale = fold.At(c.fold, c.at), false
+	if c.stale || c.staleState {
+		c.at, c.stale, c.staleState = fold.At(c.fold, c.at), false, false
 	}
 	return c.at
 }
 
 // Next moves to the next step, which must exist, and returns it with its change.
 func (c *Cursor) Next() (Step, Change, error) {
-	before := c.History()
-	s, err := c.advance()
+	if c.n < 0 {
+		before := c.at
+		s, _, err := c.advance(false)
+		if err != nil {
+			return s, Change{}, err
+		}
+		return s, Compare(before, c.at), nil
+	}
+	before := c.messages()
+	s, edits, err := c.advance(true)
 	if err != nil {
 		return s, Change{}, err
 	}
-	change, err := Compare(before, c.History())
-	if err != nil {
-		return s, Change{}, fmt.Errorf("comparing the histories before and after step %d: %w", s.N, err)
-	}
-	return s, change, nil
+	return s, Change{Messages: compareMessages(before, c.messages()), State: statePatch(edits...)}, nil
 }
 
-// advance moves to the next step.
-func (c *Cursor) advance() (Step, error) {
+// messages returns the messages of History without writing the state, which may be large.
+func (c *Cursor) messages() []agui.Message {
+	if c.stale {
+		c.at.Messages, c.stale = fold.MessagesAt(c.fold, c.at.Messages), false
+	}
+	return c.at.Messages
+}
+
+// advance moves to the next step. If noting is set, it returns the edits of the state, but not those of the run's start.
+func (c *Cursor) advance(noting bool) (s Step, edits []compact.Edit, err error) {
 	if c.n++; c.n == 0 {
 		c.at = c.first
-		return c.start, nil
+		return c.start, nil, nil
 	}
-	s := c.steps[c.n-1]
+	s = c.steps[c.n-1]
 	s.Value = c.values(s)
 	if !folds(s.Outcome) {
-		return s, nil
+		return s, nil, nil
 	}
 	ev, err := fold.Decode(s.Value)
-	if ev != nil && s.Outcome == fold.SyntheticEnd {
+	switch {
+	case ev != nil && s.Outcome == fold.SyntheticEnd:
 		err = c.fold.End(ev)
-	} else if err == nil {
+	case err == nil && noting:
+		edits, err = c.fold.ApplyNoting(ev)
+	case err == nil:
 		err = c.fold.Apply(ev)
 	}
 	if err != nil {
-		return s, fmt.Errorf("folding step %d again: %w", s.N, err)
+		return s, nil, fmt.Errorf("folding step %d again: %w", s.N, err)
 	}
 	switch size := int64(len(s.Value)); ev.Type {
 	case agui.StateSnapshot: // nothing of the earlier state remains
@@ -406,6 +422,6 @@ func (c *Cursor) advance() (Step, error) {
 	default:
 		c.text += size
 	}
-	c.stale = true
-	return s, nil
+	c.stale, c.staleState = true, true
+	return s, edits, nil
 }
