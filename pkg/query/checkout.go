@@ -18,18 +18,11 @@ import (
 // Neither body has a field for them.
 const headerRemarks = "Skein-Remarks"
 
-// These are the points of a run that can be checked out.
-const (
-	// atEnd: continue from the run. The new run is its child.
-	atEnd = "end"
-	// atStart: repeat the run. The new run is its sibling.
-	atStart = "start"
-)
-
 // checkout answers with a RunAgentInput for any agent. It continues from the run in the path (by default the thread's
-// tip) or, with ?at=start, repeats that run. The input names its parent, so that Skein need not infer the parent later.
+// tip), at its end or at the step that ?at names. At step 0, it repeats that run. The input names its parent, so that
+// Skein need not infer the parent later.
 func (c *call) checkout() (*answer, error) {
-	at, err := oneOf(c, "at", atEnd, atStart)
+	ref, err := c.stepRef("at", "end")
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +40,13 @@ func (c *call) checkout() (*answer, error) {
 		return nil, &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("the thread has a run %q already; name another with runId, or none", newID)}
 	}
 	in := newInput{threadID: c.threadID, runID: newID}
-	if at == atStart {
+	again := ref.n == 0
+	if !again && !ref.End {
+		if again, err = c.rewind(v, ref, &h); err != nil {
+			return nil, err
+		}
+	}
+	if again {
 		err = c.startOver(&in, v.runs, h)
 	} else {
 		err = in.goOn(graph, v.runs, h)
@@ -57,6 +56,25 @@ func (c *call) checkout() (*answer, error) {
 	}
 	return &answer{status: v.status, indexedTo: &v.indexedTo, remarks: remarks(graph, h), body: in.encode,
 		bytes: answerBytes(in.messages, in.state, in.from)}, nil
+}
+
+// rewind replaces messages and state of h by those after a step of its run. An interrupt opens with the last event, so that none is
+// open before. start reports whether it is step 0.
+func (c *call) rewind(v view, ref stepRef, h *restored) (start bool, err error) {
+	err = c.stepThrough(v, h.run.RunID, ref.within, func(s stepping) error {
+		n, err := ref.find(s)
+		if start = n == 0; err != nil || start || n == s.Len() && s.Done() {
+			return err
+		}
+		at, err := s.at(n, n)
+		if err != nil {
+			return err
+		}
+		h.History, h.run.Interrupts = at.History(), nil
+		s.keep(at)
+		return nil
+	})
+	return start, err
 }
 
 // used reports whether a run of the thread has the id, as its own or from its agent.

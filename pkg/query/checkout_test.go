@@ -2,6 +2,7 @@ package query
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -145,4 +146,33 @@ func TestCheckout_MarksWhatIsNotPlainTruth(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, r.header.Get(headerRemarks), want)
 		}
 	}
+}
+
+func TestCheckout_AtAnEventHasWhatWasThereThen(t *testing.T) {
+	onBothLogs(t, func(f *rawFixture) {
+		rec, at := f.talk()
+		rec.Interrupts = []json.RawMessage{json.RawMessage(`{"id":"i","reason":"confirm"}`)}
+		f.put(rec)
+		base := "/v1/threads/chat/runs/r/checkout?at="
+		for query, want := range map[string]string{
+			"1": `u {"cart":{"total":0}} 0`, "2": `u a {"cart":{"total":0}} 0`, fmt.Sprint("3:", at[3]): `u a {"cart":{"total":3}} 0`,
+			"6": `u a {"cart":{"total":3}} 1`, "end": `u a {"cart":{"total":3}} 1`, // with what waits then
+		} {
+			in, r := f.checkedOut(base + query)
+			if got := fmt.Sprintf("%s %s %d", ids(in.Messages), in.State, len(in.Resume)); got != want || in.ParentRunID != "r" || in.RunID == "r" {
+				t.Errorf("at %s: %s, want %s: %s", query, got, want, r.body)
+			}
+		}
+		if in, r := f.checkedOut(base + "2"); !strings.Contains(string(in.Messages[1].Raw), `"content":"Hello"`) {
+			t.Errorf("a message that is half written: %s", r.body)
+		}
+		for _, query := range []string{"0", "start", fmt.Sprint("3:", at[0])} {
+			if in, r := f.checkedOut(base + query); in.ParentRunID != "" || len(in.Resume) > 0 {
+				t.Errorf("at %s: %s", query, r.body)
+			}
+		}
+		if detail := f.get("acme", base+"7").problem(t, http.StatusNotFound); !strings.Contains(detail, "to 6") {
+			t.Error(detail)
+		}
+	})
 }

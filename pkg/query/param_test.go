@@ -16,7 +16,7 @@ func TestParam_SaysWhatIsAllowed(t *testing.T) {
 		"/v1/dead-letters?since=now":                    `since must be a time such as 2026-09-17T12:00:00Z, not "now"`,
 		"/v1/threads/chat?atLeast=5":                    `atLeast must be a position such as 3:1024, not "5"`,
 		"/v1/threads/chat/lineage?format=png":           `format must be json, mermaid or text, not "png"`,
-		"/v1/threads/chat/checkout?at=middle":           `at must be end or start, not "middle"`,
+		"/v1/threads/chat/checkout?at=middle":           `at must be the number of a step, a position such as 3:1024, a time such as @2026-09-17T12:00:00Z, start or end, not "middle"`,
 		"/v1/threads/chat/export?startedAt=2026-09-17":  `startedAt must be a time such as 2026-09-17T12:00:00Z, not "2026-09-17"`,
 		"/v1/threads/chat/runs/root/export?report=1":    `report must be true or false, not "1"`,
 		"/v1/threads/chat/runs/root/export?report=True": `report must be true or false, not "True"`,
