@@ -199,7 +199,7 @@ func TestCommands_OverHTTP(t *testing.T) {
 // comesBack checks that whatever was checked out goes on where it says: as a child of the run, or as its sibling.
 func comesBack(t *testing.T, thread recordings.Thread, ok0 func(...string) string) {
 	first, second := thread.Runs[0].RunID, thread.Runs[1].RunID
-	for run, args := range map[string][]string{"mine": {first}, "again": {second, "--start"}} {
+	for run, args := range map[string][]string{"mine": {first}, "again": {second, "--at=start"}, "amid": {first, "--at=2"}} {
 		args = append([]string{"checkout", thread.ThreadID, "--run-id", run}, args...)
 		input := writeFile(t, "input.json", ok0(args...))
 		text := `{"type":"RUN_STARTED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}` + "\n" + `{"type":"RUN_FINISHED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}`
@@ -219,7 +219,7 @@ func comesBack(t *testing.T, thread recordings.Thread, ok0 func(...string) strin
 	if err := json.Unmarshal(thread.Runs[1].Input, &was); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(ok0("checkout", thread.ThreadID, second, "--start")), &is); err != nil {
+	if err := json.Unmarshal([]byte(ok0("checkout", thread.ThreadID, second, "--at=0")), &is); err != nil {
 		t.Fatal(err)
 	}
 	if g, w := canonical(t, is), canonical(t, was); g != w {

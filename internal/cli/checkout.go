@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,8 +14,7 @@ import (
 )
 
 func newCheckout(out *output) *cobra.Command {
-	var runID string
-	var start bool
+	var runID, step string
 	cmd := &cobra.Command{
 		Use:     "checkout THREAD [RUN]",
 		GroupID: groupRead,
@@ -22,30 +23,31 @@ func newCheckout(out *output) *cobra.Command {
 new run id, and the run as the parent. Without RUN it is the tip of the thread with the latest start.
 
 For each open interrupt, "resume" has an entry that cancels it, with the interrupt in its metadata. To
-approve it, edit that entry. With --start it prints the complete input that the run itself was started with,
-to run it again as a branch beside it.`,
+approve it, edit that entry.
+
+--at selects an event to continue from, as in "skein state": messages and state are those after it, and a message
+that was half written then is in it. At 0 or start it is the complete input that the run itself was started with, to run
+it again as a branch beside it.`,
 		Example: `  skein checkout my-thread run-1 >input.json
+  skein checkout my-thread run-1 --at 17 >input.json
   skein checkout my-thread | curl -sN https://agent.example/run -H 'Content-Type: application/json' -d @-`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 	}
 	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
-		path, _ := runPath(args)
-		q := url.Values{}
+		path, run := runPath(args)
+		q := url.Values{"at": {step}}
 		set(q, "runId", runID)
-		if start {
-			q.Set("at", "start")
-		}
 		body, err := c.Get(ctx, path+"/checkout", q)
 		if err != nil {
-			return err
+			return out.foundStep(err, args[0], run)
 		}
-		if err := out.document(body); err != nil || out.quiet || start {
+		if err := out.document(body); err != nil || out.quiet || step == "start" || step == "0" {
 			return err
 		}
 		return noteOpen(ctx, out, c, args[0], body)
 	})
 	cmd.Flags().StringVar(&runID, "run-id", "", "`ID` of the new run; by default a random one")
-	cmd.Flags().BoolVar(&start, "start", false, "print the input that the run itself was started with")
+	cmd.Flags().StringVar(&step, "at", "end", "`STEP` to continue from: a number, a position such as 3:1024, @TIME, start or end")
 	return cmd
 }
 
@@ -57,8 +59,7 @@ func noteOpen(ctx context.Context, out *output, c *client.Client, thread string,
 	}
 	var r struct {
 		conversation
-		Interrupts       []struct{ ID, Reason, Message string }
-		PendingToolCalls []string
+		Interrupts []struct{ ID, Reason, Message string }
 	}
 	if _, err := fetch(ctx, c, client.RunPath(thread, in.ParentRunID), nil, "run", &r); err != nil {
 		return err
@@ -66,12 +67,37 @@ func noteOpen(ctx context.Context, out *output, c *client.Client, thread string,
 	for _, remark := range r.remarks() {
 		out.note("run %s: %s", oneLine(in.ParentRunID, 80), remark)
 	}
-	for _, i := range r.Interrupts {
+	for _, i := range r.Interrupts[:min(len(r.Interrupts), len(in.Resume))] { // none before the run's end
 		out.note("interrupt %s is open (%s): the input cancels it unless you edit its entry in resume",
 			oneLine(i.ID, 80), oneLine(i.Reason+" "+i.Message, 120))
 	}
-	for _, id := range r.PendingToolCalls {
-		out.note("tool call %s has no result yet: add a message of role tool", oneLine(id, 80))
+	for _, call := range withoutResult(in.Messages) {
+		hint := "add a message of role tool"
+		if !json.Valid([]byte(call.Function.Arguments)) {
+			hint = "its arguments are half written: remove it"
+		}
+		out.note("tool call %s has no result yet: %s", oneLine(call.ID, 80), hint)
 	}
 	return nil
+}
+
+// toolCall is a call in a message.
+type toolCall struct {
+	ID       string
+	Function struct{ Arguments string }
+}
+
+// withoutResult returns the tool calls that no message of role tool answers.
+func withoutResult(messages []agui.Message) (open []toolCall) {
+	for _, raw := range messages {
+		var m struct {
+			ToolCallID string
+			ToolCalls  []toolCall
+		}
+		if json.Unmarshal(raw.Raw, &m) != nil { // of another form: there is nothing to say of it
+			continue
+		}
+		open = append(slices.DeleteFunc(open, func(c toolCall) bool { return raw.Role == agui.RoleTool && c.ID == m.ToolCallID }), m.ToolCalls...)
+	}
+	return open
 }
