@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,11 +29,22 @@ func newDemo(out *output) *cobra.Command {
 		GroupID: groupServe,
 		Short:   "Run Skein and play example conversations",
 		Long: `Run all stages as "skein dev" does, play example conversations through the HTTP API, show the
-results, and stay up until Ctrl-C.
+results, and stay up until Ctrl-C. Meanwhile the demo's own agent streams a run for some minutes, which
+you can follow and stop.
 
 Conversations that exist already are not played again; an interrupted demo is completed.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Whichever of server and demo ends first also ends the other.
+			ctx, stop := context.WithCancel(cmd.Context())
+			defer stop()
+			if !exit {
+				url, err := demo.ServeRollout(ctx)
+				if err != nil {
+					return err
+				}
+				f.agents = append(f.agents, demo.RolloutAgent+"="+url)
+			}
 			cfg, err := f.config(out)
 			if err != nil {
 				return err
@@ -39,9 +53,6 @@ Conversations that exist already are not played again; an interrupted demo is co
 			if err != nil {
 				return err
 			}
-			// Whichever of server and demo ends first also ends the other.
-			ctx, stop := context.WithCancel(cmd.Context())
-			defer stop()
 			stopped := make(chan error, 1)
 			go func() {
 				stopped <- server.Wait(ctx)
@@ -49,6 +60,9 @@ Conversations that exist already are not played again; an interrupted demo is co
 			}()
 			if err = printReady(out, server); err == nil {
 				err = playDemo(ctx, out, server)
+			}
+			if err == nil && !exit {
+				err = playRollout(ctx, out, server)
 			}
 			if err == nil && !exit {
 				out.note("\nStill running: the HTTP API listens on %s. Ctrl-C stops it.", server.URL())
@@ -68,9 +82,35 @@ Conversations that exist already are not played again; an interrupted demo is co
 	return cmd
 }
 
+// playRollout calls the demo's agent through the proxy, as an interface does. The run goes on after it has returned.
+func playRollout(ctx context.Context, out *output, running *dev.Server) error {
+	run := time.Now().UTC().Format("20060102T150405")
+	agent := running.URL() + "/v1/agents/" + demo.RolloutAgent
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, agent, bytes.NewReader(demo.RolloutInput(run)))
+	if err != nil {
+		return fmt.Errorf("calling the demo's agent: %w", err)
+	}
+	key, err := (&server{out: out, keyFile: running.KeyFile()}).key()
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return fmt.Errorf("calling the demo's agent: %w", err)
+	}
+	out.note("\nFor three minutes a run streams, which you can follow and stop, on the page or by the command:")
+	out.note("  %s/?thread=%s", running.URL(), demo.RolloutThread)
+	out.note("  %s", out.hint("cancel", demo.RolloutThread, run))
+	return answer.Body.Close()
+}
+
 // playDemo publishes the conversations and prints what the API returns after that.
 func playDemo(ctx context.Context, out *output, running *dev.Server) error {
-	conversations, err := demo.Conversations()
+	conversations, err := demo.Conversations(time.Now())
 	if err != nil {
 		return err
 	}
@@ -98,6 +138,7 @@ func showDemo(ctx context.Context, out *output, c *client.Client, conversations 
 	for _, conv := range conversations {
 		titles[conv.ThreadID] = conv.Title
 	}
+	titles[demo.RolloutThread] = "a run that you can follow and stop"
 	var rows [][]string
 	if err := eachThread(ctx, c, url.Values{}, 0, func(t store.Thread, _ json.RawMessage) error {
 		rows = append(rows, []string{t.ThreadID, t.Status, strconv.Itoa(t.Runs), titles[t.ThreadID]})

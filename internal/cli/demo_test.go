@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
@@ -58,7 +61,17 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	ctx, ctrlC := context.WithCancel(t.Context())
 	defer ctrlC()
 	var second bytes.Buffer
-	log := &stopAt{text: "Ctrl-C stops it", stop: ctrlC}
+	log := &stopAt{text: "Ctrl-C stops it"}
+	var once sync.Once
+	log.stop = func() {
+		once.Do(func() {
+			said := log.all.String()
+			go func() { // what is logged meanwhile waits for this call
+				defer ctrlC()
+				stopsRollout(t, said)
+			}()
+		})
+	}
 	err = run(ctx, args, nil, strings.NewReader(""), &second, log)
 	if app.ExitCode(err) != app.ExitDone || second.String() != first {
 		t.Errorf("%v; the second demo prints\n%s\n%s", err, second.String(), log.all.String())
@@ -66,6 +79,30 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	if text := log.all.String(); !strings.Contains(text, " already there\n") || strings.Contains(text, "through the HTTP API") ||
 		!strings.Contains(text, log.text) {
 		t.Errorf("the second demo says: %s", text)
+	}
+}
+
+// stopsRollout follows the run that a demo streams, and stops it, by the address and the command that the demo has printed.
+func stopsRollout(t *testing.T, said string) {
+	t.Helper()
+	at := regexp.MustCompile(`(http://\S+)/\?thread=(\S+)\n.* cancel \S+ (\S+)`).FindStringSubmatch(said)
+	if at == nil {
+		t.Errorf("the demo says %s", said)
+		return
+	}
+	url, thread, run := at[1], at[2], at[3]
+	for s := (struct {
+		Status string
+		Total  int
+	}{}); s.Total < 4; {
+		body, _, _ := skein(t, "", "state", thread, run, "--json", "--url", url)
+		if err := json.Unmarshal([]byte(body), &s); err == nil && s.Status != "running" {
+			t.Errorf("after %d events its run is %s", s.Total, s.Status)
+			return
+		}
+	}
+	if text, stderr, code := skein(t, "", "cancel", thread, run, "--url", url); code != 0 || !strings.Contains(text, "is cancelled") {
+		t.Errorf("exit %d: %s%s", code, text, stderr)
 	}
 }
 
@@ -104,7 +141,7 @@ func tellsItsStory(t *testing.T, lineages map[string]string) {
 
 // A demo that was cut off anywhere is finished by the next one, and nothing is there twice.
 func TestDemo_ACutOneIsFinished(t *testing.T) {
-	conversations, err := demo.Conversations()
+	conversations, err := demo.Conversations(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

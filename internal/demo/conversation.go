@@ -5,7 +5,10 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/client"
 )
@@ -41,11 +44,15 @@ var titles = []struct{ thread, title, agent, user string }{
 //go:embed conversations
 var files embed.FS
 
-// Conversations returns all conversations, the one with branches last.
-func Conversations() ([]Conversation, error) {
+// Written is the time of the last event as it is in the files.
+var Written = time.UnixMilli(1795255478200)
+
+// Conversations returns all conversations, the one with branches last. The last event is of the time now, the others are as much
+// earlier as they were written.
+func Conversations(now time.Time) ([]Conversation, error) {
 	out := make([]Conversation, 0, len(titles))
 	for _, t := range titles {
-		runs, err := readRuns("conversations/" + t.thread)
+		runs, err := readRuns("conversations/"+t.thread, now.Sub(Written).Milliseconds())
 		if err != nil {
 			return nil, fmt.Errorf("reading conversation %s: %w", t.thread, err)
 		}
@@ -57,8 +64,11 @@ func Conversations() ([]Conversation, error) {
 	return out, nil
 }
 
-// readRuns reads the runs of a folder in the order of their numbers, which have one digit.
-func readRuns(dir string) ([]Run, error) {
+var timestamp = regexp.MustCompile(`"timestamp":\d+`)
+
+// readRuns reads the runs of a folder in the order of their numbers, which have one digit, and makes their times so many milliseconds
+// later.
+func readRuns(dir string, later int64) ([]Run, error) {
 	entries, err := files.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -78,6 +88,11 @@ func readRuns(dir string) ([]Run, error) {
 		if err != nil {
 			return nil, err
 		}
+		events = timestamp.ReplaceAllFunc(events, func(t []byte) []byte {
+			name, value, _ := bytes.Cut(t, []byte(":"))
+			at, _ := strconv.ParseInt(string(value), 10, 64) // digits, of this century
+			return fmt.Appendf(nil, "%s:%d", name, at+later)
+		})
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, input); err != nil {
 			return nil, err

@@ -3,12 +3,15 @@ package demo
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 )
 
 func TestConversations_AreConsistent(t *testing.T) {
-	all, err := Conversations()
+	now := time.Now()
+	all, err := Conversations(now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -16,7 +19,7 @@ func TestConversations_AreConsistent(t *testing.T) {
 		t.Errorf("%d conversations, want 4, the branched one last", len(all))
 	}
 	for _, c := range all {
-		times := int64(0)
+		times := now.Add(-3 * time.Hour).UnixMilli()
 		for _, r := range c.Runs {
 			in, err := agui.DecodeInput(r.Input, "")
 			if err != nil {
@@ -25,6 +28,7 @@ func TestConversations_AreConsistent(t *testing.T) {
 			if in.ThreadID != c.ThreadID || in.RunID != r.ID || c.ThreadID == Branched && in.ParentRunID != "" {
 				t.Errorf("%s %s: the input is of %s %s, parent %q", c.ThreadID, r.ID, in.ThreadID, in.RunID, in.ParentRunID)
 			}
+			run := compact.New(in.Messages, in.State)
 			for i, e := range r.Events {
 				ev, err := agui.Decode(e)
 				if err != nil {
@@ -42,7 +46,17 @@ func TestConversations_AreConsistent(t *testing.T) {
 					t.Errorf("%s %s: event %d is at %d, behind %d (%v)", c.ThreadID, r.ID, i, at.Timestamp, times, err)
 				}
 				times = at.Timestamp
+				before := string(run.State())
+				if err := run.Apply(ev); err != nil {
+					t.Errorf("%s %s: event %d: %v", c.ThreadID, r.ID, i, err)
+				}
+				if (ev.Type == agui.StateSnapshot || ev.Type == agui.StateDelta) && string(run.State()) == before {
+					t.Errorf("%s %s: event %d changes nothing of the state %s", c.ThreadID, r.ID, i, before)
+				}
 			}
+		}
+		if last := c.ThreadID == Branched; times > now.UnixMilli() || last && times != now.UnixMilli() {
+			t.Errorf("%s ends at %v, of now %v", c.ThreadID, time.UnixMilli(times), now)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func ask(t *testing.T, server clickhousetest.Server, q url.Values, question stri
 // demoRuns are the records of the demo's conversations, by the compactor's own code. Events have timestamps.
 func demoRuns(t *testing.T) (entries []store.Entry) {
 	t.Helper()
-	conversations, err := demo.Conversations()
+	conversations, err := demo.Conversations(demo.Written)
 	if err != nil {
 		t.Fatal(err)
 	}

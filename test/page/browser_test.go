@@ -33,7 +33,7 @@ var patience = 30 * time.Second
 // play publishes the demo's conversations.
 func play(t *testing.T, address string) {
 	t.Helper()
-	conversations, err := demo.Conversations()
+	conversations, err := demo.Conversations(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
