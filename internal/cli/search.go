@@ -40,7 +40,7 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 			strings.Join(search.Rewrotes, ", ")},
 		{search.ParamDepth, "only runs so many runs from their root: `N` or FROM:TO"},
 		{search.ParamPrefix, "only runs of threads whose id starts with `TEXT`"},
-		{search.ParamWords, "only runs with a message that has all `WORDS`, ignoring case"},
+		{search.ParamWords, "only runs with a message, error or id that has all `WORDS`, ignoring case"},
 	} {
 		c.texts = append(c.texts, f.name)
 		cmd.Flags().String(f.name, "", f.usage)

@@ -43,8 +43,8 @@ const (
 	maxValue  = record.MaxIDBytes    // bytes of a name or a prefix
 	maxLabels = record.MaxLabels     // conditions on labels
 	maxLabel  = record.MaxLabelBytes // bytes of a label's key, and of its value
-	maxWords  = 8                    // words
-	maxWord   = 64                   // characters of a word
+	maxWords  = 32                   // words
+	maxWord   = record.MaxIDBytes    // characters of a word
 )
 
 // userLabel is the label of ParamUser.
@@ -85,9 +85,25 @@ type Filter struct {
 	Pending      bool      // ended with tool calls without a result (record.Run.PendingToolCalls)
 	Depth        *Depth    // nil: any
 	Prefix       string    // of the thread's id
-	// Words must all be in the text of one message that the run or its input added, ignoring case. Messages of running runs are not
-	// searched.
+	// Words must all be in the text of one message that the run or its input added, in the message of the RUN_ERROR that ended it, both
+	// ignoring case, or in an id as HasWords has it. Messages of running runs are not searched.
 	Words []string
+}
+
+// HasWords reports whether an id contains all words of the filter, if there are any, ignoring the case of A to Z only.
+func (f *Filter) HasWords(id string) bool {
+	id = LowerID(id)
+	return len(f.Words) > 0 && !slices.ContainsFunc(f.Words, func(w string) bool { return !strings.Contains(id, LowerID(w)) })
+}
+
+// LowerID returns a text with A to Z in lower case, as the function lower of ClickHouse does.
+func LowerID(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, text)
 }
 
 // AsksAgain reports whether the filter selects regenerations or edits, for which a run's siblings have to be read.

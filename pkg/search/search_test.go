@@ -52,7 +52,8 @@ func TestParse_RefusesNonsense(t *testing.T) {
 		"until=3s",
 		"status=done", "status=error,", "agent=" + long, "agent=%ff", "tool=" + long, "model=" + long, "error=" + long, "prefix=" + long,
 		"depth=x", "depth=-1", "depth=:", "depth=5:3", "depth=1:2:3", "depth=99999999999",
-		"label=%3Dx", "label=" + long, "user=" + long, "rewrote=rewind", "pending=1", "words=+", "words=1+2+3+4+5+6+7+8+9", "words=" + long,
+		"label=%3Dx", "label=" + long, "user=" + long, "rewrote=rewind", "pending=1", "words=+", "words=" + long,
+		"words=" + strings.Repeat("w+", 33),
 		"sort=cost", "order=up", "limit=0", "limit=1001", "limit=x", "after=!", "after=e30",
 		"label=" + strings.Repeat("a&label=", 17) + "a",
 	} {

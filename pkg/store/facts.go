@@ -185,6 +185,16 @@ func TextOf(m agui.Message) string {
 	return strings.Join(parts, "\n")
 }
 
+// ErrorText returns the message of the RUN_ERROR that ended a run as a list of one message, which stores write for searches; else nil.
+func ErrorText(r *record.Run) []agui.Message {
+	end := r.LastEnd()
+	if member(end, "type") != string(agui.RunError) {
+		return nil
+	}
+	raw := append(agui.AppendString([]byte(`{"id":"error","role":"error","content":`), member(end, "message")), '}')
+	return []agui.Message{{ID: "error", Role: "error", Raw: raw}}
+}
+
 // ContentFactsOf returns the tool calls, interrupts and answers of a record.
 func ContentFactsOf(r *record.Run) Contents {
 	var c Contents

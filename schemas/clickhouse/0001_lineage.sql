@@ -101,7 +101,7 @@ CREATE TABLE IF NOT EXISTS messages /* on cluster */
     tenant     String COMMENT 'the tenant' CODEC(ZSTD(1)),
     thread_id  String COMMENT 'the thread' CODEC(ZSTD(1)),
     run_id     String COMMENT 'the run' CODEC(ZSTD(1)),
-    input      UInt8 COMMENT '1: a message of the input, 0: one that the run added or changed',
+    input      UInt8 COMMENT '1: a message of the input, 0: one that the run added or changed, 2: the message of the RUN_ERROR, for searches',
     idx        UInt32 COMMENT 'place in its list, from 0' CODEC(ZSTD(1)),
     version    UInt64 COMMENT 'offset of the record in skein.runs; the row counts only where the row of runs has the same' CODEC(ZSTD(1)),
     message_id String COMMENT 'id of the message' CODEC(ZSTD(1)),
@@ -496,7 +496,7 @@ AS SELECT
     length(m.raw) AS bytes,
     r.agent AS agent, if(arrayUniq(r.models) = 1, r.models[1], '') AS model,
     r.total_tokens AS run_tokens, r.status AS status, r.started_at AS started_at, m.raw AS raw
-FROM (SELECT * FROM messages FINAL) AS m
+FROM (SELECT * FROM messages FINAL WHERE input < 2) AS m
 INNER JOIN (
     SELECT tenant, thread_id, run_id, version, agent, models, total_tokens, status, started_at FROM runs FINAL WHERE status != 'running') AS r
     ON r.tenant = m.tenant AND r.thread_id = m.thread_id AND r.run_id = m.run_id AND r.version = m.version;

@@ -35,10 +35,11 @@ type selection struct {
 
 type labelParams struct{ Key, Value string }
 
-// wordParam is the parameter of a folded word. Indexed means that it has the four characters that a search by the index of words needs.
+// wordParam has the parameters of a word: folded, and as it is searched in ids. Indexed means that the folded word has the four characters
+// that a search by the index of words needs.
 type wordParam struct {
-	Param   string
-	Indexed bool
+	Param, InID string
+	Indexed     bool
 }
 
 // selectionOf returns the selection of a filter, and the parameters of the statement.
@@ -88,9 +89,10 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 		s.Labels = append(s.Labels, p)
 	}
 	for i, w := range f.Words {
-		name := fmt.Sprint("word_", i)
-		w = store.Folded(w)
-		s.Words, args[name] = append(s.Words, wordParam{name, utf8.RuneCountInString(w) >= 4}), w
+		p := wordParam{Param: fmt.Sprint("word_", i), InID: fmt.Sprint("id_word_", i)}
+		args[p.Param], args[p.InID] = store.Folded(w), search.LowerID(w)
+		p.Indexed = utf8.RuneCountInString(store.Folded(w)) >= 4
+		s.Words = append(s.Words, p)
 	}
 	return s, args
 }

@@ -144,7 +144,7 @@ WHERE s.tenant = ? AND s.thread_id = ? AND s.run_id IN (%s) AND r.deleted = 0 AN
 
 	selectMessages = `SELECT m.run_id, m.input, m.message_id, m.role, m.raw FROM messages m
 JOIN runs r ON r.tenant = m.tenant AND r.thread_id = m.thread_id AND r.run_id = m.run_id AND r.version = m.version
-WHERE m.tenant = ? AND m.thread_id = ? AND m.run_id IN (%s) AND r.deleted = 0 AND r.status <> 'running'
+WHERE m.tenant = ? AND m.thread_id = ? AND m.run_id IN (%s) AND +m.input < 2 AND r.deleted = 0 AND r.status <> 'running'
 ORDER BY m.run_id, m.input, m.idx`
 )
 

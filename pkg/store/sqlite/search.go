@@ -118,6 +118,7 @@ func (s *Store) scan(
 		}
 		one := found{Run: store.Found(r, facts), rewrote: asked.add(r, facts.Asked), usage: r.Stats.Usage}
 		at := one.StartedAt.UnixMilli()
+		hasWords = hasWords || q.HasWords(r.ThreadID) || q.HasWords(r.RunID)
 		if !hasWords || at < since || at >= until || q.AsksAgain() && one.rewrote != q.Rewrote ||
 			q.Pending && len(r.PendingToolCalls) == 0 || !selects(q, &one.Run) {
 			return nil

@@ -83,7 +83,9 @@ func searchedRuns(r *rand.Rand, tenant string, n int) []*searchedRun {
 		}
 		switch status {
 		case record.StatusError:
-			run.Terminal = json.RawMessage(fmt.Sprintf(`{"type":"RUN_ERROR","code":%q,"message":"went wrong"}`, pick(r, "timeout", "quota", "")))
+			text := pick(r, "went wrong", "Délai dépassé\n  in GROSSE.py: no é left")
+			run.Terminal = json.RawMessage(fmt.Sprintf(`{"type":"RUN_ERROR","code":%q,"message":%q}`, pick(r, "timeout", "quota", ""), text))
+			run.texts = append(run.texts, text)
 		case record.StatusInterrupted:
 			for j := range 1 + r.IntN(2) {
 				run.Interrupts = append(run.Interrupts, json.RawMessage(fmt.Sprintf(`{"id":"i%d"}`, j)))
@@ -253,14 +255,22 @@ func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
 			return false
 		}
 	}
-	return len(f.Words) == 0 || run.Status != record.StatusRunning && slices.ContainsFunc(run.texts, func(text string) bool {
-		for _, w := range f.Words {
-			if !strings.Contains(folded(text), folded(w)) {
-				return false
-			}
+	has := func(text string, form func(string) string) bool {
+		return !slices.ContainsFunc(f.Words, func(w string) bool { return !strings.Contains(form(text), form(w)) })
+	}
+	return len(f.Words) == 0 || has(run.ThreadID, foldedID) || has(run.RunID, foldedID) ||
+		run.Status != record.StatusRunning && slices.ContainsFunc(run.texts, func(text string) bool { return has(text, folded) })
+}
+
+// foldedID is the same for ids, of which only A to Z have a case.
+func foldedID(id string) string {
+	b := []byte(id)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c | 0x20
 		}
-		return true
-	})
+	}
+	return string(b)
 }
 
 // someFilter returns a filter with about two conditions.
@@ -295,7 +305,8 @@ func someFilter(r *rand.Rand) search.Filter {
 			f.Depth = pick(r, &search.Depth{Max: 0}, &search.Depth{Min: 1, Max: 1}, &search.Depth{Min: 1, Max: math.MaxInt32})
 		case 10:
 			f.Words = [][]string{{"paris"}, {"ÉCLAIR"}, {"100%"}, {"is", "PARIS"}, {`"please"`}, {"e_t"}, {"hidden"}, {"late"},
-				{"Οδυσσευς"}, {"ΔΥΣ"}, {"straße", "GROSSE"}, {"istanbul", "300", "k"}, {"İSTANBUL", "NACH"}}[r.IntN(13)]
+				{"Οδυσσευς"}, {"ΔΥΣ"}, {"straße", "GROSSE"}, {"istanbul", "300", "k"}, {"İSTANBUL", "NACH"},
+				{"dépassÉ", "große.py"}, {"WRONG"}, {"RUN-1"}, {"un-", "2"}, {"B%"}, {"Ü"}, {"ü"}}[r.IntN(20)]
 		}
 	}
 	return f
@@ -426,7 +437,7 @@ func wantedRun(run *searchedRun) *search.Run {
 	}
 	w.InputTokens, w.OutputTokens, w.Tokens = tokens(run, nil)
 	if run.Status == record.StatusError {
-		w.ErrorMessage = "went wrong"
+		w.ErrorMessage = run.texts[len(run.texts)-1]
 		w.ErrorCode = strings.Split(string(run.Terminal), `"`)[7]
 	}
 	return w
