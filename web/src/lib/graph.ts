@@ -112,6 +112,13 @@ function notable(runs: LineageRun[], children: Map<string, LineageRun[]>): { wor
   return words.flatMap(([word, is]) => runs.filter(is).map((r) => ({ word, title: titleOf(r) })));
 }
 
+/** The run that one is compared with: its parent, else a sibling, else the run before or after it; the siblings of a root are the other roots. */
+export function besides(run: LineageRun, runs: LineageRun[]): string | undefined {
+  const i = runs.indexOf(run), before = runs.slice(0, i).reverse(), after = runs.slice(i + 1);
+  const sibling = (r: LineageRun) => !r.parentRunId;
+  return run.parentRunId && runs.some((r) => r.runId === run.parentRunId) ? run.parentRunId : (before.find(sibling) ?? after.find(sibling) ?? before[0] ?? after[0])?.runId;
+}
+
 /** What a run is called: its question, else how it answers a person, else what it says. */
 export function titleOf(run: LineageRun): string {
   if (run.resumed) return `Answer: ${run.resolution ?? run.resumed}`;

@@ -41,6 +41,11 @@ export class List {
   private byThread = new Map<string, Row>();
   /** The last row that was in view. */
   reach = 0;
+  /** How often what it knows of runs has changed, and how far the index was when it was read. */
+  changes = 0;
+  indexed = "";
+  /** The link that the reader followed, and how far the rows were scrolled. */
+  opened = { key: "", top: 0 };
   private after: string | undefined;
   /** When the latest run began that was read. */
   private newest = -Infinity;
@@ -61,6 +66,23 @@ export class List {
     this.closed.abort();
   }
 
+  /** Goes on after close. */
+  again(): this {
+    this.closed = new AbortController();
+    return this;
+  }
+
+  follows(key: string): void {
+    this.opened = { key, top: document.querySelector(".threads > .scroll")?.scrollTop ?? 0 };
+  }
+
+  /** Gives the keyboard back to the link that was followed. */
+  back = (link: HTMLElement, key: string): void => {
+    if (this.opened.key !== key) return;
+    this.opened.key = "";
+    link.focus({ preventScroll: true });
+  };
+
   of(thread: string): Row | undefined {
     return this.byThread.get(thread);
   }
@@ -73,8 +95,10 @@ export class List {
     return [...this.labelsSeen].sort().slice(0, 100);
   }
 
-  private page(limit: number, after?: string): Promise<{ runs: FoundRun[]; next?: string }> {
-    return get("/v1/runs", { ...this.query, limit, after }, this.closed.signal);
+  private async page(limit: number, after?: string): Promise<{ runs: FoundRun[]; next?: string }> {
+    const page = await get<{ runs: FoundRun[]; next?: string; indexedTo: string[] }>("/v1/runs", { ...this.query, limit, after }, this.closed.signal);
+    this.indexed = page.indexedTo.join();
+    return page;
   }
 
   /** Reads on until there is a screen of threads more. */
@@ -131,6 +155,7 @@ export class List {
   private keep(row: Row, belongs: (r: FoundRun) => boolean): void {
     const found = row.found.filter(belongs);
     if (found.length === row.found.length) return;
+    this.changes++;
     this.byThread.set(row.threadId, { ...row, found, at: found[0] ? startOf(found[0]) : -Infinity });
   }
 
@@ -150,6 +175,7 @@ export class List {
       else row.found.push(r);
       changed.add(row);
     }
+    if (changed.size) this.changes++;
     for (const row of changed) {
       const found = row.found.sort((a, b) => startOf(b) - startOf(a)).slice(0, EACH);
       this.byThread.set(row.threadId, { ...row, found, at: found[0] ? startOf(found[0]) : -Infinity });
@@ -206,6 +232,7 @@ export class List {
     // Of what a filter asks for, a run can lose its status only: one that is known as running by the list may have ended.
     const { status } = this.query;
     const now = new Map(last.map((r) => [r.runId, r]));
+    if (row.found.some((r) => (now.get(r.runId) ?? r).status !== r.status)) this.changes++;
     row.found = row.found.map((r) => now.get(r.runId) ?? r);
     this.byThread.set(thread, row);
     if (typeof status === "string") this.keep(row, (r) => status.split(",").includes(r.status));

@@ -19,7 +19,7 @@ export const RANGES: Record<string, Range> = {
 };
 
 const HOUR = 3_600_000;
-const SPAN = { hour: HOUR, day: 24 * HOUR, week: 7 * 24 * HOUR };
+export const SPAN = { hour: HOUR, day: 24 * HOUR, week: 7 * 24 * HOUR };
 const MONDAY = 4 * 24 * HOUR; // 1970-01-05
 
 /** The beginnings of the slices, oldest first, as the API writes them; the last one is still running. */
@@ -36,14 +36,17 @@ export function slices(range: Range, now: number): string[] {
 /** The RFC 3339 time at which a slice begins. */
 export const begins = (slice: string): string => (slice.length === 10 ? `${slice}T00:00:00Z` : slice);
 
+/** The time at which the next one begins. */
+export const ends = (slice: string, unit: Range["unit"]): string => new Date(Date.parse(begins(slice)) + SPAN[unit]).toISOString().replace(".000", "");
+
 export interface Column {
   name: string;
   runs: number;
   at: Figures[];
 }
 
-/** The columns with most runs, one figure set a slice. */
-export function columns(groups: Group[], field: string, unit: string, at: string[], most: number): { shown: Column[]; more: number } {
+/** The columns, those with most runs first, one figure set a slice. */
+export function columns(groups: Group[], field: string, unit: string, at: string[]): Column[] {
   const place = new Map(at.map((s, i) => [s, i]));
   const all = new Map<string, Column>();
   for (const g of groups) {
@@ -55,8 +58,7 @@ export function columns(groups: Group[], field: string, unit: string, at: string
     column.at[i] = g.values;
     column.runs += g.values.runs ?? 0;
   }
-  const sorted = [...all.values()].sort((a, b) => b.runs - a.runs || (a.name < b.name ? -1 : 1));
-  return { shown: sorted.slice(0, most), more: Math.max(0, sorted.length - most) };
+  return [...all.values()].sort((a, b) => b.runs - a.runs || (a.name < b.name ? -1 : 1));
 }
 
 /** A round number that is no less than v. */
