@@ -44,7 +44,7 @@ func (s *Service) checkErased(c *front.Call, offset int64) error {
 	case err != nil:
 		return err
 	}
-	return front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
+	return front.Refuse(http.StatusGone, front.ReasonErased, "%s at %s", erasedDetail, e.At.UTC().Format(time.RFC3339))
 }
 
 // explain returns the problem for an error whose text is not for the caller. It logs the error, as nothing else does,

@@ -167,6 +167,7 @@ func (s *stream) erased() error {
 	case s.playing == nil && s.begun < 0: // nothing was sent; later events belong to a new thread
 		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s}, s.until != tail.End)
 		s.thread, s.rows = thread, nil
+		s.out.comment(erasedDetail) // for a reader that shows what the thread was
 		return err
 	}
 	return errErased
