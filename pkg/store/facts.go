@@ -92,7 +92,7 @@ func FactsOf(r *record.Run) Facts {
 	var f Facts
 	if end := r.LastEnd(); member(end, "type") == string(agui.RunError) {
 		f.ErrorCode = cut(member(end, "code"), maxErrorCode)
-		f.ErrorMessage = cut(member(end, "message"), maxErrorMessage)
+		f.ErrorMessage = cutError(member(end, "message"))
 	}
 	if r.Status == record.StatusCancelled {
 		f.CancelledBy = CancelledByAgent
@@ -288,7 +288,7 @@ func resultOf(m agui.Message) ToolCall {
 func (t *ToolCall) answer(m agui.Message) {
 	t.Answered, t.ResultBytes = true, len(TextOf(m))
 	if e := m.Get("error"); e != nil {
-		t.Failed, t.Error = true, cut(member(m.Raw, "error"), maxErrorMessage)
+		t.Failed, t.Error = true, cutError(member(m.Raw, "error"))
 	}
 }
 
@@ -318,6 +318,18 @@ func cut(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+// cutError shortens an error's text. Of several lines it keeps the end, which in a traceback says what went wrong.
+func cutError(s string) string {
+	if len(s) <= maxErrorMessage || !strings.Contains(s, "\n") {
+		return cut(s, maxErrorMessage)
+	}
+	from := len(s) - maxErrorMessage
+	for !utf8.RuneStart(s[from]) {
+		from++
+	}
+	return s[from:]
 }
 
 // preview returns the first maxPreview characters of a text.

@@ -66,6 +66,10 @@ func TestFactsOf_ReadsEndsAndTexts(t *testing.T) {
 			record.Run{Status: record.StatusError, Terminal: json.RawMessage(`{"type":"RUN_ERROR","code":"c","message":"` + strings.Repeat("é", 600) + `"}`)},
 			Facts{ErrorCode: "c", ErrorMessage: strings.Repeat("é", 512)},
 		},
+		"an error of many lines": {
+			record.Run{Status: record.StatusError, Terminal: json.RawMessage(`{"type":"RUN_ERROR","message":"first\n` + strings.Repeat("é", 600) + `\nlast"}`)},
+			Facts{ErrorMessage: strings.Repeat("é", 509) + "\nlast"},
+		},
 		"an error after the end": {
 			record.Run{
 				Status: record.StatusError, Terminal: json.RawMessage(`{"type":"RUN_FINISHED"}`),
