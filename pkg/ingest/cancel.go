@@ -122,9 +122,7 @@ func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var request struct {
-		Reason string `json:"reason,omitempty"`
-	}
+	var request stop
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &request); err != nil {
 			return nil, badLine(agui.RuleNotJSON, 0, `want {"reason": "…"}, or no body: %v`, err)
@@ -300,9 +298,13 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 			// The compactor makes an invalid cancel record a dead letter. A copied record was for the proxies of another topic
 			// set.
 			copied := slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom })
-			if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindCancel || h.RunID == "" || copied {
+			h, err := kafka.ParseHeaders(m.Headers)
+			if err != nil || h.Kind != record.KindCancel || h.RunID == "" || copied {
 				continue
-			} else if s.runs.Cancel(string(m.Key), h.RunID) {
+			}
+			var asked stop
+			_ = json.Unmarshal(m.Value, &asked) // a request without a reason of this form has none
+			if s.runs.Cancel(string(m.Key), h.RunID, asked.Reason) {
 				s.logger.Info("a run is stopped as it was asked for", "run_id", h.RunID, "topic", m.Topic, "partition", m.Partition, "offset", m.Offset)
 			}
 		}

@@ -111,7 +111,7 @@ func TestCancel_EndsARunThatAnotherProcessHolds(t *testing.T) {
 		if h := headersOf(t, request); h.RunID != run || string(request.Value) != `{"reason":"enough ☕"}` {
 			t.Errorf("the request is %s with %+v", request.Value, h)
 		}
-		if h := headersOf(t, end); !h.Synthetic || h.RunID != run || !strings.Contains(string(end.Value), `"outcome":{"type":"cancelled"}`) {
+		if h := headersOf(t, end); !h.Synthetic || h.RunID != run || !strings.Contains(string(end.Value), `"outcome":{"type":"cancelled"},"metadata":{"skein.stopped":{"reason":"enough ☕"}}`) {
 			t.Errorf("the end is %s with %+v", end.Value, h)
 		}
 		text, err := io.ReadAll(rest)

@@ -39,18 +39,17 @@ const (
 	codeRevoked     = "skein-unauthenticated" // the caller's credentials have expired or were revoked
 )
 
-// The reasons why the proxy ends a run. An *agents.Error becomes a RUN_ERROR; errCancelled and errLeft end the run as
+// The reasons why the proxy ends a run. An *agents.Error becomes a RUN_ERROR; a stop and errLeft end the run as
 // cancelled.
 var (
-	errCancelled = errors.New("the run was cancelled")
-	errLeft      = errors.New("the caller has left")
-	errOver      = errors.New("the agent has ended the run")
-	errStopping  = &agents.Error{Code: codeStopping, Text: "the process ends"}
-	errRevoked   = &agents.Error{Code: codeRevoked, Text: tenant.ErrRevoked.Error()}
-	errSilent    = &agents.Error{Code: agents.CodeTimeout, Text: "the agent took too long: the agent is silent"}
-	errTooLong   = &agents.Error{Code: agents.CodeTimeout, Text: "the agent took too long: the run takes too long"}
-	errKafka     = &agents.Error{Code: codeNotRecorded, Text: "Kafka does not take the run's events"}
-	errNoRoom    = &agents.Error{Code: codeNotRecorded,
+	errLeft     = errors.New("the caller has left")
+	errOver     = errors.New("the agent has ended the run")
+	errStopping = &agents.Error{Code: codeStopping, Text: "the process ends"}
+	errRevoked  = &agents.Error{Code: codeRevoked, Text: tenant.ErrRevoked.Error()}
+	errSilent   = &agents.Error{Code: agents.CodeTimeout, Text: "the agent took too long: the agent is silent"}
+	errTooLong  = &agents.Error{Code: agents.CodeTimeout, Text: "the agent took too long: the run takes too long"}
+	errKafka    = &agents.Error{Code: codeNotRecorded, Text: "Kafka does not take the run's events"}
+	errNoRoom   = &agents.Error{Code: codeNotRecorded,
 		Text: errKafka.Text + ": the tenant's runs under way use as much memory of this process as they may"}
 )
 
@@ -368,7 +367,8 @@ func (p *proxied) finish(err error) {
 
 // endInPlace writes the end of a run that its agent has not ended, for a reason of the proxy or an error of the agent.
 func (p *proxied) endInPlace(reason, err error) {
-	outcome, event := runCancelled, cancelledEvent(p.target)
+	asked, _ := errors.AsType[*stop](reason)
+	outcome, event := runCancelled, cancelledEvent(p.target, asked)
 	if failed := new(agents.Error); errors.As(cmp.Or(reason, err), &failed) {
 		outcome, event = failed.Code, agui.RunErrorOf(failed.Text, failed.Code)
 	}
@@ -426,6 +426,7 @@ type synthetic struct {
 	ThreadID agui.String `json:"threadId,omitempty"`
 	RunID    agui.String `json:"runId,omitempty"`
 	Outcome  any         `json:"outcome,omitempty"`
+	Metadata any         `json:"metadata,omitempty"`
 	Version  string      `json:"protocolVersion,omitempty"`
 }
 
@@ -441,9 +442,21 @@ func startedEvent(t target) []byte {
 	return synthetic{Type: agui.RunStarted, ThreadID: agui.String(t.thread), RunID: agui.String(t.run), Version: agui.ProtocolVersion}.encode()
 }
 
-func cancelledEvent(t target) []byte {
-	return synthetic{Type: agui.RunFinished, ThreadID: agui.String(t.thread), RunID: agui.String(t.run),
-		Outcome: map[string]string{"type": "cancelled"}}.encode()
+// stop is a request to stop a run, with the caller's reason.
+type stop struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+func (*stop) Error() string { return "the run was stopped on request" }
+
+// cancelledEvent returns the end of a run that was stopped, or whose caller has left: asked is nil.
+func cancelledEvent(t target, asked *stop) []byte {
+	e := synthetic{Type: agui.RunFinished, ThreadID: agui.String(t.thread), RunID: agui.String(t.run),
+		Outcome: map[string]string{"type": "cancelled"}}
+	if asked != nil {
+		e.Metadata = map[string]*stop{record.MetadataStop: asked}
+	}
+	return e.encode()
 }
 
 // ofInput returns the target for the thread and run that an input names.

@@ -574,12 +574,12 @@ func TestProxy_CancelsTheAgentOfACallerThatHasLeft(t *testing.T) {
 	leave()
 	_ = resp.Body.Close()
 	<-ended
-	b.wantCancelled(b.published(3), 3)
+	b.wantCancelled(b.published(3), 3, "}")
 }
 
-func (b *behind) wantCancelled(rs []*kgo.Record, n int) {
+func (b *behind) wantCancelled(rs []*kgo.Record, n int, rest string) {
 	b.t.Helper()
-	const want = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r1","outcome":{"type":"cancelled"}}`
+	want := `{"type":"RUN_FINISHED","threadId":"t1","runId":"r1","outcome":{"type":"cancelled"}` + rest
 	if len(rs) != n {
 		b.t.Fatalf("%d records, want %d: %q", len(rs), n, b.written())
 	}
@@ -611,25 +611,25 @@ func TestRuns_CancelEndsARun(t *testing.T) {
 				t.Fatal(err)
 			}
 			runs := b.svc.Runs()
-			if runs.Cancel(key, "r2") || runs.Cancel("dev/t2", "r1") || !runs.Held(key, "r1") {
+			if runs.Cancel(key, "r2", "") || runs.Cancel("dev/t2", "r1", "") || !runs.Held(key, "r1") {
 				t.Error("a run that nobody holds was cancelled, or the one that is held is not")
 			}
 			began := time.Now()
-			if !runs.Cancel(key, "r1") || runs.Cancel(key, "r1") {
+			if !runs.Cancel(key, "r1", "enough") || runs.Cancel(key, "r1", "") {
 				t.Error("the run was not cancelled once")
 			}
 			<-ended
-			b.wantCancelled(b.published(3), 3)
+			b.wantCancelled(b.published(3), 3, `,"metadata":{"skein.stopped":{"reason":"enough"}}}`)
 			if took := time.Since(began); took > endGrace+kafkatest.Timeout {
 				t.Errorf("it took %v", took)
 			}
 			if reads {
 				rest, err := io.ReadAll(read)
-				if want := "\ndata: {\"type\":\"RUN_FINISHED\",\"threadId\":\"t1\",\"runId\":\"r1\",\"outcome\":{\"type\":\"cancelled\"}}\n\n"; string(rest) != want || err != nil {
+				if want := "\ndata: {\"type\":\"RUN_FINISHED\",\"threadId\":\"t1\",\"runId\":\"r1\",\"outcome\":{\"type\":\"cancelled\"},\"metadata\":{\"skein.stopped\":{\"reason\":\"enough\"}}}\n\n"; string(rest) != want || err != nil {
 					t.Errorf("the caller reads %q, %v", rest, err)
 				}
 			}
-			if runs.Cancel(key, "r1") || runs.Held(key, "r1") {
+			if runs.Cancel(key, "r1", "") || runs.Held(key, "r1") {
 				t.Error("the run is still held")
 			}
 		})
@@ -817,11 +817,11 @@ func TestRuns_CancelEndsTheLastRunOfAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs := b.svc.Runs()
-	if !runs.Held(key, "r1") || !runs.Held(key, "r2") || runs.Cancel(key, "r1") || !runs.Cancel(key, "r2") {
+	if !runs.Held(key, "r1") || !runs.Held(key, "r2") || runs.Cancel(key, "r1", "") || !runs.Cancel(key, "r2", "") {
 		t.Error("the ended run was cancelled, or the other one was not")
 	}
 	rest, err := io.ReadAll(resp.Body)
-	const want = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r2","outcome":{"type":"cancelled"}}`
+	const want = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r2","outcome":{"type":"cancelled"},"metadata":{"skein.stopped":{}}}`
 	if err != nil || !strings.HasSuffix(string(rest), "data: "+want+"\n\n") {
 		t.Errorf("the caller reads %q, %v", rest, err)
 	}

@@ -80,16 +80,16 @@ func (r *Runs) release(p *proxied) {
 }
 
 // Cancel ends an open run that this process serves. It closes the agent's connection and keeps the events that were
-// read. If these do not end the run, the proxy writes RUN_FINISHED with the outcome cancelled, marked as synthetic, to
+// read. If these do not end the run, the proxy writes RUN_FINISHED with the outcome cancelled and the reason, marked as synthetic, to
 // the topic and to the caller. Cancel does not wait for this, which takes milliseconds, or up to endGrace if the caller
 // does not read. Cancel returns false if this process does not serve the run, or if the run has ended or is already
 // ending. The argument threadKey comes from record.ThreadKey.
-func (r *Runs) Cancel(threadKey, runID string) bool {
+func (r *Runs) Cancel(threadKey, runID, reason string) bool {
 	r.mu.Lock() // held until Cancel returns, so that the stream cannot begin another run meanwhile
 	defer r.mu.Unlock()
 	key := runKey{threadKey, runID}
 	p := r.held[key]
-	return p != nil && p.keys[len(p.keys)-1] == key && p.end(errCancelled)
+	return p != nil && p.keys[len(p.keys)-1] == key && p.end(&stop{reason})
 }
 
 // Held reports whether this process serves the run: its agent is still running or its last events are not acknowledged.

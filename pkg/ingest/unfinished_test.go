@@ -88,7 +88,7 @@ func TestCancel_LeavesAStreamThatTheClientTakes(t *testing.T) {
 					wire = append(wire, event)
 				}
 			}
-			want := slices.Concat(c.says, c.ends, []string{fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":"r1","outcome":{"type":"cancelled"}}`, name)})
+			want := slices.Concat(c.says, c.ends, []string{fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":"r1","outcome":{"type":"cancelled"},"metadata":{"skein.stopped":{}}}`, name)})
 			if !slices.Equal(wire, want) {
 				t.Errorf("the caller reads\n%q, want\n%q", wire, want)
 			}

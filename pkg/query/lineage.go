@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/lineage/draw"
 	"github.com/skeinhq/skein/pkg/record"
@@ -49,6 +50,8 @@ type lineageRun struct {
 	DurationMS *int64 `json:"durationMs,omitempty"`
 	// Row is the index of the picture's row that shows the run.
 	Row int `json:"row"`
+	// Stopped: Skein's proxy ended the run on request.
+	Stopped bool `json:"stopped,omitempty"`
 	badges
 	words
 }
@@ -60,6 +63,7 @@ func newLineageRun(r store.Run) lineageRun {
 		Status: r.Status, Agent: r.Agent, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		First:      record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},
 		DurationMS: r.Stats.Duration,
+		Stopped:    agui.Lookup(agui.Lookup(r.Terminal, "metadata"), record.MetadataStop) != nil,
 		badges:     badgesOf(r),
 	}
 }

@@ -40,6 +40,10 @@ const (
 	// HeaderLabelPrefix followed by a label's key is the name of the label's header.
 	HeaderLabelPrefix = "label-"
 
+	// MetadataStop is the member of a RUN_FINISHED's metadata that says that Skein's proxy stopped the run on request. Its reason is the
+	// caller's.
+	MetadataStop = "skein.stopped"
+
 	// HeaderSynthetic is "true" on an event that Skein's proxy wrote in the agent's place.
 	HeaderSynthetic = "skein-synthetic"
 
