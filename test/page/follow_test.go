@@ -1,0 +1,90 @@
+package page_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// A live answer is followed while the reader is at its end. Who reads above it is left where they are, and sees how much is new.
+func TestPage_FollowsALiveAnswer(t *testing.T) {
+	address := toured.address(t)
+	const thread = "slow-answer"
+	said := 0
+	say := func(messages int) {
+		t.Helper()
+		var events []any
+		for range messages {
+			events = append(events, object{"type": "TEXT_MESSAGE_CHUNK", "messageId": fmt.Sprint("m", said), "role": "assistant",
+				"delta": strings.Repeat(fmt.Sprintf("Line of message %d.\n\n", said), 4)})
+			said++
+		}
+		publish(t, address, thread, "r", nil, events...)
+	}
+	publish(t, address, thread, "r", nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"})
+	say(40)
+	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
+	p := newBrowser(t).tab(address+"/?thread="+thread, 1440, 900, false)
+	// A place is read whenever what scrolls has grown, as it is about to be drawn.
+	const watch = `(() => {
+		const s = document.querySelector("#view .scroll");
+		window.tops = new Set(), window.gaps = [];
+		new ResizeObserver(() => { window.tops.add(Math.round(s.scrollTop)); window.gaps.push(Math.round(s.scrollHeight - s.scrollTop - s.clientHeight)); }).observe(s.firstElementChild);
+		return true;
+	})()`
+	newest := func() string { return fmt.Sprintf(`document.querySelector("#view").innerText.includes("message %d.")`, said-1) }
+	const gap = `((s) => s.scrollHeight - s.scrollTop - s.clientHeight)(document.querySelector("#view .scroll"))`
+	for zoom, grown := range map[string]func() string{
+		"": newest, "story": newest,
+		"timeline": func() string { return `document.querySelectorAll(".bar-row").length > 0` },
+		"raw":      newest,
+	} {
+		t.Run("zoom "+zoom, func(t *testing.T) {
+			p.t = t
+			p.visit("?thread=" + thread + "&zoom=" + zoom)
+			p.until(`document.querySelector("main")?.dataset.live === "true" && document.querySelector("#view .scroll") && ` + gap + ` < 4`)
+			p.until(newest())
+			eval[bool](p, watch)
+			for range 2 {
+				before := eval[int](p, `document.querySelector("#view .scroll").scrollHeight`)
+				say(3)
+				p.until(fmt.Sprintf(`document.querySelector("#view .scroll").scrollHeight > %d && `, before) + grown() + " && " + gap + " < 4")
+			}
+			if away := eval[[]int](p, `window.gaps.filter((g) => g > 3)`); len(away) > 0 {
+				t.Errorf("the end was out of view %d times, by %v pixels", len(away), away)
+			}
+			if n := eval[int](p, `window.tops.size`); n < 3 {
+				t.Errorf("the view moved %d times", n)
+			}
+			// The reader scrolls up, as a wheel does.
+			p.run(chromedp.Evaluate(`document.querySelector("#view .scroll").scrollTop -= 60`, nil))
+			p.until(gap + " > 40")
+			eval[bool](p, watch)
+			for k := range 2 {
+				say(2)
+				p.until(fmt.Sprintf(`document.querySelector(".newer")?.textContent === "↓ %d new"`, 2*(k+1)))
+			}
+			if tops := eval[[]int](p, `[...window.tops]`); len(tops) != 1 {
+				t.Errorf("the view moved under its reader: %v", tops)
+			}
+			if zoom == "" {
+				p.accessible()
+			}
+			p.click(".newer", "↓ 4 new")
+			p.until(gap + ` < 4 && !document.querySelector(".newer")`)
+			say(1)
+			p.until(gap + " < 4 && " + grown())
+			p.run(chromedp.KeyEvent(kb.Home))
+			p.until(`document.querySelector("#view .scroll").scrollTop === 0 && location.search.includes("at=0")`)
+			p.run(chromedp.KeyEvent(kb.End))
+			p.until(gap + ` < 4 && !location.search.includes("at=")`)
+		})
+		p.t = t
+	}
+	publish(t, address, thread, "r", nil, object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
+	p.until(`document.querySelector(".runhead .status.finished") && ` + gap + ` < 4`)
+	p.calm(address)
+}
