@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 
 // A live answer is followed while the reader is at its end. Who reads above it is left where they are, and sees how much is new.
 func TestPage_FollowsALiveAnswer(t *testing.T) {
-	address := toured.address(t)
+	address := written.address(t)
 	const thread = "slow-answer"
 	said := 0
 	say := func(messages int) {
@@ -35,7 +36,9 @@ func TestPage_FollowsALiveAnswer(t *testing.T) {
 		new ResizeObserver(() => { window.tops.add(Math.round(s.scrollTop)); window.gaps.push(Math.round(s.scrollHeight - s.scrollTop - s.clientHeight)); }).observe(s.firstElementChild);
 		return true;
 	})()`
-	newest := func() string { return fmt.Sprintf(`document.querySelector("#view").innerText.includes("message %d.")`, said-1) }
+	newest := func() string {
+		return fmt.Sprintf(`document.querySelector("#view").innerText.includes("message %d.")`, said-1)
+	}
 	const gap = `((s) => s.scrollHeight - s.scrollTop - s.clientHeight)(document.querySelector("#view .scroll"))`
 	for zoom, grown := range map[string]func() string{
 		"": newest, "story": newest,
@@ -86,5 +89,38 @@ func TestPage_FollowsALiveAnswer(t *testing.T) {
 	}
 	publish(t, address, thread, "r", nil, object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
 	p.until(`document.querySelector(".runhead .status.finished") && ` + gap + ` < 4`)
+	p.calm(address)
+}
+
+// A thread that is not there yet is waited for, and one that is erased leaves the screen.
+func TestPage_WaitsForAThreadAndLeavesAnErasedOne(t *testing.T) {
+	address := written.address(t)
+	const thread = "comes-and-goes"
+	p := newBrowser(t).tab(address+"/?thread="+thread+"&run=r", 1440, 900, false)
+	p.shows("[role=status]", "No thread "+thread+" yet")
+	if eval[bool](p, `document.querySelector("[role=alert]") !== null`) {
+		t.Error("a thread that is not there yet is an alert")
+	}
+	p.accessible()
+	publish(t, address, thread, "r", nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"},
+		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "role": "assistant", "delta": "Here I am."},
+		object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
+	p.shows(".chat", "Here I am.")
+	p.visit("?thread=" + thread + "&run=nobody")
+	p.shows("h1", "This thread has no run nobody")
+	p.click("a", "Its latest run")
+	p.shows(".chat", "Here I am.")
+	// Its stream has sent nothing when the thread is erased in another tab.
+	p = newBrowser(t).tab(address+"/?thread="+thread, 1440, 900, false)
+	p.shows(".chat", "Here I am.")
+	p.until(`document.querySelector("main").dataset.live === "true"`)
+	send(t, http.MethodDelete, address+"/v1/threads/"+thread, "", "")
+	p.shows("h1", "This thread was erased at 20")
+	if text := eval[string](p, `document.body.innerText`); strings.Contains(text, "Here I am.") || strings.Contains(text, "cannot be shown") {
+		t.Errorf("of an erased thread the page shows %s", text)
+	}
+	publish(t, address, thread, "r2", nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": "r2"},
+		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "role": "assistant", "delta": "Here I am again."})
+	p.shows(".chat", "Here I am again.")
 	p.calm(address)
 }

@@ -355,8 +355,17 @@ func TestPage_StopsARunThatAProxyRuns(t *testing.T) {
 		get(t, read+"/v1/threads/held/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
 		p := newBrowser(t).tab(read+"/?thread=held", 1440, 900, false)
 		p.until(`document.querySelector(".chat")?.innerText.includes("on and on")`)
-		p.until(`(document.querySelector(".runhead .btn.danger")?.click(), true)`)
+		p.click(".runhead .btn.danger", "Stop")
+		p.wait("dialog[open] #why") // nothing is stopped yet
+		p.accessible()
+		p.run(chromedp.SendKeys("#why", "it talks to itself"), chromedp.KeyEvent(kb.Enter))
 		p.until(`document.querySelector(".runhead .status.cancelled") && !document.querySelector(".runhead .btn.danger")`)
+		p.shows(".facts .badge", "stopped on request")
+		p.shows(".grow-row", "stopped on request")
+		p.shows(".chat .card", "Stopped on request", "it talks to itself")
+		if eval[bool](p, `document.body.innerText.includes("synthetic end")`) {
+			t.Error("the page says that the agent fell silent")
+		}
 		<-called
 		return p
 	}

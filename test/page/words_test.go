@@ -150,7 +150,7 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 		p = newBrowser(t).tab(address+"/?thread=trip-planner&run=now", 390, 844, false)
 		p.click("button", "Actions")
 		entries := eval[[]string](p, `[...document.querySelectorAll("[role=menuitem]")].map((e) => e.textContent)`)
-		for _, want := range []string{"Stop this run", "Compare with the parent", "Copy as Markdown", "Copy as skein command"} {
+		for _, want := range []string{"Stop this run …", "Compare with the parent", "Copy as Markdown", "Copy as skein command"} {
 			if !slices.Contains(entries, want) {
 				t.Errorf("the actions %q lack %q", entries, want)
 			}

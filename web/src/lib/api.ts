@@ -18,6 +18,7 @@ export class Problem extends Error {
     readonly wait = 0,
     /** The address of the stage that serves the request, where another one got it (421). */
     readonly url?: string,
+    readonly reason?: string,
   ) {
     super(message);
   }
@@ -51,13 +52,13 @@ export async function send(to: string, init: RequestInit = {}): Promise<Response
 
 async function refuse(answer: Response): Promise<never> {
   const text = await answer.text();
-  let detail = text.slice(0, 300), url: string | undefined;
+  let detail = text.slice(0, 300), url: string | undefined, reason: string | undefined;
   try {
-    ({ detail = detail, url } = JSON.parse(text) as { detail?: string; url?: string });
+    ({ detail = detail, url, reason } = JSON.parse(text) as { detail?: string; url?: string; reason?: string });
   } catch {
     // not a problem document: the text itself is what there is to say
   }
-  throw new Problem(answer.status, detail || `HTTP ${answer.status}`, waitOf(answer), url);
+  throw new Problem(answer.status, detail || `HTTP ${answer.status}`, waitOf(answer), url, reason);
 }
 
 /** What Retry-After says, in milliseconds. */
@@ -111,14 +112,14 @@ export async function indexed(thread: string, run: string, at: string, signal: A
 }
 
 /** Posts to query, which serves the page, or to ingest where query names its address. The page's policy allows only the one that query is set to. */
-export async function post(to: string, base = ""): Promise<void> {
-  const answer = await send(base + to, { method: "POST" }).catch((e: unknown) => {
+export async function post(to: string, body: object, base = ""): Promise<void> {
+  const answer = await send(base + to, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }).catch((e: unknown) => {
     throw base ? new Error(`The browser got no answer from ingest at ${base}: it is away, or its --query-url is not ${location.origin}`) : e;
   });
   if (answer.ok) return;
   await refuse(answer).catch((e: Problem) => {
     if (e.status !== 421 || base) throw e;
     if (!e.url) throw new Error("Only ingest stops runs, and query, which serves this page, does not know its address: set --ingest-url of query");
-    return post(to, e.url.replace(/\/+$/, ""));
+    return post(to, body, e.url.replace(/\/+$/, ""));
   });
 }

@@ -10,6 +10,7 @@ const BADGES: Record<string, BadgeText> = {
   "~content": { text: "~ content", look: "dash", why: "Inferred parent. The agent named none; the messages in this run's input equal the history of exactly this run." },
   "~latest": { text: "~ latest", look: "dash", why: "Guessed parent. There was no input to compare, so Skein took the run of the thread that ended last. The conversation before this run rests on that guess." },
   "synthetic end": { text: "synthetic end", look: "warn", why: "The agent sent no event that ends the run: it fell silent, or the proxy lost it. Skein wrote the end." },
+  "stopped on request": { text: "stopped on request", look: "", why: "Somebody asked to stop this run. Skein's proxy closed the agent's connection and wrote the end." },
   truncated: { text: "truncated", look: "warn", why: "The record was larger than the limit. Its largest contents are shown as references; the raw log has all of them." },
   "raw lost": { text: "raw lost", look: "bad", why: "Events of this run were deleted from the log before they were folded. What they said may be missing here." },
   incomplete: { text: "incomplete", look: "bad", why: "Kafka accepted no events for too long, or an event was too large, so Skein's proxy left some out. The agent's caller saw more than is here." },
@@ -28,7 +29,8 @@ export function badgesOf(run: LineageRun, all: Map<string, LineageRun>, spawns: 
   const spawn = spawns.find((s) => s.runId === run.runId);
   if (spawn) out.push({ name: spawn.late ? "late parent" : "spawned by", runId: spawn.spawnedBy });
   for (const kind of run.rewrote ?? []) out.push({ name: `history ${kind}` });
-  if (run.synthetic) out.push({ name: "synthetic end" });
+  if (run.stopped) out.push({ name: "stopped on request" });
+  else if (run.synthetic) out.push({ name: "synthetic end" });
   if (run.truncated) out.push({ name: "truncated" });
   if (run.rawLost) out.push({ name: "raw lost" });
   return out;

@@ -11,6 +11,9 @@ export function duration(ms: number | undefined | null): string {
   return `${(ms / 3_600_000).toFixed(1)} h`;
 }
 
+/** What stands for a text in one line: of a traceback its last line, which says what went wrong. */
+export const lastLine = (text: string): string => text.trimEnd().split(/[\r\n]+/).at(-1) ?? "";
+
 /** An argument of a shell's command, whatever is in it: ids may have quotes. */
 export function shell(argument: string): string {
   return `'${argument.replaceAll("'", "'\\''")}'`;

@@ -18,6 +18,8 @@ export interface Item {
   result?: string;
   role?: string;
   code?: string;
+  /** The event at which a subagent failed. */
+  failed?: number;
   /** The subagent that it is part of, and how many there are around it. */
   owner: string;
   depth: number;
@@ -145,7 +147,7 @@ export class Items {
       case "SUBAGENT_FINISHED": touched = ended(find("subagent", e.subagentRunId)); break;
       case "SUBAGENT_ERROR":
         touched = ended(find("subagent", e.subagentRunId));
-        if (touched) touched.text = `failed: ${str(e.message)}`.slice(0, PREVIEW);
+        if (touched) [touched.text, touched.failed] = [`failed: ${str(e.message)}`.slice(0, PREVIEW), n];
         break;
       case "MESSAGES_SNAPSHOT": {
         const count = Array.isArray(e.messages) ? e.messages.length : 0;

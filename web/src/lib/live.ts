@@ -35,6 +35,7 @@ export function follow(thread: string, run: string | undefined, changed: (news: 
     const id = /^id: ?(.*)$/m.exec(block)?.[1];
     if (id) last = id;
     const data = /^data: ?(.*)$/m.exec(block)?.[1];
+    if (data === undefined && /^: the thread was erased$/m.test(block)) { news.all = true; soon(); }
     if (data === undefined) return;
     // Most events are pieces of text: only those that can begin or end a run are read.
     if (/"type"\s*:\s*"RUN_(STARTED|FINISHED|ERROR)"/.test(data)) {

@@ -95,6 +95,7 @@ export interface LineageRun {
   resolution?: string;
   rewrote?: string[];
   synthetic?: boolean;
+  stopped?: boolean;
   truncated?: boolean;
   rawLost?: boolean;
 }

@@ -72,8 +72,16 @@ export function textOf(m: Message): string {
   const said = partsOf(m.content).map((p) => { if (p.text !== undefined) return p.text; const w = where(p); return `[${w.type}: ${w.at}]`; });
   return [...said, ...(m.toolCalls ?? []).map((c) => `${c.function.name} ${c.function.arguments}`)].filter(Boolean).join("\n");
 }
-export const markdownOf = (m: Message): string => `**${m.role}**\n\n${textOf(m)}`;
-export const fenced = (json: string): string => `\`\`\`json\n${json}\n\`\`\``;
+/** What stands over something: one line, whatever an agent has named it. */
+export const headed = (text: string): string => `**${text.replace(/\s+/g, " ")}**`;
+// Contents are a stranger's: no line of theirs may look like what stands over another message, or end the fence around them.
+export const quoted = (text: string): string => text.split(/\r\n?|\n/).map((l) => `> ${l}`).join("\n");
+export const markdownOf = (m: Message): string => `${headed(m.role)}\n\n${quoted(textOf(m))}`;
+export function fenced(text: string, as = "json"): string {
+  let fence = "```";
+  for (const [ticks] of text.matchAll(/`{3,}/g)) if (ticks.length >= fence.length) fence = `${ticks}\``;
+  return `${fence}${as}\n${text}\n${fence}`;
+}
 /** A table in Markdown: cells are one line each. */
 export const tableOf = (rows: (string | number)[][]): string =>
   rows.flatMap((r, i) => [`| ${r.map((c) => String(c).replaceAll("|", "\\|").replace(/\s+/g, " ")).join(" | ")} |`, ...(i === 0 ? [`|${r.map(() => "---|").join("")}`] : [])]).join("\n");
