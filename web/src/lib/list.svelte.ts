@@ -80,7 +80,7 @@ export class List {
   back = (link: HTMLElement, key: string): void => {
     if (this.opened.key !== key) return;
     this.opened.key = "";
-    link.focus({ preventScroll: true });
+    link.focus({ preventScroll: innerWidth > 640 }); // on a phone the page scrolls, not only the rows
   };
 
   of(thread: string): Row | undefined {
