@@ -34,12 +34,16 @@ tenant = {tenant:String}
             UNION ALL
             SELECT thread_id, run_id FROM runs_by_time WHERE tenant = {tenant:String} AND raw_events = 0)))
 {{- end}}
-{{- if .Words}} AND ({{template "named" .}} OR status != 'running' AND (thread_id, run_id, version) IN (
+{{- if .Words}} AND (thread_id, run_id, version) IN (
     SELECT thread_id, run_id, version
     FROM messages FINAL
     WHERE tenant = {tenant:String}
     {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}}
-    {{- template "words" .}}))
+    {{- template "words" .}}
+    UNION ALL
+    SELECT thread_id, run_id, version FROM runs WHERE tenant = {tenant:String} AND (1
+        {{- range .Words}} AND position(lower(thread_id), { {{- .InID}}:String}) > 0{{end}} OR 1
+        {{- range .Words}} AND position(lower(run_id), { {{- .InID}}:String}) > 0{{end}}))
 {{- end}}
 {{- if or .Rewrote .Pending}} AND (thread_id, run_id) IN (
     SELECT thread_id, run_id
@@ -73,6 +77,3 @@ SELECT thread_id, sibling.2 AS run_id, same, place
 {{- end}}
 
 {{define "words"}}{{range .Words}} AND {{if .Indexed}}multiSearchAny({{template "folded"}}, [{ {{- .Param}}:String}]){{else}}position({{template "folded"}}, { {{- .Param}}:String}) > 0{{end}}{{end}}{{end}}
-
-{{- /* One of the two ids has all words. */ -}}
-{{define "named"}}1{{range .Words}} AND position(lower(thread_id), { {{- .InID}}:String}) > 0{{end}} OR 1{{range .Words}} AND position(lower(run_id), { {{- .InID}}:String}) > 0{{end}}{{end}}
