@@ -110,8 +110,8 @@ func TestEvents_EveryFormKeepsTheBytes(t *testing.T) {
 
 func TestEvents_RecordsSayWhereTheyBelong(t *testing.T) {
 	d := newStage(t)
-	thread, run := "a/b %🧶", "r/\x00"
-	path := "/v1/threads/a%2Fb%20%25%F0%9F%A7%B6/runs/r%2F%00/events"
+	thread, run := "a/b %🧶", "r/\u200b"
+	path := "/v1/threads/a%2Fb%20%25%F0%9F%A7%B6/runs/r%2F%E2%80%8B/events"
 	a := d.do(http.MethodPost, path, strings.NewReader(`{"seq":5,"event":`+ev1+`}`), "Content-Type", typeSequenced)
 	if a.status != http.StatusOK {
 		t.Fatalf("answer is %d %s", a.status, a.body)

@@ -466,7 +466,7 @@ func ofInput(t target, input []byte, h *front.Claim) (target, error) {
 		return target{}, err
 	}
 	for _, id := range [][2]string{{"thread", in.ThreadID}, {"run", in.RunID}} {
-		if err := record.ValidateID(id[1]); err != nil {
+		if err := record.ValidateNewID(id[1]); err != nil {
 			return target{}, front.Refuse(http.StatusBadRequest, front.ReasonID, "the input's %s: %v", id[0], err)
 		}
 	}

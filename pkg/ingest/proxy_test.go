@@ -247,17 +247,18 @@ func TestProxy_RefusesWhatIsNoRun(t *testing.T) {
 		status                   int
 		reason, detail           string
 	}{
-		"an unknown agent": {"POST", "/v1/agents/other", inputOf("r1"), "application/json", 404, reasonAgent, "no agent"},
-		"no thread":        {"POST", "/v1/agents/helper", `{"runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's thread"},
-		"no run":           {"POST", "/v1/agents/helper", `{"threadId":"t1","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's run"},
-		"a dot":            {"POST", "/v1/agents/helper", `{"threadId":"..","runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's thread"},
-		"no input":         {"POST", "/v1/agents/helper", `{"threadId":"t1","runId":"r1"}`, "application/json", 400, "schema", "messages"},
-		"no JSON":          {"POST", "/v1/agents/helper", `{"threadId":`, "application/json", 400, "not-json", ""},
-		"nothing":          {"POST", "/v1/agents/helper", ``, "", 400, "not-json", ""},
-		"other than JSON":  {"POST", "/v1/agents/helper", `x`, "text/plain", 415, reasonMediaType, "application/json"},
-		"too large":        {"POST", "/v1/agents/helper", `{"threadId":"t1","runId":"r1","messages":[],"x":"` + strings.Repeat("x", 5000) + `"}`, "", 413, reasonTooLarge, ""},
-		"far too large":    {"POST", "/v1/agents/helper", strings.Repeat(" ", 1<<20), "", 413, reasonTooLarge, ""},
-		"another method":   {"GET", "/v1/agents/helper", "", "", 405, "", "POST"},
+		"an unknown agent":    {"POST", "/v1/agents/other", inputOf("r1"), "application/json", 404, reasonAgent, "no agent"},
+		"no thread":           {"POST", "/v1/agents/helper", `{"runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's thread"},
+		"no run":              {"POST", "/v1/agents/helper", `{"threadId":"t1","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's run"},
+		"a dot":               {"POST", "/v1/agents/helper", `{"threadId":"..","runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's thread"},
+		"a control character": {"POST", "/v1/agents/helper", `{"threadId":"t","runId":"r\u0007","messages":[],"tools":[],"context":[]}`, "application/json", 400, front.ReasonID, "the input's run"},
+		"no input":            {"POST", "/v1/agents/helper", `{"threadId":"t1","runId":"r1"}`, "application/json", 400, "schema", "messages"},
+		"no JSON":             {"POST", "/v1/agents/helper", `{"threadId":`, "application/json", 400, "not-json", ""},
+		"nothing":             {"POST", "/v1/agents/helper", ``, "", 400, "not-json", ""},
+		"other than JSON":     {"POST", "/v1/agents/helper", `x`, "text/plain", 415, reasonMediaType, "application/json"},
+		"too large":           {"POST", "/v1/agents/helper", `{"threadId":"t1","runId":"r1","messages":[],"x":"` + strings.Repeat("x", 5000) + `"}`, "", 413, reasonTooLarge, ""},
+		"far too large":       {"POST", "/v1/agents/helper", strings.Repeat(" ", 1<<20), "", 413, reasonTooLarge, ""},
+		"another method":      {"GET", "/v1/agents/helper", "", "", 405, "", "POST"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := b.in(t, "t1").do(c.method, c.path, strings.NewReader(c.body), "Content-Type", c.kind)

@@ -18,9 +18,9 @@ func Routes() []front.Route { return new(Service).routes() }
 func (s *Service) routes() []front.Route {
 	return []front.Route{
 		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/events", Scope: tenant.ScopePublish, Action: "events",
-			Serve: s.onTarget(s.postEvents)},
+			Serve: s.onTarget(named(s.postEvents))},
 		{Method: http.MethodPut, Pattern: "/v1/threads/{thread}/runs/{run}/input", Scope: tenant.ScopePublish, Action: "input",
-			Serve: s.onTarget(s.putInput)},
+			Serve: s.onTarget(named(s.putInput))},
 		{Method: http.MethodPost, Pattern: "/v1/agents/{agent}", Scope: tenant.ScopePublish, Kind: quota.Streams, Action: "agent",
 			Serve: s.onTarget(s.postAgent)},
 		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/cancel", Scope: tenant.ScopePublish, Action: "cancel",
@@ -79,6 +79,18 @@ func (t target) of(thread, run string) (target, error) {
 	key, err := record.ThreadKey(t.tenant, thread)
 	t.thread, t.run, t.key, t.partition = thread, run, key, record.Partition([]byte(key), t.partitions)
 	return t, err
+}
+
+// named refuses ids in the path that a new thread or run may not have. What was recorded with such ids can be cancelled and erased.
+func named(serve func(*front.Call, target) error) func(*front.Call, target) error {
+	return func(c *front.Call, t target) error {
+		for _, id := range [][2]string{{"thread", t.thread}, {"run", t.run}} {
+			if err := record.ValidateNewID(id[1]); err != nil {
+				return front.Refuse(http.StatusBadRequest, front.ReasonID, "the %s in the path: %v", id[0], err)
+			}
+		}
+		return serve(c, t)
+	}
 }
 
 // accept sends a successful response with a JSON body.

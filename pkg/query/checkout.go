@@ -36,6 +36,8 @@ func (c *call) checkout() (*answer, error) {
 	}
 	if newID == "" {
 		newID = rand.Text()
+	} else if err := record.ValidateNewID(newID); err != nil {
+		return nil, badRequest("runId: %v", err)
 	} else if used(v.runs, newID) {
 		return nil, &front.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("the thread has a run %q already; name another with runId, or none", newID)}
 	}

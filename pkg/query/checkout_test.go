@@ -124,7 +124,7 @@ func TestCheckout_RefusesWhatCannotBe(t *testing.T) {
 	conversation(f)
 	f.put(again)
 	for query, status := range map[string]int{
-		"runId=": http.StatusBadRequest, "runId=..": http.StatusBadRequest,
+		"runId=": http.StatusBadRequest, "runId=..": http.StatusBadRequest, "runId=a%07": http.StatusBadRequest,
 		"runId=left": http.StatusConflict, "runId=root": http.StatusConflict, "runId=root~2": http.StatusConflict,
 	} {
 		f.get("acme", "/v1/threads/chat/checkout?"+query).problem(t, status)

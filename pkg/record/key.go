@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -40,6 +41,15 @@ func ValidateID(s string) error {
 		return fmt.Errorf("%w: it is not UTF-8", ErrInvalidID)
 	}
 	return nil
+}
+
+// ValidateNewID returns an error unless s is an id that a new thread or run may have: a valid one without control
+// characters, which nobody sees and which terminals and logs obey.
+func ValidateNewID(s string) error {
+	if i := strings.IndexFunc(s, unicode.IsControl); i >= 0 {
+		return fmt.Errorf("%w: it has a control character at byte %d", ErrInvalidID, i)
+	}
+	return ValidateID(s)
 }
 
 // EscapeKeyPart escapes one part of a key: A-Z a-z 0-9 - . _ ~ stay, every other byte becomes %XX in upper case. The
