@@ -72,6 +72,30 @@ func TestPage_ReadsAgainWhatFailed(t *testing.T) {
 	p.calm(address)
 }
 
+// Whoever does not want to wait until what failed is read again presses a button.
+func TestPage_TriesNow(t *testing.T) {
+	address := toured.address(t)
+	p := newBrowser(t).tab(address+"/", 1440, 900, false)
+	p.wait("[data-row]")
+	var away atomic.Bool
+	p.answer("*/v1/*", func(r *fetch.EventRequestPaused) chromedp.Action {
+		if !away.Load() {
+			return fetch.ContinueRequest(r.RequestID)
+		}
+		return fetch.FulfillRequest(r.RequestID, http.StatusServiceUnavailable).WithResponseHeaders([]*fetch.HeaderEntry{{Name: "Retry-After", Value: "600"}})
+	})
+	for query, ready := range map[string]string{"?numbers=status": ".multiples", "?thread=expenses-may&run=sum": ".chat .msg"} {
+		away.Store(true)
+		p.visit(query)
+		p.until(`document.querySelector("[role=alert] .btn")`)
+		away.Store(false)
+		p.click("[role=alert] .btn", "Try now")
+		p.until(`document.querySelector("[role=alert]") === null && document.querySelector("` + ready + `")`)
+		p.visit("?")
+	}
+	p.calm(address)
+}
+
 // An answer that comes late is of what was looked at then.
 func TestPage_LeavesAnswersThatComeLate(t *testing.T) {
 	address := toured.address(t)

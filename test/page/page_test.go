@@ -461,7 +461,8 @@ func TestPage_KeysAndLinks(t *testing.T) {
 	p.calm(address)
 }
 
-// What is copied to be pasted into a shell names what it is of, and runs nothing else, whatever an id has in it.
+// What is copied to be pasted into a shell names what it is of and this server, and runs nothing else, whatever an id has in it. Where
+// the browser does not let the page copy, a dialog has the text chosen.
 func TestPage_CopiesCommandsThatAreSafeToPaste(t *testing.T) {
 	address := devtest.Start(t).URL()
 	planted := filepath.Join(t.TempDir(), "planted")
@@ -487,7 +488,7 @@ func TestPage_CopiesCommandsThatAreSafeToPaste(t *testing.T) {
 	}
 	for _, command := range eval[[]string](p, `window.copied`) {
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", `curl() { printf '%s\n' "$@"; }; skein() { printf '%s\n' "$@"; }; `+command).Output()
-		if err != nil || !strings.Contains(string(out), thread) && !strings.Contains(string(out), "/v1/threads/") {
+		if err != nil || !strings.Contains(string(out), address) || !strings.Contains(string(out), thread) && !strings.Contains(string(out), "/v1/threads/") {
 			t.Errorf("%s prints %q, %v", command, out, err)
 		}
 	}
@@ -496,7 +497,7 @@ func TestPage_CopiesCommandsThatAreSafeToPaste(t *testing.T) {
 	}
 
 	get(t, address+"/v1/threads/"+url.PathEscape(flag)+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
-	for at, want := range map[string]string{"": "skein history -- '" + flag + "' r", "&at=2": "skein state --at 2 -- '" + flag + "' r"} {
+	for at, want := range map[string]string{"": "skein history --url " + address + " -- '" + flag + "' r", "&at=2": "skein state --at 2 --url " + address + " -- '" + flag + "' r"} {
 		p.visit("?thread=" + url.QueryEscape(flag) + "&run=r" + at)
 		p.until(`document.querySelector(".msg") && document.querySelector(".where")?.innerText.includes("` + map[bool]string{true: "event 3", false: "event 2"}[at == ""] + `")`)
 		p.click("button[aria-haspopup=menu]", "Copy as")
@@ -507,7 +508,16 @@ func TestPage_CopiesCommandsThatAreSafeToPaste(t *testing.T) {
 	}
 	p.click("button[aria-haspopup=menu]", "Copy this message as")
 	p.click("[role=menuitem]", "skein command")
-	if got, want := eval[string](p, `window.copied.at(-1)`), "skein blame --message=-m --run r -- '"+flag+"'"; got != want {
+	if got, want := eval[string](p, `window.copied.at(-1)`), "skein blame --message=-m --run r --url "+address+" -- '"+flag+"'"; got != want {
 		t.Errorf("of a message the page copies %s, want %s", got, want)
+	}
+
+	eval[bool](p, `(Object.defineProperty(navigator, "clipboard", {}), true)`) // as over plain HTTP from another host
+	for _, leave := range []string{`document.activeElement.dispatchEvent(new ClipboardEvent("copy", { bubbles: true }))`, `document.querySelector("dialog[open] .btn").click()`} {
+		p.click(".id .copy", "Copy run id r")
+		p.until(`((e) => e.id === "chosen" && e.value === "r" && e.selectionEnd - e.selectionStart === 1)(document.activeElement)`)
+		p.accessible()
+		p.run(chromedp.Evaluate(leave, nil))
+		p.until(`!document.querySelector("dialog[open]") && document.querySelector("#chosen").value === ""`)
 	}
 }

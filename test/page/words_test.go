@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // shows fails the test where no element of the page with this selector says all of these words.
@@ -179,6 +180,8 @@ func TestPage_AsksForTheAPIKey(t *testing.T) {
 		p.until(`document.querySelector("dialog[open] #key")`)
 		p.run(chromedp.Evaluate(`(() => { const i = document.querySelector("#key"); i.value = `+marshal(t, key)+`; i.dispatchEvent(new Event("input")); i.form.requestSubmit(); })()`, nil))
 	}
+	p.until(`document.querySelector("dialog[open] #key")`)
+	p.run(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape)) // without a key there is nothing to see
 	give("wrong")
 	p.shows("dialog[open]", "The server refused that key.")
 	give("right")
@@ -186,5 +189,16 @@ func TestPage_AsksForTheAPIKey(t *testing.T) {
 	p.until(`document.querySelector("dialog[open]") === null && document.querySelector("main").dataset.live === "true"`)
 	if kept := eval[string](p, `JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])`); strings.Contains(kept, "right") {
 		t.Errorf("the key is kept: %s", kept)
+	}
+	eval[bool](p, `(navigator.clipboard.writeText = (t) => (window.copied = t, Promise.resolve()), true)`)
+	for entry, want := range map[string]string{
+		"curl":          `curl -s -H "Authorization: Bearer $SKEIN_API_KEY" '` + guarded.URL + `/v1/threads/trip-planner/runs/ask/state'`,
+		"skein command": `SKEIN_API_KEY="$SKEIN_API_KEY" skein history trip-planner ask --url ` + guarded.URL,
+	} {
+		p.click("button[aria-haspopup=menu]", "Copy as")
+		p.click("[role=menuitem]", entry)
+		if got := eval[string](p, "window.copied"); got != want {
+			t.Errorf("with a key the page copies %s, want %s", got, want)
+		}
 	}
 }

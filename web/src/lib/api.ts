@@ -3,6 +3,8 @@ import { parse } from "./json";
 // The HTTP API. The key, where one is needed, lives in this module alone: it is gone when the tab is closed or loaded again.
 let key = "";
 let ask: () => Promise<string> = () => Promise.reject(new Error("nobody asks for a key"));
+/** Reports whether requests carry a key. */
+export const keyed = (): boolean => key !== "";
 
 /** Says how a key is asked for when the API wants one. */
 export function askWith(f: () => Promise<string>): void {
@@ -64,11 +66,18 @@ async function refuse(answer: Response): Promise<never> {
 /** What Retry-After says, in milliseconds. */
 export const waitOf = (answer: Response): number => 1000 * (Number(answer.headers.get("Retry-After")) || 0);
 
-/** Resolves after some time, and at once where nobody waits any more. */
+let hurried = new AbortController();
+/** Ends all pauses: what waits to be read again is read now. */
+export function hurry(): void {
+  hurried.abort();
+  hurried = new AbortController();
+}
+
+/** Resolves after some time, and at once where nobody waits any more or somebody hurries. */
 export const pause = (ms: number, signal: AbortSignal): Promise<void> =>
   new Promise((done) => {
     const timer = setTimeout(done, ms);
-    signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
+    AbortSignal.any([signal, hurried.signal]).addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
   });
 
 /** How long to wait before the next attempt: twice as long each time, and half a minute at most. */

@@ -1,4 +1,4 @@
-import { address, type Query } from "../lib/api";
+import { address, keyed, type Query } from "../lib/api";
 import { held, masked } from "../lib/base64";
 import { shell } from "../lib/format";
 import type { JSONValue, Message } from "../lib/types";
@@ -12,13 +12,17 @@ export interface Entry {
 /** A command of skein: its name, the ids that it takes, and flags, of which one may be there several times. */
 export type Command = [command: string, ids?: string[], flags?: [name: string, value: string | number][]];
 
-/** A command line, whatever its words have in them. Agents choose ids: one that looks like a flag stands behind "--", as a flag could name another server. */
+/**
+ * A command line for this server, whatever its words have in them. Agents choose ids: one that looks like a flag stands behind "--", as
+ * a flag could name another server.
+ */
 function line([command, ids = [], flags = []]: Command): string {
   // A word of letters needs no quotes.
-  const word = (w: string | number): string => (/^[\w,.-]+$/.test(String(w)) ? String(w) : shell(String(w)));
+  const word = (w: string | number): string => (/^[\w,.:/-]+$/.test(String(w)) ? String(w) : shell(String(w)));
   const given = flags.map(([name, value]) => (String(value).startsWith("-") ? `--${name}=${word(value)}` : `--${name} ${word(value)}`));
   const named = ids.map(word);
-  return ["skein", command, ...(ids.some((id) => id.startsWith("-")) ? [...given, "--", ...named] : [...named, ...given])].join(" ");
+  given.push(`--url ${word(location.origin)}`);
+  return [...(keyed() ? [`SKEIN_API_KEY="$SKEIN_API_KEY"`] : []), "skein", command, ...(ids.some((id) => id.startsWith("-")) ? [...given, "--", ...named] : [...named, ...given])].join(" ");
 }
 
 /** What is copied of an object: text in a function is made when it is chosen. */
@@ -41,7 +45,7 @@ export function copies(o: Copies): Entry[] {
   add("JSON", o.json, `${o.what} as JSON`);
   add("CSV", o.csv, `${o.what} as CSV`);
   const { request, skein } = o;
-  add("curl", request && (() => `curl -s ${shell(location.origin + address(...request))}`));
+  add("curl", request && (() => `curl -s ${keyed() ? `-H "Authorization: Bearer $SKEIN_API_KEY" ` : ""}${shell(location.origin + address(...request))}`));
   add("skein command", skein && (() => line(skein)));
   return out;
 }

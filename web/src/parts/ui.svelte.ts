@@ -1,7 +1,7 @@
 import type { LinkTemplate } from "../lib/links";
 
-// What all parts of the page share: the clock, messages that go by themselves, the theme.
-export const ui = $state({ now: Date.now(), toast: "", local: false, theme: "auto" as "auto" | "light" | "dark",
+// What all parts of the page share: the clock, messages that go by themselves, text that waits to be copied, the theme.
+export const ui = $state({ now: Date.now(), toast: "", chosen: "", local: false, theme: "auto" as "auto" | "light" | "dark",
   /** Whether the view follows a live stream, and since when (0: not) the index has lacked an event that the stream has sent. */
   live: false, behind: 0, links: [] as LinkTemplate[] });
 setInterval(() => {
@@ -24,7 +24,7 @@ export async function copy(text: string, what = text): Promise<void> {
     await navigator.clipboard.writeText(text);
     toast(`Copied ${what.length > 48 ? `${what.slice(0, 47)}…` : what}`);
   } catch {
-    toast("The browser does not let this page copy");
+    ui.chosen = text; // over plain HTTP from another host there is no clipboard, and a browser may refuse
   }
 }
 
