@@ -7,6 +7,7 @@ import "./thread.css";
 import "./compare.css";
 import "./numbers.css";
 import "./extra.css";
+import "./print.css";
 
 const target = document.getElementById("app");
 if (!target) throw new Error("index.html has no #app");

@@ -27,6 +27,10 @@ md.renderer.rules.link_close = (tokens, i) => {
   return "</span>";
 };
 
+// A table that is too wide scrolls by itself, also by the keyboard.
+md.renderer.rules.table_open = () => `<div class="wide-table" role="group" aria-label="Table" tabindex="0"><table>`;
+md.renderer.rules.table_close = () => "</table></div>";
+
 // Alignment would be an inline style, which the Content-Security-Policy refuses.
 for (const cell of ["th", "td"]) md.renderer.rules[`${cell}_open`] = () => `<${cell}>`;
 
