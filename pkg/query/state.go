@@ -157,8 +157,11 @@ func newStepAnswer(s timeline.Step, partition int32, change timeline.Change) ste
 
 // state answers with the messages and state after a step of the run in the path (by default the thread's tip), and with
 // the step's change. With from or limit, it answers with the messages and state before a step, and with a page of steps
-// from that step on.
+// from that step on. With find, it answers as find does.
 func (c *call) state() (*answer, error) {
+	if c.Query.Get("find") != "" {
+		return c.find()
+	}
 	page := c.Query.Get("from") != "" || c.Query.Get("limit") != ""
 	if page && c.Query.Get("at") != "" {
 		return nil, badRequest("at requests one step, from and limit a page of them: use one or the other")

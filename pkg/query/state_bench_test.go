@@ -51,6 +51,7 @@ func BenchmarkState(b *testing.B) {
 			"any":       func() string { n = (n + 7919) % events; return fmt.Sprint("?at=", n) },
 			"next":      func() string { n = (n + 1) % events; return fmt.Sprint("?at=", n) },
 			"late":      func() string { n = events*9/10 + (n+1)%(events/10); return fmt.Sprint("?at=", n) },
+			"find":      func() string { return "?find=no+such+text" },
 			"screen=50": func() string { n = (n + 50) % events; return fmt.Sprint("?from=", n, "&limit=50") },
 		} {
 			b.Run(fmt.Sprintf("events=%d/%s", events, name), func(b *testing.B) {
