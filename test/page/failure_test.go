@@ -93,6 +93,12 @@ func TestPage_OpensAFailedRunAtItsFailure(t *testing.T) {
 			p.until(`document.querySelector(".inspect .json ~ .plain")?.textContent === ` + marshal(t, trace))
 			p.run(chromedp.KeyEvent("E"))
 			p.until(`/at=3(&|$)/.test(location.search)`)
+			if n < 10_000 {
+				for _, zoom := range []string{"story", "timeline"} {
+					p.visit("?thread=" + thread + "&zoom=" + zoom)
+					p.shows("#view button", "ValueError: no such city")
+				}
+			}
 			p.visit("?q=prefix:" + thread)
 			p.shows("[data-row] .red", "ValueError: no such city")
 			if text := eval[string](p, `document.querySelector("[data-row] .red").textContent`); text != "ValueError: no such city" {
