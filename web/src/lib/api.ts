@@ -93,6 +93,7 @@ export async function again<T>(read: () => Promise<T>, signal: AbortSignal, told
       if (signal.aborted || !passes) throw e;
       told(e);
       await pause(Math.max(wait, e instanceof Problem ? e.wait : 0), signal);
+      signal.throwIfAborted(); // what read needs may be gone
     }
   }
 }
