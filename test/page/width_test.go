@@ -173,7 +173,7 @@ func TestPage_PrintsTheWholeConversation(t *testing.T) {
 	p.run(chromedp.Evaluate(`dispatchEvent(new Event("beforeprint"))`, nil))
 	for _, what := range eval[[]string](p, `(() => {
 		const found = [], chat = document.querySelector(".chat");
-		for (const e of document.querySelectorAll(".top, .graph, .inspect, .scrub, .panes, .tabs, .menu, .copy, .chat [data-more], .chat details:not([open])")) if (e.offsetWidth) found.push("there is " + e.outerHTML.slice(0, 80));
+		for (const e of document.querySelectorAll(".top, .graph, .inspect, .scrub, .panes, .tabs, .btn, .menu, .copy, .chat [data-more], .chat details:not([open])")) if (e.offsetWidth) found.push("there is " + e.outerHTML.slice(0, 80));
 		for (let e = chat; e; e = e.parentElement) if (e.scrollHeight > e.clientHeight + 1 && e !== document.documentElement) found.push(e.className + " shows " + e.clientHeight + " of " + e.scrollHeight + " px");
 		if (!chat.innerText.includes("seat 90")) found.push("text is cut");
 		if (getComputedStyle(document.documentElement).colorScheme !== "light") found.push("paper is dark");
