@@ -1,4 +1,5 @@
 import { badgeOf, badgesOf } from "./badges";
+import { spelled } from "./names";
 import type { Badge, Lineage, LineageRun, ParentBy, Row } from "./types";
 
 // The picture is the server's (pkg/lineage, Picture): rows and lanes come from there, and nothing here moves one. What is
@@ -64,7 +65,7 @@ export function drawing(lineage: Lineage, open: Set<string>, selected: string, a
     if (row.kind !== "run" && !isOpen) {
       const first = runs[0];
       const named = notable(runs, children);
-      const title = named.length ? named.map((r) => r.title).join(", ") : row.kind === "fan" && first ? `“${titleOf(first)}”` : `${row.runId} to ${row.lastRunId ?? row.runId}`;
+      const title = named.length ? named.map((r) => r.title).join(", ") : row.kind === "fan" && first ? `“${titleOf(first)}”` : spelled(`${row.runId} to ${row.lastRunId ?? row.runId}`);
       lines.push({
         ...base, key: `row:${row.runId}`, kind: row.kind, runs, edges: edges[n] ?? [], title, quiet: true, how: "", waits: false,
         badges: shown(counted(runs.flatMap((r) => badgesOf(r, all, lineage.spawns)))), names: named.map((r) => `${r.word}: ${r.title}`).join("\n"), tip: false, spawn: false,
@@ -122,7 +123,7 @@ export function besides(run: LineageRun, runs: LineageRun[]): string | undefined
 /** What a run is called: its question, else how it answers a person, else what it says. */
 export function titleOf(run: LineageRun): string {
   if (run.resumed) return `Answer: ${run.resolution ?? run.resumed}`;
-  return run.question || (run.answer ? `No input. ${run.answer}` : run.runId);
+  return run.question || (run.answer ? `No input. ${run.answer}` : spelled(run.runId));
 }
 
 function said(run: LineageRun, children: Map<string, LineageRun[]>): { title: string; quiet: boolean; how: Line["how"] } {
