@@ -153,7 +153,10 @@ func TestPage_StateIsTheServers(t *testing.T) {
 	for _, at := range positions {
 		p.visit(fmt.Sprintf("?thread=%s&at=%d", thread, at))
 		p.until(fmt.Sprintf(`document.querySelector("#state")?.dataset.n === "%d"`, at))
-		p.run(chromedp.Evaluate(`for (let k = 0; k < 6; k++) document.querySelectorAll("#state .fold-tree[aria-expanded=false]").forEach((b) => b.click())`, nil))
+		eval[bool](p, `(async () => {
+			for (let closed; (closed = document.querySelectorAll("#state .fold-tree[aria-expanded=false]")).length; await new Promise(requestAnimationFrame)) closed.forEach((b) => b.click());
+			return true;
+		})()`)
 		got := eval[any](p, `(() => {
 			const read = (span, list) => {
 				const fold = span.querySelector(".fold-tree");

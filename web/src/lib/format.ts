@@ -40,12 +40,12 @@ export function absolute(time: string, local: boolean): string {
   return d.toISOString().replace("T", " ").replace(/(\.\d+)?Z$/, (m) => (m === ".000Z" ? " UTC" : `${m.slice(0, -1)} UTC`));
 }
 
-const LIMIT = 32 * 1024;
-/** Text of at most 32 KB, without base64; cut says how much there is where it is not whole. */
-export function bounded(text: string, whole: boolean, limit = LIMIT): { text: string; cut?: string } {
+export const LIMIT = 32 * 1024;
+/** Text of at most 32 KB, without base64; cut says how much there is where it is not whole. What is shown is laid out by form. */
+export function bounded(text: string, whole: boolean, limit = LIMIT, form = (text: string): string => text): { text: string; cut?: string } {
   text = masked(text);
-  if (whole || text.length <= limit) return { text };
-  return { text: text.slice(0, limit), cut: size(bytesOf(text)) };
+  if (whole || text.length <= limit) return { text: form(text) };
+  return { text: form(text.slice(0, limit)), cut: size(bytesOf(text)) };
 }
 
 /** What an answer to an interrupt says, as the lineage's "resolution" does. */

@@ -16,46 +16,35 @@ export function at(value: JSONValue | undefined, pointer: string): JSONValue | u
   return value;
 }
 
-function change(value: JSONValue, path: string[], edit: (parent: JSONValue, last: string) => JSONValue): JSONValue {
-  const [head, ...rest] = path;
-  if (head === undefined || value === null || typeof value !== "object") throw new Error("a patch leads nowhere");
-  if (rest.length === 0) return edit(value, head);
-  if (Array.isArray(value)) {
-    const copy = value.slice();
-    copy[Number(head)] = change(copy[Number(head)] as JSONValue, rest, edit);
+type Container = { [key: string]: JSONValue } | JSONValue[];
+function write(into: Container, name: string, value: JSONValue): void {
+  if (Array.isArray(into)) into[Number(name)] = value;
+  else if (name === "__proto__") Object.defineProperty(into, name, { value, writable: true, enumerable: true, configurable: true });
+  else into[name] = value;
+}
+
+/** Carries out the operations that the server sends: add, replace and remove. Each object and list on their paths is copied once. */
+export function patched(value: JSONValue, ops: PatchOp[]): JSONValue {
+  const copies = new Set<Container>();
+  function own(v: JSONValue | undefined): Container {
+    if (v === null || typeof v !== "object") throw new Error("a patch leads nowhere");
+    if (copies.has(v)) return v;
+    const copy = Array.isArray(v) ? v.slice() : { ...v };
+    copies.add(copy);
     return copy;
   }
-  return { ...value, [head]: change(value[head] as JSONValue, rest, edit) };
-}
-
-function put(value: JSONValue, pointer: string, put: JSONValue, insert: boolean): JSONValue {
-  if (pointer === "") return put;
-  return change(value, tokens(pointer), (parent, last) => {
-    if (!Array.isArray(parent)) return { ...(parent as { [k: string]: JSONValue }), [last]: put };
-    const copy = parent.slice();
-    const index = last === "-" ? copy.length : Number(last);
-    copy.splice(index, insert ? 0 : 1, put);
-    return copy;
-  });
-}
-
-function remove(value: JSONValue, pointer: string): JSONValue {
-  return change(value, tokens(pointer), (parent, last) => {
-    if (Array.isArray(parent)) return parent.toSpliced(Number(last), 1);
-    const { [last]: _, ...rest } = parent as { [k: string]: JSONValue };
-    return rest;
-  });
-}
-
-export function patched(value: JSONValue, ops: PatchOp[]): JSONValue {
   for (const o of ops) {
-    if (o.op === "add" || o.op === "replace") value = put(value, o.path, o.value as JSONValue, o.op === "add");
-    else if (o.op === "remove") value = remove(value, o.path);
-    else if (o.op === "copy") value = put(value, o.path, at(value, o.from ?? "") as JSONValue, true);
-    else if (o.op === "move") {
-      const moved = at(value, o.from ?? "") as JSONValue;
-      value = put(remove(value, o.from ?? ""), o.path, moved, true);
+    const way = tokens(o.path), last = way.pop(), put = o.value as JSONValue;
+    if (last === undefined) { value = put; continue; }
+    let parent = own(value);
+    value = parent;
+    for (const t of way) {
+      const child = own((parent as { [key: string]: JSONValue })[t]);
+      write(parent, t, child);
+      parent = child;
     }
+    if (!Array.isArray(parent)) { if (o.op === "remove") Reflect.deleteProperty(parent, last); else write(parent, last, put); }
+    else parent.splice(last === "-" ? parent.length : Number(last), o.op === "add" ? 0 : 1, ...(o.op === "remove" ? [] : [put]));
   }
   return value;
 }
@@ -68,9 +57,8 @@ export function messagesAfter(list: Message[], changes: Change["messages"]): Mes
     else if (c.op === "replace") list[c.index] = c.message as Message;
     else if (c.op === "remove") list.splice(c.index, 1);
     else {
-      const message = list[c.index] as unknown as JSONValue;
-      const text = String(at(message, c.path ?? "") ?? "") + (c.text ?? "");
-      list[c.index] = put(message, c.path ?? "", text, false) as unknown as Message;
+      const message = list[c.index] as unknown as JSONValue, path = c.path ?? "";
+      list[c.index] = patched(message, [{ op: "replace", path, value: String(at(message, path) ?? "") + (c.text ?? "") }]) as unknown as Message;
     }
   }
   return list;

@@ -125,7 +125,7 @@ export interface Message {
   error?: string;
 }
 
-export type PatchOp = { op: "add" | "replace" | "remove" | "move" | "copy" | "test"; path: string; from?: string; value?: JSONValue };
+export type PatchOp = { op: "add" | "replace" | "remove"; path: string; value?: JSONValue };
 
 export interface MessageChange {
   op: "add" | "replace" | "remove" | "append";
