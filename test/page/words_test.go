@@ -124,7 +124,9 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 			return s.Step.Event.Timestamp > 0
 		})
 		came := fmt.Sprintf(bigEvent, events.Step.Event.Timestamp)
-		if !strings.Contains(row, came) || !strings.HasSuffix(strings.TrimSpace(row), fmt.Sprint(len(came))) {
+		_, value, _ := strings.Cut(came, `"value": `)
+		if !strings.Contains(row, "receipt value: "+strings.Replace(strings.TrimSuffix(value, "}"), `"timestamp"`, "timestamp", 1)) ||
+			!strings.HasSuffix(strings.TrimSpace(row), fmt.Sprint(len(came))) {
 			t.Errorf("the row says %q; the event came as %d bytes: %s", row, len(came), came)
 		}
 		p.shows(".inspect .json", `"id": 12345678901234567890`, `"total": 1.50`)

@@ -1,4 +1,5 @@
-import type { AGEvent, Step } from "./types";
+import { masked } from "./base64";
+import type { AGEvent, PatchOp, Step } from "./types";
 
 export type ItemKind = "text" | "reasoning" | "tool" | "activity" | "step" | "state" | "snapshot" | "custom" | "error" | "interrupt" | "subagent";
 
@@ -33,9 +34,17 @@ export const WORD: Record<ItemKind, string> = {
 const PREVIEW = 300;
 const str = (v: unknown): string => (typeof v === "string" ? v : v === undefined ? "" : JSON.stringify(v));
 
+/** An operation of a patch as a reader would say it: the path and the value. */
+function said({ op, path, value }: PatchOp): string {
+  const to = path || "the whole state";
+  return op === "remove" ? `${to} removed` : `${to} = ${JSON.stringify(value)}`;
+}
+
 /** Collects the items of a run from its events; steps may be given as they come. */
 export class Items {
   readonly list: Item[] = [];
+  /** The item that an event is about, by the event's number. */
+  readonly of: (Item | undefined)[] = [];
   private byId = new Map<string, Item>();
   private open: Item | undefined;
   private start = NaN;
@@ -158,7 +167,7 @@ export class Items {
       case "STATE_DELTA":
         touched = ended(this.put("state", `${n}`, n, {
           name: e.type === "STATE_SNAPSHOT" ? "snapshot" : "patch",
-          text: step.change.state.length ? step.change.state.map((o) => `${o.op} ${o.path || "/"}`).join(" ").slice(0, PREVIEW) : "changes nothing",
+          text: step.change.state.length ? masked(step.change.state.map(said).join(" · ")).slice(0, PREVIEW) : "changes nothing",
         }));
         break;
       case "CUSTOM": touched = ended(this.put("custom", `${n}`, n, { name: str(e.name), text: str(e.value).slice(0, PREVIEW) })); break;
@@ -172,6 +181,7 @@ export class Items {
     }
     if (!touched) return;
     touched.last = n;
+    this.of[n] = touched;
     this.open = touched;
   }
 

@@ -1,5 +1,5 @@
 /** All that a person can set, as the address says it. */
-const FIELDS = ["thread", "run", "at", "zoom", "pane", "open", "bundle", "compare", "q", "plain", "lanes", "numbers", "range", "tables", "cols"] as const;
+const FIELDS = ["thread", "run", "at", "zoom", "pane", "open", "bundle", "compare", "q", "find", "show", "plain", "lanes", "numbers", "range", "tables", "cols"] as const;
 export type Field = (typeof FIELDS)[number];
 export type Place = Partial<Record<Field, string>>;
 

@@ -61,6 +61,22 @@ export function events(answer: string): (string | undefined)[] {
   return out;
 }
 
+const SPEAKS = ["delta", "content", "snapshot", "message", "toolCallName", "stepName", "name", "activityType", "value", "outcome", "messages"];
+
+/** What an event says, from its text: the member that speaks, and the others but its type, as they came. */
+export function gist(event: string): { text: string; rest: string } {
+  const all = new Map<string, string>();
+  if (event[0] === "{") members(event, 0, (name, from, to) => all.set(name, event.slice(from, to).trimEnd()));
+  const name = SPEAKS.find((n) => all.has(n));
+  let text = name === undefined ? "" : (all.get(name) ?? "");
+  try {
+    if (text[0] === '"') text = JSON.parse(text) as string;
+  } catch {
+    // its end was cut off
+  }
+  return { text: all.size ? text : event, rest: [...all].filter(([n]) => n !== "type" && n !== name).map(([n, value]) => `${n}: ${value}`).join(", ") };
+}
+
 const utf8 = new TextEncoder();
 export const bytesOf = (text: string): number => utf8.encode(text).length;
 
