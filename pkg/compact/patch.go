@@ -31,6 +31,8 @@ const (
 	// maxNodes is how many nodes the trees of a run may have before the next patch drops them. A node takes 50 to 150 bytes. Parsing
 	// again costs in proportion to the size of the documents.
 	maxNodes = 1 << 20
+	// freeNotes is how many bytes the edits of any patch may hold. More than the patch and its document have are not noted one by one.
+	freeNotes = 1 << 20
 )
 
 // These are the errors of a patch. After each of them the document is unchanged.
@@ -56,10 +58,16 @@ type patcher struct {
 	removed int
 	// stripped is the number of operations that RFC 6902 does not define.
 	stripped int
-	edits    []Edit // if reading.noting
+	noting   bool
+	edits    []Edit // if noting
+	// noted is how many bytes the values of edits have, and mayNote how many they may have.
+	noted, mayNote int
 	// unnamed: an edit is at a name with a lone surrogate, which no portable JSON Pointer can contain.
 	unnamed bool
 }
+
+// errUnnoted means that one edit, of the whole document, must describe the patch.
+var errUnnoted = errors.New("applying patch: its edits are too large, or at a name that no JSON Pointer has")
 
 // Edit is one change of the state.
 type Edit struct {
@@ -71,21 +79,26 @@ type Edit struct {
 
 // note adds an edit at index i of the place's parent. Either value may be nil.
 func (p *patcher) note(at place, i int, before, after *node) {
-	if !p.t.reading.noting {
+	if !p.noting {
 		return
 	}
 	name := at.name
 	if at.parent.isArray() {
 		name = strconv.Itoa(i)
 	}
-	e := Edit{Path: at.above + "/" + escapePointer.Replace(name)}
+	p.noteAt(at.above+"/"+agui.EscapePointer.Replace(name), before, after)
+}
+
+func (p *patcher) noteAt(path string, before, after *node) {
+	e := Edit{Path: path}
 	if before != nil {
 		e.Before = before.encoded()
 	}
 	if after != nil {
 		e.After = after.encoded()
 	}
-	p.unnamed = p.unnamed || !utf8.ValidString(e.Path)
+	p.unnamed = p.unnamed || !utf8.ValidString(path)
+	p.noted += len(e.Before) + len(e.After)
 	p.edits = append(p.edits, e)
 }
 
@@ -95,27 +108,47 @@ func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, er
 	if t.reading.nodes > maxNodes {
 		t.forget()
 	}
-	t.reading.patches++
-	p := &patcher{t: t}
-	if err := p.operations(patch, others); err != nil {
-		for _, undo := range slices.Backward(p.undo) {
-			undo()
-		}
+	var before json.RawMessage
+	p, err := t.try(patch, others, t.noting)
+	if errors.Is(err, errUnnoted) {
+		before = t.JSON()
+		p, err = t.try(patch, others, false)
+	}
+	if err != nil {
 		return 0, err
 	}
 	for c := range p.holes {
 		c.members.tidy()
 	}
-	if t.edits = p.edits; p.unnamed {
-		t.edits = []Edit{{Before: json.RawMessage(`null`), After: t.JSON()}}
+	if t.edits = p.edits; before != nil {
+		t.edits = []Edit{{Before: before, After: t.JSON()}}
 	}
 	return p.stripped, nil
+}
+
+// try applies a patch, or undoes all of it after an error.
+func (t *tree) try(patch json.RawMessage, others func() int, noting bool) (*patcher, error) {
+	t.reading.patches++
+	p := &patcher{t: t, noting: noting, mayNote: freeNotes}
+	err := p.operations(patch, others)
+	if err != nil {
+		for _, undo := range slices.Backward(p.undo) {
+			undo()
+		}
+	}
+	return p, err
 }
 
 func (p *patcher) operations(patch json.RawMessage, others func() int) error {
 	for op := range agui.Elements(patch) {
 		if err := p.operation(op); err != nil {
 			return err
+		}
+		if p.noted > p.mayNote && p.mayNote == freeNotes {
+			p.mayNote += len(patch) + len(p.t.root.encoded())
+		}
+		if p.unnamed || p.noted > p.mayNote {
+			return errUnnoted
 		}
 	}
 	if p.t.object && !p.t.root.isObject() {
@@ -355,7 +388,7 @@ func (p *patcher) transfer(move bool, from, path string) error {
 // place is what a path refers to: a member or an element, which need not exist.
 type place struct {
 	way    []*node // from the root to parent
-	above  string  // the JSON Pointer of parent, if reading.noting
+	above  string  // the JSON Pointer of parent, if patcher.noting
 	parent *node
 	name   string // of a member
 	index  int    // of an element, possibly out of range; or of a member, -1 if it does not exist
@@ -397,7 +430,7 @@ func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 	for i, step := range steps {
 		key := step
 		if strings.Contains(key, "~") {
-			key = unescapePointer.Replace(key)
+			key = agui.UnescapePointer.Replace(key)
 		}
 		if key == "__proto__" || (key == "prototype" && i > 0 && steps[i-1] == "constructor") {
 			return at, errPrototype
@@ -425,11 +458,11 @@ func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 			return at, errNoSuchPath
 		}
 		n = next
-		if p.t.reading.noting {
+		if p.noting {
 			if at.parent.isArray() {
 				key = strconv.Itoa(at.index)
 			}
-			at.above += "/" + escapePointer.Replace(key)
+			at.above += "/" + agui.EscapePointer.Replace(key)
 		}
 	}
 	return at, nil
@@ -493,8 +526,8 @@ func (p *patcher) changed(at place) {
 
 func (p *patcher) setRoot(v *node) error {
 	before := p.t.root
-	if p.t.reading.noting {
-		p.edits = append(p.edits, Edit{Before: before.encoded(), After: v.encoded()})
+	if p.noting && v != before { // or nothing changes
+		p.noteAt("", before, v)
 	}
 	p.t.root = v
 	p.undo = append(p.undo, func() { p.t.root = before })
@@ -560,5 +593,3 @@ func (p *patcher) remove(at place) error {
 	p.undo = append(p.undo, func() { c.list = slices.Insert(c.list, i, v) })
 	return nil
 }
-
-var unescapePointer, escapePointer = strings.NewReplacer("~1", "/", "~0", "~"), strings.NewReplacer("~", "~0", "/", "~1")

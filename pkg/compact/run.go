@@ -141,10 +141,10 @@ func (r *Run) Apply(ev *agui.Event) error {
 // ApplyNoting is Apply, and returns how the event changed the state. The values are those that the edits made, and not those of
 // later edits.
 func (r *Run) ApplyNoting(ev *agui.Event) ([]Edit, error) {
-	r.reading.noting, r.state.edits = true, nil
+	r.state.noting, r.state.edits = true, nil
 	err := r.Apply(ev)
 	edits := r.state.edits
-	r.reading.noting, r.state.edits = false, nil
+	r.state.noting, r.state.edits = false, nil
 	return edits, err
 }
 
@@ -238,7 +238,7 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		r.p.verify.plain()
 		before := r.state
 		r.state = newTree(&r.reading, bytes.Clone(ev.JSON(agui.FieldSnapshot)))
-		if r.reading.noting {
+		if before.noting {
 			r.state.edits = []Edit{{Before: before.JSON(), After: r.state.JSON()}}
 		}
 	case agui.StateDelta:

@@ -15,7 +15,8 @@ type tree struct {
 	// object makes a patch fail if it leaves anything other than an object.
 	object  bool
 	reading *reading
-	edits   []Edit // those of the last patch, or of the snapshot that began the tree, if reading.noting
+	noting  bool   // apply keeps the edits of a patch
+	edits   []Edit // those of the last patch, or of the snapshot that began the tree, if noting
 }
 
 // reading is the state that all trees of a run share.
@@ -23,7 +24,6 @@ type reading struct {
 	nodes   int // approximate number in all trees
 	patches int // that were applied or failed
 	room    int // how many bytes all documents may grow before a copy measures them again
-	noting  bool
 	trees   iter.Seq[*tree]
 }
 

@@ -33,8 +33,8 @@ func Patch(from, to json.RawMessage) (json.RawMessage, error) {
 }
 
 // PatchOf returns a JSON Patch that makes the edits of one event, whose values must be compacted. The cost depends on the size of the
-// edits and not of the state. Edits of one value after another are one; others that cancel each other are all in the patch. Instead of
-// many operations in one object or list, it has one that replaces the whole if that is shorter.
+// edits and not of the state. Edits of one value after another are one; others that cancel each other are all in the patch. For one
+// edit, instead of many operations in one object or list, it has one that replaces the whole if that is shorter.
 func PatchOf(edits []compact.Edit) json.RawMessage {
 	p := patch{most: manyOps}
 	for i := 0; i < len(edits); i++ {
@@ -113,11 +113,11 @@ func (p *patch) objects(path string, a, b json.RawMessage) {
 	}
 	for _, name := range wasNames {
 		if _, ok := is[name]; !ok {
-			p.add("remove", path+"/"+pointerEscape.Replace(name), nil)
+			p.add("remove", path+"/"+agui.EscapePointer.Replace(name), nil)
 		}
 	}
 	for _, name := range isNames {
-		at := path + "/" + pointerEscape.Replace(name)
+		at := path + "/" + agui.EscapePointer.Replace(name)
 		if old, ok := was[name]; ok {
 			p.diff(at, old, is[name])
 		} else {
@@ -125,8 +125,6 @@ func (p *patch) objects(path string, a, b json.RawMessage) {
 		}
 	}
 }
-
-var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")
 
 // membersOf returns an object's members, and their names in order. ok is false if a name has a lone surrogate, which no
 // portable JSON Pointer can contain.

@@ -178,6 +178,8 @@ func TestCursor_ChangesOfOneEvent(t *testing.T) {
 		"the whole":                   {`DELTA","delta":[{"op":"replace","path":"","value":{"a":{"x":1,"y":2}}}]`, `[{"op":"remove","path":"/l"}]`},
 		"a patch that fails":          {`DELTA","delta":[{"op":"add","path":"/b","value":1},{"op":"remove","path":"/c"}]`, `[]`},
 		"a lone surrogate":            {`DELTA","delta":[{"op":"add","path":"/\ud800","value":1}]`, `[{"op":"replace","path":"","value":{"a":{"x":1,"y":2},"l":[1,2],"\ud800":1}}]`},
+		"a null beside a surrogate":   {`DELTA","delta":[{"op":"add","path":"/\ud800","value":1},{"op":"remove","path":""}]`, `[{"op":"replace","path":"","value":null}]`},
+		"the whole to itself":         {`DELTA","delta":[{"op":"add","path":"/b","value":1},{"op":"copy","from":"","path":""}]`, `[{"op":"add","path":"/b","value":1}]`},
 		"a snapshot":                  {`SNAPSHOT","snapshot":{"l":[1,2],"a":{"x":0,"y":2}}`, `[{"op":"replace","path":"/a/x","value":0}]`},
 	} {
 		th := newThread(t)

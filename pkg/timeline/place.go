@@ -47,7 +47,7 @@ func tokens(pointer string) ([]string, bool) {
 		if strings.Contains(rest, "~") {
 			return nil, false
 		}
-		path[i] = strings.NewReplacer("~0", "~", "~1", "/").Replace(token)
+		path[i] = agui.UnescapePointer.Replace(token)
 	}
 	return path, true
 }

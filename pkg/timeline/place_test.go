@@ -3,7 +3,6 @@ package timeline
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/skeinhq/skein/internal/recordings"
@@ -84,7 +83,7 @@ func TestWatch_SaysWhatALookBehindEveryStepDoes(t *testing.T) {
 				}
 				places := []Place{place(t, "")}
 				for name := range agui.Members(end.History().State) {
-					places = append(places, place(t, "/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name)))
+					places = append(places, place(t, "/"+agui.EscapePointer.Replace(name)))
 				}
 				for _, m := range end.History().Messages {
 					places = append(places, MessagePlace(m.ID))

@@ -314,6 +314,11 @@ func TestCursor_TakesNoMoreThanItCounts(t *testing.T) {
 			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/l/400000","value":1},{"op":"remove","path":"/l/1"}]}`,
 			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/l/7","value":2}]}`,
 		},
+		"a state that a patch copies to itself": {
+			`{"type":"STATE_SNAPSHOT","snapshot":{"a":"` + word + `"}}`,
+			`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/x","value":1}` +
+				strings.Repeat(`,{"op":"copy","from":"","path":""},{"op":"replace","path":"/x","value":2},{"op":"move","from":"","path":""}`, 1000) + `]}`,
+		},
 		"a state that is mostly white space": {
 			`{"type":"STATE_SNAPSHOT","snapshot":{"a":1,"l":[` + strings.Repeat("1, \n\t ", 1<<20) + `2]}}`,
 			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/a","value":2}]}`,
@@ -356,6 +361,23 @@ func TestCursor_TakesNoMoreThanItCounts(t *testing.T) {
 					}
 					if got := r.Missing(c, n, n+1); got[1]-got[0] > 1 {
 						t.Errorf("step %d: a cursor that goes to the next one reads %v", n, got)
+					}
+					if n == r.Len() {
+						continue
+					}
+					before, counted = heap(), r.CursorBytes(nil, n)+r.FoldingBytes(n, n+1)
+					if c, err = r.From(nil, n, th.values); err != nil {
+						t.Fatal(err)
+					}
+					_, change, err := c.Next()
+					if err != nil {
+						t.Fatal(err)
+					}
+					c.History()
+					c.Park()
+					took = heap() - before
+					if counted += int64(change.Bytes()); took > counted+small {
+						t.Errorf("step %d with its change takes %d bytes, and counts %d", n+1, took, counted)
 					}
 				}
 			})

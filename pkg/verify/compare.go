@@ -125,7 +125,7 @@ func pointer(a, b json.RawMessage) string {
 			}
 		}
 		if found {
-			return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(first) + pointer(x[first], y[first])
+			return "/" + agui.EscapePointer.Replace(first) + pointer(x[first], y[first])
 		}
 	}
 	return ""

@@ -8,12 +8,10 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-var unescape = strings.NewReplacer("~1", "/", "~0", "~")
-
 // find returns the value at a JSON Pointer in a valid JSON document, or nil if there is no such value.
 func find(doc json.RawMessage, pointer string) json.RawMessage {
 	for part := range strings.SplitSeq(pointer[1:], "/") {
-		switch name := unescape.Replace(part); {
+		switch name := agui.UnescapePointer.Replace(part); {
 		case agui.IsObject(doc):
 			doc = agui.Lookup(doc, name)
 		case agui.IsArray(doc):
