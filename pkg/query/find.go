@@ -11,10 +11,12 @@ import (
 const (
 	// maxFindBytes bounds the text to find.
 	maxFindBytes = 200
-	// findFor bounds the time spent on one page of found steps.
+	// findFor is after how long a page of found steps ends.
 	findFor = 500 * time.Millisecond
-	// findLook is how many steps' events are in memory at a time, if the timeline does not hold them.
-	findLook = 256
+	// findLook and findBytes are about how many steps' events, and bytes of them, are in memory at a time, if the timeline does not hold
+	// them.
+	findLook  = 256
+	findBytes = 4 << 20
 	// findBefore is how many steps before a page may have the beginning of a text that deltas make.
 	findBefore = 64
 )
@@ -57,7 +59,7 @@ func (c *call) find() (*answer, error) {
 			return err
 		}
 		a.Status, a.badges, a.Total, a.LateError = s.row.Status, badgesOf(s.row), s.Len(), s.row.LateError
-		if err := a.search(s, timeline.NewFinder(text), from, limit); err != nil {
+		if err := a.search(s, timeline.NewFinder(text), from, limit, findFor); err != nil {
 			return err
 		}
 		if next := a.N + 1; next <= s.Len() {
@@ -69,35 +71,34 @@ func (c *call) find() (*answer, error) {
 }
 
 // search adds the steps from a step on, until there are enough, or it has taken long enough.
-func (a *findAnswer) search(s stepping, f *timeline.Finder, from, limit int) error {
-	until := time.Now().Add(findFor)
-	for part := max(0, from-findBefore); part <= s.Len(); part += findLook {
+func (a *findAnswer) search(s stepping, f *timeline.Finder, from, limit int, long time.Duration) error {
+	until := time.Now().Add(long)
+	var read map[int64][]byte
+	var counted int64
+	for n := max(0, from-findBefore); n <= s.Len(); n++ {
 		if err := s.c.R.Context().Err(); err != nil {
 			return err
 		}
-		last := min(part+findLook-1, s.Len())
-		var read map[int64][]byte
-		var counted int64
-		if first := max(part, 1); first <= last && s.Step(first).Value == nil {
+		step := s.Step(n)
+		value, held := step.Value, n == 0 || step.Value != nil
+		if !held {
+			value, held = read[step.Offset]
+		}
+		if !held {
+			_ = s.c.load.take(-counted) // a release never fails
 			var err error
-			if read, counted, err = s.values([2]int64{s.Step(first).Offset, s.Step(last).Offset + 1}); err != nil {
+			last := s.Step(min(n+findLook-1, s.Len()))
+			if read, counted, err = s.values([2]int64{step.Offset, last.Offset + 1}, findBytes); err != nil {
 				return err
 			}
+			value = read[step.Offset]
 		}
-		for n := part; n <= last; n++ {
-			step := s.Step(n)
-			value := step.Value
-			if value == nil {
-				value = read[step.Offset]
-			}
-			if f.Next(value) && n >= from {
-				a.Found = append(a.Found, n)
-			}
-			if a.N = n; n >= from && (len(a.Found) >= limit || time.Now().After(until)) {
-				return nil
-			}
+		if f.Next(value) && n >= from {
+			a.Found = append(a.Found, n)
 		}
-		_ = s.c.load.take(-counted) // a release never fails
+		if a.N = n; n >= from && (len(a.Found) >= limit || time.Now().After(until)) {
+			return nil
+		}
 	}
 	return nil
 }

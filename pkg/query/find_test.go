@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
@@ -84,6 +88,12 @@ func TestFind_ReadsWhatTheTimelineDoesNotHold(t *testing.T) {
 	if reader.Step(5).Value != nil {
 		t.Error("the timeline holds all events")
 	}
+	late := &call{Service: f.service, Call: &front.Call{R: httptest.NewRequest(http.MethodGet, "/", nil), Tenant: "acme"}, threadID: "chat", load: f.service.room.load("acme")}
+	var page findAnswer
+	row := store.Run{Run: record.Run{Raw: record.Raw{Partition: 3}}}
+	if err := page.search(stepping{Reader: reader, c: late, row: row}, timeline.NewFinder("word"), 300, 1000, 0); err != nil || page.N != 300 {
+		t.Errorf("a page without time ends at step %d, %v", page.N, err)
+	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	r, err := http.NewRequestWithContext(gone, http.MethodGet, "/", nil)
@@ -92,7 +102,7 @@ func TestFind_ReadsWhatTheTimelineDoesNotHold(t *testing.T) {
 	}
 	c := &call{Service: f.service, Call: &front.Call{R: r}, load: f.service.room.load("acme")}
 	var a findAnswer
-	err = a.search(stepping{Reader: reader, c: c}, timeline.NewFinder("word"), 0, 1000)
+	err = a.search(stepping{Reader: reader, c: c}, timeline.NewFinder("word"), 0, 1000, time.Minute)
 	if !errors.Is(err, context.Canceled) || len(a.Found) > 0 {
 		t.Errorf("with nobody who waits: %v, %v", err, a.Found)
 	}

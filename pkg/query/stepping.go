@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 
@@ -182,7 +183,7 @@ func (s stepping) reach(last *timeline.Cursor, n, to int) (values func(timeline.
 	if missing[0] >= missing[1] {
 		return nil, counted, nil
 	}
-	read, bytes, err := s.values(missing)
+	read, bytes, err := s.values(missing, math.MaxInt64)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -197,8 +198,15 @@ func (s stepping) next(at *timeline.Cursor) (timeline.Step, timeline.Change, err
 	if err := s.c.load.take(s.FoldingBytes(at.N(), at.N()+1)); err != nil {
 		return timeline.Step{}, timeline.Change{}, err
 	}
-	return at.Next()
+	step, change, err := at.Next()
+	if err != nil {
+		return step, change, err
+	}
+	return step, change, s.c.load.take(int64(change.Bytes()))
 }
+
+// errEnough ends a read of values.
+var errEnough = errors.New("there are enough events")
 
 // keep caches the cursor for the next request of the run, unless the run would then take more than its part of the
 // cache.
@@ -210,9 +218,9 @@ func (s stepping) keep(at *timeline.Cursor) {
 	}
 }
 
-// values reads from the log the events in a range of offsets that the timeline does not hold. It returns how many bytes
-// of memory it took for them.
-func (s stepping) values(offsets [2]int64) (read map[int64][]byte, counted int64, err error) {
+// values reads from the log the events in a range of offsets that the timeline does not hold, up to the first event with which they have
+// more than the argument most of bytes. It returns how many bytes of memory it took for them.
+func (s stepping) values(offsets [2]int64, most int64) (read map[int64][]byte, counted int64, err error) {
 	raw, err := s.c.openRaw(s.row.Raw.Partition)
 	if err != nil {
 		return nil, 0, err
@@ -225,9 +233,15 @@ func (s stepping) values(offsets [2]int64) (read map[int64][]byte, counted int64
 	err = s.c.eachOfThread(raw, [][2]int64{offsets}, func(e record.Event) error {
 		read[e.Offset] = bytes.Clone(e.Value)
 		counted += int64(len(e.Value))
-		return s.c.load.take(int64(len(e.Value)))
+		if err := s.c.load.take(int64(len(e.Value))); err != nil {
+			return err
+		}
+		if counted > most {
+			return errEnough
+		}
+		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errEnough) {
 		return nil, 0, s.c.unsteppable(raw, s.row, err)
 	}
 	return read, counted, nil
