@@ -303,7 +303,9 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 				continue
 			}
 			var asked stop
-			_ = json.Unmarshal(m.Value, &asked) // a request without a reason of this form has none
+			if json.Unmarshal(m.Value, &asked) != nil || len(asked.Reason) > maxReasonBytes {
+				asked.Reason = "" // a request without a reason of this form has none
+			}
 			if s.runs.Cancel(string(m.Key), h.RunID, asked.Reason) {
 				s.logger.Info("a run is stopped as it was asked for", "run_id", h.RunID, "topic", m.Topic, "partition", m.Partition, "offset", m.Offset)
 			}

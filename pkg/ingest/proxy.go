@@ -281,7 +281,7 @@ func (p *proxied) next(started []byte) {
 		return
 	}
 	run, _ := ev.String(agui.FieldRunID)
-	if record.ValidateID(run) != nil || p.svc.runs.hold(p, run) != nil {
+	if record.ValidateNewID(run) != nil || p.svc.runs.hold(p, run) != nil {
 		return
 	}
 	p.mu.Lock()

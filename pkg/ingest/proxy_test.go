@@ -768,6 +768,7 @@ func TestProxy_AStreamMayHoldSeveralRuns(t *testing.T) {
 		"another one without an end": {[]string{begin2, said}, "r2", 0, agents.CodeNoEnd},
 		"the same id":                {[]string{begin, said}, "r1", 3, agents.CodeNoEnd},
 		"no id that can be":          {[]string{`{"type":"RUN_STARTED","threadId":"t1","runId":".."}`, said}, "r1", 3, agents.CodeNoEnd},
+		"no id for a new run":        {[]string{`{"type":"RUN_STARTED","threadId":"t1","runId":"r\u0007"}`, said}, "r1", 3, agents.CodeNoEnd},
 		"no run":                     {[]string{said}, "r1", 3, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
