@@ -98,7 +98,7 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 // empty answers for a thread without runs: with an empty history, with 410 if the thread was erased, or with 404 if a run was requested.
 func (s *stream) empty() error {
 	if s.erasedAt > 0 { // the index may not know it yet
-		return front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
+		return s.refuseErased(s.Call)
 	}
 	if err := s.checkErased(s.Call, -1); err != nil {
 		return err

@@ -47,6 +47,14 @@ func (s *Service) checkErased(c *front.Call, offset int64) error {
 	return front.Refuse(http.StatusGone, front.ReasonErased, "%s at %s", erasedDetail, e.At.UTC().Format(time.RFC3339))
 }
 
+// refuseErased returns the 410 problem for an erased thread. It names the time if the index knows of the erasure.
+func (s *Service) refuseErased(c *front.Call) error {
+	if p, ok := errors.AsType[*front.Problem](s.checkErased(c, -1)); ok {
+		return p
+	}
+	return front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
+}
+
 // explain returns the problem for an error whose text is not for the caller. It logs the error, as nothing else does,
 // unless the request is the cause. It returns nil if the caller has disconnected.
 func (s *Service) explain(c *front.Call, err error) *front.Problem {

@@ -163,7 +163,7 @@ var errErased = &endError{
 func (s *stream) erased() error {
 	switch {
 	case s.resumes() || !s.out.begun && !s.from.joins():
-		return front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
+		return s.refuseErased(s.Call)
 	case s.playing == nil && s.begun < 0: // nothing was sent; later events belong to a new thread
 		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s}, s.until != tail.End)
 		s.thread, s.rows = thread, nil

@@ -2,14 +2,12 @@ package query
 
 import (
 	"errors"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -113,7 +111,7 @@ func (s *stream) bareEvent(m *kgo.Record) (record.Event, bool, error) {
 	e, ok, err := s.readable(m)
 	if ok && e.Headers.Kind == record.KindErase {
 		if !s.out.begun {
-			return e, false, front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
+			return e, false, s.refuseErased(s.Call)
 		}
 		return e, false, errErased
 	}
