@@ -1,4 +1,4 @@
-import { again, get, path } from "./api";
+import { again, get, path, Problem } from "./api";
 import type { Item } from "./items";
 import type { Step } from "./types";
 
@@ -18,6 +18,8 @@ export const ofItem = (i: Item): Group | undefined => (i.kind === "subagent" && 
 
 /** How many hits are asked for; with more a text says little. */
 export const MOST = 1000;
+
+const said = (e: unknown): string => (e instanceof Problem ? e.message : "the server does not answer");
 
 /** The steps of a run that have a text, as the server finds them: the page holds only parts of a long run. */
 export class Finding {
@@ -50,14 +52,15 @@ export class Finding {
     this.busy = true;
     try {
       while (this.next <= this.total && this.hits.length < MOST) {
-        const page = await again(() => get<{ n: number; found: number[] }>(to, { find, from: this.next, limit: MOST - this.hits.length }, signal), signal, () => undefined);
+        const page = await again(() => get<{ n: number; found: number[] }>(to, { find, from: this.next, limit: MOST - this.hits.length }, signal), signal, (e) => (this.fault = said(e)));
         if (signal.aborted) return;
+        this.fault = "";
         this.next = page.n + 1;
         this.hits = [...this.hits, ...page.found];
       }
     } catch (e) {
       if (signal.aborted) return;
-      this.fault = e instanceof Error ? e.message : String(e);
+      this.fault = said(e);
     }
     this.busy = false;
   }
