@@ -320,16 +320,18 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// cutError shortens an error's text. Of several lines it keeps the end, which in a traceback says what went wrong.
+// cutError shortens an error's text. Of several lines it keeps both ends: a Python traceback says at its end what went wrong, stacks of
+// other languages at their beginning.
 func cutError(s string) string {
 	if len(s) <= maxErrorMessage || !strings.Contains(s, "\n") {
 		return cut(s, maxErrorMessage)
 	}
-	from := len(s) - maxErrorMessage
+	const gap = "\n…\n"
+	from := len(s) - (maxErrorMessage-len(gap))/2
 	for !utf8.RuneStart(s[from]) {
 		from++
 	}
-	return s[from:]
+	return cut(s, (maxErrorMessage-len(gap))/2) + gap + s[from:]
 }
 
 // preview returns the first maxPreview characters of a text.

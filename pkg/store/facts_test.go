@@ -68,7 +68,7 @@ func TestFactsOf_ReadsEndsAndTexts(t *testing.T) {
 		},
 		"an error of many lines": {
 			record.Run{Status: record.StatusError, Terminal: json.RawMessage(`{"type":"RUN_ERROR","message":"first\n` + strings.Repeat("é", 600) + `\nlast"}`)},
-			Facts{ErrorMessage: strings.Repeat("é", 509) + "\nlast"},
+			Facts{ErrorMessage: "first\n" + strings.Repeat("é", 251) + "\n…\n" + strings.Repeat("é", 252) + "\nlast"},
 		},
 		"an error after the end": {
 			record.Run{
