@@ -68,7 +68,7 @@ func TestPage_FollowsALiveAnswer(t *testing.T) {
 			eval[bool](p, watch)
 			for k := range 2 {
 				say(2)
-				p.until(fmt.Sprintf(`document.querySelector(".newer")?.textContent === "↓ %d new"`, 2*(k+1)))
+				p.until(fmt.Sprintf(`document.querySelector(".newer")?.textContent === "↓ %d new events"`, 2*(k+1)))
 			}
 			if tops := eval[[]int](p, `[...window.tops]`); len(tops) != 1 {
 				t.Errorf("the view moved under its reader: %v", tops)
@@ -77,18 +77,36 @@ func TestPage_FollowsALiveAnswer(t *testing.T) {
 				p.accessible()
 			}
 			p.click(".newer", "↓ 4 new")
-			p.until(gap + ` < 4 && !document.querySelector(".newer")`)
+			p.until(gap + ` < 4 && !document.querySelector(".newer") && document.activeElement.matches("#view .scroll")`)
 			say(1)
 			p.until(gap + " < 4 && " + grown())
 			p.run(chromedp.KeyEvent(kb.Home))
 			p.until(`document.querySelector("#view .scroll").scrollTop === 0 && location.search.includes("at=0")`)
 			p.run(chromedp.KeyEvent(kb.End))
 			p.until(gap + ` < 4 && !location.search.includes("at=")`)
+			p.click(".scrub button", "First event")
+			p.until(`location.search.includes("run=r&at=0")`) // the event is one of this run
+			p.click(".scrub button", "Last event")
+			p.until(gap + ` < 4 && !location.search.includes("at=")`)
 		})
 		p.t = t
 	}
 	publish(t, address, thread, "r", nil, object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
 	p.until(`document.querySelector(".runhead .status.finished") && ` + gap + ` < 4`)
+
+	// Nor does a new run take the view away from who reads this one.
+	p.visit("?thread=" + thread)
+	p.until(`document.querySelector("main")?.dataset.live === "true" && document.querySelector("#view .scroll > .chat")`)
+	p.until(`((s) => (s.scrollTop = 0, true))(document.querySelector("#view .scroll")) && ` + gap + ` > 40`)
+	publish(t, address, thread, "r2", nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": "r2"},
+		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": "n", "role": "assistant", "delta": "I am new."})
+	p.shows(".tabs", "A new run has begun")
+	if at := eval[string](p, "location.search"); !strings.Contains(at, "run=r") || strings.Contains(at, "run=r2") {
+		t.Errorf("the page is at %s", at)
+	}
+	p.click(".tabs button", "A new run has begun")
+	p.shows(".chat", "I am new.")
+	p.until(`!location.search.includes("run=")`)
 	p.calm(address)
 }
 

@@ -360,6 +360,7 @@ func TestPage_StopsARunThatAProxyRuns(t *testing.T) {
 		p.until(`document.querySelector(".chat")?.innerText.includes("on and on")`)
 		p.click(".runhead .btn.danger", "Stop")
 		p.wait("dialog[open] #why") // nothing is stopped yet
+		p.shows("dialog[open]", "Stop the run r?")
 		p.accessible()
 		p.run(chromedp.SendKeys("#why", "it talks to itself"), chromedp.KeyEvent(kb.Enter))
 		p.until(`document.querySelector(".runhead .status.cancelled") && !document.querySelector(".runhead .btn.danger")`)

@@ -122,14 +122,14 @@ export async function indexed(thread: string, run: string, at: string, signal: A
 }
 
 /** Posts to query, which serves the page, or to ingest where query names its address. The page's policy allows only the one that query is set to. */
-export async function post(to: string, body: object, base = ""): Promise<void> {
+export async function post<T>(to: string, body: object, base = ""): Promise<T> {
   const answer = await send(base + to, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }).catch((e: unknown) => {
     throw base ? new Error(`The browser got no answer from ingest at ${base}: it is away, or its --query-url is not ${location.origin}`) : e;
   });
-  if (answer.ok) return;
-  await refuse(answer).catch((e: Problem) => {
+  if (answer.ok) return parse<T>(await answer.text());
+  return refuse(answer).catch((e: Problem) => {
     if (e.status !== 421 || base) throw e;
     if (!e.url) throw new Error("Only ingest stops runs, and query, which serves this page, does not know its address: set --ingest-url of query");
-    return post(to, body, e.url.replace(/\/+$/, ""));
+    return post<T>(to, body, e.url.replace(/\/+$/, ""));
   });
 }

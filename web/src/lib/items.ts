@@ -51,8 +51,8 @@ export class Items {
   private owned = false;
   private latest = 0;
   private from: AGEvent | undefined;
-  /** Whether steps were missing when it was last added to: those that fill the gap go before what it knows, so that it has to be made anew. */
-  holes = false;
+  /** The steps that were missing when it was added to. */
+  private missing: number[] = [];
   /** Milliseconds since the start, by step; between steps that were not read, as if they came evenly. */
   readonly times: number[] = [];
 
@@ -60,7 +60,7 @@ export class Items {
     for (let i = this.times.length; i < steps.length; i++) {
       const step = steps[i];
       if (!step) {
-        this.holes = true;
+        this.missing.push(i);
         this.times.push(NaN);
         continue;
       }
@@ -73,8 +73,13 @@ export class Items {
       this.times.push(this.latest);
       if (step.event && step.type) this.take(step.event, step, i);
     }
-    if (this.holes) this.fill();
+    if (this.missing.length) this.fill();
     return this;
+  }
+
+  /** Whether steps have come that were missing: they go before what it knows, so that it has to be made again. */
+  outdated(steps: (Step | undefined)[]): boolean {
+    return this.missing.some((i) => steps[i]);
   }
 
   private fill(): void {

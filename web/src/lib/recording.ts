@@ -155,8 +155,10 @@ export class Recording {
   /** Reads the steps that have come since. */
   async extend(): Promise<void> {
     if (this.gone) return this.readHistory(this.gone);
-    await this.readEnd();
-    await (this.long ? this.need(this.total) : this.all());
+    // What comes after the last step on its page says how many there are by now; the moment at the end follows from the changes.
+    const { body, text } = await this.state({ from: this.total, limit: PAGE - (this.total % PAGE) });
+    this.take(body, text);
+    await (this.long || this.size > HELD ? this.need(this.total) : this.all());
     this.more();
   }
 
