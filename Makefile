@@ -259,7 +259,7 @@ bench-live: ## live streams: first byte, added delay with 1,000 readers, memory 
 
 .PHONY: bench-page
 bench-page: ## the page in Chromium: a thread of 10,000 runs, runs of 36,000 and 5,000 events, ten tabs, rest; docs/bench/page.md tells more
-	go test -count=1 -v -timeout 1h -run 'IsQuick|ManyRuns|TenTabs|StateIsTheServers' ./test/page -page.long
+	go test -count=1 -v -timeout 1h -run 'IsQuick|ManyRuns|TenTabs|StateIsTheServers|StateAtAnEvent' ./test/page -page.long
 
 .PHONY: live-long
 live-long: ## cut live streams at 1,000 random points on a real Kafka, join each recorded run behind each of its events, connect 9,000 clients at once

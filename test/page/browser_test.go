@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/url"
 	"os"
@@ -161,7 +162,11 @@ func newBrowser(t *testing.T) *browser {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WSURLReadTimeout(patience), chromedp.Flag("force-color-profile", "srgb"))
 	all, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, cancel := chromedp.NewContext(all)
+	ctx, cancel := chromedp.NewContext(all, chromedp.WithErrorf(func(format string, args ...any) {
+		if !strings.HasPrefix(format, "unhandled node event") { // Chromium has newer ones than chromedp
+			log.Printf(format, args...)
+		}
+	}))
 	chromium.stop = func() { cancel(); stop() }
 	if err := chromedp.Run(ctx); err != nil {
 		t.Fatal(err)

@@ -88,6 +88,8 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 		running := `[...document.querySelectorAll(".facets button")].find((b) => b.textContent.includes("running")).innerText.trim()`
 		p.until(running + `.endsWith("0")`)
 		publish(t, address, "now", "r", nil, started("now", "r"))
+		get(t, address+"/v1/threads/now", func(r struct{ Status string }) bool { return r.Status == "running" })
+		p.polls(1)
 		p.until(running + `.endsWith("1")`) // not a minute later
 	})
 	sub("a range of time is chosen in the histogram", func(t *testing.T) {

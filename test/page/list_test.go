@@ -11,14 +11,18 @@ import (
 	"github.com/skeinhq/skein/internal/app/dev/devtest"
 )
 
-// polls waits until the list has read its latest runs so many times more.
+// polls has the list read its latest runs so many times more, as when one comes back to the tab, and gives each time to what follows.
 func (p *tab) polls(n int) {
 	p.t.Helper()
-	before := p.asked("/v1/runs?")
-	for deadline := time.Now().Add(patience); p.asked("/v1/runs?") < before+n; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.t.Fatal("the list does not read its latest runs")
+	for range n {
+		before := p.asked("/v1/runs?")
+		p.until(`document.dispatchEvent(new Event("visibilitychange"))`)
+		for deadline := time.Now().Add(patience); p.asked("/v1/runs?") == before; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				p.t.Fatal("the list does not read its latest runs")
+			}
 		}
+		time.Sleep(300 * time.Millisecond)
 	}
 }
 
@@ -35,6 +39,8 @@ func TestPage_ListFollowsWhatIsSelected(t *testing.T) {
 	p := newBrowser(t).tab(address+"/?q=status:running", 1440, 900, false)
 	p.until(rows + ` === "ends,goes-on"`)
 	publish(t, address, "ends", "r", nil, object{"type": "RUN_FINISHED", "threadId": "ends", "runId": "r"})
+	get(t, address+"/v1/threads/ends", func(r struct{ Status string }) bool { return r.Status == "finished" })
+	p.polls(1)
 	p.until(rows + ` === "goes-on"`)
 
 	p.visit("?")
