@@ -13,7 +13,7 @@ export interface Moment {
 export const PAGE = 1000;
 const APART = 128;
 /** How many characters of answers a tab holds of a run; with what is parsed of them they take some times as many bytes. */
-const HELD = 24 << 20;
+const HELD = 48 << 20;
 /** Of runs with more events, only the pages that the view needs are read. */
 const WHOLE = 10_000;
 

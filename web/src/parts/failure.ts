@@ -13,7 +13,7 @@ export interface Failure {
   /** The run's last tool call, and its result. */
   call: ToolCall | undefined;
   result: Message | undefined;
-  /** Whether the run went on after that. */
+  /** Whether the call had its result by then. */
   after: boolean;
   /** The latest question, and the last messages. */
   last: Message[];
@@ -29,7 +29,7 @@ export function failureOf(items: Items, base: Message[], messages: Message[], la
   const said = messages.filter((m) => m.role !== "tool" && m.content), asked = said.findLast((m) => m.role === "user");
   return {
     n: late || !steps ? undefined : error.first, at: error.at, message: error.text, code: error.code ?? "", call, result,
-    after: result !== undefined && result.error === undefined && messages.at(-1) !== result, last: said.filter((m, i) => m === asked || i >= said.length - 3),
+    after: result !== undefined && result.error === undefined, last: said.filter((m, i) => m === asked || i >= said.length - 3),
   };
 }
 
