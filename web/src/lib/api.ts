@@ -104,12 +104,17 @@ export async function get<T>(to: string, query: Query = {}, signal?: AbortSignal
   return parse<T>(await answer.text());
 }
 
+/** Lets the browser draw and hear keys between two works on a large text. */
+export const apart = async (text: string): Promise<void> => { if (text.length > 1 << 18) await new Promise((done) => setTimeout(done)); };
+
 /** An answer and its text, for what parsing does not keep: the order of members, spaces, how a number is written. */
 export async function getText<T>(to: string, query: Query = {}, signal?: AbortSignal): Promise<{ body: T; text: string }> {
   const answer = await send(address(to, query), signal ? { signal } : {});
   if (!answer.ok) return refuse(answer);
   const text = await answer.text();
-  return { body: parse<T>(text), text };
+  const body = parse<T>(text);
+  await apart(text);
+  return { body, text };
 }
 
 /** Whether the index has an event of a run by now; the server waits for it for some seconds. */

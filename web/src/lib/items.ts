@@ -1,4 +1,5 @@
 import { masked } from "./base64";
+import { isNumber } from "./json";
 import type { AGEvent, PatchOp, Step } from "./types";
 
 export type ItemKind = "text" | "reasoning" | "tool" | "activity" | "step" | "state" | "snapshot" | "custom" | "error" | "interrupt" | "subagent";
@@ -32,12 +33,24 @@ export const WORD: Record<ItemKind, string> = {
 };
 
 const PREVIEW = 300;
+/** How many members or operations a preview is made of; more would not be in it. */
+const SOME = 100;
 const str = (v: unknown): string => (typeof v === "string" ? v : v === undefined ? "" : JSON.stringify(v));
+
+/** Of a large value its first members, as many as a preview may have. */
+function some(value: unknown): unknown {
+  if (Array.isArray(value)) return value.slice(0, SOME);
+  if (value === null || typeof value !== "object" || isNumber(value)) return value;
+  const out: Record<string, unknown> = {};
+  let n = 0;
+  for (const k in value) if (n++ < SOME) Object.defineProperty(out, k, { value: (value as Record<string, unknown>)[k], enumerable: true }); else break;
+  return out;
+}
 
 /** An operation of a patch as a reader would say it: the path and the value. */
 function said({ op, path, value }: PatchOp): string {
   const to = path || "the whole state";
-  return op === "remove" ? `${to} removed` : `${to} = ${JSON.stringify(value)}`;
+  return op === "remove" ? `${to} removed` : `${to} = ${JSON.stringify(some(value))}`;
 }
 
 /** Collects the items of a run from its events; steps may be given as they come. */
@@ -172,7 +185,7 @@ export class Items {
       case "STATE_DELTA":
         touched = ended(this.put("state", `${n}`, n, {
           name: e.type === "STATE_SNAPSHOT" ? "snapshot" : "patch",
-          text: step.change.state.length ? masked(step.change.state.map(said).join(" · ")).slice(0, PREVIEW) : "changes nothing",
+          text: step.change.state.length ? masked(step.change.state.slice(0, SOME).map(said).join(" · ")).slice(0, PREVIEW) : "changes nothing",
         }));
         break;
       case "CUSTOM": touched = ended(this.put("custom", `${n}`, n, { name: str(e.name), text: str(e.value).slice(0, PREVIEW) })); break;

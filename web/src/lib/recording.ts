@@ -1,4 +1,4 @@
-import { get, getText, path, Problem } from "./api";
+import { apart, get, getText, path, Problem } from "./api";
 import { messagesAfter, patched } from "./patch";
 import { events } from "./raw";
 import type { AGEvent, History, JSONValue, Message, Run, StatePage, Status, Step } from "./types";
@@ -59,13 +59,16 @@ export class Recording {
     return this.total > WHOLE;
   }
 
-  private state(query: Record<string, string | number>): Promise<{ body: StatePage; text: string }> {
-    return this.patiently(() => getText<StatePage>(`${path(this.thread, this.run)}/state`, query, this.signal));
+  private async state(query: Record<string, string | number>): Promise<{ body: StatePage; raw: (string | undefined)[]; size: number }> {
+    const { body, text } = await this.patiently(() => getText<StatePage>(`${path(this.thread, this.run)}/state`, query, this.signal));
+    const raw = events(text);
+    await apart(text);
+    return { body, raw, size: text.length };
   }
 
   /** Reads the beginning, the end and the page with step n, and the rest where the run is not long. */
   async load(n: number | undefined): Promise<void> {
-    let first: { body: StatePage; text: string };
+    let first: Awaited<ReturnType<typeof this.state>>;
     try {
       first = await this.state({ from: 0, limit: PAGE });
     } catch (e) {
@@ -73,9 +76,8 @@ export class Recording {
       if (!(e instanceof Problem) || ![409, 410, 422].includes(e.status)) throw e;
       return this.readHistory(e.message);
     }
-    const { body, text } = first;
-    if (body.next !== undefined) await this.readEnd();
-    this.take(body, text);
+    if (first.body.next !== undefined) await this.readEnd();
+    this.take(first);
     this.more();
     if (this.long) await Promise.all([this.need(this.total), ...(n === undefined ? [] : [this.need(Math.min(n, this.total))])]);
     else await this.all();
@@ -144,8 +146,7 @@ export class Recording {
       return -1;
     };
     for (let from = next(); from >= 0 && !this.signal.aborted; from = next()) {
-      const { body, text } = await this.state({ from, limit: (page + 1) * PAGE - from });
-      this.take(body, text);
+      this.take(await this.state({ from, limit: (page + 1) * PAGE - from }));
       if (looked && this.size > HELD) this.makeRoom(page);
       this.more();
       if (!looked && this.size > HELD) return;
@@ -162,14 +163,13 @@ export class Recording {
     this.more();
   }
 
-  private take(page: StatePage, text: string): void {
+  private take({ body: page, raw, size }: Awaited<ReturnType<typeof this.state>>): void {
     this.total = page.total;
     this.status = page.status;
-    const raw = events(text);
     const at = page.n + 1;
     if (at % PAGE === 0) this.kept.set(at, { n: page.n, messages: page.messages, state: page.state });
     const of = Math.floor(at / PAGE);
-    if (page.steps) this.held.set(of, (this.held.get(of) ?? 0) + text.length);
+    if (page.steps) this.held.set(of, (this.held.get(of) ?? 0) + size);
     page.steps?.forEach((step, i) => {
       if (this.steps[step.n]) return;
       this.steps[step.n] = Object.assign(step, { raw: raw[i] });
