@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/url"
 	"os"
@@ -164,7 +163,7 @@ func newBrowser(t *testing.T) *browser {
 	all, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(all, chromedp.WithErrorf(func(format string, args ...any) {
 		if !strings.HasPrefix(format, "unhandled node event") { // Chromium has newer ones than chromedp
-			log.Printf(format, args...)
+			fmt.Fprintf(os.Stderr, format+"\n", args...)
 		}
 	}))
 	chromium.stop = func() { cancel(); stop() }
