@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/lineage/draw"
 	"github.com/skeinhq/skein/pkg/record"
@@ -63,7 +62,7 @@ func newLineageRun(r store.Run) lineageRun {
 		Status: r.Status, Agent: r.Agent, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		First:      record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},
 		DurationMS: r.Stats.Duration,
-		Stopped:    agui.Lookup(agui.Lookup(r.Terminal, "metadata"), record.MetadataStop) != nil,
+		Stopped:    r.Facts.CancelledBy == store.CancelledBySkein || r.Run.Stopped(),
 		badges:     badgesOf(r),
 	}
 }

@@ -202,6 +202,11 @@ func (r *Run) LastEnd() json.RawMessage {
 	return r.Terminal
 }
 
+// Stopped reports whether Skein's proxy ended the run on request.
+func (r *Run) Stopped() bool {
+	return r.Synthetic && agui.Lookup(agui.Lookup(r.Terminal, "metadata"), MetadataStop) != nil
+}
+
 // Places returns the offset ranges that contain every record of the run, its late error included.
 func (r *Run) Places() [][2]int64 {
 	if r.LateError == nil {

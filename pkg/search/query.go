@@ -103,6 +103,8 @@ type Run struct {
 	Messages     int    `json:"messages"`
 	ErrorCode    string `json:"errorCode,omitempty"`
 	ErrorMessage string `json:"errorMessage,omitempty"`
+	// Stopped means that Skein's proxy ended the run on request.
+	Stopped bool `json:"stopped,omitempty"`
 	// Rewrote has the ways in which the input departs from the parent's history (lineage.Rewrites).
 	Rewrote []string `json:"rewrote,omitempty"`
 	// Question and Reply are the first 200 characters of the user's last new message and of the agent's last text.

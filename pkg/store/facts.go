@@ -24,8 +24,9 @@ const (
 
 // The values of Facts.CancelledBy.
 const (
-	CancelledByAgent = "agent" // by the agent's RUN_FINISHED
-	CancelledBySkein = "skein" // by Skein's proxy, on request
+	CancelledByAgent  = "agent"  // by the agent's RUN_FINISHED
+	CancelledBySkein  = "skein"  // by Skein's proxy, on request
+	CancelledByCaller = "caller" // by Skein's proxy, after its caller had left
 )
 
 // Facts are derived from a run record. They depend on the record only, so that two rebuilds of a store have the same bytes.
@@ -33,7 +34,7 @@ type Facts struct {
 	// ErrorCode and ErrorMessage are those of the run's RUN_ERROR, cut to 128 and 1,024 bytes.
 	ErrorCode    string `json:"errorCode,omitempty"`
 	ErrorMessage string `json:"errorMessage,omitempty"`
-	// CancelledBy is CancelledByAgent or CancelledBySkein; empty if the run was not cancelled.
+	// CancelledBy is one of the values above; empty if the run was not cancelled.
 	CancelledBy string `json:"cancelledBy,omitempty"`
 	// Asked is a hash over the new messages of the input: of those that the run's base lacks, the ones after an agent's last message. It
 	// is empty if there are none. A sibling with an equal Asked is a regeneration, one with another Asked an edit.
@@ -95,9 +96,11 @@ func FactsOf(r *record.Run) Facts {
 		f.ErrorMessage = cutError(member(end, "message"))
 	}
 	if r.Status == record.StatusCancelled {
-		f.CancelledBy = CancelledByAgent
-		if r.Synthetic {
+		switch f.CancelledBy = CancelledByAgent; {
+		case r.Stopped():
 			f.CancelledBy = CancelledBySkein
+		case r.Synthetic:
+			f.CancelledBy = CancelledByCaller
 		}
 	}
 	asked := newMessages(r.InputMessages)

@@ -23,7 +23,7 @@ import (
 // selectFound selects runs in the order of thread and start, the other two in the order of start, from a position on. scan checks
 // conditions on members without a column in Go, since one machine has few runs.
 const (
-	foundColumns = `SELECT record, error_code, error_message, asked, question, reply,
+	foundColumns = `SELECT record, error_code, error_message, cancelled_by, asked, question, reply,
     :words = '' OR status <> 'running' AND EXISTS (
         SELECT 1 FROM messages m
         WHERE m.tenant = r.tenant AND m.thread_id = r.thread_id AND m.run_id = r.run_id AND m.version = r.version
@@ -109,7 +109,7 @@ func (s *Store) scan(
 		var text []byte
 		var facts store.Facts
 		var hasWords bool
-		if err := scan(&text, &facts.ErrorCode, &facts.ErrorMessage, &facts.Asked, &facts.Question, &facts.Reply, &hasWords); err != nil {
+		if err := scan(&text, &facts.ErrorCode, &facts.ErrorMessage, &facts.CancelledBy, &facts.Asked, &facts.Question, &facts.Reply, &hasWords); err != nil {
 			return err
 		}
 		r, err := record.DecodeRun(text)

@@ -78,7 +78,7 @@ func narrowLineage(t *testing.T, s Store) {
 		equal(t, "contents of "+id+" by its row of lineage", contentText(contents[id]), contentText(c))
 	}
 	if f := got[2].Facts; f.ErrorCode != "quota" || f.Question != "Which one?" || f.Reply != "text of a2" || f.Asked == "" ||
-		f.Asked != got[1].Facts.Asked || got[1].Facts.CancelledBy != store.CancelledBySkein {
+		f.Asked != got[1].Facts.Asked || got[1].Facts.CancelledBy != store.CancelledByCaller {
 		t.Errorf("facts %+v and %+v", f, got[1].Facts)
 	}
 	_, err = s.Lineage(t.Context(), "umbrella", "no such thread")
