@@ -41,7 +41,8 @@ tenant = {tenant:String}
     {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}}
     {{- template "words" .}}
     UNION ALL
-    SELECT thread_id, run_id, version FROM runs WHERE tenant = {tenant:String} AND (1
+    SELECT thread_id, run_id, version FROM runs WHERE tenant = {tenant:String}
+    {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}} AND (1
         {{- range .Words}} AND position(lower(thread_id), { {{- .InID}}:String}) > 0{{end}} OR 1
         {{- range .Words}} AND position(lower(run_id), { {{- .InID}}:String}) > 0{{end}}))
 {{- end}}
