@@ -15,7 +15,8 @@ func Found(r *record.Run, f Facts) search.Run {
 		Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt.UTC().Truncate(time.Millisecond),
 		DurationMs: r.Stats.Duration, TimeToFirstTokenMs: r.Stats.TimeToFirstToken, Models: modelsOf(r),
 		ToolCalls: r.Stats.ToolCalls, Interrupts: len(r.Interrupts), Messages: r.MessageCount,
-		ErrorCode: f.ErrorCode, ErrorMessage: f.ErrorMessage, Stopped: f.CancelledBy == CancelledBySkein, Rewrote: r.Rewrote, Question: f.Question, Reply: f.Reply,
+		ErrorCode: f.ErrorCode, ErrorMessage: f.ErrorMessage, Stopped: f.CancelledBy == CancelledBySkein,
+		Rewrote: r.Rewrote, Question: f.Question, Reply: f.Reply,
 	}
 	for _, u := range r.Stats.Usage {
 		out.InputTokens = record.AddTokens(out.InputTokens, u.InputTokens)

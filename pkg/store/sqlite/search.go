@@ -109,7 +109,8 @@ func (s *Store) scan(
 		var text []byte
 		var facts store.Facts
 		var hasWords bool
-		if err := scan(&text, &facts.ErrorCode, &facts.ErrorMessage, &facts.CancelledBy, &facts.Asked, &facts.Question, &facts.Reply, &hasWords); err != nil {
+		if err := scan(&text, &facts.ErrorCode, &facts.ErrorMessage, &facts.CancelledBy, &facts.Asked, &facts.Question, &facts.Reply,
+			&hasWords); err != nil {
 			return err
 		}
 		r, err := record.DecodeRun(text)
