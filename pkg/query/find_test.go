@@ -88,7 +88,8 @@ func TestFind_ReadsWhatTheTimelineDoesNotHold(t *testing.T) {
 	if reader.Step(5).Value != nil {
 		t.Error("the timeline holds all events")
 	}
-	late := &call{Service: f.service, Call: &front.Call{R: httptest.NewRequest(http.MethodGet, "/", nil), Tenant: "acme"}, threadID: "chat", load: f.service.room.load("acme")}
+	late := &call{Service: f.service, Call: &front.Call{R: httptest.NewRequest(http.MethodGet, "/", nil), Tenant: "acme"}, threadID: "chat",
+		load: f.service.room.load("acme")}
 	var page findAnswer
 	row := store.Run{Run: record.Run{Raw: record.Raw{Partition: 3}}}
 	if err := page.search(stepping{Reader: reader, c: late, row: row}, timeline.NewFinder("word"), 300, 1000, 0); err != nil || page.N != 300 {
