@@ -214,6 +214,7 @@ func comesBack(t *testing.T, thread recordings.Thread, ok0 func(...string) strin
 			t.Errorf("checked out as %s: %+v", run, last)
 		}
 	}
+	ok0("checkout", thread.ThreadID, first, "--at=00") // another form of the start; the first run has no parent
 	// What the second run was started with is given back whole.
 	var was, is struct{ Messages, State, Tools any }
 	if err := json.Unmarshal(thread.Runs[1].Input, &was); err != nil {

@@ -41,18 +41,19 @@ it again as a branch beside it.`,
 		if err != nil {
 			return out.foundStep(err, args[0], run)
 		}
-		if err := out.document(body); err != nil || out.quiet || step == "start" || step == "0" {
+		if err := out.document(body); err != nil || out.quiet {
 			return err
 		}
-		return noteOpen(ctx, out, c, args[0], body)
+		return noteOpen(ctx, out, c, path, body)
 	})
 	cmd.Flags().StringVar(&runID, "run-id", "", "`ID` of the new run; by default a random one")
 	cmd.Flags().StringVar(&step, "at", "end", "`STEP` to continue from: a number, a position such as 3:1024, @TIME, start or end")
 	return cmd
 }
 
-// noteOpen prints notes on open interrupts, tool calls without a result, and inexact contents of the run which the input continues.
-func noteOpen(ctx context.Context, out *output, c *client.Client, thread string, input []byte) error {
+// noteOpen prints notes on open interrupts, tool calls without a result, and inexact contents of the run at the path, if the input
+// continues it.
+func noteOpen(ctx context.Context, out *output, c *client.Client, path string, input []byte) error {
 	in, err := agui.DecodeInput(input, "")
 	if err != nil {
 		return fmt.Errorf("decoding input: %w", err)
@@ -61,7 +62,10 @@ func noteOpen(ctx context.Context, out *output, c *client.Client, thread string,
 		conversation
 		Interrupts []struct{ ID, Reason, Message string }
 	}
-	if _, err := fetch(ctx, c, client.RunPath(thread, in.ParentRunID), nil, "run", &r); err != nil {
+	if in.ParentRunID == "" { // it starts the thread again
+		return nil
+	}
+	if _, err := fetch(ctx, c, path+"/history", url.Values{"limit": {"1"}}, "history", &r); err != nil || r.RunID != in.ParentRunID {
 		return err
 	}
 	for _, remark := range r.remarks() {
@@ -73,7 +77,7 @@ func noteOpen(ctx context.Context, out *output, c *client.Client, thread string,
 	}
 	for _, call := range withoutResult(in.Messages) {
 		hint := "add a message of role tool"
-		if !json.Valid([]byte(call.Function.Arguments)) {
+		if text := call.Function.Arguments; text != "" && !json.Valid([]byte(text)) {
 			hint = "its arguments are half written: remove it"
 		}
 		out.note("tool call %s has no result yet: %s", oneLine(call.ID, 80), hint)

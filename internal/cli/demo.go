@@ -102,6 +102,9 @@ func playRollout(ctx context.Context, out *output, running *dev.Server) error {
 	if err != nil {
 		return fmt.Errorf("calling the demo's agent: %w", err)
 	}
+	if answer.StatusCode != http.StatusOK {
+		return errors.Join(fmt.Errorf("calling the demo's agent: %s", answer.Status), answer.Body.Close())
+	}
 	out.note("\nFor three minutes a run streams, which you can follow and stop, on the page or by the command:")
 	out.note("  %s/?thread=%s", running.URL(), demo.RolloutThread)
 	out.note("  %s", out.hint("cancel", demo.RolloutThread, run))
