@@ -128,7 +128,7 @@ func TestPage_ShowsAFailureAfterTheEnd(t *testing.T) {
 	p.shows(".card.bad .plain.mono", "ValueError: no such city")
 	p.accessible()
 	publish(t, address, "asks", "r", nil, object{"type": "RUN_STARTED", "threadId": "asks", "runId": "r"}, object{"type": "RUN_FINISHED", "threadId": "asks", "runId": "r",
-		"outcome": object{"type": "interrupt", "interrupts": []object{{"id": "i", "reason": "free", "message": "Run this?\n  rm -r old", "responseSchema": object{"properties": object{"city": object{}}}}}}})
+		"outcome": object{"type": "interrupt", "interrupts": []object{{"id": "h", "reason": "free", "message": "Where?", "responseSchema": object{"properties": "city"}}, {"id": "i", "reason": "free", "message": "Run this?\n  rm -r old", "responseSchema": object{"properties": object{"city": object{}}}}}}})
 	get(t, address+"/v1/threads/asks/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
 	p.visit("?thread=asks")
 	p.shows(".card.wait .plain.mono", "Run this?\n  rm -r old")
