@@ -157,8 +157,7 @@ export class Recording {
   async extend(): Promise<void> {
     if (this.gone) return this.readHistory(this.gone);
     // What comes after the last step on its page says how many there are by now; the moment at the end follows from the changes.
-    const { body, text } = await this.state({ from: this.total, limit: PAGE - (this.total % PAGE) });
-    this.take(body, text);
+    this.take(await this.state({ from: this.total, limit: PAGE - (this.total % PAGE) }));
     await (this.long || this.size > HELD ? this.need(this.total) : this.all());
     this.more();
   }
