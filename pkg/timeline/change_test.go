@@ -169,6 +169,8 @@ func TestCursor_ChangesOfRandomPatchesLeadToTheState(t *testing.T) {
 }
 
 func TestCursor_ChangesOfOneEvent(t *testing.T) {
+	large := `{"op":"add","path":"/b","value":"` + strings.Repeat("x", 1<<20) + `"}`
+	const toAndFro = `,{"op":"move","from":"/b","path":"/c"},{"op":"move","from":"/c","path":"/b"}`
 	for name, c := range map[string]struct{ event, want string }{
 		"a value as it was":           {`DELTA","delta":[{"op":"replace","path":"/a","value":{"x":1,"y":2}}]`, `[]`},
 		"a part of a value":           {`DELTA","delta":[{"op":"add","path":"/a","value":{"x":1,"y":3}}]`, `[{"op":"replace","path":"/a/y","value":3}]`},
@@ -180,6 +182,7 @@ func TestCursor_ChangesOfOneEvent(t *testing.T) {
 		"a lone surrogate":            {`DELTA","delta":[{"op":"add","path":"/\ud800","value":1}]`, `[{"op":"replace","path":"","value":{"a":{"x":1,"y":2},"l":[1,2],"\ud800":1}}]`},
 		"a null beside a surrogate":   {`DELTA","delta":[{"op":"add","path":"/\ud800","value":1},{"op":"remove","path":""}]`, `[{"op":"replace","path":"","value":null}]`},
 		"the whole to itself":         {`DELTA","delta":[{"op":"add","path":"/b","value":1},{"op":"copy","from":"","path":""}]`, `[{"op":"add","path":"/b","value":1}]`},
+		"more than may be noted":      {`DELTA","delta":[` + large + strings.Repeat(toAndFro, 2) + `]`, `[` + large + `]`},
 		"a snapshot":                  {`SNAPSHOT","snapshot":{"l":[1,2],"a":{"x":0,"y":2}}`, `[{"op":"replace","path":"/a/x","value":0}]`},
 	} {
 		th := newThread(t)
