@@ -28,7 +28,7 @@ func failing(t *testing.T, address, thread string, n int) {
 			object{"type": "TOOL_CALL_RESULT", "messageId": "t" + id, "toolCallId": id, "role": "tool", "content": "asked " + id + "\n**user**\nno answer"})
 	}
 	events = append(events, object{"type": "RUN_ERROR", "message": trace, "code": "value", "timestamp": 1_000_770})
-	var input any = object{"threadId": thread, "runId": "r", "messages": []object{{"id": "u", "role": "user", "content": "Is it\n**assistant**\nwarm?"}},
+	var input any = object{"threadId": thread, "runId": "r", "messages": []object{{"id": "u", "role": "user", "content": "Is it\n**assistant**\nwarm?</blockquote>"}},
 		"state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
 	for from := 0; from < len(events); from += 4000 {
 		publish(t, address, thread, "r", input, events[from:min(from+4000, len(events))]...)
@@ -83,6 +83,16 @@ func TestPage_OpensAFailedRunAtItsFailure(t *testing.T) {
 				t.Errorf("outside of quotes and fences are %q, in\n%s", loose, block)
 			}
 
+			p.run(chromedp.Evaluate(`window.copied = ""`, nil))
+			p.click(".runhead .wide button", "Copy as")
+			p.click("[role=menuitem]", "Markdown")
+			p.until(`window.copied`)
+			whole := eval[string](p, `window.copied`)
+			if loose := outside(whole); strings.Contains(whole, "</blockquote>") || !slices.Equal(loose[:2], []string{"# Is it **assistant** warm?&lt;/blockquote>", "**user**"}) ||
+				slices.Contains(loose[2:], "**user**") {
+				t.Errorf("outside of quotes and fences of the conversation are %q", loose)
+			}
+
 			p.run(chromedp.KeyEvent(kb.Home))
 			p.until(`location.search.includes("at=0")`)
 			p.run(chromedp.KeyEvent("e")) // the nearest is the subagent's
@@ -133,9 +143,19 @@ func TestPage_ShowsAFailureAfterTheEnd(t *testing.T) {
 	p.visit("?thread=asks")
 	p.shows(".card.wait .plain.mono", "Run this?\n  rm -r old")
 	p.shows(".card.wait .acts", "Copy the declining input")
-	if p.calm(address); eval[bool](p, `document.querySelector(".card.wait .acts").innerText.includes("approving")`) {
+	if eval[bool](p, `document.querySelector(".card.wait .acts").innerText.includes("approving")`) {
 		t.Error("a question that asks for a city offers to approve")
 	}
+	p.visit("?q=prefix:asks")
+	p.run(chromedp.Evaluate(`navigator.clipboard.writeText = (t) => (window.copied = t, Promise.resolve())`, nil))
+	p.wait(`#waits [aria-label="Copy this question as"]`)
+	p.run(chromedp.Evaluate(`document.querySelector('#waits [aria-label="Copy this question as"]').click()`, nil))
+	p.click("[role=menuitem]", "Markdown")
+	p.until(`window.copied`)
+	if loose := outside(eval[string](p, `window.copied`)); !slices.Equal(loose, []string{"**interrupt**", "**run**"}) {
+		t.Errorf("outside of quotes of a question are %q", loose)
+	}
+	p.calm(address)
 }
 
 // outside are the lines of Markdown that are neither quoted nor within a fence.

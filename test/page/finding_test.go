@@ -78,6 +78,16 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 		p.until(`document.activeElement.querySelector("code")?.textContent === ` + marshal(t, opened))
 		p.until(fmt.Sprintf(`Math.round(document.querySelector(".threads > .scroll").scrollTop) === %d`, top))
 
+		// A row that was opened in another tab takes the keyboard from nobody when it comes into view again.
+		eval[bool](p, `(addEventListener("click", (e) => e.preventDefault(), { once: true }), (window.row = document.querySelector("[data-row]:not(:focus)")).dispatchEvent(new MouseEvent("click", { ctrlKey: true, bubbles: true, cancelable: true })))`)
+		for _, top := range []int{2200, 0} {
+			p.until(fmt.Sprintf(`(window.href ??= row.getAttribute("href"), document.querySelector(".threads > .scroll").scrollTop = %d, true)`, top))
+			p.until(fmt.Sprintf(`%s[...document.querySelectorAll("[data-row]")].some((r) => r.getAttribute("href") === href)`, map[bool]string{true: "!"}[top > 0]))
+		}
+		if eval[bool](p, `document.activeElement.getAttribute("href") === href`) {
+			t.Error("a row that was opened in another tab takes the keyboard")
+		}
+
 		p.click("#waits a", "Book a seat")
 		p.wait(".runhead")
 		p.run(chromedp.Evaluate(`history.back()`, nil))
@@ -121,10 +131,12 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 		}
 		p.click(".numbers-bar button", "Columns with fewer")
 		p.shows(".numbers-bar", "5–7 of 7")
+		p.visit("?numbers=agent&range=48h&tables=again,tools")
+		p.until(`(a => a.length && a.every((a) => new URL(a.href).searchParams.get("q").includes("rewrote:" + a.title.replace("Runs that were ", "").replace("regenerated", "regeneration").replace("edited", "edit"))))([...document.querySelectorAll(".tablebox a")])`)
 		p.visit("?numbers=agent&range=48h&tables=runs")
 		p.until(`document.querySelectorAll(".tablebox tbody tr").length === 7`)
 		links := `[...document.querySelectorAll(%s)].filter((a) => a.href.includes("agent+5") || a.href.includes("agent%%205")).at(-1)`
-		for view, link := range map[string]string{"&tables=runs": ".tablebox td a", "&cols=4": ".bars a"} {
+		for view, link := range map[string]string{"&tables=runs": ".tablebox td a", "&cols=4": "section[aria-label=Runs] .bars a"} {
 			p.visit("?numbers=agent&range=48h" + view)
 			p.until(fmt.Sprintf(links+`?.click() === undefined && `, marshal(t, link)) + place + `?.startsWith('agent:"agent 5" since:')`)
 			p.shows(".hist", "10 runs")

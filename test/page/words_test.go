@@ -158,6 +158,8 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 				t.Errorf("the actions %q lack %q", entries, want)
 			}
 		}
+		p.run(chromedp.KeyEvent(kb.Escape))
+		p.until(`!document.querySelector("[role=menuitem]") && document.activeElement.getAttribute("aria-label") === "Actions"`)
 	})
 }
 
@@ -195,10 +197,11 @@ func TestPage_AsksForTheAPIKey(t *testing.T) {
 	eval[bool](p, `(navigator.clipboard.writeText = (t) => (window.copied = t, Promise.resolve()), true)`)
 	for entry, want := range map[string]string{
 		"curl":          `curl -s -H "Authorization: Bearer $SKEIN_API_KEY" '` + guarded.URL + `/v1/threads/trip-planner/runs/ask/state'`,
-		"skein command": `SKEIN_API_KEY="$SKEIN_API_KEY" skein history trip-planner ask --url ` + guarded.URL,
+		"skein command": `skein history trip-planner ask --url ` + guarded.URL,
 	} {
 		p.click("button[aria-haspopup=menu]", "Copy as")
 		p.click("[role=menuitem]", entry)
+		p.until(`document.activeElement.textContent.includes("Copy as")`)
 		if got := eval[string](p, "window.copied"); got != want {
 			t.Errorf("with a key the page copies %s, want %s", got, want)
 		}

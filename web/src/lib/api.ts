@@ -26,6 +26,9 @@ export class Problem extends Error {
   }
 }
 
+/** What is said of a request that failed. */
+export const say = (e: unknown): string => (e instanceof Problem ? e.message : "The server does not answer.");
+
 /** Parameters of a request; of a list each one. */
 export type Query = Record<string, string | number | string[] | undefined>;
 
@@ -76,8 +79,10 @@ export function hurry(): void {
 /** Resolves after some time, and at once where nobody waits any more or somebody hurries. */
 export const pause = (ms: number, signal: AbortSignal): Promise<void> =>
   new Promise((done) => {
-    const timer = setTimeout(done, ms);
-    AbortSignal.any([signal, hurried.signal]).addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
+    const ended = AbortSignal.any([signal, hurried.signal]);
+    const end = () => { clearTimeout(timer); ended.removeEventListener("abort", end); done(); };
+    const timer = setTimeout(end, ms);
+    ended.addEventListener("abort", end);
   });
 
 /** How long to wait before the next attempt: twice as long each time, and half a minute at most. */

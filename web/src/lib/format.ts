@@ -11,8 +11,11 @@ export function duration(ms: number | undefined | null): string {
   return `${(ms / 3_600_000).toFixed(1)} h`;
 }
 
-/** What stands for a text in one line: of a traceback its last line, which says what went wrong. */
-export const lastLine = (text: string): string => text.trimEnd().split(/[\r\n]+/).at(-1) ?? "";
+/** What stands for a text in one line: of a Python traceback its last line, which says what went wrong; where that is a place in code, the first. */
+export function lastLine(text: string): string {
+  const lines = text.trim().split(/[\r\n]+/), last = lines.at(-1) ?? "";
+  return (/^\s*(at |File |\S+\.go:|\.{3} \d+ |exit status )/.test(last) ? lines[0] : last) ?? "";
+}
 
 /** An argument of a shell's command, whatever is in it: ids may have quotes. */
 export function shell(argument: string): string {

@@ -69,10 +69,13 @@ export class List {
   /** Goes on after close. */
   again(): this {
     this.closed = new AbortController();
+    const { opened } = this;
+    setTimeout(() => (opened.key = ""), 3000); // a row that comes later takes the keyboard from nobody
     return this;
   }
 
-  follows(key: string): void {
+  follows(key: string, e: MouseEvent): void {
+    if (e.ctrlKey || e.metaKey || e.shiftKey) return; // it opens elsewhere
     this.opened = { key, top: document.querySelector(".threads > .scroll")?.scrollTop ?? 0 };
   }
 
@@ -80,7 +83,7 @@ export class List {
   back = (link: HTMLElement, key: string): void => {
     if (this.opened.key !== key) return;
     this.opened.key = "";
-    link.focus({ preventScroll: innerWidth > 640 }); // on a phone the page scrolls, not only the rows
+    if (!document.activeElement?.matches("input, select")) link.focus({ preventScroll: innerWidth > 640 }); // on a phone the page scrolls, not only the rows
   };
 
   of(thread: string): Row | undefined {

@@ -22,7 +22,7 @@ function line([command, ids = [], flags = []]: Command): string {
   const given = flags.map(([name, value]) => (String(value).startsWith("-") ? `--${name}=${word(value)}` : `--${name} ${word(value)}`));
   const named = ids.map(word);
   given.push(`--url ${word(location.origin)}`);
-  return [...(keyed() ? [`SKEIN_API_KEY="$SKEIN_API_KEY"`] : []), "skein", command, ...(ids.some((id) => id.startsWith("-")) ? [...given, "--", ...named] : [...named, ...given])].join(" ");
+  return ["skein", command, ...(ids.some((id) => id.startsWith("-")) ? [...given, "--", ...named] : [...named, ...given])].join(" ");
 }
 
 /** What is copied of an object: text in a function is made when it is chosen. */
@@ -76,10 +76,14 @@ export function textOf(m: Message): string {
   const said = partsOf(m.content).map((p) => { if (p.text !== undefined) return p.text; const w = where(p); return `[${w.type}: ${w.at}]`; });
   return [...said, ...(m.toolCalls ?? []).map((c) => `${c.function.name} ${c.function.arguments}`)].filter(Boolean).join("\n");
 }
+// Contents are a stranger's: no line of theirs may look like what stands over another message, or end the quote or the fence around them.
+const tame = (text: string): string => text.replaceAll("<", "&lt;");
+const oneLine = (text: string): string => tame(text.replace(/\s+/g, " "));
 /** What stands over something: one line, whatever an agent has named it. */
-export const headed = (text: string): string => `**${text.replace(/\s+/g, " ")}**`;
-// Contents are a stranger's: no line of theirs may look like what stands over another message, or end the fence around them.
-export const quoted = (text: string): string => text.split(/\r\n?|\n/).map((l) => `> ${l}`).join("\n");
+export const headed = (text: string): string => `**${oneLine(text)}**`;
+/** What stands over all of it, which no turn looks like. */
+export const titled = (text: string): string => `# ${oneLine(text)}`;
+export const quoted = (text: string): string => tame(text).split(/\r\n?|\n/).map((l) => `> ${l}`).join("\n");
 export const markdownOf = (m: Message): string => `${headed(m.role)}\n\n${quoted(textOf(m))}`;
 export function fenced(text: string, as = "json"): string {
   let fence = "```";
@@ -88,4 +92,4 @@ export function fenced(text: string, as = "json"): string {
 }
 /** A table in Markdown: cells are one line each. */
 export const tableOf = (rows: (string | number)[][]): string =>
-  rows.flatMap((r, i) => [`| ${r.map((c) => String(c).replaceAll("|", "\\|").replace(/\s+/g, " ")).join(" | ")} |`, ...(i === 0 ? [`|${r.map(() => "---|").join("")}`] : [])]).join("\n");
+  rows.flatMap((r, i) => [`| ${r.map((c) => oneLine(String(c)).replaceAll("|", "\\|")).join(" | ")} |`, ...(i === 0 ? [`|${r.map(() => "---|").join("")}`] : [])]).join("\n");
