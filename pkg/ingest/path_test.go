@@ -49,12 +49,15 @@ func (d *stage) answerOn(conn net.Conn) answer {
 func TestPath_RefusesControlCharactersInNewIDs(t *testing.T) {
 	d := newStage(t)
 	for _, id := range []string{"%00", "a%07b", "a%0A", "%7F", "%C2%85"} {
-		for _, path := range []string{"/v1/threads/" + id + "/runs/r/events", "/v1/threads/t/runs/" + id + "/events", "/v1/threads/t/runs/" + id + "/input"} {
+		for _, path := range []string{
+			"/v1/threads/" + id + "/runs/r/events", "/v1/threads/t/runs/" + id + "/events", "/v1/threads/t/runs/" + id + "/input",
+		} {
 			method := http.MethodPost
 			if strings.HasSuffix(path, "/input") {
 				method = http.MethodPut
 			}
-			if a := d.do(method, path, strings.NewReader(ev1)); a.status != http.StatusBadRequest || a.Reason != front.ReasonID || !strings.Contains(a.Detail, "control character") {
+			a := d.do(method, path, strings.NewReader(ev1))
+			if a.status != http.StatusBadRequest || a.Reason != front.ReasonID || !strings.Contains(a.Detail, "control character") {
 				t.Errorf("%s %s: %d %s", method, path, a.status, a.body)
 			}
 		}

@@ -131,7 +131,8 @@ func texts(h lineage.History) string {
 func TestCursor_ChangesOfRandomPatchesLeadToTheState(t *testing.T) {
 	seed := seedtest.New(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	paths := []string{"/a", "/b", "/l", "/l/0", "/l/1", "/l/-", "/l/01", "/l/7", "/l/1/a", "/o", "/o/a", "/o/a/b", "/m~1n", "/m~0n", "/o/toString"}
+	paths := []string{"/a", "/b", "/l", "/l/0", "/l/1", "/l/-", "/l/01", "/l/7", "/l/1/a", "/o", "/o/a", "/o/a/b", "/m~1n", "/m~0n",
+		"/o/toString"}
 	values := []string{`1`, `2`, `"é "`, `{}`, `{"a": [1, {"b":2}]}`, `[]`, `[[1],2]`, `{"l":[3,2,1],"o":{"a":{"b":[]}},"a":1}`}
 	th := newThread(t)
 	th.run("r", "")

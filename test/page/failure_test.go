@@ -54,7 +54,7 @@ func TestPage_OpensAFailedRunAtItsFailure(t *testing.T) {
 				t.Errorf("the page itself has moved by %v", top)
 			}
 			at := n + 12
-			p.shows(".failed", "failed at event "+strings.ReplaceAll(fmt.Sprintf("%d", at), "36012", "36\u202f012")+" in weather, +0.77 s")
+			p.shows(".failed", "failed at event "+strings.ReplaceAll(fmt.Sprintf("%d", at), "36012", "36\u202f012")+" after weather, +0.77 s")
 			p.shows("details[open] .io", "city=last", "asked last")
 			if open := eval[int](p, `document.querySelectorAll(".chat .msg details[open]").length`); open != 1 {
 				t.Errorf("%d calls are open", open)
