@@ -74,7 +74,7 @@ func TestPage_OpensAFailedRunAtItsFailure(t *testing.T) {
 			p.click("button", "Copy the failure as Markdown")
 			p.until(`window.copied`)
 			block := eval[string](p, `window.copied`)
-			for _, want := range []string{"in weather, +0.77 s", "ValueError: no such city", "weather city=last", "asked last", "> some words", "> Is it"} {
+			for _, want := range []string{"after weather, +0.77 s", "ValueError: no such city", "weather city=last", "asked last", "> some words", "> Is it"} {
 				if !strings.Contains(block, want) {
 					t.Errorf("what is copied lacks %q", want)
 				}
