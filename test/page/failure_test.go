@@ -74,12 +74,16 @@ func TestPage_OpensAFailedRunAtItsFailure(t *testing.T) {
 			p.click("button", "Copy the failure as Markdown")
 			p.until(`window.copied`)
 			block := eval[string](p, `window.copied`)
-			for _, want := range []string{"after weather, +0.77 s", "ValueError: no such city", "weather city=last", "asked last", "> some words", "> Is it"} {
+			for _, want := range []string{"after weather, +0.77 s", "run r of thread ", "ValueError: no such city", "weather city=last", "asked last", "> some words", "> Is it"} {
 				if !strings.Contains(block, want) {
 					t.Errorf("what is copied lacks %q", want)
 				}
 			}
-			if loose := outside(block); !slices.Equal(loose, []string{"**run**", "**error**", "**last tool call**", "**its result**", "**last messages**", "**user**", "**assistant**", "**assistant**", "**assistant**"}) {
+			heads := []string{
+				"**failed run**", "**error**", "**last tool call**", "**its result**", "**state at its end**", "**last messages**",
+				"**user**", "**assistant**", "**assistant**", "**assistant**",
+			}
+			if loose := outside(block); !slices.Equal(loose, heads) {
 				t.Errorf("outside of quotes and fences are %q, in\n%s", loose, block)
 			}
 

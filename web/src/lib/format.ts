@@ -35,7 +35,12 @@ export const reported = (counts: (number | null | undefined)[]): number | undefi
 
 export const many = (n: number | undefined): string => (n === undefined ? "–" : n.toLocaleString("en").replaceAll(",", "\u202f"));
 export const plural = (n: number, one: string, more = `${one}s`): string => `${many(n)} ${n === 1 ? one : more}`;
-export const offset = (ms: number): string => `+${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+/** Time since a run's start: seconds, or minutes and hours as a clock has them. */
+export function offset(ms: number): string {
+  if (ms < 60_000) return `+${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  const s = Math.round(ms / 1000), parts = [...(s < 3600 ? [] : [Math.floor(s / 3600)]), Math.floor(s / 60) % 60, s % 60];
+  return `+${parts.map((p, i) => (i ? String(p).padStart(2, "0") : p)).join(":")}`;
+}
 
 export function absolute(time: string, local: boolean): string {
   const d = new Date(time);

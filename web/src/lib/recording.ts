@@ -109,6 +109,11 @@ export class Recording {
     for (let page = 0; page * PAGE <= this.total && this.size <= HELD; page++) await this.need(page * PAGE, false);
   }
 
+  /** Whether no more of it is held. */
+  get full(): boolean {
+    return this.size > HELD;
+  }
+
   private get size(): number {
     return [...this.held.values()].reduce((a, b) => a + b, 0);
   }

@@ -1,7 +1,7 @@
 import { bounded, many, offset } from "../lib/format";
 import type { Items } from "../lib/items";
-import type { AGEvent, Message, ToolCall } from "../lib/types";
-import { fenced, headed, markdownOf, quoted } from "./copies";
+import type { AGEvent, JSONValue, Message, ToolCall } from "../lib/types";
+import { fenced, headed, quoted, textOf } from "./copies";
 
 /** Where and how a run failed. */
 export interface Failure {
@@ -37,17 +37,20 @@ export function place(f: Failure): string {
   return `failed${f.n === undefined ? "" : ` at event ${many(f.n)}`}${f.call ? ` ${f.after ? "after" : "in"} ${f.call.function.name}` : ""}${f.n === undefined ? "" : `, ${offset(f.at)}`}`;
 }
 
-const MOST = 4000;
-const cut = (text: string): string => { const b = bounded(text, false, MOST); return b.cut ? `${b.text}\n… ${b.cut} in all` : b.text; };
+const cut = (text: string, most = 4000): string => { const b = bounded(text, false, most); return b.cut ? `${b.text}\n… ${b.cut} in all` : b.text; };
 
-/** One block to give to somebody: whatever the contents say, they are quoted or fenced, and say nothing in another's name. */
-export function markdownOfFailure(f: Failure, address: string): string {
+/**
+ * One block to give to somebody: whatever the contents say, they are quoted or fenced, and say nothing in another's name. about has lines
+ * that say which run it is, state is the one at its end.
+ */
+export function markdownOfFailure(f: Failure, about: string[], state: JSONValue): string {
   const said = f.result && (typeof f.result.content === "string" ? f.result.content : JSON.stringify(f.result.content));
   return [
-    `${headed("run")}\n\n${quoted(`${place(f)}\n${address}`)}`,
+    `${headed("failed run")}\n\n${quoted([place(f), ...about].join("\n"))}`,
     `${headed("error")}\n\n${fenced(cut([f.message, f.code && `code: ${f.code}`].filter(Boolean).join("\n")), "text")}`,
     ...(f.call ? [`${headed("last tool call")}\n\n${fenced(cut(`${f.call.function.name} ${f.call.function.arguments}`), "text")}`,
       f.result ? `${headed("its result")}\n\n${fenced(cut([said, f.result.error && `error: ${f.result.error}`].filter(Boolean).join("\n")), "text")}` : "It has no result."] : []),
-    headed("last messages"), ...f.last.map((m) => cut(markdownOf(m))),
+    `${headed("state at its end")}\n\n${fenced(cut(JSON.stringify(state, null, 2), 1000))}`,
+    headed("last messages"), ...f.last.map((m) => `${headed(m.role)}\n\n${quoted(cut(textOf(m), 600))}`),
   ].join("\n\n");
 }
