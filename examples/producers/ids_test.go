@@ -26,7 +26,7 @@ var words = []string{
 	strings.Repeat(" ", record.MaxIDBytes),
 }
 
-// oddThreads returns threads whose ids are those of the key vectors and words.
+// oddThreads returns threads whose ids are those of the key vectors and words that ingest takes.
 func oddThreads(t *testing.T) []thread {
 	t.Helper()
 	var vectors struct {
@@ -51,6 +51,6 @@ func oddThreads(t *testing.T) []thread {
 	return slices.DeleteFunc(out, func(x thread) bool {
 		twice := seen[x]
 		seen[x] = true
-		return twice || record.ValidateID(x.tenant) != nil || record.ValidateID(x.id) != nil
+		return twice || record.ValidateID(x.tenant) != nil || record.ValidateNewID(x.id) != nil
 	})
 }
