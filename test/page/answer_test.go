@@ -44,7 +44,7 @@ func TestPage_CopiesTheInputsThatAnswer(t *testing.T) {
 		}
 	}
 	p.visit("?thread=trip-planner&run=ask") // it was answered
-	p.shows(".card.wait", "Stopped to ask a person")
+	p.shows(".card.wait", "Asked, answered")
 	if p.calm(address); eval[bool](p, `document.querySelector(".card.wait .acts") !== null`) {
 		t.Error("a run that was answered offers answers")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 )
 
@@ -58,7 +59,10 @@ func TestPage_ReadsAgainWhatFailed(t *testing.T) {
 	p := newBrowser(t).tab(address+"/", 1440, 900, false)
 	p.wait("[data-row]")
 	var failures atomic.Int64
-	p.answer("*/v1/threads/*", func(r *fetch.EventRequestPaused) chromedp.Action {
+	p.answer("*/v1/threads*", func(r *fetch.EventRequestPaused) chromedp.Action {
+		if strings.Contains(r.Request.URL, "/checkout") || strings.Contains(r.Request.URL, "/changes") || strings.Contains(r.Request.URL, "?prefix") {
+			return fetch.FailRequest(r.RequestID, network.ErrorReasonConnectionRefused)
+		}
 		if r.Request.Method == http.MethodGet && !strings.Contains(r.Request.URL, "/stream") && failures.Add(1) <= 4 {
 			return refuse(r, http.StatusServiceUnavailable, "too much is read at a time")
 		}
@@ -69,6 +73,15 @@ func TestPage_ReadsAgainWhatFailed(t *testing.T) {
 	p.shows(".chat", "bread for the train")
 	p.shows(".facts-list", "SHA-256") // of the run's facts
 	p.until(`document.querySelector("[role=alert]") === null`)
+	// What is not read again says why in the page's words, not the browser's.
+	const away = "The server does not answer."
+	p.visit("?thread=trip-planner&run=export")
+	p.click("#state .leaf button", "title")
+	p.shows("#state .blame", away)
+	p.click(".card.wait button", "Copy the approving input")
+	p.shows("#toast", away)
+	p.visit("?q=status:error")
+	p.shows(".note", "could not be read: "+away)
 	p.calm(address)
 }
 

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 	}
 	const order = "Order-7731"
 	asks := func(run, text string) object {
-		return object{"threadId": order, "runId": run, "messages": []object{{"id": run, "role": "user", "content": text}}, "state": object{}, "tools": []any{},
+		return object{"threadId": order, "runId": run, "messages": []object{{"id": run, "role": "user", "content": text}}, "state": object{"asked": text}, "tools": []any{},
 			"context": []any{}, "forwardedProps": object{}}
 	}
 	publish(t, address, order, "one", asks("one", "A seat to Oslo"), append(append([]any{started(order, "one")}, call("c1", "Oslo")...),
@@ -152,6 +153,11 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 		p.shows(".pair", "error", "500: Traceback:\n  in book\nValueError: keine Plätze frei")
 		p.shows(".pair", "interrupt", "Book a seat to Rome?")
 		p.shows(".common", "The first tool call that differs: book")
+		p.shows(".box h2", "1 place differs")
+		if look := eval[string](p, `((s) => s.backgroundImage + " " + s.boxShadow)(getComputedStyle(document.querySelector(".pair .none")))`); !strings.HasPrefix(look, "none ") ||
+			!strings.HasSuffix(look, "inset") {
+			t.Errorf("what one side lacks looks like %s", look)
+		}
 		p.visit("?thread=talk-1")
 		p.wait(".runhead")
 		if eval[bool](p, `document.querySelector(".runhead a.btn") !== null`) {

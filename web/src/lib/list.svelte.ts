@@ -1,4 +1,4 @@
-import { get, type Query } from "./api";
+import { get, say, type Query } from "./api";
 import type { FoundRun, Thread } from "./types";
 
 /** A thread of the list: those of its runs that the filter selects, the latest first, and what was read of it when its row came into view. */
@@ -213,7 +213,7 @@ export class List {
       this.stale.delete(thread);
       this.inFlight.add(thread);
       void this.read(thread).catch((e: unknown) => {
-        if (!this.closed.signal.aborted) this.fault = e instanceof Error ? e.message : String(e);
+        if (!this.closed.signal.aborted) this.fault = say(e);
       }).finally(() => { this.inFlight.delete(thread); this.fill(); });
     }
   }
