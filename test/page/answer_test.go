@@ -17,6 +17,13 @@ func TestPage_CopiesTheInputsThatAnswer(t *testing.T) {
 	p.until(`window.copied.length === 1`)
 	p.click(".card.wait button", "Copy the declining input")
 	p.until(`window.copied.length === 2`)
+	agent := address + "/v1/agents/travel-desk"
+	p.shows(".card.wait .note", "POST it to your agent through the proxy, as the input of the next run, at "+agent)
+	p.click(".card.wait button", "copy the command")
+	p.until(`window.copied.length === 3`)
+	if got, want := eval[string](p, `window.copied.pop()`), "curl -sSN -H 'Content-Type: application/json' -d @input.json '"+agent+"'"; got != want {
+		t.Errorf("the command is %s, want %s", got, want)
+	}
 	given := get[map[string]json.RawMessage](t, address+"/v1/threads/trip-planner/runs/export/checkout", nil)
 	copied := eval[[]string](p, `window.copied.map((c) => JSON.stringify(JSON.parse(c)))`)
 	for i, want := range []string{`{"approved":true}`, `{"approved":false}`} {

@@ -438,6 +438,8 @@ func TestPage_KeysAndLinks(t *testing.T) {
 	p.wait(".facts a.tool")
 	const read = `performance.getEntriesByType("resource").filter((r) => r.name.includes("/runs/ask")).length`
 	before := eval[int](p, read)
+	p.run(chromedp.KeyEvent("c"))
+	p.shows("#toast", "No change of the state after this event")
 	p.run(chromedp.KeyEvent(kb.ArrowLeft))
 	at("27")
 	p.run(chromedp.KeyEvent(kb.Home))

@@ -32,6 +32,12 @@ func TestPage_StateAtAnEvent(t *testing.T) {
 		p := newBrowser(t).tab(address+"/?thread=trip&run=hotel&at=3", 1440, 900, false)
 		p.until(`document.querySelector("#state")?.dataset.n === "3"`)
 		eval[bool](p, `(window.copied = [], navigator.clipboard.writeText = (t) => (window.copied.push(t), Promise.resolve()), true)`)
+		p.resize(size{390, 844, 1})
+		p.visit("?thread=trip&run=hotel&at=3&pane=state")
+		p.shows(".inspect", "In this input call book has no result yet")
+		p.until(`(document.querySelector("#checkout").scrollIntoView({ block: "end" }), (w) => w.top > 0 && w.bottom <= document.querySelector("#checkout").getBoundingClientRect().top)(document.querySelector(".warns").getBoundingClientRect())`)
+		p.resize(size{1440, 900, 1})
+		p.visit("?thread=trip&run=hotel&at=3")
 		p.click("#checkout", "Checkout")
 		p.until(`window.copied.length === 1`)
 		var in struct {
@@ -43,7 +49,6 @@ func TestPage_StateAtAnEvent(t *testing.T) {
 			fmt.Sprint(in.Messages) != "[{u} {a}]" || !strings.Contains(string(in.State), "Lisbon") {
 			t.Errorf("checked out after event 3: %+v, %v", in, err)
 		}
-		p.shows(".inspect", "The input just copied or saved: call book has no result yet")
 
 		// Who changed a leaf, up to the event that is shown.
 		p.click("#state .leaf button", "city")
@@ -53,13 +58,25 @@ func TestPage_StateAtAnEvent(t *testing.T) {
 		p.visit("?thread=trip&run=hotel")
 		p.shows("#state .blame", "last changed at event 4 of hotel, 3 times")
 		if said := eval[string](p, `document.querySelector(".inspect").innerText`); strings.Contains(said, "no result yet") {
-			t.Errorf("what was copied at another event is still spoken of: %s", said)
+			t.Errorf("the result of a call is said to be missing: %s", said)
 		}
 		p.until(`document.querySelector("main").dataset.live === "true"`)
-		publish(t, address, "trip", "hotel", nil, object{"type": "STATE_DELTA", "delta": []any{object{"op": "replace", "path": "/city", "value": "Faro"}}},
-			object{"type": "RUN_FINISHED", "threadId": "trip", "runId": "hotel"})
-		p.shows("#state .blame", "last changed at event 6 of hotel, 4 times")
-		p.click("#state .blame a", "at event 6")
+		var more []any
+		for k := range 22 {
+			more = append(more, object{"type": "STATE_DELTA", "delta": []any{object{"op": "replace", "path": "/city", "value": fmt.Sprint("Faro ", k)}}})
+		}
+		publish(t, address, "trip", "hotel", nil, append(more, object{"type": "RUN_FINISHED", "threadId": "trip", "runId": "hotel"})...)
+		p.shows("#state .blame", "last changed at event 27 of hotel, 25 times")
+		p.click("#state .blame button", "25 times")
+		changes := `[...document.querySelectorAll("#state .blame li")].map((c) => c.innerText)`
+		p.until(changes + `.length === 20`)
+		p.click("#state .blame button", "more")
+		p.until(changes + `.length === 25`)
+		if all := eval[[]string](p, changes); all[0] != "at event 27 of hotel" || all[22] != "at event 4 of hotel" || all[24] != "by the input of first" {
+			t.Errorf("the changes are %q", all)
+		}
+		p.accessible()
+		p.click("#state .blame li a", "at event 6")
 		p.until(`location.search.includes("run=hotel&at=6") && document.querySelector("#state").dataset.n === "6"`)
 		p.calm(address)
 	})

@@ -53,6 +53,10 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 		p.shows("#reads", "the status is asked or error")
 		p.shows(".facets .btn[aria-pressed=true]", "asked")
 	})
+	sub("a run that goes on has lasted until now", func(*testing.T) {
+		p.visit("?thread=trip-planner&run=now&compare=r01")
+		p.until(`[...document.querySelectorAll(".box tr")].some((r) => r.cells[0].innerText === "Duration" && /^\d+\.\d s|min/.test(r.cells[2].innerText))`)
+	})
 	sub("bundles name what waits and runs, and keep badges", func(t *testing.T) {
 		p.visit("?thread=trip-planner&run=ask&lanes=3")
 		p.shows(".grow-row[data-kind=bundle]", "Remove the old export", "1 waits", "1 running")
@@ -135,7 +139,7 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 		})
 		came := fmt.Sprintf(bigEvent, events.Step.Event.Timestamp)
 		_, value, _ := strings.Cut(came, `"value": `)
-		if !strings.Contains(row, "receipt value: "+strings.Replace(strings.TrimSuffix(value, "}"), `"timestamp"`, "timestamp", 1)) ||
+		if !strings.Contains(row, "receipt · value: "+strings.Replace(strings.TrimSuffix(value, "}"), `"timestamp"`, "timestamp", 1)) ||
 			!strings.HasSuffix(strings.TrimSpace(row), fmt.Sprint(len(came))) {
 			t.Errorf("the row says %q; the event came as %d bytes: %s", row, len(came), came)
 		}
@@ -153,6 +157,11 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 		p.shows(".list .r", "messages", "2 messages in all")
 		p.visit("?thread=trip-planner&run=ask&zoom=timeline")
 		p.until(`document.querySelectorAll(".state-mark").length === 3`)
+		p.shows(".bar-row", "weather", "1.04 s") // from its last argument to its result, as everywhere
+		p.visit("?thread=trip-planner&run=ask")
+		p.shows(".card summary", "weather", "1.04 s")
+		p.visit("?thread=trip-planner&run=ask&zoom=story")
+		p.shows(".list .r", "weather", "1.04 s")
 		p.visit("?thread=research-heat-pumps&run=report&zoom=timeline")
 		p.until(`[...document.querySelectorAll(".bar-row .lab")].some((l) => l.style.paddingLeft === "12px")`)
 		if order := eval[[]string](p, `[...document.querySelectorAll(".bar-row .lab")].map((l) => l.style.paddingLeft)`); order[0] != "0px" {

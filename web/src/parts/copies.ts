@@ -25,6 +25,12 @@ function line([command, ids = [], flags = []]: Command): string {
   return ["skein", command, ...(ids.some((id) => id.startsWith("-")) ? [...given, "--", ...named] : [...named, ...given])].join(" ");
 }
 
+/** A request to this server as a command line; posts names the file with what is posted. */
+export function curl(to: string, posts = ""): string {
+  const key = keyed() ? `-H "Authorization: Bearer $SKEIN_API_KEY" ` : "";
+  return `curl ${posts ? "-sSN" : "-s"} ${key}${posts && `-H 'Content-Type: application/json' -d @${posts} `}${shell(location.origin + to)}`;
+}
+
 /** What is copied of an object: text in a function is made when it is chosen. */
 export interface Copies {
   what: string;
@@ -45,7 +51,7 @@ export function copies(o: Copies): Entry[] {
   add("JSON", o.json, `${o.what} as JSON`);
   add("CSV", o.csv, `${o.what} as CSV`);
   const { request, skein } = o;
-  add("curl", request && (() => `curl -s ${keyed() ? `-H "Authorization: Bearer $SKEIN_API_KEY" ` : ""}${shell(location.origin + address(...request))}`));
+  add("curl", request && (() => curl(address(...request))));
   add("skein command", skein && (() => line(skein)));
   return out;
 }
