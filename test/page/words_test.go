@@ -162,6 +162,11 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 		p.shows(".card summary", "weather", "1.04 s")
 		p.visit("?thread=trip-planner&run=ask&zoom=story")
 		p.shows(".list .r", "weather", "1.04 s")
+		p.click(".list .r", "9+")
+		p.shows(".list .at:has([aria-expanded=true]) .opened", `"city": "Paris"`, `"c": 20`)
+		p.accessible()
+		p.click(".list .r", "9+")
+		p.until(`!document.querySelector(".opened")`)
 		p.visit("?thread=research-heat-pumps&run=report&zoom=timeline")
 		p.until(`[...document.querySelectorAll(".bar-row .lab")].some((l) => l.style.paddingLeft === "12px")`)
 		if order := eval[[]string](p, `[...document.querySelectorAll(".bar-row .lab")].map((l) => l.style.paddingLeft)`); order[0] != "0px" {
@@ -170,6 +175,8 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 	})
 	sub("on a phone", func(t *testing.T) {
 		p = newBrowser(t).tab(address+"/?thread=trip-planner&run=now", 390, 844, false)
+		p.click(".runhead button", "Find in the run")
+		p.until(`document.activeElement.id === "find"`)
 		p.click("button", "Actions")
 		entries := eval[[]string](p, `[...document.querySelectorAll("[role=menuitem]")].map((e) => e.textContent)`)
 		for _, want := range []string{"Stop this run …", "Compare with the parent", "Copy as Markdown", "Copy as skein command"} {
