@@ -130,11 +130,7 @@ func (o Options) driver() (*ch.Options, error) {
 
 // splitAddr parses an address. It refuses user and password, which would appear in error messages.
 func splitAddr(a string) (scheme, host string, err error) {
-	text := a
-	if !strings.Contains(text, "://") {
-		text = "clickhouse://" + text
-	}
-	u, err := url.Parse(text)
+	u, err := url.Parse(a)
 	switch {
 	case err != nil:
 		return "", "", errors.New("ClickHouse: an address is no URL; write http://HOST:8123 or clickhouse://HOST:9000")

@@ -18,11 +18,10 @@ func TestOptions_AddressesNameTheProtocol(t *testing.T) {
 		protocol ch.Protocol
 		secure   bool
 	}{
-		{"host and port", []string{"db:9000"}, nil, []string{"db:9000"}, ch.Native, false},
 		{"native", []string{"clickhouse://db"}, nil, []string{"db:9000"}, ch.Native, false},
 		{"native with TLS", []string{"clickhouse://db:9440"}, &tls.Config{}, []string{"db:9440"}, ch.Native, true},
-		{"two servers", []string{"clickhouse://a", "b:9001"}, nil, []string{"a:9000", "b:9001"}, ch.Native, false},
-		{"IPv6", []string{"[::1]:9000"}, nil, []string{"[::1]:9000"}, ch.Native, false},
+		{"two servers", []string{"clickhouse://a", "clickhouse://b:9001"}, nil, []string{"a:9000", "b:9001"}, ch.Native, false},
+		{"IPv6", []string{"clickhouse://[::1]:9000"}, nil, []string{"[::1]:9000"}, ch.Native, false},
 		{"HTTP", []string{"http://db"}, nil, []string{"db:8123"}, ch.HTTP, false},
 		{"HTTPS", []string{"https://db/"}, nil, []string{"db:8443"}, ch.HTTP, true},
 	} {
@@ -45,6 +44,7 @@ func TestOptions_SayWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{"no address", Options{}, "no address"},
+		{"no scheme", Options{Addrs: []string{"db:8123"}}, "write http://"},
 		{"an unknown scheme", Options{Addrs: []string{"tcp://db:9000"}}, "write http://"},
 		{"a path", Options{Addrs: []string{"http://db/skein"}}, "write http://"},
 		{"two kinds", Options{Addrs: []string{"http://db", "clickhouse://db"}}, "two kinds"},

@@ -85,7 +85,7 @@ func TestStore_GivesUpOnAServerThatHangs(t *testing.T) {
 // What the server does not end by itself, the client does 2 s later. A call of a reader begins no statement behind
 // one that has failed.
 func TestStore_BoundsEachStatement(t *testing.T) {
-	s := connect(t, Options{Addrs: []string{"127.0.0.1:1"}})
+	s := connect(t, Options{Addrs: []string{"clickhouse://127.0.0.1:1"}})
 	for _, c := range []struct {
 		name  string
 		begin func(*Store) (context.Context, context.CancelFunc)
@@ -153,7 +153,7 @@ func TestStore_TellsWhoDoesNotAnswer(t *testing.T) {
 func TestStore_KeepsACancelledCallApartFromWeather(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := connect(t, Options{Addrs: []string{"127.0.0.1:1"}})
+	s := connect(t, Options{Addrs: []string{"clickhouse://127.0.0.1:1"}})
 	if err := s.Ping(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
 		t.Errorf("error %v, want context.Canceled alone", err)
 	}
