@@ -44,7 +44,7 @@ func TestIngest_IsNotReadyUntilKeysWereRead(t *testing.T) {
 	if got := post(t, url, key); got != http.StatusOK {
 		t.Errorf("with a broken file the answer is %d", got)
 	}
-	r.Ready()
+	r.Ready(`"status":"degraded"`, `"api-keys-file":"reading API keys of `)
 }
 
 // Where nobody needs a key, requests are taken under the machine's own name, and of web pages those that are named.

@@ -119,6 +119,7 @@ func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticat
 	if a.keys != "" {
 		keys = tenant.OpenKeyFile(a.keys, p.Logger, p.Registry)
 		p.Admin.AddCheck("api-keys", func(context.Context) error { return keys.Ready() })
+		p.Admin.AddRemark("api-keys-file", func(context.Context) error { return keys.Stale() })
 		p.Group.Go(ctx, "API keys", keys.Run)
 	}
 	if a.tokens.JWKS != "" {

@@ -106,6 +106,9 @@ func (p *Process) AwaitKafka(ctx context.Context) error {
 	}
 	p.Admin.AddDependency("kafka", p.probe.Ping) // a stage that waits for events would notice late that no broker answers
 	p.Admin.AddDependency("topics", p.checkTopics)
+	if err := p.Await(ctx, "kafka", p.probe.Ping); err != nil {
+		return err
+	}
 	return p.Await(ctx, "topics", p.checkTopics, kafka.ErrPartitionCounts)
 }
 

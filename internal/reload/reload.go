@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -147,6 +148,12 @@ func Bounded(r io.Reader, limit int64) ([]byte, error) {
 // ErrEmpty is the error that YAML returns for an empty file.
 var ErrEmpty = errors.New("it is empty")
 
+// The decoder names Go types, of which who writes a file knows nothing.
+var (
+	unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	noDuration = regexp.MustCompile("cannot unmarshal !!\\w+ (`.*?`) into time.Duration")
+)
+
 // YAML decodes a file with one YAML document into a struct. It returns an error of one line if the file is empty or has a
 // second document, or if members are unknown or repeated.
 func YAML(text []byte, into any) error {
@@ -156,7 +163,9 @@ func YAML(text []byte, into any) error {
 	case errors.Is(err, io.EOF):
 		return ErrEmpty
 	case err != nil:
-		return errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+		text := strings.ReplaceAll(err.Error(), "\n", " ")
+		text = unknownKey.ReplaceAllString(text, "$1 is not a key")
+		return errors.New(noDuration.ReplaceAllString(text, "$1 is not a duration such as 500ms, 90s or 24h"))
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return errors.New("it has more than one YAML document")

@@ -28,8 +28,11 @@ var ErrUntrusted = errors.New("the broker's certificate is not trusted")
 
 // explain wraps errors of authentication and authorization with ErrDenied.
 func explain(err error) error {
+	if errors.Is(err, kerr.IllegalSaslState) {
+		return fmt.Errorf("%w: this listener asks for no login: name the port of one that does, or set no mechanism (%w)", ErrDenied, err)
+	}
 	for _, denied := range []error{
-		kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
+		kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
 		kerr.ClusterAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
 		kerr.TransactionalIDAuthorizationFailed,
 	} {

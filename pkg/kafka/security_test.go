@@ -182,3 +182,17 @@ func anotherCA(t *testing.T) string {
 	defer s.Close()
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
+
+func TestSecurity_SaysThatAListenerAsksForNoLogin(t *testing.T) {
+	cfg := kafkatest.Real(t, 1).Config
+	cfg.Security = kafka.Security{SASL: "PLAIN", User: "u", PasswordFile: filepath.Join(t.TempDir(), "password")}
+	put(t, cfg.Security.PasswordFile, "p")
+	probe, err := kafka.NewProbe(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Close()
+	if err := probe.Ping(timeout(t)); !errors.Is(err, kafka.ErrDenied) || !strings.Contains(err.Error(), "asks for no login") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -50,6 +50,14 @@ func (f *KeyFile) Run(ctx context.Context) error {
 	return nil
 }
 
+// Stale returns the error of reading the file since keys were in force, or nil.
+func (f *KeyFile) Stale() error {
+	if f.ring.Load() == nil {
+		return nil
+	}
+	return f.source.Err()
+}
+
 // Ready returns nil once keys are in force, else the error of reading them.
 func (f *KeyFile) Ready() error {
 	if f.ring.Load() != nil {

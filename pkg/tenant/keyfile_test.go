@@ -142,15 +142,15 @@ func TestKeyFile_ABrokenFileOpensNoDoorAndClosesNone(t *testing.T) {
 		}
 		k.later()
 		k.wants("gone", one, "acme")
-		if stale() != 1 || k.Ready() != nil {
-			t.Errorf("metric %v, ready %v", stale(), k.Ready())
+		if stale() != 1 || k.Ready() != nil || k.Stale() == nil {
+			t.Errorf("metric %v, ready %v, stale %v", stale(), k.Ready(), k.Stale())
 		}
 		k.write("keys:\n" + entry("two", "acme", two))
 		k.later()
 		k.wants("back", one, "")
 		k.wants("back", two, "acme")
-		if stale() != 0 {
-			t.Error("the metric stays raised")
+		if stale() != 0 || k.Stale() != nil {
+			t.Errorf("the metric stays raised, or %v", k.Stale())
 		}
 	})
 }
