@@ -181,6 +181,7 @@ func TestCommands_OverHTTP(t *testing.T) {
 		}{
 			{[]string{"export", thread.ThreadID, "no-such-run"}, "there is no run no-such-run in thread"},
 			{[]string{"diff", thread.ThreadID, "no-such-run"}, "there is no run no-such-run in thread"},
+			{[]string{"diff", thread.ThreadID, first0, "no-such-run"}, "there is no run no-such-run in thread"},
 			{[]string{"lineage", thread.ThreadID, "--siblings", "no-such-run"}, "there is no run no-such-run in thread"},
 			{[]string{"checkout", thread.ThreadID, "no-such-run"}, "its runs: skein lineage " + thread.ThreadID},
 			{[]string{"history", "no-such-thread"}, "all threads: skein threads --url " + s.URL()},

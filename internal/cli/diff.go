@@ -3,8 +3,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,6 +42,9 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 		var d difference
 		body, err := fetch(ctx, c, client.ThreadPath(args[0])+"/diff", q, "difference", &d)
 		if err != nil {
+			if answer := new(client.Error); errors.As(err, &answer) { // it names the run that is missing
+				args = slices.DeleteFunc(args, func(a string) bool { return a != args[0] && !strings.Contains(answer.Detail, strconv.Quote(a)) })
+			}
 			return out.found(err, args[0], strings.Join(args[1:], " or "))
 		}
 		if err = out.result(body, d.text(out)); err == nil && !d.Same {

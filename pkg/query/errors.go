@@ -65,12 +65,16 @@ func (s *Service) explain(c *front.Call, err error) *front.Problem {
 	case c.R.Context().Err() != nil && !errors.Is(err, errBroken):
 		return nil
 	case errors.Is(err, store.ErrNotFound):
+		detail := "there is no such thread or run"
+		if run, ok := errors.AsType[missingRun](err); ok {
+			detail = run.Error()
+		}
 		err := s.checkErased(c, -1)
 		if p, ok := errors.AsType[*front.Problem](err); ok {
 			return p
 		}
 		if err == nil {
-			return &front.Problem{Status: http.StatusNotFound, Detail: "there is no such thread or run"}
+			return &front.Problem{Status: http.StatusNotFound, Detail: detail}
 		}
 	case errors.As(err, &bad):
 		return front.Refuse(http.StatusBadRequest, "", "%v", bad)
