@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -42,9 +41,8 @@ func AddressInUse(addr, flag string) error {
 	if err != nil {
 		host = "127.0.0.1"
 	}
-	return fmt.Errorf("listening on %s: another process uses this port: stop it, or choose another with --%s %s or SKEIN_%s, "+
-		"which make run obeys too (port 0 picks a free one)",
-		addr, flag, net.JoinHostPort(host, "0"), strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
+	return fmt.Errorf("listening on %s: %w: stop the process that uses it, or choose another port with --%s %s (0 picks a free one)",
+		addr, syscall.EADDRINUSE, flag, net.JoinHostPort(host, "0"))
 }
 
 // ServeHTTP serves requests on l until ctx ends. Then it accepts no new requests, waits up to DrainTimeout for running ones,

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 type devFlags struct {
 	cfg                 dev.Config
 	agents, links       []string
+	agentsFile          string
 	logFormat, logLevel string
 }
 
@@ -35,6 +37,7 @@ func (f *devFlags) add(cmd *cobra.Command) {
 		"maximum duration of a live stream; set it short to test how a front end reconnects")
 	flags.StringSliceVar(&f.agents, "agent", nil,
 		"an agent behind the proxy, `NAME=URL` (repeatable): POST /v1/agents/NAME calls it and records the run")
+	flags.StringVar(&f.agentsFile, "agents", "", "YAML `FILE` with agents and their settings, as ingest has it; by default none")
 	app.PageLinkFlag(flags, &f.links)
 	app.CORSFlag(flags, &f.cfg.CORS.Origins)
 	app.KeepEventsFlag(flags, &f.cfg.KeepEvents)
@@ -51,6 +54,18 @@ func (f *devFlags) config(out *output) (dev.Config, error) {
 	cfg := f.cfg
 	if cfg.Agents, err = agents.ParsePairs(f.agents); err != nil {
 		return dev.Config{}, app.Usagef("checking agent: %w", err)
+	}
+	if f.agentsFile != "" {
+		more, err := agents.Read(f.agentsFile)
+		if err != nil {
+			return dev.Config{}, app.Usagef("%w", err)
+		}
+		for _, name := range cfg.Agents.Names() {
+			if _, both := more[name]; both {
+				return dev.Config{}, app.Usagef("--agent %s: --agents has one of that name already", name)
+			}
+		}
+		maps.Copy(cfg.Agents, more)
 	}
 	if cfg.Links, err = web.ParseLinks(f.links); err != nil {
 		return dev.Config{}, app.Usagef("%w", err)

@@ -48,7 +48,7 @@ func openFolder(path string) (*folder, error) {
 		return nil, fmt.Errorf("locking data folder %s: %w", path, err)
 	}
 	if !locked {
-		return nil, fmt.Errorf("locking data folder %s: another skein process has it (%w): stop that one, or choose another folder with --data",
+		return nil, fmt.Errorf("locking data folder %s: another skein process has it (%w): stop that one, or choose another with --data",
 			path, ErrFolderInUse)
 	}
 	_, err = os.Stat(f.in(markerName))

@@ -2,10 +2,13 @@ package dev
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,6 +58,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.admin.Identify(app.BuildInfo().Version, "ingest", "compactor", "indexer", "query")
 	s.admin.ServeProfiles() // loopback only
 	if err := s.start(ctx); err != nil {
+		if errors.Is(err, ErrFolderInUse) || errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w. A second instance beside it, also by make run, needs its own SKEIN_LISTEN=127.0.0.1:0, "+
+				"SKEIN_KAFKA_LISTEN=127.0.0.1:0 and SKEIN_DATA=FOLDER", err)
+		}
 		// Everything opened so far is a part of the group.
 		return nil, s.group.Abort(err)
 	}
