@@ -4,8 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,10 +97,11 @@ func TestFirstHour(t *testing.T) {
 			switch {
 			case file == "README.md" && strings.HasPrefix(script, "make run "):
 				tried++
-			case file == "README.md" && language == "text" && strings.HasPrefix(script, "bin/skein dev --agent "):
+			case file == "README.md" && language == "text" && strings.HasPrefix(script, "go run ./examples/agents/hello\n"):
 				demo.stop(t)
-				serveAgent(t, "127.0.0.1:8000")
-				demo = n.start(t, strings.TrimSpace(script))
+				agent, dev, _ := strings.Cut(strings.TrimSpace(script), "\n") // a terminal each
+				n.start(t, agent).waitFor(t, "an agent on", time.Minute)
+				demo = n.start(t, dev)
 				demo.waitFor(t, "skein is ready", time.Minute)
 				tried++
 			case language == "sh":
@@ -212,18 +211,6 @@ func (term *terminal) stop(t *testing.T) {
 		t.Errorf("%s does not end:\n%s", term.command, term.said())
 	}
 	fmt.Fprintf(term.transcript, "$ %s\n%s^C\n", term.command, term.said())
-}
-
-// serveAgent answers at an address as examples/hello.jsonl says, until the test ends.
-func serveAgent(t *testing.T, address string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: agent(t)}
-	go func() { _ = server.Serve(listener) }() // ends with Close
-	t.Cleanup(func() { _ = server.Close() })
 }
 
 func absolute(t *testing.T, path string) string {
