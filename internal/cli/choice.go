@@ -65,8 +65,7 @@ const (
 )
 
 // formFlags adds --output with the forms of a command, the default first, and --json as a synonym for -o with the form asJSON. Both
-// set out.form and out.asJSON before the command runs. Commands whose -o is a range of events (replay, refold), and commands that
-// always print JSON (checkout, export, fold), have no --output.
+// set out.form and out.asJSON before the command runs. Commands that always print JSON (checkout, export, fold) have no --output.
 func formFlags(cmd *cobra.Command, out *output, usage, asJSON string, forms ...string) {
 	var form string
 	choiceFlag(cmd, &form, "output", "o", forms[0], usage, forms...)

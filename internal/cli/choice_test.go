@@ -14,8 +14,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// Whatever has --json has -o as well, but for commands whose -o is a range of events, and those that print JSON anyway. A form that a
-// command does not have is wrong usage.
+// Whatever has --json has -o as well, but for commands that print JSON anyway. A form that a command does not have is wrong usage.
 func TestOutput_IsChosenTheSameWayEverywhere(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	var with, without []string
@@ -44,7 +43,7 @@ func TestOutput_IsChosenTheSameWayEverywhere(t *testing.T) {
 	}
 	walk(newRoot(newOutput(&stdout, &stderr, nil), strings.NewReader("")))
 	slices.Sort(without)
-	if want := []string{"export", "fold", "refold", "replay"}; !slices.Equal(without, want) {
+	if want := []string{"export", "fold"}; !slices.Equal(without, want) {
 		t.Errorf("--json without -o: %v, want %v", without, want)
 	}
 	if len(with) < 20 {

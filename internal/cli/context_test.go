@@ -62,6 +62,11 @@ func TestContext_NamesAServerAndItsKey(t *testing.T) {
 	call(0, "context", "use", "open")
 	call(0, "threads")
 	call(app.ExitFailed, "threads", "--url", keyed.URL)
+	open.Close()
+	if err := run(t.Context(), []string{"threads"}, []string{"HOME=" + home}, strings.NewReader(""), io.Discard, io.Discard); err == nil ||
+		!strings.HasSuffix(err.Error(), "; by context open") {
+		t.Errorf("where the context's server does not answer: %v", err)
+	}
 	call(0, "context", "remove", "open")
 	if got := call(0, "context"); strings.Contains(got, "open") || strings.Contains(got, "*") {
 		t.Errorf("contexts: %q", got)

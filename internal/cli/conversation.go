@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -15,6 +16,8 @@ type conversation struct {
 	Truncated, RawLost             bool
 	Messages                       []message
 	State                          json.RawMessage
+	// moment is the step that is shown, if it is not the run's last.
+	moment string
 }
 
 type message struct {
@@ -34,7 +37,7 @@ const stateLines = 40
 func (c conversation) text(out *output) string {
 	var b strings.Builder
 	width := out.width()
-	head := fmt.Sprintf("thread %s, run %s: %s", oneLine(c.ThreadID, 80), oneLine(c.RunID, 80), c.Status)
+	head := fmt.Sprintf("thread %s, run %s: %s", oneLine(c.ThreadID, 80), oneLine(c.RunID, 80), cmp.Or(c.moment, c.Status))
 	for _, remark := range c.remarks() {
 		head += ", " + remark
 	}

@@ -33,7 +33,7 @@ the command reads skein.runs and skein.events from Kafka directly, for all tenan
 Run it before an upgrade, with the new version. Open runs, and runs whose raw events are gone, are only counted.
 The exit code is 4 if a record would change.`,
 		Example: `  skein refold --brokers kafka-0:9092 --tenant acme my-thread
-  skein refold --brokers kafka-0:9092 -o 3:1024:3:4096
+  skein refold --brokers kafka-0:9092 --range 3:1024:3:4096
   skein refold --brokers kafka-0:9092 --all --json | jq -r 'select(.outcome == "changes") | .threadId' | uniq`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ The exit code is 4 if a record would change.`,
 				ways++
 			}
 			if ways != 1 {
-				return app.Usagef("select runs: THREAD, -o FROM:TO, or --all")
+				return app.Usagef("select runs: THREAD, --range FROM:TO, or --all")
 			}
 			if len(args) == 1 {
 				if tenant == "" {
@@ -66,7 +66,7 @@ The exit code is 4 if a record would change.`,
 		},
 	}
 	at.Flags(cmd.Flags())
-	cmd.Flags().BoolVar(&out.asJSON, "json", false, "print JSON Lines")
+	jsonLinesFlags(cmd, out)
 	f := cmd.Flags()
 	f.StringVar(&tenant, "tenant", "", "the tenant's `ID`; by default all tenants; required with THREAD")
 	rangeFlag(f, &between)
@@ -78,7 +78,7 @@ The exit code is 4 if a record would change.`,
 func eventsBetween(q *scan.Query, r record.Range) error {
 	first, last := r.From.Position, r.To.Position
 	if first == nil || last == nil && !r.To.IsZero() {
-		return app.Usagef("-o %s: want a position, and another one or nothing after it", r)
+		return app.Usagef("--range %s: want a position, and another one or nothing after it", r)
 	}
 	q.Partition, q.Span = first.Partition, &kafka.Span{Start: first.Offset, End: math.MaxInt64}
 	if last != nil {

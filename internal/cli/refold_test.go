@@ -49,7 +49,7 @@ func TestRefold_FollowsAChangeAlongTheThread(t *testing.T) {
 		if got, want := refold(app.ExitDiffers, "t", "--tenant", dev.Tenant), first+second+sum(2, 0, 2, 0); got != want {
 			t.Errorf("it says\n%swant\n%s", got, want)
 		}
-		if got, want := refold(app.ExitDiffers, "-o", next.String()), second+sum(1, 0, 1, 0); got != want {
+		if got, want := refold(app.ExitDiffers, "--range", next.String()), second+sum(1, 0, 1, 0); got != want {
 			t.Errorf("of the second run's events it says\n%swant\n%s", got, want)
 		}
 		var one verify.Result

@@ -54,17 +54,17 @@ uses a member that does not exist, it is not true there; state.?cart.?total.orVa
 Numbers are those of JSON, doubles.
 
 With --step you step through RUN (by default the thread's tip) in the terminal: messages and state after each
-event, with what it changed. It begins at the event of -o or --until; ? shows the keys.
+event, with what it changed. It begins at the event of --range or --until; ? shows the keys.
 
 Exit code 3: there is no such thread or run, there are no events to write --to a topic, or --until was true
 at none.`,
 		Example: `  skein replay my-thread my-run | sha256sum   # is raw.sha256 of the run; skein verify compares more
   skein replay my-thread my-run --pace 10 --sse
-  skein replay my-thread -o @2026-09-17T12:00:00Z:end --all --json
+  skein replay my-thread --range @2026-09-17T12:00:00Z:end --all --json
   skein replay my-thread my-run --until 'event.type == "TOOL_CALL_START" && state.cart.total > 100'
   skein replay my-thread my-run --step
   skein replay my-thread --to test-events --brokers kafka-0:9092 --tenant acme --dry-run
-  skein replay --to test-events --brokers kafka-0:9092 --tenant acme -o @2026-09-17T12:00:00Z --pace 10 --yes`,
+  skein replay --to test-events --brokers kafka-0:9092 --tenant acme --range @2026-09-17T12:00:00Z --pace 10 --yes`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Pace, err = replay.ParsePace(o.pace); err != nil {
@@ -99,7 +99,8 @@ at none.`,
 	f.StringSliceVar(&o.types, "type", nil, "only events of these `TYPES`, separated by commas, such as TOOL_CALL_START")
 	f.BoolVar(&o.all, "all", false, "also inputs and records that were not folded; --json and --sse tell them apart")
 	f.BoolVar(&o.sse, "sse", false, "print server-sent events, each with its position as id")
-	f.BoolVar(&out.asJSON, "json", false, "print JSON Lines with position, time, run and outcome of each event; with --to, one document")
+	formFlags(cmd, out, "`FORM` of the output: text (the events as they are) or jsonl (with position, time, run and outcome; with --to, one document)",
+		formJSONL, formText, formJSONL)
 	o.toFlags(f)
 	return cmd
 }
@@ -197,7 +198,7 @@ func (o *replayOptions) stepThrough(cmd *cobra.Command, out *output, args []stri
 
 // rangeFlag adds the flag that selects a range of skein.events. The zero range selects all events.
 func rangeFlag(f *pflag.FlagSet, r *record.Range) {
-	f.FuncP("range", "o", "only events from FROM up to but excluding TO, as `FROM:TO`; each is a position (3:1024), "+
+	f.Func("range", "only events from FROM up to but excluding TO, as `FROM:TO`; each is a position (3:1024), "+
 		"a time (@2026-09-17T12:00:00Z), start or end (fixed when the command starts)",
 		func(text string) (err error) {
 			*r, err = record.ParseRange(text)

@@ -53,9 +53,9 @@ func TestReplay_LeavesRepeatsOut(t *testing.T) {
 			"end:":                                                      "",
 			"@2026-09-17T12:00:00Z:@" + time.Now().Add(time.Minute).Format(time.RFC3339): start + "\n" + eventText + "\n" + end + "\n",
 		} {
-			stdout, stderr, code := skein(t, "", "replay", thread, "r", "-o", between, "--url", s.URL())
+			stdout, stderr, code := skein(t, "", "replay", thread, "r", "--range", between, "--url", s.URL())
 			if code != 0 || stdout != want {
-				t.Errorf("-o %s: exit %d, %s%s", between, code, stdout, stderr)
+				t.Errorf("--range %s: exit %d, %s%s", between, code, stdout, stderr)
 			}
 		}
 		stdout, _, code := skein(t, "", "replay", thread, "--all", "--json", "--url", s.URL())

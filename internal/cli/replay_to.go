@@ -69,7 +69,7 @@ func (o *replayOptions) publish(cmd *cobra.Command, out *output, args []string) 
 	case o.Follow && o.Run != "":
 		return app.Usagef("--follow works with a thread, or with all threads; leave RUN out")
 	case o.Follow && !o.Range.To.IsZero():
-		return app.Usagef("-o %s and --follow: leave TO out", o.Range)
+		return app.Usagef("--range %s and --follow: leave TO out", o.Range)
 	case !o.yes && !o.dry && !isTerminal(in):
 		return app.Usagef("replaying to %s: stdin is not a terminal, so there is no confirmation: pass --yes, or --dry-run", o.To)
 	}
@@ -134,9 +134,9 @@ func (o *replayOptions) planAndPublish(ctx context.Context, out *output, in io.R
 	case o.Follow && errors.Is(err, context.Canceled): // Ctrl-C is the usual end of --follow
 		return nil
 	case len(done.Next) == 1 && o.Follow:
-		return fmt.Errorf("%w: %d were published; continue with -o %s: --follow", err, done.Published, done.Next[0])
+		return fmt.Errorf("%w: %d were published; continue with --range %s: --follow", err, done.Published, done.Next[0])
 	case len(done.Next) == 1 && len(p.Ranges) == 1:
-		return fmt.Errorf("%w: %d of %d were published; continue with -o %s:%s",
+		return fmt.Errorf("%w: %d of %d were published; continue with --range %s:%s",
 			err, done.Published, p.Records, done.Next[0], p.Ranges[0].To)
 	}
 	return fmt.Errorf("%w: %d of %d were published; --json says where each partition continues", err, done.Published, p.Records)

@@ -62,7 +62,7 @@ func TestReplay_PublishesToAnotherTopic(t *testing.T) {
 			len(said.Next) != 1 || there() != 2 {
 			t.Errorf("exit %d, %s%s (%v)", code, stdout, stderr, err)
 		}
-		stdout, stderr, code = to("--tenant", dev.Tenant, "u", "r", "--yes", "-o", position(t, s, "u", 0)+":end")
+		stdout, stderr, code = to("--tenant", dev.Tenant, "u", "r", "--yes", "--range", position(t, s, "u", 0)+":end")
 		if code != 0 || !strings.HasPrefix(stdout, "published: ") || !strings.Contains(stderr, "to publish to tests") {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
@@ -72,7 +72,7 @@ func TestReplay_PublishesToAnotherTopic(t *testing.T) {
 		}{
 			"there is no such run": {app.ExitNotFound, []string{"--tenant", dev.Tenant, "t", "nobody", "--yes"}},
 			"no such events":       {app.ExitNotFound, []string{"--tenant", dev.Tenant, "nowhere", "--yes"}},
-			"lies on partition 99": {app.ExitUsage, []string{"--tenant", dev.Tenant, "t", "-o", "99:1", "--yes"}},
+			"lies on partition 99": {app.ExitUsage, []string{"--tenant", dev.Tenant, "t", "--range", "99:1", "--yes"}},
 		} {
 			if _, stderr, code := to(c.args...); code != c.code || !strings.Contains(stderr, name) {
 				t.Errorf("%v: exit %d, %s", c.args, code, stderr)
@@ -113,7 +113,7 @@ func TestReplay_EndsAtCtrlC(t *testing.T) {
 		there(4)
 		next := position(t, s, "followed", 1)
 		err := stop()
-		if want := fmt.Sprintf("interrupted: 1 of 3 were published; continue with -o %s:", next); app.ExitCode(err) != app.ExitFailed ||
+		if want := fmt.Sprintf("interrupted: 1 of 3 were published; continue with --range %s:", next); app.ExitCode(err) != app.ExitFailed ||
 			!strings.Contains(fmt.Sprint(err), want) || !strings.HasSuffix(out.String(), "\npublished: 1 record to followed\n") {
 			t.Errorf("%v: %s", err, out)
 		}

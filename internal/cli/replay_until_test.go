@@ -41,11 +41,11 @@ func TestReplay_StopsWhereAConditionIsTrue(t *testing.T) {
 				t.Errorf("%s: exit %d, %s%swant %s", expression, code, stdout, stderr, want)
 			}
 		}
-		if stdout, stderr, code := until(`state.n > 5`, "-o", position(t, s, "until", 2), "--type", "STATE_DELTA"); code != 0 || stdout != events[4]+"\n" {
+		if stdout, stderr, code := until(`state.n > 5`, "--range", position(t, s, "until", 2), "--type", "STATE_DELTA"); code != 0 || stdout != events[4]+"\n" {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
 		for want, args := range map[string][]string{
-			`state.n > 5 was true at none of 3 events`: {`state.n > 5`, "-o", ":" + position(t, s, "until", 3)},
+			`state.n > 5 was true at none of 3 events`: {`state.n > 5`, "--range", ":" + position(t, s, "until", 3)},
 			`state.m > 5 was true at none of 6 events; the last event at which it could not be evaluated: step 6: no such key: m`: {`state.m > 5`},
 		} {
 			stdout, stderr, code := until(args[0], args[1:]...)

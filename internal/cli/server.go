@@ -106,7 +106,16 @@ func (s *server) connect(f func(c *client.Client) error) error {
 	}
 	defer c.Close()
 	s.out.at = &given
-	return addressHint(refusedHint(f(c), key), read, publish)
+	return s.named(addressHint(refusedHint(f(c), key), read, publish))
+}
+
+// named adds to the error of a request, of which the command line may not say where it went, the context that did.
+func (s *server) named(err error) error {
+	var refused *client.Error
+	if s.context == "" || !errors.Is(err, client.ErrUnreachable) && !errors.As(err, &refused) {
+		return err
+	}
+	return fmt.Errorf("%w; by context %s", err, oneLine(s.context, 80))
 }
 
 // withoutAddresses leaves out the variables with addresses, or a context, that those on the command line replace.

@@ -90,6 +90,9 @@ func (s stateAt) print(out *output) error {
 	p := differencePrinter{paint: out.paint, width: out.width()}
 	p.b.WriteString(out.bold(oneLine(stepTitle(s.Step, s.Total, s.LateError), p.width)) + "\n")
 	p.step(s.Step.Change.Messages, patch)
+	if s.Step.N < s.Total {
+		s.moment = fmt.Sprintf("at step %d of %d", s.Step.N, s.Total)
+	}
 	return out.text(p.b.String() + "\n" + s.conversation.text(out))
 }
 
