@@ -141,6 +141,24 @@ func (n *node) JSON() json.RawMessage {
 	return n.text
 }
 
+// toward returns the value to which a path of names and indexes leads as far as it was read, and the rest of the path.
+func (n *node) toward(path []string) (value json.RawMessage, rest []string) {
+	for len(path) > 0 && n.container != nil {
+		name := path[0]
+		if n.array {
+			i, err := strconv.Atoi(name)
+			if err != nil || strconv.Itoa(i) != name || i < 0 || i >= len(n.list) {
+				return nil, nil
+			}
+			n = n.list[i]
+		} else if n = n.members.get(name); n == nil {
+			return nil, nil
+		}
+		path = path[1:]
+	}
+	return n.encoded(), path
+}
+
 // encoded returns the value as JSON without caching it. Otherwise each level of a document with a changed node would retain the
 // encoding of everything below it.
 func (n *node) encoded() json.RawMessage {

@@ -243,19 +243,28 @@ func TestCursor_StepsOfALargeStateCostTheirChange(t *testing.T) {
 		th.event("r", fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"word %d "}`, i))
 	}
 	r := th.read("r", 1<<30)
-	c, err := r.From(nil, 4, nil) // the state is read
-	if err != nil {
-		t.Fatal(err)
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for c.N() < 256 {
-		if _, _, err := c.Next(); err != nil {
+	for name, begin := range map[string]func(*Cursor) func() error{
+		"a step": func(c *Cursor) func() error { return func() error { _, _, err := c.Next(); return err } },
+		"a step of a watch": func(c *Cursor) func() error {
+			w := c.Watch(place(t, "/log/0/i"))
+			return func() error { _, _, _, err := w.Next(); return err }
+		},
+	} {
+		c, err := r.From(nil, 4, nil) // the state is read
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	runtime.ReadMemStats(&after)
-	if took := (after.TotalAlloc - before.TotalAlloc) / 252; took > 16<<10 {
-		t.Errorf("a step takes %d bytes, with a state of %d bytes", took, state.Len())
+		next := begin(c)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for c.N() < 256 {
+			if err := next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if took := (after.TotalAlloc - before.TotalAlloc) / 252; took > 16<<10 {
+			t.Errorf("%s takes %d bytes, with a state of %d bytes", name, took, state.Len())
+		}
 	}
 }

@@ -57,7 +57,7 @@ func (p Place) Of(h lineage.History) json.RawMessage {
 	if p.IsMessage() {
 		return p.among(h.Messages)
 	}
-	return p.in(orEmpty(h.State))
+	return in(orEmpty(h.State), p.path)
 }
 
 // among returns the first message with the place's id, which is also the one that the fold uses.
@@ -70,8 +70,8 @@ func (p Place) among(messages []agui.Message) json.RawMessage {
 	return nil
 }
 
-func (p Place) in(value json.RawMessage) json.RawMessage {
-	for _, token := range p.path {
+func in(value json.RawMessage, path []string) json.RawMessage {
+	for _, token := range path {
 		switch {
 		case agui.IsObject(value):
 			value = agui.Lookup(value, token)
@@ -185,7 +185,7 @@ func (w *Watch) Next() (s Step, before json.RawMessage, changed bool, err error)
 		if w.place.IsMessage() {
 			after = w.place.among(w.c.fold.Messages())
 		} else {
-			after = w.place.in(w.c.fold.State())
+			after = in(w.c.fold.StateAt(w.place.path))
 		}
 	}
 	if same(before, after) && (before == nil) == (after == nil) {
