@@ -85,8 +85,8 @@ type Filter struct {
 	Pending      bool      // ended with tool calls without a result (record.Run.PendingToolCalls)
 	Depth        *Depth    // nil: any
 	Prefix       string    // of the thread's id
-	// Words must all be in the text of one message that the run or its input added, in the message of the RUN_ERROR that ended it, both
-	// ignoring case, or in an id as HasWords has it. Messages of running runs are not searched.
+	// Words must all be in the text of one message that the run or its input added, in the error of such a tool message, in the
+	// message of the RUN_ERROR that ended it, all ignoring case, or in an id as HasWords has it. Messages of running runs are not searched.
 	Words []string
 }
 

@@ -188,14 +188,25 @@ func TextOf(m agui.Message) string {
 	return strings.Join(parts, "\n")
 }
 
-// ErrorText returns the message of the RUN_ERROR that ended a run as a list of one message, which stores write for searches; else nil.
-func ErrorText(r *record.Run) []agui.Message {
-	end := r.LastEnd()
-	if member(end, "type") != string(agui.RunError) {
-		return nil
+// ErrorTexts returns the message of the RUN_ERROR that ended a run, and the errors of its tool messages, as messages, which stores write for
+// searches.
+func ErrorTexts(r *record.Run) []agui.Message {
+	var all []agui.Message
+	add := func(text string) {
+		raw := append(agui.AppendString([]byte(`{"id":"error","role":"error","content":`), text), '}')
+		all = append(all, agui.Message{ID: "error", Role: "error", Raw: raw})
 	}
-	raw := append(agui.AppendString([]byte(`{"id":"error","role":"error","content":`), member(end, "message")), '}')
-	return []agui.Message{{ID: "error", Role: "error", Raw: raw}}
+	if end := r.LastEnd(); member(end, "type") == string(agui.RunError) {
+		add(member(end, "message"))
+	}
+	for _, messages := range [][]agui.Message{r.Messages, r.InputMessages} {
+		for _, m := range messages {
+			if text := member(m.Raw, "error"); m.Role == agui.RoleTool && text != "" {
+				add(text)
+			}
+		}
+	}
+	return all
 }
 
 // ContentFactsOf returns the tool calls, interrupts and answers of a record.

@@ -101,7 +101,7 @@ CREATE TABLE IF NOT EXISTS messages /* on cluster */
     tenant     String COMMENT 'the tenant' CODEC(ZSTD(1)),
     thread_id  String COMMENT 'the thread' CODEC(ZSTD(1)),
     run_id     String COMMENT 'the run' CODEC(ZSTD(1)),
-    input      UInt8 COMMENT '1: a message of the input, 0: one that the run added or changed, 2: the message of the RUN_ERROR, for searches',
+    input      UInt8 COMMENT '1: a message of the input, 0: one that the run added or changed, 2: an error of the run or of a tool, for searches',
     idx        UInt32 COMMENT 'place in its list, from 0' CODEC(ZSTD(1)),
     version    UInt64 COMMENT 'offset of the record in skein.runs; the row counts only where the row of runs has the same' CODEC(ZSTD(1)),
     message_id String COMMENT 'id of the message' CODEC(ZSTD(1)),

@@ -44,7 +44,7 @@ CREATE TABLE messages (
     tenant     TEXT    NOT NULL,
     thread_id  TEXT    NOT NULL,
     run_id     TEXT    NOT NULL,
-    input      INTEGER NOT NULL, -- 0: own message, 1: message of the input, 2: message of the RUN_ERROR, for searches
+    input      INTEGER NOT NULL, -- 0: own message, 1: message of the input, 2: an error of the run or a tool, for searches
     idx        INTEGER NOT NULL,
     version    INTEGER NOT NULL,
     message_id TEXT    NOT NULL,

@@ -48,7 +48,7 @@ func newBatch(entries []store.Entry) (*batch, error) {
 		}
 		b.messages = messageRows(b.messages, e, 0, e.Run.Messages)
 		b.messages = messageRows(b.messages, e, 1, e.Run.InputMessages)
-		b.messages = messageRows(b.messages, e, 2, store.ErrorText(e.Run))
+		b.messages = messageRows(b.messages, e, 2, store.ErrorTexts(e.Run))
 		b.states = append(b.states, &stateRow{
 			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID,
 			Version: uint64(e.Version), State: string(e.Run.State),

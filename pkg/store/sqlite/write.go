@@ -135,7 +135,7 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 	if err := b.addMessages(ctx, e, 1, e.Run.InputMessages); err != nil {
 		return err
 	}
-	if err := b.addMessages(ctx, e, 2, store.ErrorText(e.Run)); err != nil {
+	if err := b.addMessages(ctx, e, 2, store.ErrorTexts(e.Run)); err != nil {
 		return err
 	}
 	if err := b.addFacts(ctx, e, row); err != nil {

@@ -140,7 +140,7 @@ func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
 		case 0:
 			raw := fmt.Sprintf(`{"id":"r%s","role":"tool","toolCallId":"%s","content":"none","error":"went wrong"}`, id, id)
 			run.Messages = append(run.Messages, agui.Message{ID: "r" + id, Role: agui.RoleTool, Raw: json.RawMessage(raw)})
-			run.texts = append(run.texts, "none")
+			run.texts = append(run.texts, "none", "went wrong")
 			if run.Status != record.StatusRunning {
 				run.failed[tool]++
 			}
@@ -183,7 +183,7 @@ func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
 		b.PendingToolCalls = nil // answered once; its record says the same again
 		raw := fmt.Sprintf(`{"id":"late-%s","role":"tool","toolCallId":"%s","content":"late %s","error":"too late"}`, id, id, id)
 		result := agui.Message{ID: "late-" + id, Role: agui.RoleTool, Raw: json.RawMessage(raw)}
-		run.texts = append(run.texts, "late "+id)
+		run.texts = append(run.texts, "late "+id, "too late")
 		run.Messages = append(run.Messages, result)
 		if r.IntN(2) == 0 { // approved: the run that goes on makes the result itself
 			continue
@@ -342,9 +342,13 @@ func searchSeed(t *testing.T) *rand.Rand {
 func searches(t *testing.T, s Store) {
 	r := searchSeed(t)
 	all := searched(t, s, r, 160)
-	for range 20 {
+	filters := []search.Filter{{Words: []string{"TOO", "late"}}}
+	for len(filters) < 20 {
+		filters = append(filters, someFilter(r))
+	}
+	for _, filter := range filters {
 		q := search.Query{
-			Filter: someFilter(r), Sort: pick(r, search.SortStarted, search.SortDuration, search.SortTokens), Ascending: r.IntN(2) == 0,
+			Filter: filter, Sort: pick(r, search.SortStarted, search.SortDuration, search.SortTokens), Ascending: r.IntN(2) == 0,
 			Limit: pick(r, 15+r.IntN(60), 1000), Bounds: searchBounds,
 		}
 		var want []string
