@@ -126,7 +126,9 @@ func (r *Run) State() json.RawMessage { return r.state.JSON() }
 
 // StateAt follows a path of names and indexes into the state as far as patches have parsed it. It returns the value there as JSON, nil if
 // the state has none, and the rest of the path. A change is looked at for the cost of what it changed, and not of the state.
-func (r *Run) StateAt(path []string) (value json.RawMessage, rest []string) { return r.state.root.toward(path) }
+func (r *Run) StateAt(path []string) (value json.RawMessage, rest []string) {
+	return r.state.root.toward(path)
+}
 
 // Note counts an anomaly that was found outside the fold, such as an event that does not decode, in Summary.Anomalies.
 func (r *Run) Note(rule string) { r.p.Anomalies[rule]++ }

@@ -249,7 +249,7 @@ func (b *blame) run(s stepping, n int, until int64) error {
 			return err
 		}
 		counted = reached + folding
-		if at, err = s.From(at, part-1, values); err != nil {
+		if at, err = s.From(s.c.R.Context(), at, part-1, values); err != nil {
 			return err
 		}
 		w := at.Watch(b.place)

@@ -169,7 +169,7 @@ func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 		return nil, err
 	}
 	s.held.cursor = nil // set again by keep once the cursor has moved without an error
-	return s.From(last, n, values)
+	return s.From(s.c.R.Context(), last, n, values)
 }
 
 // reach takes the memory to move the cursor last (nil: none) to step n. It reads the events that the timeline does not

@@ -1,7 +1,9 @@
 package timeline
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -153,7 +155,7 @@ func TestCursor_ChangesOfRandomPatchesLeadToTheState(t *testing.T) {
 	}
 	r := th.read("r", 1<<30)
 	th.check(r, "r", func(int) bool { return false })
-	c, err := r.From(nil, 1, nil)
+	c, err := r.From(t.Context(), nil, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +194,7 @@ func TestCursor_ChangesOfOneEvent(t *testing.T) {
 		th.event("r", `{"type":"STATE_SNAPSHOT","snapshot":{"a":{"x":1,"y":2},"l":[1,2]}}`)
 		th.event("r", `{"type":"STATE_`+c.event+`}`)
 		r := th.read("r", 1<<30)
-		at, err := r.From(nil, 2, nil)
+		at, err := r.From(t.Context(), nil, 2, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,6 +245,11 @@ func TestCursor_StepsOfALargeStateCostTheirChange(t *testing.T) {
 		th.event("r", fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"word %d "}`, i))
 	}
 	r := th.read("r", 1<<30)
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := r.From(left, nil, r.Len(), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("events are folded for a caller who has left: %v", err)
+	}
 	for name, begin := range map[string]func(*Cursor) func() error{
 		"a step": func(c *Cursor) func() error { return func() error { _, _, err := c.Next(); return err } },
 		"a step of a watch": func(c *Cursor) func() error {
@@ -250,7 +257,7 @@ func TestCursor_StepsOfALargeStateCostTheirChange(t *testing.T) {
 			return func() error { _, _, _, err := w.Next(); return err }
 		},
 	} {
-		c, err := r.From(nil, 4, nil) // the state is read
+		c, err := r.From(t.Context(), nil, 4, nil) // the state is read
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 // watched walks a run and says at which steps a place changed, and what it was from then on.
 func watched(t *testing.T, r *Reader, p Place) []string {
 	t.Helper()
-	c, err := r.From(nil, -1, nil)
+	c, err := r.From(t.Context(), nil, -1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func watched(t *testing.T, r *Reader, p Place) []string {
 // compared is watched by a look at the place behind every step.
 func compared(t *testing.T, r *Reader, p Place) []string {
 	t.Helper()
-	c, err := r.From(nil, -1, nil)
+	c, err := r.From(t.Context(), nil, -1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestWatch_SaysWhatALookBehindEveryStepDoes(t *testing.T) {
 			made.record(th)
 			for _, run := range th.Runs {
 				r := made.read(run.RunID, 64<<20)
-				end, err := r.From(nil, r.Len(), nil)
+				end, err := r.From(t.Context(), nil, r.Len(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -319,8 +320,8 @@ func (t *Timeline) Reaches(c *Cursor, n int) bool {
 // From returns a cursor after step n, from -1 (before the run's start) to Len. The argument values returns the values
 // that Missing reports; it may be nil if none is missing. The run must have begun. c is a cursor of this timeline, or
 // nil. If Reaches reports true, From moves c on, which avoids folding the same events again. The caller must not use c
-// afterwards, not even after an error.
-func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, error) {
+// afterwards, not even after an error. Once ctx is done, From folds no more events and returns its error.
+func (t *Timeline) From(ctx context.Context, c *Cursor, n int, values func(Step) []byte) (*Cursor, error) {
 	if !t.Reaches(c, n) {
 		m := t.markAt(n)
 		run, err := compact.Resume(m.messages, m.state, m.checkpoint)
@@ -343,6 +344,9 @@ func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, er
 		return c, nil
 	}
 	for c.n < n {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if _, _, err := c.advance(false); err != nil {
 			return nil, err
 		}

@@ -167,7 +167,7 @@ func (th *thread) check(r *Reader, run string, sample func(n int) bool) {
 	t := th.t
 	t.Helper()
 	want := th.at[run]
-	c, err := r.From(nil, -1, th.values)
+	c, err := r.From(t.Context(), nil, -1, th.values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,11 +186,11 @@ func (th *thread) check(r *Reader, run string, sample func(n int) bool) {
 		if !sample(step) {
 			continue
 		}
-		there, err := r.From(nil, step, th.values)
+		there, err := r.From(t.Context(), nil, step, th.values)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kept, err = r.From(kept, step, th.values); err != nil {
+		if kept, err = r.From(t.Context(), kept, step, th.values); err != nil {
 			t.Fatal(err)
 		}
 		if kept.Park(); kept.N() != step || there.N() != step {
@@ -345,7 +345,7 @@ func TestCursor_TakesNoMoreThanItCounts(t *testing.T) {
 				r := th.read("r", limit)
 				for n := 1; n <= r.Len(); n++ {
 					before, counted := heap(), r.CursorBytes(nil, n)
-					c, err := r.From(nil, n, th.values)
+					c, err := r.From(t.Context(), nil, n, th.values)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -366,7 +366,7 @@ func TestCursor_TakesNoMoreThanItCounts(t *testing.T) {
 						continue
 					}
 					before, counted = heap(), r.CursorBytes(nil, n)+r.FoldingBytes(n, n+1)
-					if c, err = r.From(nil, n, th.values); err != nil {
+					if c, err = r.From(t.Context(), nil, n, th.values); err != nil {
 						t.Fatal(err)
 					}
 					_, change, err := c.Next()
@@ -411,7 +411,7 @@ func TestCursor_CountsNoMoreInALongRun(t *testing.T) {
 	most := int64(0)
 	for n := range r.Len() + 1 {
 		var err error
-		if c, err = r.From(c, n, nil); err != nil {
+		if c, err = r.From(t.Context(), c, n, nil); err != nil {
 			t.Fatal(err)
 		}
 		most = max(most, c.Bytes())
@@ -468,7 +468,7 @@ func TestReader_StartsFromAParentThatGoesOn(t *testing.T) {
 		"4 7 input input ", "5 9 event folded RUN_FINISHED"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	c, err := r.From(nil, -1, nil)
+	c, err := r.From(t.Context(), nil, -1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -532,7 +532,7 @@ func BenchmarkCursor_Step(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n = (n + 7919) % events
-				c, err := r.From(nil, n, nil)
+				c, err := r.From(b.Context(), nil, n, nil)
 				if err == nil {
 					_, _, err = c.Next()
 				}

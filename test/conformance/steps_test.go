@@ -76,7 +76,7 @@ func TestSteps_AreWhatTheOfficialClientHeld(t *testing.T) {
 				results := client.Play(t, jobs...)
 				for i, n := range at {
 					stopped++
-					c, err := r.From(nil, n, nil)
+					c, err := r.From(t.Context(), nil, n, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
