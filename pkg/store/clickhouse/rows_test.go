@@ -10,6 +10,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -240,14 +241,20 @@ func TestStatements_ReadOneRange(t *testing.T) {
 	if err := s.Write(t.Context(), entries); err != nil {
 		t.Fatal(err)
 	}
+	sel, args := selectionOf("t", search.Filter{Prefix: "thread-07", Words: []string{"RUN-3"}})
+	var ids strings.Builder
+	if err := lookup(statement("selected"), `{{template "ids" .}}`).Execute(&ids, sel); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		query string
 		args  named
 		most  int
 	}{
-		"thread":  {selectThread, named{"tenant": "t", "thread": "thread-0700"}, 2},
-		"lineage": {selectLineage, named{"tenant": "t", "thread": "thread-0700"}, 2},
-		"run":     {selectRun, named{"tenant": "t", "thread": "thread-0700", "run": "run-3"}, 2},
+		"ids with a word": {ids.String(), args, 9}, // 1,000 runs
+		"thread":          {selectThread, named{"tenant": "t", "thread": "thread-0700"}, 2},
+		"lineage":         {selectLineage, named{"tenant": "t", "thread": "thread-0700"}, 2},
+		"run":             {selectRun, named{"tenant": "t", "thread": "thread-0700", "run": "run-3"}, 2},
 		"another tenant's threads": {selectThreads, named{
 			"tenant": "u", "prefix": "", "after": "", "status": "", "agent": "", "since": int64(0), "limit": 10,
 		}, 0},

@@ -41,10 +41,7 @@ tenant = {tenant:String}
     {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}}
     {{- template "words" .}}
     UNION ALL
-    SELECT thread_id, run_id, version FROM runs WHERE tenant = {tenant:String}
-    {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}} AND (1
-        {{- range .Words}} AND position(lower(thread_id), { {{- .InID}}:String}) > 0{{end}} OR 1
-        {{- range .Words}} AND position(lower(run_id), { {{- .InID}}:String}) > 0{{end}}))
+    {{template "ids" .}})
 {{- end}}
 {{- if or .Rewrote .Pending}} AND (thread_id, run_id) IN (
     SELECT thread_id, run_id
@@ -61,6 +58,13 @@ tenant = {tenant:String}
 {{define "folded" -}}
 if(notEmpty(folded), folded, lowerUTF8(if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'),
             arrayStringConcat(arrayMap(p -> if(JSONExtractString(p, 'type') = 'text', JSONExtractString(p, 'text'), ''), JSONExtractArrayRaw(raw, 'content')), '\n'))))
+{{- end}}
+
+{{define "ids" -}}
+SELECT thread_id, run_id, version FROM runs WHERE tenant = {tenant:String}
+    {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}} AND (1
+        {{- range .Words}} AND position(lower(thread_id), { {{- .InID}}:String}) > 0{{end}} OR 1
+        {{- range .Words}} AND position(lower(run_id), { {{- .InID}}:String}) > 0{{end}})
 {{- end}}
 
 {{- /* The places of runs among those of one parent that ask something, and among those of them that ask the same: what asks the same as an
