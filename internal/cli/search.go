@@ -31,7 +31,7 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 		{search.ParamSince, "only runs that started at or after `TIME`: RFC 3339, or how long ago, such as 90m, 24h, 7d or 2w"},
 		{search.ParamUntil, "only runs that started before `TIME`, in the same forms"},
 		{search.ParamStatus, "only runs of `STATUS`: running, finished, error, interrupted, cancelled or abandoned; several separated by commas"},
-		{search.ParamAgent, "only runs of the agent `NAME`"},
+		{search.ParamAgent, "only runs of the agent `NAME`; none is those without one"},
 		{search.ParamUser, "only runs whose label user is `TEXT`"},
 		{search.ParamTool, "only runs that called the tool `NAME`"},
 		{search.ParamModel, "only runs that reported tokens of the model `NAME`"},

@@ -53,6 +53,9 @@ const userLabel = "user"
 // ErrorAny selects the runs that ended with any error.
 const ErrorAny = "any"
 
+// NoAgent selects the runs without an agent.
+const NoAgent = "none"
+
 // The values of Filter.Rewrote that compare a run with its siblings, the other runs of its parent. A regeneration has an input
 // whose new messages have the same contents as those of an earlier sibling. An edit has earlier siblings, but none with the
 // same contents.
@@ -76,15 +79,15 @@ type Filter struct {
 	// Since and Until bound the start of a run, in whole milliseconds; Until is exclusive. Zero is no bound.
 	Since, Until time.Time
 	Statuses     []record.Status // one of these
-	Agent        string
-	Labels       []LabelIs // all of these
-	Tool         string    // a tool that the run called
-	Model        string    // a model whose tokens the run reported
-	Error        string    // the code of the run's RUN_ERROR, or ErrorAny
-	Rewrote      string    // one of Rewrotes
-	Pending      bool      // ended with tool calls without a result (record.Run.PendingToolCalls)
-	Depth        *Depth    // nil: any
-	Prefix       string    // of the thread's id
+	Agent        string          // or NoAgent
+	Labels       []LabelIs       // all of these
+	Tool         string          // a tool that the run called
+	Model        string          // a model whose tokens the run reported
+	Error        string          // the code of the run's RUN_ERROR, or ErrorAny
+	Rewrote      string          // one of Rewrotes
+	Pending      bool            // ended with tool calls without a result (record.Run.PendingToolCalls)
+	Depth        *Depth          // nil: any
+	Prefix       string          // of the thread's id
 	// Words must all be in the text of one message that the run or its input added, in the error of such a tool message, in the
 	// message of the RUN_ERROR that ended it, all ignoring case, or in an id as HasWords has it. Messages of running runs are not searched.
 	Words []string
@@ -104,6 +107,14 @@ func LowerID(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// AgentName returns the agent of the runs that the filter selects, if Agent is set: "" for NoAgent.
+func (f *Filter) AgentName() string {
+	if f.Agent == NoAgent {
+		return ""
+	}
+	return f.Agent
 }
 
 // AsksAgain reports whether the filter selects regenerations or edits, for which a run's siblings have to be read.

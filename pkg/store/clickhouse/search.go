@@ -54,11 +54,14 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 	}
 	s.Narrow = s.Since || s.Until || s.Statuses || s.Agent || s.Tool || s.Model || s.Error || s.Prefix || s.Depth || len(f.Labels) > 0
 	for name, v := range map[string]any{
-		"agent": f.Agent, "tool": f.Tool, "model": f.Model, "error": f.Error, "prefix": f.Prefix,
+		"tool": f.Tool, "model": f.Model, "error": f.Error, "prefix": f.Prefix,
 	} {
 		if v != "" {
 			args[name] = v
 		}
+	}
+	if s.Agent {
+		args["agent"] = f.AgentName()
 	}
 	if s.Rewrote {
 		args["rewrote"] = f.Rewrote

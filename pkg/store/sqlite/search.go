@@ -152,7 +152,7 @@ func selects(f search.Filter, r *search.Run) bool {
 	}
 	_, tool := r.ToolCalls[f.Tool]
 	return (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
-		(f.Agent == "" || r.Agent == f.Agent) &&
+		(f.Agent == "" || r.Agent == f.AgentName()) &&
 		(f.Depth == nil || f.Depth.Min <= r.Depth && r.Depth <= f.Depth.Max) &&
 		(f.Tool == "" || tool) &&
 		(f.Model == "" || slices.Contains(r.Models, f.Model)) &&

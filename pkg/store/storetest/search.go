@@ -230,7 +230,7 @@ func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
 	switch {
 	case !f.Since.IsZero() && run.StartedAt.Before(f.Since), !f.Until.IsZero() && !run.StartedAt.Before(f.Until),
 		len(f.Statuses) > 0 && !slices.Contains(f.Statuses, run.Status),
-		f.Agent != "" && run.Agent != f.Agent,
+		f.Agent == search.NoAgent && run.Agent != "", f.Agent != "" && f.Agent != search.NoAgent && run.Agent != f.Agent,
 		f.Depth != nil && (run.Depth < f.Depth.Min || run.Depth > f.Depth.Max),
 		!strings.HasPrefix(run.ThreadID, f.Prefix),
 		f.Pending && len(run.PendingToolCalls) == 0,
@@ -285,7 +285,7 @@ func someFilter(r *rand.Rand) search.Filter {
 		case 2:
 			f.Statuses = []record.Status{pick(r, record.StatusFinished, record.StatusRunning), record.StatusError}[:1+r.IntN(2)]
 		case 3:
-			f.Agent = pick(r, "shop", "desk", "it's", "sho")
+			f.Agent = pick(r, "shop", "desk", "it's", "sho", search.NoAgent)
 		case 4:
 			f.Labels = append(f.Labels, search.LabelIs{Key: pick(r, "user", "env", "a'b\\", "none"), Value: pick(r, "", "ann", "x=y"),
 				Any: r.IntN(3) == 0})
@@ -342,7 +342,7 @@ func searchSeed(t *testing.T) *rand.Rand {
 func searches(t *testing.T, s Store) {
 	r := searchSeed(t)
 	all := searched(t, s, r, 160)
-	filters := []search.Filter{{Words: []string{"TOO", "late"}}}
+	filters := []search.Filter{{Words: []string{"TOO", "late"}}, {Agent: search.NoAgent}}
 	for len(filters) < 20 {
 		filters = append(filters, someFilter(r))
 	}
