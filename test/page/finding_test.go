@@ -98,10 +98,21 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 		p.visit("?")
 		running := `[...document.querySelectorAll(".facets button")].find((b) => b.textContent.includes("running")).innerText.trim()`
 		p.until(running + `.endsWith("0")`)
+		p.until(`document.querySelector(".threads .virtual")?.offsetHeight > 2000 && (document.querySelector(".threads > .scroll").scrollTop = 1010)`)
+		reading := `((r) => [r.querySelector("code").textContent, r.getBoundingClientRect().top])([...document.querySelectorAll("[data-row]")].sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top).find((r) => r.getBoundingClientRect().top > document.querySelector(".threads > .scroll").getBoundingClientRect().top))`
+		p.until(reading + `[0].startsWith("talk-") && document.querySelector(".threads > .scroll").scrollTop === 1010`)
+		before := eval[[]any](p, reading)
 		publish(t, address, "now", "r", nil, started("now", "r"))
 		get(t, address+"/v1/threads/now", func(r struct{ Status string }) bool { return r.Status == "running" })
 		p.polls(1)
 		p.until(running + `.endsWith("1")`) // not a minute later
+
+		// What is read stays where it is.
+		if now := eval[[]any](p, reading); now[0] != before[0] || now[1] != before[1] {
+			t.Errorf("the row that was read is %v, and was %v", now, before)
+		}
+		p.click(".threads .newer", "↑ 1 new")
+		p.until(`document.querySelector(".threads > .scroll").scrollTop === 0 && !document.querySelector(".newer") && ` + rows + `.includes("now")`)
 	})
 	sub("a range of time is chosen in the histogram", func(t *testing.T) {
 		p.visit("?q=status:error")
@@ -143,6 +154,9 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 			p.shows(".hist", "10 runs")
 			p.until(`document.querySelectorAll("[data-row]").length === 10`)
 		}
+		p.visit("?numbers=agent&range=48h&tables=runs")
+		p.until(`[...document.querySelectorAll(".tablebox tbody tr")].filter((r) => r.textContent.startsWith("no agent")).map((r) => [...r.querySelectorAll("a")].at(-1)?.click()).length && ` + place + `?.startsWith("agent:none since:")`)
+		p.until(rows + ` === "` + order + `,now"`)
 	})
 	sub("a root is compared with another one", func(t *testing.T) {
 		p.visit("?thread=" + order + "&run=two")

@@ -374,6 +374,8 @@ func TestPage_StopsARunThatAProxyRuns(t *testing.T) {
 			t.Error("the page says that the agent fell silent")
 		}
 		<-called
+		p.visit("?q=status:cancelled")
+		p.shows("[data-row]", "stopped on request")
 		return p
 	}
 	t.Run("one address", func(t *testing.T) {

@@ -36,6 +36,10 @@ const misplaced = `(() => {
 	if (wide > 0) found.add("the page is " + wide + " px wider than its window");
 	const body = document.querySelector(".chat .msg > .body");
 	if (body?.clientWidth && body.clientWidth < Math.min(300, innerWidth - 40)) found.add("messages are " + body.clientWidth + " px wide");
+	for (const row of document.querySelectorAll(".threads .h, .threads a")) {
+		const columns = getComputedStyle(row).gridTemplateColumns.split(" ").length, cells = [...row.children].filter((c) => c.checkVisibility()).length;
+		if (columns !== cells && row.checkVisibility()) found.add(name(row) + " has " + columns + " columns for " + cells + " cells");
+	}
 	const walk = document.createTreeWalker(document.querySelector("#app"), NodeFilter.SHOW_TEXT), range = document.createRange();
 	for (let node; (node = walk.nextNode()); ) {
 		const of = node.parentElement, style = getComputedStyle(of), text = node.textContent.trim();

@@ -36,6 +36,7 @@ export interface FoundRun {
   threadId: string;
   runId: string;
   status: Status;
+  stopped?: boolean;
   agent?: string;
   labels?: Record<string, string>;
   startedAt: string;
