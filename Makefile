@@ -158,7 +158,7 @@ chaos-mutants: ## take a protection out of the compactor; the same faults have t
 .PHONY: copilotkit
 copilotkit: conformance-setup ## put an unchanged CopilotKit runtime (300 MB of packages) before the proxy and a real agent
 	npm ci --prefix test/agents/copilotkit --ignore-scripts --no-progress --loglevel=error
-	SKEIN_COPILOTKIT=1 go test -v -count=1 ./test/agents -run CopilotKit
+	SKEIN_COPILOTKIT=1 go test -vet=off -v -count=1 ./test/agents -run CopilotKit
 
 .PHONY: race-setup
 race-setup:
@@ -169,12 +169,12 @@ race-setup:
 
 .PHONY: real-parts
 real-parts: ## fetch and start what the tests call real, Kafka, its clients and ClickHouse, and say which versions they are
-	go test -v -count=1 -timeout 15m -run 'TestReal_GivesEachTestItsOwnTopics|TestStart_GivesEachTestADatabaseOfItsOwn|TestPrograms_AreThere' ./pkg/kafka/kafkatest ./internal/clickhousetest ./examples/producers
+	go test -vet=off -v -count=1 -timeout 15m -run 'TestReal_GivesEachTestItsOwnTopics|TestStart_GivesEachTestADatabaseOfItsOwn|TestPrograms_AreThere' ./pkg/kafka/kafkatest ./internal/clickhousetest ./examples/producers
 
 test-deploy: export SKEIN_TEST_BIN := $(CURDIR)/bin
 .PHONY: test-deploy
 test-deploy: build ## check the Compose file and render the Helm chart, with a line for each object (a module of its own: Helm's and Kubernetes' packages)
-	cd deploy && go mod verify && go vet ./... && go test -v -count=1 -timeout 15m ./...
+	cd deploy && go mod verify && go test -vet=off -v -count=1 -timeout 15m ./...
 
 .PHONY: mutants
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
