@@ -34,7 +34,7 @@ stream, each event byte for byte and numbered, and publishes input and events on
 Every request needs an API key with the scope publish; the key names the tenant. skein keys new creates one.`,
 		Example: `  ingest --brokers kafka-0:9092,kafka-1:9092 --listen 0.0.0.0:8420 --api-keys /etc/skein/api-keys.yaml`,
 		Flags: func(f *pflag.FlagSet) {
-			api.Flags(f)
+			api.Flags(f, "127.0.0.1:8420")
 			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; by default none")
 			f.StringVar(&cfg.QueryURL, "query-url", "", "`URL` at which callers reach the query stage: refusals of reads name it, and the page that it serves may stop runs here")
 			f.StringVar(&cfg.QueryInternalURL, "query-internal-url", "", "`URL` at which this process reaches the query stage, to ask whether a run that is to be stopped has ended; by default --query-url")

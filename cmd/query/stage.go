@@ -35,7 +35,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
     --api-keys /etc/skein/api-keys.yaml`,
 		Flags: func(f *pflag.FlagSet) {
 			choice.Flags(f)
-			api.Flags(f)
+			api.Flags(f, "127.0.0.1:8422")
 			app.BytesVar(f, &cfg.Memory, "memory", "memory for requests, live streams, recently stepped-through runs and the latest events; tenants share it: one answer takes at most a third of it")
 			f.StringVar(&cfg.IngestURL, "ingest-url", "", "`URL` at which callers reach the ingest stage: refusals of writes name it, and the page stops runs there")
 			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "longest pause on a live stream; then a comment is sent")

@@ -34,9 +34,9 @@ type API struct {
 	Drain Drain
 }
 
-// Flags adds the flags.
-func (a *API) Flags(f *pflag.FlagSet) {
-	f.StringVar(&a.listen, "listen", "127.0.0.1:8420", "`ADDRESS` of the HTTP API")
+// Flags adds the flags; listen is the default address.
+func (a *API) Flags(f *pflag.FlagSet, listen string) {
+	f.StringVar(&a.listen, "listen", listen, "`ADDRESS` of the HTTP API")
 	f.StringVar(&a.keys, "api-keys", "", "`FILE` of hashed API keys (see skein keys new); reloaded when it changes")
 	f.StringVar(&a.tenant, "tenant", "",
 		"for trying out, instead of --api-keys: every request belongs to `TENANT`; only with --listen on loopback")

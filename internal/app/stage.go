@@ -49,8 +49,14 @@ type Process struct {
 	topics atomic.Pointer[kafka.TopicSet] // of the first successful check
 }
 
-// defaultAdminListen is the default address of metrics and health.
-const defaultAdminListen = "127.0.0.1:8421"
+// AdminListen returns the default address of a stage's metrics and health. The defaults let the four stages run on one host.
+func AdminListen(stage string) string {
+	port, ok := map[string]string{"query": "8423", "compactor": "8424", "indexer": "8425"}[stage]
+	if !ok {
+		port = "8421"
+	}
+	return "127.0.0.1:" + port
+}
 
 // StageCommand returns the command of a stage's binary.
 func StageCommand(s Stage) RunFunc {
@@ -101,7 +107,7 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 	flags := cmd.Flags()
 	flags.String(ConfigFlag, "", "YAML `FILE` with settings; SKEIN_… variables and flags override it")
 	brokers.Flags(flags)
-	flags.StringVar(&front.listen, "admin-listen", defaultAdminListen, "`ADDRESS` for metrics and health")
+	flags.StringVar(&front.listen, "admin-listen", AdminListen(s.Name), "`ADDRESS` for metrics and health")
 	flags.StringVar(&front.token, "admin-token-file", "",
 		"`FILE` with the bearer token that metrics and profiles then require; health works without it, but gives no reasons")
 	front.tls.Flags(flags, "admin-tls", "--admin-listen")

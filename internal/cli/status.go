@@ -26,9 +26,6 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// defaultAdminURL is the default admin address of a stage.
-const defaultAdminURL = "http://127.0.0.1:8421"
-
 // stageNames are the stages of an installation, in the order of the flow.
 var stageNames = []string{"ingest", "compactor", "indexer", "query"}
 
@@ -50,8 +47,9 @@ func newStatus(out *output) *cobra.Command {
 		GroupID: groupOperate,
 		Short:   "Show the stages: version, readiness, lag, open runs, dead letters",
 		Long: `Show each stage: its version, whether it is ready and else why not, its lag, the oldest open run and the dead
-letters since it started. The admin addresses are those of --admin-url or of the context; then each of the four
-stages must be there. Without address and context, it looks at ` + defaultAdminURL + ` or, if nothing listens there, at skein dev.
+letters since it started. The admin addresses are those of --admin-url or of the context, and each of the four
+stages must be there. Without address and context, they are the stages' default ones on this machine or, if no ingest
+listens there, skein dev's.
 A host of several addresses, as of a headless Service, is a process each. With URL it checks these processes only,
 as the health checks of containers do.
 
@@ -78,7 +76,7 @@ Exit code 0: all are ready. 1: one is not ready, is absent or does not answer; s
 					"skein dev answers at its --url, too", oneLine(at.context, 80))
 			}
 			if first { // skein dev may have no admin address
-				urls = []string{defaultAdminURL, defaultURL}
+				urls = []string{"http://" + app.AdminListen(stageNames[0]), defaultURL}
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -124,6 +122,11 @@ func (s *server) statuses(ctx context.Context, look lookup, urls []string, path 
 		if _, err := ask(process{url: urls[0]}); !errors.Is(err, syscall.ECONNREFUSED) {
 			urls = urls[:1]
 			break
+		}
+	}
+	if first && urls[0] == "http://"+app.AdminListen(stageNames[0]) { // the others listen beside it
+		for _, stage := range stageNames[1:] {
+			urls = append(urls, "http://"+app.AdminListen(stage))
 		}
 	}
 	var processes []process
