@@ -648,6 +648,19 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 	}
 }
 
+// Pods are found by labels that two long names do not share; names only have to differ, and to leave room for what is added to them.
+func TestChart_LongNamesDiffer(t *testing.T) {
+	long := strings.Repeat("a-very-long-name-", 3)
+	for full, want := range map[string]string{
+		strings.Repeat("x", 40): strings.Repeat("x", 40), "short-": "short",
+		long + "one": "a-very-long-name-a-very-long-na-d1d99e61", long + "two": "a-very-long-name-a-very-long-na-afec20eb",
+	} {
+		if objects := mustRender(t, values{"fullnameOverride": full}); objects["Deployment "+want+"-ingest"] == "" {
+			t.Errorf("%s gives %q", full, slices.Sorted(maps.Keys(objects)))
+		}
+	}
+}
+
 // What is scaled on lag is scaled on the stage's own, which docs/metrics.md lists.
 func TestChart_ScalesOnTheStagesOwnLag(t *testing.T) {
 	documented, err := os.ReadFile("../docs/metrics.md")

@@ -2,14 +2,13 @@
 {{- .Chart.Name | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
+{{/* At most 40 characters, as others are added. A longer name is cut and ends with its hash, so that names which begin alike differ. */}}
 {{- define "skein.fullname" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
-{{- else if contains (.Values.nameOverride | default .Chart.Name) .Release.Name }}
-{{- .Release.Name | trunc 40 | trimSuffix "-" }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name (.Values.nameOverride | default .Chart.Name) | trunc 40 | trimSuffix "-" }}
-{{- end }}
+{{- $name := .Values.nameOverride | default .Chart.Name -}}
+{{- $full := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- $full = .Values.fullnameOverride | default $full -}}
+{{- if gt (len $full) 40 }}{{ $full = printf "%s-%s" (trunc 31 $full | trimSuffix "-") (sha256sum $full | trunc 8) }}{{ end -}}
+{{- $full | trimSuffix "-" }}
 {{- end }}
 
 {{/* What pods are found by; never changes for an installation. Takes (dict "root" $ "stage" "ingest"). */}}
