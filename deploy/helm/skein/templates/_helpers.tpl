@@ -71,6 +71,25 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- fail (printf "%s.autoscaling.maxReplicas is %v, below minReplicas %v: write at least that" $stage $a.maxReplicas $a.minReplicas) }}
 {{- end }}
 {{- end }}
+{{- $name := printf "%s-compactor" (include "skein.fullname" .) }}
+{{- range dig "spec" "volumeClaimTemplates" list (lookup "apps/v1" "StatefulSet" .Release.Namespace $name) }}
+{{- $size := .spec.resources.requests.storage }}
+{{- $class := .spec.storageClassName | default "" }}
+{{- $new := $.Values.compactor.storage }}
+{{- if or (ne $class $new.className) (ne (include "skein.bytes" $size) (include "skein.bytes" $new.size)) }}
+{{- fail (printf "compactor.storage cannot change in an upgrade: write --set compactor.storage.size=%s,compactor.storage.className=%s, or first kubectl -n %s delete statefulset %s --cascade=orphan, which keeps pods and volumes" $size $class $.Release.Namespace $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A size such as 1.5Gi in bytes: the cluster may write the same size in another unit. */}}
+{{- define "skein.bytes" -}}
+{{- $unit := regexFind "[A-Za-z]*$" . -}}
+{{- $bytes := trimSuffix $unit . | float64 -}}
+{{- range until (get (dict "" 0 "k" 1 "K" 1 "M" 2 "G" 3 "T" 4 "P" 5 "E" 6) (trunc 1 $unit)) }}
+{{- $bytes = mulf $bytes (hasSuffix "i" $unit | ternary 1024 1000) }}
+{{- end -}}
+{{- $bytes }}
 {{- end }}
 
 {{/* How Kafka is reached, as settings. */}}
