@@ -601,12 +601,16 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 	})
 	reaches := map[string]string{"ingest": "53 53 9092 8421 8420 443 80 8000 9095", "query": "53 53 9092 8123 443 9095",
 		"indexer":   "53 53 9092 8123 9095",
-		"compactor": "53 53 9092 9095"}
+		"compactor": "53 53 9092 9095", "topics": "53 53 9092 9095", "migrate": "53 53 8123 9095"}
 	closed := mustRender(t, everything())
 	all := pods(t, open)
-	for _, stage := range stages {
+	for stage := range reaches {
 		key := "NetworkPolicy prod-skein-" + stage
-		n := strict[networkingv1.NetworkPolicy](t, key, open[key]).Spec
+		policy := strict[networkingv1.NetworkPolicy](t, key, open[key])
+		n, job := policy.Spec, !slices.Contains(stages, stage)
+		if (policy.Annotations["helm.sh/hook"] == "pre-install,pre-upgrade" && policy.Annotations["helm.sh/hook-weight"] == "-1") != job {
+			t.Errorf("%s is not there when its pods start: %v", key, policy.Annotations)
+		}
 		labels := all["prod-skein-"+stage].Labels
 		for k, v := range n.PodSelector.MatchLabels {
 			if labels[k] != v {
@@ -622,6 +626,12 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 		}
 		if got := strings.Join(reached, " "); got != reaches[stage] {
 			t.Errorf("%s reaches %s, want %s", stage, got, reaches[stage])
+		}
+		if job {
+			if n.Ingress == nil || len(n.Ingress) > 0 {
+				t.Errorf("%s lets in %+v", key, n.Ingress)
+			}
+			continue
 		}
 		ports := map[string]int{}
 		for _, rule := range n.Ingress {
@@ -657,6 +667,14 @@ func TestChart_LongNamesDiffer(t *testing.T) {
 	} {
 		if objects := mustRender(t, values{"fullnameOverride": full}); objects["Deployment "+want+"-ingest"] == "" {
 			t.Errorf("%s gives %q", full, slices.Sorted(maps.Keys(objects)))
+		}
+	}
+}
+
+func TestChart_MakesNoPolicyForJobsThatItDoesNotRun(t *testing.T) {
+	for key := range mustRender(t, values{"topics": values{"create": false}, "schema": values{"migrate": false}}) {
+		if key == "NetworkPolicy prod-skein-topics" || key == "NetworkPolicy prod-skein-migrate" {
+			t.Errorf("%s is there without its Job", key)
 		}
 	}
 }

@@ -552,6 +552,13 @@ spec:
 {{- end }}
 {{- end }}
 
+{{/* Has Helm make an object before the stages of a release start, the least weight first, and remove it when all of them are done. */}}
+{{- define "skein.hook" -}}
+helm.sh/hook: pre-install,pre-upgrade
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
 {{/*
 A Job that ends before the stages of a release start, on installs and on upgrades. Takes root, stage, and
 command, env (a dict), and secret, which is kafka or clickhouse: whose secret it needs.
@@ -566,8 +573,7 @@ metadata:
   labels:
     {{- include "skein.labels" . | nindent 4 }}
   annotations:
-    helm.sh/hook: pre-install,pre-upgrade
-    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+    {{- include "skein.hook" 0 | nindent 4 }}
 spec:
   backoffLimit: 6
   template:
@@ -646,9 +652,9 @@ spec:
 {{- define "skein.egressPorts" -}}
 {{- $v := .root.Values -}}
 {{- $ports := list "53" -}}
-{{- range $v.kafka.brokers }}{{ $ports = append $ports (splitList ":" . | last) }}{{ end -}}
+{{- if ne .stage "migrate" }}{{ range $v.kafka.brokers }}{{ $ports = append $ports (splitList ":" . | last) }}{{ end }}{{ end -}}
 {{- $urls := list -}}
-{{- if has .stage (list "indexer" "query") }}{{ $urls = concat $urls $v.clickhouse.urls }}{{ end -}}
+{{- if has .stage (list "indexer" "query" "migrate") }}{{ $urls = concat $urls $v.clickhouse.urls }}{{ end -}}
 {{- if and $v.jwt.jwks (has .stage (list "ingest" "query")) }}{{ $urls = append $urls $v.jwt.jwks }}{{ end -}}
 {{- if eq .stage "ingest" -}}
 {{- $urls = append $urls (include "skein.queryInternalURL" .root) }}
