@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -41,7 +42,8 @@ func required() values {
 func everything() values {
 	scale := func(more values) values {
 		return values{"autoscaling": more, "podAnnotations": values{"a": "b"}, "nodeSelector": values{"disk": "fast"},
-			"tolerations": []any{values{"key": "k", "operator": "Exists"}}, "affinity": values{"nodeAffinity": values{}}}
+			"tolerations": []any{values{"key": "k", "operator": "Exists"}}, "affinity": values{"nodeAffinity": values{}},
+			"extraEnv": []any{values{"name": "GODEBUG", "value": "madvdontneed=1"}}}
 	}
 	v := values{
 		"global": values{"anything": "goes"}, "enabled": true,
@@ -63,6 +65,11 @@ func everything() values {
 		"indexer":     scale(values{"enabled": true}),
 		"pprof":       true,
 		"corsOrigins": []any{"https://app.example"},
+		"httpRoute": values{"parentRefs": []any{values{"name": "public", "namespace": "gateways"}}, "hostnames": []any{"skein.example"},
+			"annotations": values{"a": "b"}},
+		"extraEnv":          []any{values{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}},
+		"priorityClassName": "high",
+		"serviceAccount":    values{"annotations": values{"a": "b"}},
 		"networkPolicy": values{
 			"enabled":  true,
 			"httpFrom": []any{values{"namespaceSelector": values{"matchLabels": values{"kubernetes.io/metadata.name": "gateway"}}}},
@@ -179,6 +186,8 @@ func TestChart_RendersWhatKubernetesKnows(t *testing.T) {
 					strict[networkingv1.NetworkPolicy](t, key, text)
 				case "HorizontalPodAutoscaler":
 					strict[autoscalingv2.HorizontalPodAutoscaler](t, key, text)
+				case "HTTPRoute":
+					strict[gatewayv1.HTTPRoute](t, key, text)
 				default:
 					t.Errorf("nobody checks a %s", kind)
 				}
@@ -358,7 +367,9 @@ func TestChart_SetsWhatTheCommandsKnow(t *testing.T) {
 		c := pods(t, objects)[job].Spec.Containers[0]
 		var variables []string
 		for _, e := range c.Env {
-			variables = append(variables, e.Name)
+			if strings.HasPrefix(e.Name, "SKEIN_") {
+				variables = append(variables, e.Name)
+			}
 		}
 		checkSettings(t, "the chart", command, variables)
 		if got := strings.Join(c.Command, " "); got != "/usr/local/bin/"+command {
@@ -498,6 +509,7 @@ func TestChart_RefusesValuesThatItDoesNotKnow(t *testing.T) {
 		{"compactor": values{"replicas": "many"}},
 		{"compactor": values{"keepEvents": []any{"steps"}}},
 		{"ingest": values{"memory": 1 << 20}},
+		{"query": values{"extraEnv": []any{values{"value": "without a name"}}}},
 	} {
 		if _, err := render(t, required(), v); err == nil {
 			t.Errorf("the chart takes %v", v)
@@ -658,6 +670,14 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 	}
 }
 
+func TestChart_MakesNoPolicyForJobsThatItDoesNotRun(t *testing.T) {
+	for key := range mustRender(t, values{"topics": values{"create": false}, "schema": values{"migrate": false}}) {
+		if key == "NetworkPolicy prod-skein-topics" || key == "NetworkPolicy prod-skein-migrate" {
+			t.Errorf("%s is there without its Job", key)
+		}
+	}
+}
+
 // Pods are found by labels that two long names do not share; names only have to differ, and to leave room for what is added to them.
 func TestChart_LongNamesDiffer(t *testing.T) {
 	long := strings.Repeat("a-very-long-name-", 3)
@@ -671,11 +691,68 @@ func TestChart_LongNamesDiffer(t *testing.T) {
 	}
 }
 
-func TestChart_MakesNoPolicyForJobsThatItDoesNotRun(t *testing.T) {
-	for key := range mustRender(t, values{"topics": values{"create": false}, "schema": values{"migrate": false}}) {
-		if key == "NetworkPolicy prod-skein-topics" || key == "NetworkPolicy prod-skein-migrate" {
-			t.Errorf("%s is there without its Job", key)
+// One node is drained at a time, whichever stage runs on it.
+func TestChart_DrainsOnePodAtATime(t *testing.T) {
+	objects := mustRender(t)
+	for _, stage := range stages {
+		key := "PodDisruptionBudget prod-skein-" + stage
+		b := strict[policyv1.PodDisruptionBudget](t, key, objects[key]).Spec
+		if b.MaxUnavailable == nil || b.MaxUnavailable.IntVal != 1 || b.Selector.MatchLabels["app.kubernetes.io/component"] != stage {
+			t.Errorf("%s is %+v", key, b)
 		}
+	}
+}
+
+// What clusters ask of pods: all have it, those of Jobs too.
+func TestChart_PodsHaveWhatAClusterAsksFor(t *testing.T) {
+	objects := mustRender(t, everything())
+	for name, p := range pods(t, objects) {
+		env := p.Spec.Containers[0].Env
+		has := func(name, value string) bool { return slices.Contains(env, corev1.EnvVar{Name: name, Value: value}) }
+		stage := slices.Contains(stages, strings.TrimPrefix(name, "prod-skein-"))
+		if p.Spec.PriorityClassName != "high" || !has("HTTPS_PROXY", "http://proxy:3128") || has("GODEBUG", "madvdontneed=1") != stage {
+			t.Errorf("%s has the priority %q and the environment %v", name, p.Spec.PriorityClassName, env)
+		}
+	}
+	account := strict[corev1.ServiceAccount](t, "", objects["ServiceAccount prod-skein"])
+	if !maps.Equal(account.Annotations, map[string]string{"a": "b"}) {
+		t.Errorf("the ServiceAccount has %v", account.Annotations)
+	}
+}
+
+// The rules of docs/proxies.md.
+func TestChart_RoutesReadsToQuery(t *testing.T) {
+	const key = "HTTPRoute prod-skein"
+	if mustRender(t)[key] != "" {
+		t.Error("there is a route to no gateway")
+	}
+	spec := strict[gatewayv1.HTTPRoute](t, key, mustRender(t, everything(), values{"query": values{"service": values{"port": 81}}})[key]).Spec
+	if len(spec.Rules) != 2 || spec.ParentRefs[0].Name != "public" || spec.Hostnames[0] != "skein.example" {
+		t.Fatalf("the route is %+v", spec)
+	}
+	var reads []string
+	for _, m := range spec.Rules[0].Matches {
+		read := string(*m.Method)
+		if m.Path != nil {
+			read += " " + string(*m.Path.Type) + " " + *m.Path.Value
+		}
+		for _, h := range m.Headers {
+			read += " " + string(h.Name) + ":" + h.Value
+		}
+		reads = append(reads, read)
+	}
+	want := "GET, HEAD, POST Exact /v1/connect, OPTIONS Access-Control-Request-Method:GET, OPTIONS Exact /v1/connect"
+	if got := strings.Join(reads, ", "); got != want {
+		t.Errorf("query gets %s", got)
+	}
+	for i, want := range []string{"prod-skein-query 81", "prod-skein-ingest 80"} {
+		rule := spec.Rules[i]
+		if got := fmt.Sprint(rule.BackendRefs[0].Name, " ", *rule.BackendRefs[0].Port); got != want || *rule.Timeouts.Request != "0s" {
+			t.Errorf("rule %d goes to %s, want %s, for %s at most", i, got, want, *rule.Timeouts.Request)
+		}
+	}
+	if len(spec.Rules[1].Matches) > 0 {
+		t.Errorf("ingest gets %+v only", spec.Rules[1].Matches)
 	}
 }
 

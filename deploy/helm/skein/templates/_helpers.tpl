@@ -305,6 +305,9 @@ serviceAccountName: {{ include "skein.fullname" .root }}
 automountServiceAccountToken: false
 # A Service named like a setting would be taken for one.
 enableServiceLinks: false
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 terminationGracePeriodSeconds: {{ include "skein.gracePeriod" . }}
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
@@ -331,6 +334,9 @@ containers:
         valueFrom:
           resourceFieldRef:
             resource: limits.memory
+      {{- with concat .root.Values.extraEnv $stage.extraEnv }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
     ports:
       {{- if has .stage (list "ingest" "query") }}
       - name: http
@@ -489,6 +495,21 @@ spec:
       {{- include "skein.podSpec" . | nindent 6 }}
 {{- end }}
 
+{{- define "skein.disruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "skein.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "skein.selector" . | nindent 6 }}
+{{- end }}
+
 {{/* What an HTTP stage has beside its Deployment: Service, disruption budget, scaling on CPU. */}}
 {{- define "skein.http" -}}
 {{- $stage := index .root.Values .stage }}
@@ -512,18 +533,7 @@ spec:
       port: {{ $stage.service.port }}
       targetPort: http
 ---
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata:
-  name: {{ include "skein.fullname" .root }}-{{ .stage }}
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "skein.labels" . | nindent 4 }}
-spec:
-  maxUnavailable: 1
-  selector:
-    matchLabels:
-      {{- include "skein.selector" . | nindent 6 }}
+{{ include "skein.disruptionBudget" . }}
 {{- with $stage.autoscaling }}
 {{- if .enabled }}
 ---
@@ -584,6 +594,9 @@ spec:
       restartPolicy: Never
       automountServiceAccountToken: false
       enableServiceLinks: false
+      {{- with .root.Values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
       {{- with .root.Values.image.pullSecrets }}
       imagePullSecrets:
         {{- toYaml . | nindent 8 }}
@@ -599,6 +612,9 @@ spec:
             {{- range $name, $value := .env }}
             - name: {{ $name }}
               value: {{ $value | quote }}
+            {{- end }}
+            {{- with .root.Values.extraEnv }}
+            {{- toYaml . | nindent 12 }}
             {{- end }}
           resources:
             requests: {cpu: 50m, memory: 32Mi}
