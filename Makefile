@@ -176,6 +176,22 @@ test-deploy: export SKEIN_TEST_BIN := $(CURDIR)/bin
 test-deploy: build ## check the Compose file and render the Helm chart, with a line for each object (a module of its own: Helm's and Kubernetes' packages)
 	cd deploy && go mod verify && go test -vet=off -v -count=1 -timeout 15m ./...
 
+# Etcd, API server, controllers and scheduler, built from the module deploy/cluster and kept by version.
+KUBERNETES_VERSION := $(shell sed -n 's|.*k8s.io/kubernetes \(v[0-9.]*\).*|\1|p' deploy/cluster/go.mod)
+CLUSTER            := .cache/cluster/$(KUBERNETES_VERSION)
+
+.PHONY: test-cluster
+test-cluster: $(CLUSTER) ## install, upgrade, roll back and uninstall the chart on a real Kubernetes control plane, with each of its values; FROM=commit for the chart to upgrade from. Builds Kubernetes once: ten minutes
+	cd deploy && go vet -tags cluster . && go test -tags cluster -v -count=1 -timeout 1h -run TestCluster . -cluster.bin $(CURDIR)/$(CLUSTER) -cluster.from '$(FROM)'
+
+$(CLUSTER):
+	@echo 'Building etcd and Kubernetes $(KUBERNETES_VERSION) into $@: ten minutes on two cores.'
+	rm -rf $@.tmp && mkdir -p $@.tmp
+	cd deploy/cluster && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@.tmp/ -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION) \
+	  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))" tool
+	mv $@.tmp/server $@.tmp/etcd
+	mv $@.tmp $@
+
 .PHONY: mutants
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
 	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 3h -run TestMutants_AreCaught ./$(KIT)
