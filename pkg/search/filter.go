@@ -54,7 +54,7 @@ const userLabel = "user"
 const ErrorAny = "any"
 
 // NoAgent selects the runs without an agent.
-const NoAgent = "none"
+const NoAgent = "-"
 
 // The values of Filter.Rewrote that compare a run with its siblings, the other runs of its parent. A regeneration has an input
 // whose new messages have the same contents as those of an earlier sibling. An edit has earlier siblings, but none with the
