@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -42,10 +41,14 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 		var d difference
 		body, err := fetch(ctx, c, client.ThreadPath(args[0])+"/diff", q, "difference", &d)
 		if err != nil {
-			if answer := new(client.Error); errors.As(err, &answer) { // it names the run that is missing
-				args = slices.DeleteFunc(args, func(a string) bool { return a != args[0] && !strings.Contains(answer.Detail, strconv.Quote(a)) })
+			missing := args[1:]
+			for i, run := range missing {
+				if answer := new(client.Error); errors.As(err, &answer) && strings.Contains(answer.Detail, strconv.Quote(run)) {
+					missing = missing[i : i+1] // the answer names it
+					break
+				}
 			}
-			return out.found(err, args[0], strings.Join(args[1:], " or "))
+			return out.found(err, args[0], strings.Join(missing, " or "))
 		}
 		if err = out.result(body, d.text(out)); err == nil && !d.Same {
 			err = &app.ExitError{Code: app.ExitDiffers} // without a message: the output lists the differences

@@ -3,6 +3,7 @@ package query
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -102,7 +103,7 @@ func (missingRun) Unwrap() error { return store.ErrNotFound }
 // side restores one of the two runs.
 func (c *call) side(graph *lineage.Graph, runs []store.Run, id string, into *diffSide) (lineage.History, error) {
 	h, err := c.restore(c.R.Context(), runs, id)
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) && !slices.ContainsFunc(runs, func(r store.Run) bool { return r.RunID == id }) {
 		err = missingRun(id)
 	}
 	*into = diffSide{RunID: id, Status: h.run.Status, Basis: graph.Basis(id), badges: h.badges}
