@@ -120,9 +120,9 @@ func (o *replayOptions) check(cmd *cobra.Command, out *output, args []string) er
 	}
 	switch {
 	case o.sse && out.asJSON:
-		return app.Usagef("pass --sse or --json, not both")
+		return app.Usagef("pass --sse or -o jsonl, not both")
 	case o.step && (o.sse || out.asJSON || o.all || o.branch != "" || len(o.types) > 0):
-		return app.Usagef("--step shows the whole run; leave --sse, --json, --all, --branch and --type out")
+		return app.Usagef("--step shows the whole run; leave --sse, -o jsonl, --all, --branch and --type out")
 	case !o.step && len(args) == 1 && o.condition != nil:
 		return app.Usagef("--until needs one run: name RUN")
 	case !o.step && len(args) == 2 && o.branch != "":

@@ -150,7 +150,7 @@ var ErrEmpty = errors.New("it is empty")
 
 // The decoder names Go types, of which who writes a file knows nothing.
 var (
-	unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	unknownKey = regexp.MustCompile(`field (.+?) not found in type .*`)
 	noDuration = regexp.MustCompile("cannot unmarshal !!\\w+ (`.*?`) into time.Duration")
 )
 
@@ -163,9 +163,9 @@ func YAML(text []byte, into any) error {
 	case errors.Is(err, io.EOF):
 		return ErrEmpty
 	case err != nil:
-		text := strings.ReplaceAll(err.Error(), "\n", " ")
-		text = unknownKey.ReplaceAllString(text, "$1 is not a key")
-		return errors.New(noDuration.ReplaceAllString(text, "$1 is not a duration such as 500ms, 90s or 24h"))
+		text := unknownKey.ReplaceAllString(err.Error(), "$1 is not a key")
+		text = noDuration.ReplaceAllString(text, "$1 is not a duration such as 500ms, 90s or 24h")
+		return errors.New(strings.ReplaceAll(text, "\n", " "))
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return errors.New("it has more than one YAML document")

@@ -125,7 +125,7 @@ func (r *Run) MessageCount() int { return r.conv.len() }
 func (r *Run) State() json.RawMessage { return r.state.JSON() }
 
 // StateAt follows a path of names and indexes into the state as far as patches have parsed it. It returns the value there as JSON, nil if
-// the state has none, and the rest of the path. A change is looked at for the cost of what it changed, and not of the state.
+// the state has none, and the rest of the path. The cost is that of the value there, not of the state.
 func (r *Run) StateAt(path []string) (value json.RawMessage, rest []string) {
 	return r.state.root.toward(path)
 }

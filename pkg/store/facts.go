@@ -201,7 +201,10 @@ func ErrorTexts(r *record.Run) []agui.Message {
 	}
 	for _, messages := range [][]agui.Message{r.Messages, r.InputMessages} {
 		for _, m := range messages {
-			if text := member(m.Raw, "error"); m.Role == agui.RoleTool && text != "" {
+			if m.Role != agui.RoleTool {
+				continue
+			}
+			if text := member(m.Raw, "error"); text != "" {
 				add(text)
 			}
 		}
