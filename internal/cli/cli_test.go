@@ -75,7 +75,7 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"refold twice":        {[]string{"refold", "t", "--all"}, app.ExitUsage, "select runs: THREAD"},
 		"refold of whom":      {[]string{"refold", "t"}, app.ExitUsage, "the thread's tenant is missing: pass --tenant ID"},
 		"refold to":           {[]string{"refold", "--range", ":1:2"}, app.ExitUsage, "want a position, and another one"},
-		"refold by time":      {[]string{"refold", "--range", "@2026-09-17T12:00:00Z"}, app.ExitUsage, "--range @2026-09-17T12:00:00Z:: want a pos"},
+		"refold by time":      {[]string{"refold", "--range", "@2026-09-17T12:00:00Z"}, app.ExitUsage, "12:00:00Z:: want a pos"},
 		"no range":            {[]string{"refold", "--range", "1"}, app.ExitUsage, "want FROM:TO"},
 		"two partitions":      {[]string{"refold", "--range", "1:2:2:3"}, app.ExitUsage, "are of different partitions"},
 		"empty range":         {[]string{"refold", "--range", "1:2:1:2"}, app.ExitUsage, "its end is not behind its start"},

@@ -89,22 +89,22 @@ func (c *call) runParam(name string) (string, error) {
 	return id, nil
 }
 
-// missingRun is the id of a run that a comparison names and the thread lacks.
-type missingRun string
+// missingRunError is the id of a run that a comparison names and the thread lacks.
+type missingRunError string
 
 // Error implements error.
-func (id missingRun) Error() string {
+func (id missingRunError) Error() string {
 	return fmt.Sprintf("there is no run %q in the thread", string(id))
 }
 
 // Unwrap says what is missing.
-func (missingRun) Unwrap() error { return store.ErrNotFound }
+func (missingRunError) Unwrap() error { return store.ErrNotFound }
 
 // side restores one of the two runs.
 func (c *call) side(graph *lineage.Graph, runs []store.Run, id string, into *diffSide) (lineage.History, error) {
 	h, err := c.restore(c.R.Context(), runs, id)
 	if errors.Is(err, store.ErrNotFound) && !slices.ContainsFunc(runs, func(r store.Run) bool { return r.RunID == id }) {
-		err = missingRun(id)
+		err = missingRunError(id)
 	}
 	*into = diffSide{RunID: id, Status: h.run.Status, Basis: graph.Basis(id), badges: h.badges}
 	return h.History, err

@@ -66,7 +66,7 @@ func (s *Service) explain(c *front.Call, err error) *front.Problem {
 		return nil
 	case errors.Is(err, store.ErrNotFound):
 		detail := "there is no such thread or run"
-		if run, ok := errors.AsType[missingRun](err); ok {
+		if run, ok := errors.AsType[missingRunError](err); ok {
 			detail = run.Error()
 		}
 		err := s.checkErased(c, -1)

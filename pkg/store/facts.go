@@ -188,7 +188,7 @@ func TextOf(m agui.Message) string {
 	return strings.Join(parts, "\n")
 }
 
-// ErrorTexts returns the message of the RUN_ERROR that ended a run, and the errors of its tool messages, as messages, which stores write for
+// ErrorTexts returns the message of the RUN_ERROR that ended a run, and the errors of its tool messages, as messages; stores write them for
 // searches.
 func ErrorTexts(r *record.Run) []agui.Message {
 	var all []agui.Message

@@ -61,9 +61,11 @@ func TestAPI_IsWhatItsDescriptionSays(t *testing.T) {
 	}
 	// One worker: with several, Python 3.11 fails now and then in its own parser, which Hypothesis calls.
 	for name, args := range map[string][]string{
-		"all": {"--phases", "examples,coverage,fuzzing", "--max-examples", "10", "--exclude-operation-id", "cancelRun", "--exclude-operation-id", "streamThread"},
+		"all": {"--phases", "examples,coverage,fuzzing", "--max-examples", "10",
+			"--exclude-operation-id", "cancelRun", "--exclude-operation-id", "streamThread"},
 		// The answers take 3 s, where nobody obeys and where a stream has to end: a few are enough.
-		"slow": {"--phases", "examples,fuzzing", "--max-examples", "3", "--include-operation-id", "cancelRun", "--include-operation-id", "streamThread"},
+		"slow": {"--phases", "examples,fuzzing", "--max-examples", "3",
+			"--include-operation-id", "cancelRun", "--include-operation-id", "streamThread"},
 	} {
 		cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(python), "schemathesis"),
 			append([]string{"--config-file", config, "run", server.URL() + "/openapi.json",

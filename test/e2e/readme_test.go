@@ -42,7 +42,7 @@ func TestREADME_ProductionBlockRuns(t *testing.T) {
 	}
 	dir := t.TempDir()
 	// What this machine shares between tests comes by variables, so that the lines stay README's.
-	environ := []string{"SKEIN_TOPIC_PREFIX=" + kafka.TopicPrefix, "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + dir}
+	environ := []string{"SKEIN_TOPIC_PREFIX=" + kafka.TopicPrefix, "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir}
 	flags := store.Flags(t)
 	for i := 0; i < len(flags); i += 2 {
 		environ = append(environ, "SKEIN_"+strings.ToUpper(strings.NewReplacer("--", "", "-", "_").Replace(flags[i]))+"="+flags[i+1])
@@ -59,8 +59,8 @@ func TestREADME_ProductionBlockRuns(t *testing.T) {
 		}
 		return string(out)
 	}
-	here := strings.NewReplacer("kafka-0:9092", strings.Join(kafka.Brokers, ","), "http://clickhouse-0:8123", store.Addr, "api-keys.yaml", filepath.Join(dir, "api-keys.yaml"),
-		"/var/lib/skein", filepath.Join(dir, "data"))
+	here := strings.NewReplacer("kafka-0:9092", strings.Join(kafka.Brokers, ","), "http://clickhouse-0:8123", store.Addr,
+		"api-keys.yaml", filepath.Join(dir, "api-keys.yaml"), "/var/lib/skein", filepath.Join(dir, "data"))
 	var stages []*process.Process
 	var key string
 	for line := range strings.Lines(here.Replace(block)) {

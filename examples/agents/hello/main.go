@@ -4,8 +4,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"log"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -42,6 +42,9 @@ func answer(w http.ResponseWriter, r *http.Request) {
 }
 
 func main() {
-	log.Print("an agent on http://127.0.0.1:8000/")
-	log.Fatal(http.ListenAndServe("127.0.0.1:8000", http.HandlerFunc(answer)))
+	fmt.Println("an agent on http://127.0.0.1:8000/")
+	if err := http.ListenAndServe("127.0.0.1:8000", http.HandlerFunc(answer)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }

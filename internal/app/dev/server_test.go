@@ -199,7 +199,9 @@ func TestServer_AFailedStartLeavesNothing(t *testing.T) {
 			cfg := config(data)
 			set(&cfg)
 			_, err := Start(t.Context(), cfg)
-			for _, want := range []string{"address already in use", "--" + flag + " 127.0.0.1:0", "SKEIN_LISTEN=", "SKEIN_KAFKA_LISTEN=", "SKEIN_DATA="} {
+			for _, want := range []string{
+				"address already in use", "--" + flag + " 127.0.0.1:0", "SKEIN_LISTEN=", "SKEIN_KAFKA_LISTEN=", "SKEIN_DATA=",
+			} {
 				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("%s: got %v, want %q", flag, err, want)
 				}
