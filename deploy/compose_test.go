@@ -11,6 +11,7 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
+	"sigs.k8s.io/yaml"
 )
 
 var (
@@ -22,7 +23,8 @@ var (
 
 func loadCompose(t *testing.T) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{"../docker-compose.yml"}, cli.WithOsEnv, cli.WithConsistency(true))
+	options, err := cli.NewProjectOptions([]string{"../docker-compose.yml"}, cli.WithOsEnv, cli.WithConsistency(true),
+		cli.WithProfiles([]string{"metrics"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +84,7 @@ func TestCompose_PinsImages(t *testing.T) {
 		"kafka":      "apache/kafka:" + proven(t, "../pkg/kafka/kafkatest/apache/jars.go"),
 		"clickhouse": "clickhouse/clickhouse-server:" + proven(t, "../internal/clickhousetest/versions.go"),
 		"secrets":    "busybox:1.37.0",
+		"prometheus": "prom/prometheus:v3.5.3",
 	}
 	for name, s := range loadCompose(t).Services {
 		if strings.HasPrefix(s.Image, "skein:") {
@@ -144,6 +147,81 @@ func TestCompose_StagesAreLockedDownAndChecked(t *testing.T) {
 	}
 }
 
+// A check that starts a JVM takes a fifth of a processor for ever. Both datastores are asked each second until they are ready.
+func TestCompose_ChecksDatastoresCheaply(t *testing.T) {
+	project := loadCompose(t)
+	for _, name := range datastores {
+		check := project.Services[name].HealthCheck
+		if command := check.Test[1]; command != "bash" && command != "wget" {
+			t.Errorf("%s is checked by %q", name, check.Test)
+		}
+		if check.StartInterval == nil || time.Duration(*check.StartInterval) != time.Second {
+			t.Errorf("%s is asked every %v while it starts", name, check.StartInterval)
+		}
+	}
+}
+
+// Kafka's image declares volumes; one without a name would stay behind with each container.
+func TestCompose_NamesEachVolume(t *testing.T) {
+	var covered []string
+	for _, v := range loadCompose(t).Services["kafka"].Volumes {
+		if v.Type == types.VolumeTypeTmpfs || v.Source != "" {
+			covered = append(covered, v.Target)
+		}
+	}
+	for _, declared := range []string{"/etc/kafka/secrets", "/mnt/shared/config", "/var/lib/kafka/data"} {
+		if !slices.Contains(covered, declared) {
+			t.Errorf("nothing is mounted on %s of Kafka", declared)
+		}
+	}
+}
+
+// Rootless engines and others may not raise limits, and refuse a container that asks for it.
+func TestCompose_AsksForNoLimits(t *testing.T) {
+	for name, s := range loadCompose(t).Services {
+		if len(s.Ulimits) > 0 {
+			t.Errorf("%s asks for limits: %v", name, s.Ulimits)
+		}
+	}
+}
+
+// Prometheus reads the file that is mounted, which names each stage where its administration listens.
+func TestCompose_ScrapesEachStage(t *testing.T) {
+	project := loadCompose(t)
+	prometheus := project.Services["prometheus"]
+	var dir string
+	for _, v := range prometheus.Volumes {
+		if v.Target == "/etc/prometheus" && v.ReadOnly {
+			dir = v.Source
+		}
+	}
+	text, err := os.ReadFile(path.Join(dir, "prometheus.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		ScrapeConfigs []struct {
+			StaticConfigs []struct{ Targets []string } `json:"static_configs"`
+		} `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, s := range config.ScrapeConfigs {
+		for _, c := range s.StaticConfigs {
+			got = append(got, c.Targets...)
+		}
+	}
+	for _, stage := range stages {
+		listen := project.Services[stage].Environment["SKEIN_ADMIN_LISTEN"]
+		want = append(want, stage+strings.TrimPrefix(*listen, "0.0.0.0"))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("Prometheus scrapes %q, want %q", got, want)
+	}
+}
+
 // 15 s to drain, 12 s for Kafka, and 15 s beside: docs/sizing.md.
 func TestCompose_GivesStagesTheTimeToStop(t *testing.T) {
 	project := loadCompose(t)
@@ -197,7 +275,7 @@ func TestDockerfile_IsStaticAndRunsAsNobody(t *testing.T) {
 	}
 	text := string(b)
 	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "\nUSER 65532:65532\n", "\nFROM scratch\n",
-		"/etc/ssl/certs/ca-certificates.crt"} {
+		"/etc/ssl/certs/ca-certificates.crt", "org.opencontainers.image.version=\"$VERSION\""} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the Dockerfile has no %q", want)
 		}
