@@ -118,7 +118,7 @@ RANDOM_CRASHES := pkg/compactor/partition
 # Tests of the compactor that run without it, too: they put the same scenario through many faults, or work in child processes and on megabytes.
 HEAVY := AFaultAtEachRequest|EndsWhereItsDiskIsFull|APartitionIsFetchedBesideLargeRecords
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
-DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page|parts|tenants)|cmd/[^/]*|examples/[^/]*|internal/(cli|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
+DRIVERS    := /(test/(abuse|agents|api|containers|docs|e2e|chaos|conformance|page|parts|tenants)|cmd/[^/]*|examples/[^/]*|internal/(cli|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
 # SQLite's own code is C that was translated to Go, and compression only computes: the race detector has nothing of ours to find in either, and takes half
 # of the time of the tests that use them. Neither has generic code: the linker would take that for other packages too, and report false races.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=compress/...=-race=false
@@ -191,6 +191,14 @@ $(CLUSTER):
 	  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))" tool
 	mv $@.tmp/server $@.tmp/etcd
 	mv $@.tmp $@
+
+# What stand-ins for images are made of is fetched before: inside nothing is reached.
+test-containers: export SKEIN_TEST_BIN := $(CURDIR)/bin
+.PHONY: test-containers
+test-containers: build ## build the image and run the Compose file on a container engine, fetched from Debian where none answers (root): kill -9 of each container, restart, upgrade from BEFORE=HEAD~; 20 minutes
+	go mod download
+	go test -count=1 -run 'TestReal_GivesEachTestItsOwnTopics|TestStart_GivesEachTestADatabaseOfItsOwn' ./pkg/kafka/kafkatest ./internal/clickhousetest
+	test/containers/engine.sh go test -v -count=1 -timeout 3h ./test/containers -containers.long -containers.standins -containers.before=$(or $(BEFORE),HEAD~)
 
 .PHONY: mutants
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,12 +60,18 @@ func TestCompose_MakesSecretsOnce(t *testing.T) {
 	var users struct {
 		Users struct {
 			Skein struct {
-				Hash string `xml:"password_sha256_hex"`
+				Hash   string   `xml:"password_sha256_hex"`
+				Grants []string `xml:"grants>query"`
 			} `xml:"skein"`
 		} `xml:"users"`
 	}
 	if err := xml.Unmarshal([]byte(first["clickhouse-users/skein.xml"]), &users); err != nil || users.Users.Skein.Hash != hash(password) {
 		t.Errorf("ClickHouse has the hash %q of the password, want %q (%v)", users.Users.Skein.Hash, hash(password), err)
+	}
+	// The second database is that of skein migrate --rebuild.
+	want := []string{"GRANT ALL ON skein.*", "GRANT ALL ON skein_rebuild.*", "GRANT SELECT ON system.*"}
+	if got := users.Users.Skein.Grants; !slices.Equal(got, want) {
+		t.Errorf("ClickHouse's user has %q, want %q", got, want)
 	}
 	var keys struct {
 		Keys []struct {

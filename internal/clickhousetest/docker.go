@@ -43,12 +43,20 @@ func fromDocker() (Server, error) {
 	if err != nil {
 		return Server{}, fmt.Errorf("starting %s: %w", Image, err)
 	}
-	// Here the native protocol is spoken; the HTTP one is what the engine below is asked by.
-	host, err := c.PortEndpoint(ctx, "9000/tcp", "")
+	info, err := c.Inspect(ctx)
+	if err != nil {
+		return Server{}, fmt.Errorf("inspecting %s: %w", Image, err)
+	}
+	// Here the native protocol is spoken; the HTTP one is what the engine below is asked by, also in the stand-in of test/containers.
+	scheme, port, part := "clickhouse", "9000/tcp", "Docker "+Image
+	if info.Config.Labels["skein.stand-in"] == "http" {
+		scheme, port, part = "http", "8123/tcp", part+" (a stand-in)"
+	}
+	host, err := c.PortEndpoint(ctx, port, scheme)
 	if err != nil {
 		return Server{}, fmt.Errorf("asking for the port of %s: %w", Image, err)
 	}
-	return Server{Addr: "clickhouse://" + host, Username: user, Password: password, Part: "Docker " + Image}, nil
+	return Server{Addr: host, Username: user, Password: password, Part: part}, nil
 }
 
 func probeDocker() (err error) {

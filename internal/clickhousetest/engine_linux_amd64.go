@@ -82,7 +82,7 @@ var engine struct {
 
 // fromEngine starts the engine.
 func fromEngine() (Server, error) {
-	library, err := fetchLibrary(context.Background())
+	library, err := Library(context.Background())
 	if err != nil {
 		return Server{}, err
 	}

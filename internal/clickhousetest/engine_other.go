@@ -3,6 +3,7 @@
 package clickhousetest
 
 import (
+	"context"
 	"testing"
 
 	"github.com/skeinhq/skein/test/parts/partstest"
@@ -10,7 +11,13 @@ import (
 
 // fromEngine: the engine is published for other platforms in other shapes, and not for linux/arm64.
 func fromEngine() (Server, error) {
-	return Server{}, none("the engine's library is for linux/amd64 only")
+	_, err := Library(context.Background())
+	return Server{}, err
+}
+
+// Library would return the path of the engine's library.
+func Library(context.Context) (string, error) {
+	return "", none("the engine's library is for linux/amd64 only")
 }
 
 func engineLog() string { return "" }

@@ -31,9 +31,9 @@ const (
 // downloadTimeout bounds the download of some 180 MB, the wait for another process's included.
 const downloadTimeout = 8 * time.Minute
 
-// fetchLibrary returns the path of the engine's library, downloading it where it is not there yet. Test
+// Library returns the path of the engine's library, downloading it where it is not there yet. Test
 // processes that run at the same time wait for the one that downloads.
-func fetchLibrary(ctx context.Context) (string, error) {
+func Library(ctx context.Context) (string, error) {
 	cache, err := parts.CacheDir()
 	if err != nil {
 		return "", err

@@ -28,7 +28,7 @@ type Restartable struct {
 func StartRestartable(tb testing.TB) *Restartable {
 	tb.Helper()
 	partstest.SkipShort(tb, "ClickHouse")
-	library, err := fetchLibrary(context.Background())
+	library, err := Library(context.Background())
 	if u, none := err.(*unavailable); none { //nolint:errorlint // made here, never wrapped
 		partstest.Skip(tb, "no ClickHouse engine to restart: "+u.Error())
 	}

@@ -25,14 +25,15 @@ type Handler struct {
 }
 
 // New loads the library, starts the engine on the folder dir and opens sessions. There is one engine a
-// process: a second New must name the same library and folder.
-func New(library, dir string, sessions int) (*Handler, error) {
+// process: a second New must name the same library and folder. The engine also takes args, such as
+// --config-file=FILE.
+func New(library, dir string, sessions int, args ...string) (*Handler, error) {
 	if err := load(library); err != nil {
 		return nil, err
 	}
 	h := &Handler{pool: make(chan *session, sessions)}
 	for range sessions {
-		c, err := connect("--path=" + dir)
+		c, err := connect(append([]string{"--path=" + dir}, args...)...)
 		if err != nil {
 			return nil, err
 		}

@@ -24,8 +24,7 @@ import (
 	"github.com/skeinhq/skein/test/parts"
 )
 
-// image is the broker image of the containers, which docker-compose.yml also uses. docs/proven.md records whether such
-// containers were ever started.
+// image is the broker image of the containers, which docker-compose.yml also uses.
 const image = "apache/kafka:" + apache.Version
 
 // dockerTimeout is how long a Docker daemon may take to answer. After that, it counts as absent.
@@ -50,7 +49,8 @@ func dockerAnswers(whole context.Context) bool {
 				answer <- false
 				return
 			}
-			answer <- p.Health(ctx) == nil
+			err = p.Health(ctx)
+			answer <- errors.Join(err, p.Close()) == nil
 		}()
 		select {
 		case answered = <-answer:
@@ -162,7 +162,8 @@ func (c *containers) run(ctx context.Context, i, port int, env map[string]string
 			h.PortBindings = network.PortMap{inside: {{HostIP: netip.AddrFrom4([4]byte{127, 0, 0, 1}), HostPort: strconv.Itoa(port)}}}
 		}),
 		tcnetwork.WithNetwork([]string{nodeName(i)}, c.network),
-		testcontainers.WithWaitStrategyAndDeadline(2*time.Minute, wait.ForLog("Kafka Server started")),
+		// Without a timeout of its own the strategy gives up after a minute.
+		testcontainers.WithWaitStrategyAndDeadline(startTimeout, wait.ForLog("Kafka Server started").WithStartupTimeout(startTimeout)),
 	)
 	if err != nil {
 		return ctr, fmt.Errorf("starting Kafka container: %w", err)
@@ -282,5 +283,5 @@ func (c *containers) Close() error {
 	if c.network != nil {
 		errs = append(errs, c.network.Remove(ctx))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.docker.Close())...)
 }

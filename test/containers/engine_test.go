@@ -1,0 +1,134 @@
+package containers
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/test/parts/partstest"
+)
+
+const (
+	// root is the source tree, from the folder of this package.
+	root = "../.."
+	// project is the name under which the tests run the Compose file, so that they touch no other installation. Ports are the file's.
+	project = "skein-test"
+	// commandTimeout bounds one command; the longest compiles Skein on a busy machine.
+	commandTimeout = 40 * time.Minute
+)
+
+// try runs a command with more variables and returns its standard output. The error has all that it said.
+func try(environ []string, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout) // also while a test is cleaned up
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &errs, append(os.Environ(), environ...)
+	if err := cmd.Run(); err != nil {
+		said := errs.String() + out.String()
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said[max(0, len(said)-4000):])
+	}
+	return out.String(), nil
+}
+
+// run runs a command that must succeed.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := try(nil, name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// needEngine skips the test where no engine is at hand. That is no failure with CI=true: CI's machines need none.
+func needEngine(t *testing.T) {
+	t.Helper()
+	var err error
+	for _, args := range [][]string{{"version"}, {"compose", "version"}, {"buildx", "version"}} {
+		if err == nil {
+			_, err = try(nil, "docker", args...)
+		}
+	}
+	if err != nil {
+		const reason = "no container engine: image and Compose file were not run; make test-containers brings one"
+		if *long {
+			t.Fatalf("%s: %v", reason, err)
+		}
+		partstest.Note(t, reason)
+		t.Skip(reason)
+	}
+	fmt.Println(run(t, "docker", "version", "--format", "engine {{.Server.Version}}, API {{.Server.APIVersion}}"))
+	fmt.Println(run(t, "docker", "compose", "version"))
+}
+
+// step runs a part of a test, and prints what it is and how long it took.
+func step(name string, f func()) {
+	began := time.Now()
+	f()
+	fmt.Printf("%7.1f s  %s\n", time.Since(began).Seconds(), name)
+}
+
+// site is the Compose file of a source tree with an image of one version.
+type site struct {
+	t             *testing.T
+	tree, version string
+}
+
+func (s site) try(args ...string) (string, error) {
+	file := filepath.Join(s.tree, "docker-compose.yml")
+	args = append([]string{"compose", "--ansi", "never", "--project-name", project, "--file", file}, args...)
+	return try([]string{"SKEIN_VERSION=" + s.version}, "docker", args...)
+}
+
+// compose runs docker compose, which must succeed.
+func (s site) compose(args ...string) string {
+	s.t.Helper()
+	out, err := s.try(args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+func profileFlags(profiles []string) (flags []string) {
+	for _, p := range profiles {
+		flags = append(flags, "--profile", p)
+	}
+	return flags
+}
+
+// up starts all services of some profiles and waits for them.
+func (s site) up(profiles ...string) {
+	s.t.Helper()
+	if _, err := s.try(append(profileFlags(profiles), "up", "--wait", "--no-build", "--pull", "never")...); err != nil {
+		s.t.Fatalf("%v\n%s\n%s", err, s.compose("ps", "--all"), s.compose("logs", "--tail", "20"))
+	}
+}
+
+// down ends all, with the data if asked for.
+func (s site) down(options ...string) {
+	s.t.Helper()
+	s.compose(append([]string{"--profile", "*", "down", "--remove-orphans"}, options...)...)
+}
+
+// newSite returns the Compose file of this tree. At the end nothing is left of it.
+func newSite(t *testing.T, version string) site {
+	t.Helper()
+	s := site{t, root, version}
+	s.down("--volumes")
+	t.Cleanup(func() { s.down("--volumes", "--timeout", "10") })
+	return s
+}
+
+// volumes returns how many volumes the engine has.
+func volumes(t *testing.T) int {
+	t.Helper()
+	return len(strings.Fields(run(t, "docker", "volume", "ls", "--quiet")))
+}
