@@ -14,7 +14,7 @@ RUN --mount=type=cache,target=/root/.cache/go-build \
     { ref=$(sed 's/^ref: //' .git/HEAD); \
       commit=$(cat ".git/$ref" || grep " $ref\$" .git/packed-refs || echo "${ref:-unknown}"); } 2>/dev/null; \
     version=${VERSION:-devel-$(echo "$commit" | cut -c 1-12)}; \
-    CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/skeinhq/skein/internal/app.version=$version" -o /out/ ./cmd/...
+    CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w -X github.com/skeinhq/skein/internal/app.version=$version" -o /out/ ./cmd/...
 # A new volume takes its owner from the folder that it is mounted on.
 RUN mkdir -p /data
 

@@ -198,7 +198,7 @@ test-containers: export SKEIN_TEST_BIN := $(CURDIR)/bin
 test-containers: build ## build the image and run the Compose file on a container engine, fetched from Debian where none answers (root): kill -9 of each container, restart, upgrade from BEFORE=HEAD~; 20 minutes
 	go mod download
 	go test -count=1 -run 'TestReal_GivesEachTestItsOwnTopics|TestStart_GivesEachTestADatabaseOfItsOwn' ./pkg/kafka/kafkatest ./internal/clickhousetest
-	test/containers/engine.sh go test -v -count=1 -timeout 3h ./test/containers -containers.long -containers.standins -containers.before=$(or $(BEFORE),HEAD~)
+	test/containers/engine.sh go test -v -count=1 -timeout 3h ./test/containers -containers.long -containers.before=$(or $(BEFORE),HEAD~)
 
 .PHONY: mutants
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them

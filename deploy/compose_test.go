@@ -274,7 +274,7 @@ func TestDockerfile_IsStaticAndRunsAsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(b)
-	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "\nUSER 65532:65532\n", "\nFROM scratch\n",
+	for _, want := range []string{"CGO_ENABLED=0", "-buildvcs=false", "-trimpath", "\nUSER 65532:65532\n", "\nFROM scratch\n",
 		"/etc/ssl/certs/ca-certificates.crt", "org.opencontainers.image.version=\"$VERSION\""} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the Dockerfile has no %q", want)

@@ -44,7 +44,14 @@ func TestCompose_MakesSecretsOnce(t *testing.T) {
 		return files
 	}
 	dir := t.TempDir()
-	first, again, other := run(dir), run(dir), run(t.TempDir())
+	first := run(dir)
+	added := "  - {name: more, tenant: globex}\n"
+	made := first["secrets/api-keys.yaml"]
+	first["secrets/api-keys.yaml"] += added
+	if err := os.WriteFile(filepath.Join(dir, "secrets/api-keys.yaml"), []byte(first["secrets/api-keys.yaml"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, other := run(dir), run(t.TempDir())
 	for name, content := range first {
 		if content != again[name] {
 			t.Errorf("%s changes on the second start", name)
@@ -53,6 +60,7 @@ func TestCompose_MakesSecretsOnce(t *testing.T) {
 			t.Errorf("%s is the same in another installation", name)
 		}
 	}
+	first["secrets/api-keys.yaml"] = made
 	password, key := first["secrets/clickhouse-password"], first["secrets/api-key"]
 	if len(password) < 32 || len(key) < 32 || strings.ContainsAny(password+key, " \n/+") {
 		t.Errorf("password %q and key %q are not what one can pass on", password, key)

@@ -30,6 +30,7 @@ func TestCompose_ComesUpAndAnswers(t *testing.T) {
 		t.Skip("the long form does the same and more")
 	}
 	needEngine(t)
+	needPorts(t)
 	s := newSite(t, "short")
 	needImages(t, s.images()...)
 	build := t.TempDir()
@@ -74,6 +75,11 @@ func TestCompose_KeepsWhatItTookOverKillsRestartsAndAnUpgrade(t *testing.T) {
 		c = newCaller(s)
 		kept = append(kept, c.mustPublish("thread", "first"))
 	})
+	keys := func(args ...string) string {
+		return run(t, "docker", append([]string{"run", "--rm", "--network", "none", "--user", "65532:65532", "-v", project + "_secrets:/secrets",
+			image, "skein", "keys"}, append(args, "--file", "/secrets/api-keys.yaml")...)...)
+	}
+	step("a second tenant's key, as docs/install.md has it", func() { keys("new", "--tenant", "globex", "--scope", "publish,read") })
 	step("the page in Chromium shows the run", func() { lookAtThePage(t, c.key, "thread", kept[0].text()) })
 	step("docker compose --profile metrics up --wait; Prometheus has all stages", func() {
 		s.up("metrics")
@@ -97,6 +103,9 @@ func TestCompose_KeepsWhatItTookOverKillsRestartsAndAnUpgrade(t *testing.T) {
 	step("all runs read, one more published", func() {
 		c.mustRead(kept...)
 		c.mustPublish("thread", "second life")
+		if list := keys("list"); !strings.Contains(list, "globex") || !strings.Contains(list, "demo") {
+			t.Errorf("of the keys are left: %s", list)
+		}
 	})
 	step("docker compose down --volumes", func() { s.down("--volumes") })
 	if n := volumes(t); n != anonymous {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command with a container engine:
+# Runs the tests of this folder with a container engine:
 #
-#   test/containers/engine.sh COMMAND…
+#   test/containers/engine.sh go test ./test/containers …
 #
 # It takes the engine at hand if that has API 1.44 (Docker 25), Compose and buildx. Else, for root on Debian, it fetches Docker 28
 # or later from Debian into .cache/engine, installs nothing, starts the engine in a network namespace of the command's own,
@@ -75,4 +75,5 @@ done
 # What a run that was killed has left.
 docker ps --all --quiet | xargs -r docker rm --force --volumes >/dev/null
 docker volume prune --all --force >/dev/null
-"$@"
+# Stand-ins carry the names of real images, so they are for this engine alone.
+"$@" -containers.standins

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +67,22 @@ func needEngine(t *testing.T) {
 	}
 	fmt.Println(run(t, "docker", "version", "--format", "engine {{.Server.Version}}, API {{.Server.APIVersion}}"))
 	fmt.Println(run(t, "docker", "compose", "version"))
+}
+
+// needPorts skips the test where something listens on the ports that the Compose file publishes, such as "make run".
+func needPorts(t *testing.T) {
+	t.Helper()
+	for _, address := range []string{"127.0.0.1:8420", "127.0.0.1:8422"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			reason := "image and Compose file were not run: " + err.Error()
+			partstest.Note(t, reason)
+			t.Skip(reason)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // step runs a part of a test, and prints what it is and how long it took.
