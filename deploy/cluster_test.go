@@ -98,7 +98,9 @@ func TestCluster(t *testing.T) {
 	step("upgrades from the chart before, and replaces nothing", func(t *testing.T) {
 		works(t, h.install(t, oldChart(t), required()))
 		old := c.workloads(t)
-		works(t, h.upgrade(t, newChart(t), required()))
+		h.keep = true // as docs/upgrade.md has it
+		works(t, h.upgrade(t, newChart(t), nil))
+		h.keep = false
 		if now := c.workloads(t); !maps.Equal(old, now) {
 			t.Errorf("it had %v and has %v", old, now)
 		}
@@ -167,6 +169,7 @@ func (c *cluster) makeRoom(t *testing.T) {
 type helm struct {
 	config *action.Configuration
 	name   string
+	keep   bool // in an upgrade, the values that the release has
 }
 
 func (c *cluster) helm(t *testing.T, name string) *helm {
@@ -199,7 +202,8 @@ func (h *helm) upgrade(t *testing.T, c *chart.Chart, v values) error {
 
 func (h *helm) apply(t *testing.T, c *chart.Chart, v values, hooks, wait bool) (*release.Release, error) {
 	upgrade := action.NewUpgrade(h.config)
-	upgrade.Namespace, upgrade.ResetValues, upgrade.MaxHistory = namespace, true, 3
+	upgrade.Namespace, upgrade.MaxHistory = namespace, 3
+	upgrade.ResetValues, upgrade.ResetThenReuseValues = !h.keep, h.keep
 	upgrade.DisableHooks, upgrade.Wait, upgrade.Timeout = !hooks, wait, patience
 	// Reading the schemas takes a second of processor time, and of what they would refuse the API server warns all the same.
 	upgrade.DisableOpenAPIValidation = !wait

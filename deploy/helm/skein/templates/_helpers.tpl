@@ -82,7 +82,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- end }}
 {{- end }}
 
-{{/* A size such as 1.5Gi in bytes: the cluster may write the same size in another unit. */}}
+{{/* A size such as 10Gi in bytes: the cluster may write the same size in another unit. */}}
 {{- define "skein.bytes" -}}
 {{- $unit := regexFind "[A-Za-z]*$" . -}}
 {{- $bytes := trimSuffix $unit . | float64 -}}
