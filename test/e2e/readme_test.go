@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
 )
 
@@ -26,10 +28,15 @@ func TestREADME_ProductionBlockRuns(t *testing.T) {
 	if !ok || !ended {
 		t.Fatal("README has no block for production")
 	}
-	for _, address := range []string{"127.0.0.1:8420", "127.0.0.1:8421", "127.0.0.1:8422"} {
-		l, err := net.Listen("tcp", address)
+	for port := 8420; port <= 8425; port++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			t.Fatalf("the default ports are needed: %v", err)
+			reason := fmt.Sprintf("README's block for production was not run: it needs the default ports: %v", err)
+			if os.Getenv("CI") == "true" {
+				t.Fatal(reason)
+			}
+			partstest.Note(t, reason)
+			t.Skip(reason)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
