@@ -18,7 +18,7 @@ func TestPage_CopiesTheInputsThatAnswer(t *testing.T) {
 	p.click(".card.wait button", "Copy the declining input")
 	p.until(`window.copied.length === 2`)
 	agent := address + "/v1/agents/travel-desk"
-	p.shows(".card.wait .note", "POST it to your agent through the proxy, as the input of the next run, at "+agent)
+	p.shows(".card.wait .note", "POST it to your agent through the proxy, as the input of the next run: POST /v1/agents/travel-desk at ingest's address")
 	p.click(".card.wait button", "copy the command")
 	p.until(`window.copied.length === 3`)
 	if got, want := eval[string](p, `window.copied.pop()`), "curl -sSN -H 'Content-Type: application/json' -d @input.json '"+agent+"'"; got != want {
@@ -52,6 +52,10 @@ func TestPage_CopiesTheInputsThatAnswer(t *testing.T) {
 	}
 	p.visit("?thread=trip-planner&run=ask") // it was answered
 	p.shows(".card.wait", "Asked, answered")
+	p.shows(".inspect .fig dt", "delete_file") // of its facts
+	if eval[bool](p, `document.querySelector(".inspect .warns") !== null`) {
+		t.Error("the call that the question is about is said to lack a result")
+	}
 	if p.calm(address); eval[bool](p, `document.querySelector(".card.wait .acts") !== null`) {
 		t.Error("a run that was answered offers answers")
 	}

@@ -70,7 +70,9 @@ func TestPage_FindsAndFilters(t *testing.T) {
 	p.run(chromedp.KeyEvent(kb.Enter))
 	p.until(`((c, s) => c && c.top >= s.top && c.bottom <= s.bottom)(document.querySelector("#state .ch")?.getBoundingClientRect(), document.querySelector(".inspect .scroll").getBoundingClientRect())`)
 	p.resize(size{1440, 900, 1})
-	p.until(`!document.querySelector(".msg details[open]")`)
+	p.visit("?thread=trip-to-lisbon&run=hotel-again&find=Lisbon&at=0") // in the input
+	p.shows("details.before[open]", "Lisbon")
+	p.visit("?thread=trip-to-lisbon&run=hotel-again&find=%2Fhotel&at=0")
 	p.run(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("4"))
 	p.until(`location.search.includes("find=%2Fhotel") && document.querySelector(".list.raw")`)
 	p.visit("?thread=trip-to-lisbon&run=hotel-again&zoom=raw&find=hotel&at=18")

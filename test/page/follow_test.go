@@ -91,6 +91,45 @@ func TestPage_FollowsALiveAnswer(t *testing.T) {
 		})
 		p.t = t
 	}
+
+	// What a reader opens or looks at stays as it is while more comes.
+	args := func(id, delta string) object {
+		return object{"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": delta}
+	}
+	p.visit("?thread=" + thread)
+	publish(t, address, thread, "r", nil, object{"type": "STATE_SNAPSHOT", "snapshot": object{"sky": "sunny"}},
+		object{"type": "TOOL_CALL_START", "toolCallId": "a", "toolCallName": "book"},
+		object{"type": "TOOL_CALL_START", "toolCallId": "b", "toolCallName": "ride"},
+		args("a", `{"city": "Oslo"`), args("b", `{"from": "Rome"`))
+	p.shows(".chat summary", "Rome")
+	if eval[bool](p, `document.querySelector(".inspect .warns") !== null`) {
+		t.Error("the calls of a run that goes on are said to lack results")
+	}
+	p.click(".chat summary", "ride")
+	publish(t, address, thread, "r", nil, args("b", `, "to": "Pisa"`))
+	p.shows(".chat details[open] summary", "Pisa")
+	p.visit("?thread=" + thread + "&find=Oslo")
+	p.shows(".finder .says", "1 found")
+	p.click(".finder button", "Next hit")
+	p.shows(".msg.now details[open] summary", "Oslo") // the call that the event is about, not the last that is open
+	p.shows(".inspect .warns", "book, ride")
+	p.resize(size{1440, 300, 1})
+	p.visit("?thread=" + thread + "&find=sunny")
+	p.shows(".finder .says", "1 found")
+	p.click(".finder button", "Next hit")
+	p.wait("#state .ch")
+	const pane = `document.querySelector(".inspect .scroll")`
+	p.until(`(` + pane + `.scrollTop = 1e6, ` + pane + `.scrollTop > 200)`)
+	read, events := eval[int](p, pane+`.scrollTop`), eval[string](p, `document.querySelector("#state h2").textContent`)
+	publish(t, address, thread, "r", nil, args("b", `, "at": 9`))
+	p.until(`document.querySelector("#state h2").textContent !== ` + marshal(t, events))
+	if now := eval[int](p, pane+`.scrollTop`); now != read {
+		t.Errorf("the state moved under its reader from %d to %d", read, now)
+	}
+	p.resize(size{1440, 900, 1})
+	p.visit("?thread=" + thread)
+	p.run(chromedp.KeyEvent(kb.End))
+	p.until(gap + " < 4")
 	publish(t, address, thread, "r", nil, object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
 	p.until(`document.querySelector(".runhead .status.finished") && ` + gap + ` < 4`)
 
