@@ -155,7 +155,7 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 			p.until(`document.querySelectorAll("[data-row]").length === 10`)
 		}
 		p.visit("?numbers=agent&range=48h&tables=runs")
-		p.until(`[...document.querySelectorAll(".tablebox tbody tr")].filter((r) => r.textContent.startsWith("no agent")).map((r) => [...r.querySelectorAll("a")].at(-1)?.click()).length && ` + place + `?.startsWith("agent:none since:")`)
+		p.until(`[...document.querySelectorAll(".tablebox tbody tr")].filter((r) => r.textContent.startsWith("no agent")).map((r) => [...r.querySelectorAll("a")].at(-1)?.click()).length && ` + place + `?.startsWith("agent:- since:")`)
 		p.until(rows + ` === "` + order + `,now"`)
 	})
 	sub("a root is compared with another one", func(t *testing.T) {

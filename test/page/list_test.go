@@ -47,9 +47,30 @@ func TestPage_ListFollowsWhatIsSelected(t *testing.T) {
 	p.until(rows + ` === "ends,goes-on"`)
 	const many = 150
 	for n := range many {
+		if n == many/2 {
+			publish(t, address, "goes-on", "r2", nil, object{"type": "RUN_STARTED", "threadId": "goes-on", "runId": "r2"})
+		}
 		begin(fmt.Sprint("more-", n))
 	}
 	p.until(fmt.Sprintf(`document.querySelector(".threads .virtual").offsetHeight / 48 === %d`, many+2))
+
+	// Most rows in view stay where they are, whichever of them goes down or up.
+	p.visit("?q=status:running")
+	p.until(fmt.Sprintf(`document.querySelector(".threads .virtual")?.offsetHeight / 48 === %d`, many+1))
+	p.until(`((s) => (s.scrollTop = 48 * (75 - 9)) && s.scrollTop === 48 * (75 - 9))(document.querySelector(".threads > .scroll"))`)
+	top := func(thread string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll("[data-row] code")].find((c) => c.textContent === %q)?.getBoundingClientRect().top`, thread)
+	}
+	const above, below = "more-82", "more-72" // of goes-on
+	p.until(top("goes-on"))
+	was := eval[float64](p, top(above))
+	publish(t, address, "goes-on", "r2", nil, object{"type": "RUN_FINISHED", "threadId": "goes-on", "runId": "r2"})
+	p.until(`!` + top("goes-on"))
+	p.until(fmt.Sprintf(`%s === %v && !document.querySelector(".newer")`, top(above), was))
+	was = eval[float64](p, top(below))
+	publish(t, address, above, "r2", nil, object{"type": "RUN_STARTED", "threadId": above, "runId": "r2"})
+	p.until(`!` + top(above))
+	p.until(fmt.Sprintf(`%s === %v`, top(below), was))
 	p.calm(address)
 }
 
