@@ -32,8 +32,8 @@ export const WORD: Record<ItemKind, string> = {
   state: "state", snapshot: "messages", custom: "custom", error: "error", interrupt: "interrupt", subagent: "subagent",
 };
 
-/** How long it took, in milliseconds; undefined until it has ended. A call takes from its last argument to its result. */
-export const took = (i: Item): number | undefined => (i.end === undefined ? undefined : i.end - (i.kind === "tool" ? (i.called ?? i.at) : i.at));
+/** How long it took, in milliseconds; undefined until it has ended. A call takes from its last argument to its result, which may come first. */
+export const took = (i: Item): number | undefined => (i.end === undefined ? undefined : Math.max(0, i.end - (i.kind === "tool" ? (i.called ?? i.at) : i.at)));
 
 const PREVIEW = 300;
 /** How many members or operations a preview is made of; more would not be in it. */
