@@ -16,7 +16,7 @@ let timer: ReturnType<typeof setTimeout>;
 export function toast(text: string): void {
   ui.toast = text;
   clearTimeout(timer);
-  timer = setTimeout(() => (ui.toast = ""), 1800);
+  timer = setTimeout(() => (ui.toast = ""), Math.max(1800, 50 * text.length));
 }
 
 export async function copy(text: string, what = text): Promise<void> {
