@@ -370,6 +370,12 @@ func TestPage_StopsARunThatAProxyRuns(t *testing.T) {
 		p.shows(".facts .badge", "stopped on request")
 		p.shows(".grow-row", "stopped on request")
 		p.shows(".chat .card", "Stopped on request", "it talks to itself")
+		p.until(`document.querySelector(".facts .badge").title.includes("it talks to itself")`)
+		for _, at := range []string{".facts > span:not([class])", ".graph .meta"} { // a stopped run has an end
+			if got := eval[string](p, `document.querySelector("`+at+`").textContent`); !strings.HasSuffix(got, "s") {
+				t.Errorf("%s of a stopped run says %q", at, got)
+			}
+		}
 		if eval[bool](p, `document.body.innerText.includes("synthetic end")`) {
 			t.Error("the page says that the agent fell silent")
 		}

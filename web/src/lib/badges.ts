@@ -1,4 +1,4 @@
-import type { Badge, Lineage, LineageRun } from "./types";
+import type { Badge, Lineage, LineageRun, Run } from "./types";
 
 export interface BadgeText {
   text: string;
@@ -20,6 +20,9 @@ const BADGES: Record<string, BadgeText> = {
   "parent not here": { text: "parent not here", look: "warn", why: "The run names a parent that this thread does not have." },
   open: { text: "running", look: "", why: "The run has not ended." },
 };
+
+/** Why somebody asked to stop a run. */
+export const reasonOf = (facts: Run | undefined): string => (facts?.terminal?.metadata as { "skein.stopped"?: { reason?: string } } | undefined)?.["skein.stopped"]?.reason ?? "";
 
 /** The badges of a run, wherever it is drawn: in a row of its own, a fold or a bundle. */
 export function badgesOf(run: LineageRun, all: Map<string, LineageRun>, spawns: Lineage["spawns"]): Badge[] {
