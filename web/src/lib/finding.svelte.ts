@@ -25,6 +25,8 @@ const said = (e: unknown): string => (e instanceof Problem ? e.message : "the se
 export class Finding {
   hits: number[] = $state.raw([]);
   busy = $state(false);
+  /** Somebody waits for a hit, to go back or on to it. */
+  wanted: "back" | "on" | undefined = $state();
   /** Why the server does not find. */
   fault = $state("");
   private what = "";
@@ -40,6 +42,7 @@ export class Finding {
       this.left = new AbortController();
       this.what = what;
       this.hits = [];
+      this.wanted = undefined;
       this.fault = "";
       this.busy = false;
       this.next = 0;
