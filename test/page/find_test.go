@@ -111,9 +111,10 @@ func TestPage_FindsInALongRun(t *testing.T) {
 		t.Errorf("hits in %q, want %v", got, want)
 	}
 	p.until(`[...document.querySelectorAll(".list .at .r")].every((r) => r.children[4].innerText.startsWith("needle"))`)
-	p.run(chromedp.KeyEvent("<")) // between are events that were not read
-	p.shows("#toast", "The nearest message in what was read of this run: there may be more between")
+	p.run(chromedp.KeyEvent("<")) // between are events that were not read: it reads some, and goes no farther
+	p.shows("#toast", "No message up to event 11\u202f000; what is before that was not read yet")
+	p.until(`location.search.includes("at=11000")`)
 	p.run(chromedp.KeyEvent("c"))
-	p.shows("#toast", "No change of the state in what was read of this run: there may be more between")
+	p.shows("#toast", "No change of the state after this event")
 	p.calm(address)
 }
