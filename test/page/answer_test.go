@@ -50,6 +50,17 @@ func TestPage_CopiesTheInputsThatAnswer(t *testing.T) {
 			t.Errorf("the answer is %+v, want %s", r, want)
 		}
 	}
+	p.resize(size{1440, 420, 1})
+	const visible = `((c) => { if (!c) return false; const box = c.getBoundingClientRect(), view = document.querySelector("#view .scroll").getBoundingClientRect(); return box.top >= view.top && box.bottom <= view.bottom; })(document.querySelector(".card.wait .acts"))`
+	p.visit("?thread=trip-planner&run=ask")
+	p.shows(".card.wait", "Asked, answered")
+	p.visit("?thread=trip-planner&run=export")
+	p.until(visible)
+	p.run(chromedp.KeyEvent("4"))
+	p.wait(".list.raw")
+	p.run(chromedp.KeyEvent("1"))
+	p.until(visible)
+	p.resize(size{1440, 900, 1})
 	p.visit("?thread=trip-planner&run=ask") // it was answered
 	p.shows(".card.wait", "Asked, answered")
 	p.shows(".inspect .fig dt", "delete_file") // of its facts
