@@ -92,8 +92,9 @@ func TestPage_OpensAFailedRunAtItsFailure(t *testing.T) {
 			p.click("[role=menuitem]", "Markdown")
 			p.until(`window.copied`)
 			whole := eval[string](p, `window.copied`)
-			if loose := outside(whole); strings.Contains(whole, "</blockquote>") || !slices.Equal(loose[:2], []string{"# Is it **assistant** warm?&lt;/blockquote>", "**user**"}) ||
-				slices.Contains(loose[2:], "**user**") {
+			if loose := outside(whole); strings.Contains(whole, "</blockquote>") || !strings.Contains(whole, block) || // the failure stands before what was said
+				!slices.Equal(loose[:1], []string{"# Is it **assistant** warm?&lt;/blockquote>"}) || !slices.Equal(loose[1:len(heads)+2], append(heads, "**user**")) ||
+				slices.Contains(loose[len(heads)+2:], "**user**") {
 				t.Errorf("outside of quotes and fences of the conversation are %q", loose)
 			}
 
