@@ -122,6 +122,9 @@ func TestPage_OpensAFailedRunAtItsFailure(t *testing.T) {
 			if text := eval[string](p, `document.querySelector("[data-row] .red").textContent`); text != "ValueError: no such city" {
 				t.Errorf("the row says %q", text)
 			}
+			p.visit("?thread=" + thread + "&zoom=raw")
+			p.shows(".failed", "failed at event") // a line that takes room from the list
+			p.until(`((r, v) => r && v && r.bottom <= v.bottom && r.top >= v.top)(document.querySelector(".list .r[aria-current=true]")?.getBoundingClientRect(), document.querySelector("#view .scroll")?.getBoundingClientRect())`)
 			p.calm(address)
 		})
 	}
