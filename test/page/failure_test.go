@@ -142,7 +142,7 @@ func TestPage_ShowsAFailureAfterTheEnd(t *testing.T) {
 	})
 	p := newBrowser(t).tab(address+"/?thread="+thread, 1440, 900, true)
 	p.shows(".failed", "failed in weather")
-	p.wait("details[open] .io")
+	p.shows("details[open] .io", "no result")
 	p.shows(".card.bad .plain.mono", "ValueError: no such city")
 	p.accessible()
 	publish(t, address, "asks", "r", nil, object{"type": "RUN_STARTED", "threadId": "asks", "runId": "r"}, object{"type": "RUN_FINISHED", "threadId": "asks", "runId": "r",
