@@ -26,8 +26,8 @@ export class Problem extends Error {
   }
 }
 
-/** What is said of a request that failed. */
-export const say = (e: unknown): string => (e instanceof TypeError ? "The server does not answer." : e instanceof Error ? e.message : String(e)); // fetch's own is a TypeError
+/** What is said of a request that failed; without an answer, fetch throws a TypeError. */
+export const say = (e: unknown): string => (e instanceof TypeError ? "The server does not answer." : e instanceof Error ? e.message : String(e));
 
 /** Parameters of a request; of a list each one. */
 export type Query = Record<string, string | number | string[] | undefined>;
