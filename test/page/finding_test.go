@@ -99,7 +99,7 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 		running := `[...document.querySelectorAll(".facets button")].find((b) => b.textContent.includes("running")).innerText.trim()`
 		p.until(running + `.endsWith("0")`)
 		p.until(`document.querySelector(".threads .virtual")?.offsetHeight > 2000 && (document.querySelector(".threads > .scroll").scrollTop = 1010)`)
-		reading := `((r) => [r.querySelector("code").textContent, r.getBoundingClientRect().top])([...document.querySelectorAll("[data-row]")].sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top).find((r) => r.getBoundingClientRect().top > document.querySelector(".threads > .scroll").getBoundingClientRect().top))`
+		reading := `((r) => [r?.querySelector("code").textContent ?? "", r?.getBoundingClientRect().top])([...document.querySelectorAll("[data-row]")].sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top).find((r) => r.getBoundingClientRect().top > document.querySelector(".threads > .scroll").getBoundingClientRect().top))`
 		p.until(reading + `[0].startsWith("talk-") && document.querySelector(".threads > .scroll").scrollTop === 1010`)
 		before := eval[[]any](p, reading)
 		publish(t, address, "now", "r", nil, started("now", "r"))
