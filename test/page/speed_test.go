@@ -149,7 +149,7 @@ func TestPage_IsQuick(t *testing.T) {
 	p = b.tab(address+"/?thread=heavy&zoom=raw&at=5", 1440, 900, false)
 	for _, at := range []int{5, 2990, 7} {
 		p.visit(fmt.Sprintf("?thread=heavy&zoom=raw&at=%d", at))
-		p.shows(".list.raw .r[aria-current]", fmt.Sprintf("page %d\"", at-2))
+		p.shows(".list.raw .r[aria-current]", fmt.Sprintf("page %d ·", at-2))
 		for before := -1; before != p.asked("/state?"); time.Sleep(2 * time.Second) { // what is read by itself has come
 			before = p.asked("/state?")
 		}
