@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -34,6 +35,22 @@ type world struct {
 	sent       int
 	refusal    atomic.Pointer[kfake.FaultHandle]
 	adm        *kadm.Client
+}
+
+// writeTasks is where the local store's tables keep used tasks for the whole process, each with a channel. A channel that was made in
+// one bubble ends the process when it is met in another, so all are made outside of any.
+//
+//go:linkname writeTasks github.com/cockroachdb/pebble/v2/sstable.writeTaskPool
+var writeTasks sync.Pool
+
+func init() {
+	made, task := make(chan any), writeTasks.New
+	go func() {
+		for {
+			made <- task()
+		}
+	}()
+	writeTasks.New = func() any { return <-made }
 }
 
 // inWorld runs a test in a bubble of its own, with topics of so many partitions.
