@@ -40,9 +40,9 @@ check-web: web ## say whether the committed files of the page are those of a fre
 	  { echo "web/dist is not what web/src builds: commit what make web made" >&2; exit 1; }
 
 .PHONY: pictures
-pictures: build ## take pictures of all views of the page, by Chromium, into .cache/pictures; README's is copied into docs/pictures
+pictures: build ## take pictures of all views of the page, by Chromium, into .cache/pictures, and README's that moves, which is copied into docs/pictures
 	SKEIN_TEST_BIN=$(CURDIR)/bin SKEIN_TEST_PICTURES=$(CURDIR)/.cache/pictures go test -count=1 -run Pictures ./test/page
-	mkdir -p docs/pictures && cp .cache/pictures/thread-light.png docs/pictures/
+	mkdir -p docs/pictures && cp .cache/pictures/tour.gif docs/pictures/
 
 .PHONY: run
 run: build ## start all stages on one folder (.skein), play example conversations, stay up until Ctrl-C

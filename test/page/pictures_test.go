@@ -34,7 +34,7 @@ func TestPage_Pictures(t *testing.T) {
 		{"threads-found", "/?q=" + url.QueryEscape("rewrote:regeneration"), "[data-row]", 1440, 900, false, ""},
 		{"threads-none-dark", "/?q=" + url.QueryEscape(`words:"no such words"`), ".empty h2", 1440, 900, true, ""},
 		{"threads-phone", "/", "[data-row]", 390, 844, false, ""},
-		{"thread-light", "/?thread=trip-to-lisbon", ".card.wait", 1440, 900, false, ""}, // README's, of what "make run" shows
+		{"thread-light", "/?thread=trip-to-lisbon", ".card.wait", 1440, 900, false, ""}, // of what "make run" shows
 		{"thread-answered", trip("&run=ask"), ".msg", 1440, 900, false, ""},
 		{"thread-scrub", trip("&run=ask&at=16"), ".msg.now, .note", 1440, 900, false, ""},
 		{"thread-story-dark", trip("&run=ask&zoom=story"), ".list .r[aria-current]", 1440, 900, true, ""},
