@@ -43,8 +43,8 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, found := strings.Cut(string(readme), "```text\nTHREAD ")
-	block, _, _ = strings.Cut("THREAD "+block, "```")
+	_, block, found := strings.Cut(string(readme), "```text\n●")
+	block, _, _ = strings.Cut("●"+block, "```")
 	for line := range strings.Lines(block) { // as on a terminal of 80 columns
 		if line = strings.TrimRight(line, "…\n"); !found || !strings.Contains(first, line) {
 			t.Errorf("README shows %q, which is not printed", line)

@@ -178,6 +178,17 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// A visitor reads README within ten minutes, beside trying it.
+func TestREADME_IsShort(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if words := len(strings.Fields(string(text))); words > 700 {
+		t.Errorf("README has %d words, more than 700", words)
+	}
+}
+
 // markdown lists the documentation, README first.
 func markdown(t *testing.T) []string {
 	t.Helper()
