@@ -35,7 +35,7 @@ func init() {
 	if library == "" {
 		return
 	}
-	if err := serve(library, filepath.Join(dir, "data")); err != nil {
+	if err := serve(library, dir); err != nil {
 		fmt.Fprintln(os.Stderr, err) // into the folder, which stays for those who look for the cause
 		os.Exit(1)
 	}
@@ -52,9 +52,16 @@ func init() {
 // since the library's INSERT ... VALUES reads from that, as clickhouse-local's does, and on an open pipe it may wait for ever.
 const lifeline = 3
 
-// serve runs the engine as long as the parent lives.
+// engineConfigFile is the file in the child's folder that the engine takes its configuration from, if it is there.
+const engineConfigFile = "config.xml"
+
+// serve runs the engine on a child's folder as long as the parent lives.
 func serve(library, dir string) error {
-	h, err := chdb.New(library, dir, engineSessions)
+	var args []string
+	if config := filepath.Join(dir, engineConfigFile); exists(config) {
+		args = append(args, "--config-file="+config)
+	}
+	h, err := chdb.New(library, filepath.Join(dir, "data"), engineSessions, args...)
 	if err != nil {
 		return err
 	}
@@ -111,6 +118,11 @@ func startEngine(library string) (string, error) {
 
 // engineLogFile is the file in the child's folder that has its standard error.
 const engineLogFile = "engine.log"
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
 
 // child is a process with an engine. It ends where its lifeline is closed.
 type child struct {

@@ -37,3 +37,6 @@ func (r *Restartable) Kill() {}
 
 // Start is never called.
 func (r *Restartable) Start() {}
+
+// StartAs is never called.
+func (r *Restartable) StartAs(string) {}

@@ -72,3 +72,17 @@ func (r *Restartable) Start() {
 	r.child = c
 	r.target.Store(&url.URL{Scheme: "http", Host: c.addr})
 }
+
+// StartAs is Start with a file of users, as ClickHouse's users.xml. The engine takes every caller for the user default. It refuses
+// CREATE USER, ROLE and ROW POLICY. Later starts have the same file.
+func (r *Restartable) StartAs(users string) {
+	r.tb.Helper()
+	file := filepath.Join(r.dir, "users.xml")
+	config := "<clickhouse><users_config>" + file + "</users_config></clickhouse>"
+	for path, text := range map[string]string{file: users, filepath.Join(r.dir, engineConfigFile): config} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			r.tb.Fatal(err)
+		}
+	}
+	r.Start()
+}

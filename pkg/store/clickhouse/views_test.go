@@ -41,13 +41,19 @@ func told(version int64, thread, run string) store.Entry {
 	return e
 }
 
-func TestViews_AnswerQuestions(t *testing.T) {
-	s := open(t)
-	first, again := told(10, "th", "r1"), told(11, "th", "r2")
+// askedTwice returns two runs of thread "th" that have something for every view: the second one answers the first one's interrupt.
+func askedTwice(version int64) (first, again store.Entry) {
+	first, again = told(version, "th", "r1"), told(version+1, "th", "r2")
 	again.Run.StartedAt = first.Run.StartedAt.Add(time.Minute)
 	again.Run.ParentRunID, again.Run.BranchID, again.Run.Raw.First = "r1", "side", first.Run.Raw.First+20
 	again.Run.Status, again.Run.Interrupts = record.StatusFinished, nil
 	again.Run.Resumes = []json.RawMessage{json.RawMessage(`{"interruptId":"i","status":"resolved","payload":true}`)}
+	return first, again
+}
+
+func TestViews_AnswerQuestions(t *testing.T) {
+	s := open(t)
+	first, again := askedTwice(10)
 	if err := s.exec(t.Context(), "INSERT INTO prices (model, input_per_million, output_per_million) VALUES ('large', 3, 8)"); err != nil {
 		t.Fatal(err)
 	}
