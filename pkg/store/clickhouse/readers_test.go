@@ -192,6 +192,16 @@ func TestReaders_SeeTheirTenantAlone(t *testing.T) {
 	const tables = "SELECT arrayStringConcat(arraySort(groupArray(database || '.' || name)), ',') FROM system.tables " +
 		"WHERE startsWith(database, 'skein')"
 	all := strings.Split(text(t, s, tables), ",")
+	// A view that joins a table with a filtered one has the right rows without a filter on the first, which may show in errors of conditions.
+	for _, table := range said.views {
+		byTenant := text(t, s, "SELECT toString(count()) FROM system.columns JOIN system.tables ON tables.database = columns.database AND "+
+			"tables.name = table WHERE columns.name = 'tenant' AND engine != 'View' AND columns.database || '.' || table = '"+table+"'") == "1"
+		for filter, filtered := range said.filters {
+			if has := slices.Contains(filtered, strings.TrimPrefix(table, "skein.")); has != byTenant {
+				t.Errorf("%s has rows of tenants: %t, and the filter %s: %t", table, byTenant, filter, has)
+			}
+		}
+	}
 	want := map[string]string{} // what readers shall see, by view
 	for _, view := range strings.Split(text(t, s, tables+" AND database = 'skein' AND (engine = 'View' OR name = 'prices')"), ",") {
 		for _, tenant := range tenants {
