@@ -86,6 +86,7 @@ func BenchmarkLive(b *testing.B) {
 			c := startCompactor(b, cfg)
 			l.send(b, cfg, int32(*width), rate)
 			one.compactor = c.finish(b, n)
+			c.logSizes(b)
 			all = append(all, one)
 		}
 		report(b, all)
@@ -338,6 +339,38 @@ func (p *stage) finish(tb testing.TB, n int) cost {
 	p.Stop()
 	c.cpu = p.CPU().Seconds()
 	return c
+}
+
+// logSizes prints what lies on the brokers' disks of each topic, and in the compactor's local stores.
+func (p *stage) logSizes(tb testing.TB) {
+	tb.Helper()
+	admin, err := kafka.NewAdmin(p.cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer admin.Close()
+	all, err := admin.DescribeAllLogDirs(tb.Context(), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	bytes := map[string]int64{}
+	all.Each(func(d kadm.DescribedLogDir) {
+		d.Topics.Each(func(t kadm.DescribedLogDirPartition) {
+			if name, ours := strings.CutPrefix(t.Topic, p.cfg.TopicPrefix); ours {
+				bytes[name] += t.Size
+			}
+		})
+	})
+	err = filepath.Walk(p.dir, func(path string, f os.FileInfo, err error) error {
+		if err == nil && f.Mode().IsRegular() {
+			bytes["local stores"] += f.Size()
+		}
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Logf("bytes on disk: %v", bytes)
 }
 
 // committed is the sum of the group's offsets. All runs end, so nothing is held back at the end.

@@ -222,7 +222,7 @@ func TestCompose_ScrapesEachStage(t *testing.T) {
 	}
 }
 
-// 15 s to drain, 12 s for Kafka, and 15 s beside: docs/sizing.md.
+// 15 s to drain, 12 s for Kafka, and 15 s beside: docs/capacity.md.
 func TestCompose_GivesStagesTheTimeToStop(t *testing.T) {
 	project := loadCompose(t)
 	for _, name := range stages {
