@@ -27,8 +27,7 @@ help: ## list the targets
 .PHONY: build
 build: ## build the commands into bin/
 	@mkdir -p bin
-	@echo 'Building the commands into bin/: the first time it fetches modules and takes some minutes.'
-	go build -o bin/ ./cmd/...
+	@.ci/build
 
 .PHONY: web
 web: ## build the page into web/dist, which is committed
