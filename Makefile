@@ -6,6 +6,8 @@
 GOLANGCI_LINT_VERSION := v2.15.0
 GOTESTSUM_VERSION     := v1.13.0
 BENCHSTAT_VERSION     := v0.0.0-20260908200009-22c9c6c9d4da
+GORELEASER_VERSION    := v2.16.0
+CYCLONEDX_VERSION     := v1.10.0
 FUZZTIME              ?= 10s
 COUNT                 ?= 6
 
@@ -22,7 +24,7 @@ GOTESTSUM := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 22
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 22
 
 .PHONY: build
 build: ## build the commands into bin/
@@ -199,6 +201,18 @@ test-containers: build ## build the image and run the Compose file on a containe
 	go test -count=1 -run 'TestReal_GivesEachTestItsOwnTopics|TestStart_GivesEachTestADatabaseOfItsOwn' ./pkg/kafka/kafkatest ./internal/clickhousetest
 	test/containers/engine.sh go test -v -count=1 -timeout 3h ./test/containers -containers.long -containers.before=$(or $(BEFORE),HEAD~)
 
+# What makes a release: the second one is called by its name, so its version is that of its folder.
+RELEASER := $(TOOLS)/goreleaser-$(GORELEASER_VERSION)/goreleaser $(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION)/cyclonedx-gomod
+release release-snapshot: export PATH := $(subst $() ,:,$(patsubst %/,%,$(dir $(RELEASER)))):$(PATH)
+
+.PHONY: release
+release: $(RELEASER) ## build the release of the tag that is checked out, and publish it: what .github/workflows/release.yml does
+	$(firstword $(RELEASER)) release --clean
+
+.PHONY: release-snapshot
+release-snapshot: $(RELEASER) ## build what a release of this commit would be twice and compare the bytes; install it by go install, compile it for Windows: half an hour
+	.ci/release
+
 .PHONY: mutants
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
 	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 3h -run TestMutants_AreCaught ./$(KIT)
@@ -315,6 +329,9 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION):
 	@mkdir -p $(@D)
 	GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	mv $(@D)/golangci-lint $@
+
+$(RELEASER):
+	GOBIN=$(@D) go install $(if $(filter %/goreleaser,$@),github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION),github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION))
 
 $(TOOLS)/benchstat-$(BENCHSTAT_VERSION):
 	@mkdir -p $(@D)
