@@ -210,8 +210,27 @@ release: $(RELEASER) ## build the release of the tag that is checked out, and pu
 	$(firstword $(RELEASER)) release --clean
 
 .PHONY: release-snapshot
-release-snapshot: $(RELEASER) ## build what a release of this commit would be twice and compare the bytes; install it by go install, compile it for Windows: half an hour
+release-snapshot: $(RELEASER) ## build what a release of this commit would be twice and compare the bytes; install it by go install, compile it for Windows
 	.ci/release
+
+# Kafka, ClickHouse and the tests that start commands run on this processor, the commands and the tests of the core as on the other one.
+ARM64 := .cache/arm64
+QEMU  := $(or $(shell command -v qemu-aarch64-static),$(CURDIR)/$(ARM64)/usr/bin/qemu-aarch64-static)
+.PHONY: arm64
+arm64: $(QEMU) ## build the commands and the core's tests for arm64 and run them under qemu, which is fetched from Debian: skein dev with kill -9, the four stages on a real Kafka and ClickHouse
+	@mkdir -p $(ARM64)/commands $(ARM64)/bin
+	CGO_ENABLED=0 GOARCH=arm64 go build -o $(ARM64)/commands/ ./cmd/...
+	@for name in $(notdir $(wildcard cmd/*)); do \
+	  printf '#!/bin/sh\nexec %s %s "$$@"\n' '$(QEMU)' "$(CURDIR)/$(ARM64)/commands/$$name" >$(ARM64)/bin/$$name && chmod +x $(ARM64)/bin/$$name || exit; done
+	$(ARM64)/bin/skein version
+	CGO_ENABLED=0 GOARCH=arm64 go test -short -vet=off -count=1 -timeout 30m -exec $(QEMU) ./pkg/agui ./pkg/artifact ./pkg/compact ./pkg/compactor/runstore \
+	  ./pkg/fold ./pkg/lineage ./pkg/record ./pkg/store/sqlite ./pkg/timeline ./pkg/verify
+	SKEIN_TEST_BIN=$(CURDIR)/$(ARM64)/bin go test -v -count=1 -timeout 30m ./cmd/skein -run TestDev_KillNineInTheMiddleOfRuns
+	SKEIN_TEST_BIN=$(CURDIR)/$(ARM64)/bin go test -v -count=1 -timeout 30m ./test/e2e -run TestREADME_ProductionBlockRuns
+
+$(CURDIR)/$(ARM64)/usr/bin/qemu-aarch64-static:
+	@mkdir -p $(ARM64)
+	cd $(ARM64) && apt-get download qemu-user-static && dpkg -x qemu-user-static_*.deb . && rm qemu-user-static_*.deb
 
 .PHONY: mutants
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
