@@ -93,12 +93,12 @@ RERUN = $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-f
 check-race:
 	$(call RERUN,$$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')) -vet=off $$($(HAS_C) && echo $(RACE)) -p 3 -parallel 8 -timeout 15m -skip '$(HEAVY)'
 	cd $(KIT) && go test -vet=off -count=1 -timeout 15m -rapid.seed=$(TEST_SEED)
+	go test -vet=off -v -count=1 -timeout 15m ./test/chaos -chaos.faults=6 -chaos.seed=$(TEST_SEED)
+	go test -vet=off -v -count=1 -timeout 15m ./test/e2e
 
 .PHONY: check-beside
 check-beside:
 	$(call RERUN,$$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')) -vet=off -p 3 -timeout 15m
-	go test -vet=off -v -count=1 -timeout 15m ./test/chaos -chaos.faults=6 -chaos.seed=$(TEST_SEED)
-	go test -vet=off -v -count=1 -timeout 15m ./test/e2e
 	go test -vet=off -timeout 10m $(patsubst %,./%,$(filter-out $(RANDOM_CRASHES),$(SEQUENTIAL)))
 	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=10 -seed=$(TEST_SEED)
 	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
