@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -89,6 +92,44 @@ func ownOnly(t *testing.T, dir string) {
 	})
 	if err != nil || files < 5 {
 		t.Errorf("%d files in %s, %v", files, dir, err)
+	}
+}
+
+// Agents of --agents and of --agent are called side by side; one of the file has its settings.
+func TestDev_CallsTheAgentsOfAFile(t *testing.T) {
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"type\":\"RUN_STARTED\",\"threadId\":\"t\",\"runId\":%q}\n\n", r.URL.Path[1:]) // the test ends without the rest
+		fmt.Fprintf(w, "data: {\"type\":\"CUSTOM\",\"name\":\"heard\",\"value\":%q}\n\n", r.Header.Get("X-Request-Id"))
+		fmt.Fprintf(w, "data: {\"type\":\"RUN_FINISHED\",\"threadId\":\"t\",\"runId\":%q}\n\n", r.URL.Path[1:])
+	}))
+	t.Cleanup(agent.Close)
+	file := filepath.Join(t.TempDir(), "agents.yaml")
+	text := "agents: [{name: filed, url: '" + agent.URL + "/filed', headers: [X-Request-Id]}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, t.TempDir(), "--agents", file, "--agent", "named="+agent.URL+"/named")
+	for name, heard := range map[string]string{"filed": `"value":"7"`, "named": `"value":""`} {
+		body := fmt.Sprintf(`{"threadId":"t","runId":%q,"messages":[],"tools":[],"context":[]}`, name)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/v1/agents/"+name, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Request-Id", "7")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil || !strings.Contains(string(said), heard) {
+			t.Errorf("%s answers %d, %v: %s; want %s in it", name, resp.StatusCode, err, said, heard)
+		}
+		sealedHistory(t, p.client, "t", name)
+		if !strings.Contains(p.Tail(), "agent "+name+": call "+p.url+"/v1/agents/"+name+" in its place") {
+			t.Errorf("it does not say how to call %s: %s", name, p.Tail())
+		}
 	}
 }
 

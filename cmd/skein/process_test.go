@@ -46,16 +46,16 @@ type process struct {
 
 var readyLine = regexp.MustCompile(`skein is ready: HTTP API on (http://[^,]+), Kafka on`)
 
-// start runs "skein dev" on a folder and waits for its ready line.
-func start(t *testing.T, data string) *process {
+// start runs "skein dev" on a folder, with more flags, and waits for its ready line.
+func start(t *testing.T, data string, flags ...string) *process {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &process{began: time.Now()}
-	p.Process, err = commands.StartWith(t, []string{"HOME=" + t.TempDir()}, t.TempDir(), path, "dev", "--data", data,
-		"--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0")
+	p.Process, err = commands.StartWith(t, []string{"HOME=" + t.TempDir()}, t.TempDir(), path,
+		append([]string{"dev", "--data", data, "--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0"}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,7 @@ func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 
 func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 	config := writeFile(t, "skein.yaml", "lissten: x\n")
+	agents := writeFile(t, "agents.yaml", "agents: [{name: assistant, url: 'http://127.0.0.1:1/'}]\n")
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -56,6 +57,9 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"unknown subcommand":     {[]string{"context", "ues", "x"}, app.ExitUsage, `unknown command "ues"; see skein context --help`},
 		"Kafka on all addresses": {[]string{"dev", "--kafka-listen", "0.0.0.0:8492"}, app.ExitUsage, "no authentication"},
 		"host name":              {[]string{"dev", "--listen", "example.org:8420"}, app.ExitUsage, "use 127.0.0.1"},
+		"agents of nowhere":      {[]string{"dev", "--agents", "nowhere.yaml"}, app.ExitUsage, "reading agents"},
+		"an agent twice": {[]string{"dev", "--agents", agents, "--agent", "assistant=http://127.0.0.1:2/"}, app.ExitUsage,
+			"--agent assistant: --agents has one of that name already"},
 		"nobody answers":         {[]string{"threads", "--url", "http://127.0.0.1:1"}, app.ExitFailed, "is Skein running there?"},
 		"file that is not there": {[]string{"fold", "nowhere.jsonl"}, app.ExitUsage, "no such file"},
 		"unknown scope": {[]string{"keys", "new", "--tenant", "t", "--scope", "read,write", "--file", "f"}, app.ExitUsage,
