@@ -161,7 +161,8 @@ func TestKeyFile_NobodyGetsInBeforeAFileWasRead(t *testing.T) {
 			one := tenant.NewKey()
 			k := watched(t, text)
 			k.wants(name, one, "")
-			if err := k.Ready(); err == nil || strings.Count(k.log.String(), "\n") != 1 {
+			const said = "API keys were not read; nobody gets in until they are"
+			if err := k.Ready(); err == nil || strings.Count(k.log.String(), "\n") != 1 || !strings.Contains(k.log.String(), said) {
 				t.Errorf("%s: ready is %v, log %s", name, err, k.log)
 			}
 			k.write("keys:\n" + entry("one", "acme", one))

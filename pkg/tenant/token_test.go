@@ -27,6 +27,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/logtest"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -257,7 +258,14 @@ func TestTokens_ReadsAFileAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jwks.json")
 	one, two := jwks(t, map[string]any{"1": rsaKey.Public()}), jwks(t, map[string]any{"2": ecKey.Public()})
 	synctest.Test(t, func(t *testing.T) {
-		tokens := openTokens(t, tokenConfig(path))
+		var log logtest.Log
+		tokens, err := tenant.OpenTokens(t.Context(), tokenConfig(path), slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), "the key set of tokens was not read; no token gets in until it is") {
+			t.Errorf("without a file it says %s", log.Take())
+		}
 		go func() { _ = tokens.Run(t.Context()) }()
 		old, fresh := signed(t, jwt.SigningMethodRS256, "1", rsaKey, claims()), signed(t, jwt.SigningMethodES256, "2", ecKey, claims())
 		for _, step := range []struct {
