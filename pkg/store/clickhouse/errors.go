@@ -28,12 +28,22 @@ var (
 		"where it is older, run `skein migrate`; where it is newer, run a newer binary")
 )
 
+// errNoDatabase is ErrSchemaOld where there is nothing at all. The server's text behind it names the database.
+const errNoDatabase = oldSchema("there is no such database: run `skein migrate` with the same --clickhouse flags, which makes it and its tables")
+
+// oldSchema is an ErrSchemaOld with words of its own.
+type oldSchema string
+
+func (e oldSchema) Error() string { return string(e) }
+
+func (oldSchema) Is(target error) bool { return target == ErrSchemaOld }
+
 // codes maps the server's error codes to these errors (ClickHouse, src/Common/ErrorCodes.cpp).
 var codes = map[int32]error{
 	16:  ErrSchemaOld,   // NO_SUCH_COLUMN_IN_TABLE
 	47:  ErrSchemaOld,   // UNKNOWN_IDENTIFIER
 	60:  ErrSchemaOld,   // UNKNOWN_TABLE
-	81:  ErrSchemaOld,   // UNKNOWN_DATABASE
+	81:  errNoDatabase,  // UNKNOWN_DATABASE
 	164: ErrDenied,      // READONLY
 	192: ErrDenied,      // UNKNOWN_USER
 	193: ErrDenied,      // WRONG_PASSWORD

@@ -97,22 +97,14 @@ func (s *Store) createDatabase(ctx context.Context) error {
 	return s.withoutDatabase(ctx, "CREATE DATABASE IF NOT EXISTS "+identifier(s.opts.Database)+" /* on cluster */", nil)
 }
 
-// errNoDatabase is ErrSchemaOld for a missing database.
-var errNoDatabase = fmt.Errorf("%w (there is no database)", ErrSchemaOld)
-
 // schemaVersion returns the number of the last applied migration; 0 if there is none.
 func (s *Store) schemaVersion(ctx context.Context) (int, error) {
 	var version uint32
 	err := s.each(ctx, "SELECT max(version) FROM schema_migrations", nil, func(r row) error { return r.Scan(&version) })
 	var ex *ch.Exception
-	if errors.As(err, &ex) {
-		const unknownTable, unknownDatabase = 60, 81
-		switch ex.Code {
-		case unknownTable:
-			return 0, nil
-		case unknownDatabase:
-			return 0, fmt.Errorf("%w: %w", errNoDatabase, err)
-		}
+	const unknownTable = 60
+	if errors.As(err, &ex) && ex.Code == unknownTable {
+		return 0, nil
 	}
 	return int(version), err
 }

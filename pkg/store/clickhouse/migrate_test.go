@@ -66,8 +66,9 @@ func TestPing_TellsAnOldSchema(t *testing.T) {
 	}
 	o := s.opts
 	o.Database = "no_such_database"
-	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSchemaOld) {
-		t.Errorf("Open without a database: %v, want ErrSchemaOld", err)
+	const want = "asking ClickHouse for its schema: there is no such database: run `skein migrate`"
+	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSchemaOld) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("Open without a database: %v, want %s", err, want)
 	}
 }
 

@@ -115,6 +115,7 @@ func TestStore_TellsWhatTheServerSays(t *testing.T) {
 		{"a missing grant", "497", "Not enough privileges. (ACCESS_DENIED)", ErrDenied},
 		{"too many parts", "252", "Too many parts. (TOO_MANY_PARTS)", ErrUnavailable},
 		{"no memory", "241", "Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)", ErrUnavailable},
+		{"a missing database", "81", "Database skein does not exist. (UNKNOWN_DATABASE)", ErrSchemaOld},
 		{"a missing column", "16", "No such column. (NO_SUCH_COLUMN_IN_TABLE)", ErrSchemaOld},
 	} {
 		t.Run(c.name, func(t *testing.T) {
