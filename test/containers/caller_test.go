@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,7 +34,12 @@ type caller struct {
 // newCaller takes the key as the Compose file says.
 func newCaller(s site) *caller {
 	s.t.Helper()
-	c := &caller{t: s.t, key: s.compose("run", "--rm", "--no-deps", "secrets", "cat", "/secrets/api-key")}
+	return callerWith(s, s.compose("run", "--rm", "--no-deps", "secrets", "cat", "/secrets/api-key"))
+}
+
+func callerWith(s site, key string) *caller {
+	s.t.Helper()
+	c := &caller{t: s.t, key: key}
 	var err error
 	c.api, err = client.New("http://127.0.0.1:8422", client.WithPublishURL("http://127.0.0.1:8420"), client.WithAPIKey(c.key))
 	if err != nil {
@@ -43,18 +49,18 @@ func newCaller(s site) *caller {
 	return c
 }
 
-// again repeats a call until it succeeds. A refusal for good ends it at once.
+// again repeats a call until it succeeds. A refusal for good ends it at once; a new key is known within seconds.
 func (c *caller) again(what string, call func() error) error {
 	deadline := time.Now().Add(patience)
 	for {
 		err := call()
 		var said *client.Error
 		final := errors.As(err, &said) && said.Status/100 == 4 &&
-			said.Status != http.StatusNotFound && said.Status != http.StatusTooManyRequests
+			!slices.Contains([]int{http.StatusUnauthorized, http.StatusNotFound, http.StatusTooManyRequests}, said.Status)
 		switch {
 		case err == nil:
 			return nil
-		case final, time.Now().After(deadline):
+		case final, time.Now().After(deadline), c.t.Context().Err() != nil:
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		c.refused.Add(1)
@@ -175,16 +181,28 @@ func (c *caller) mustRead(all ...published) {
 	}
 }
 
+// mustNotFind sees that a run is not there for this caller.
+func (c *caller) mustNotFind(p published) {
+	c.t.Helper()
+	var said *client.Error
+	if _, err := c.api.Get(c.t.Context(), client.RunPath(p.thread, p.run), nil); !errors.As(err, &said) || said.Status != http.StatusNotFound {
+		c.t.Errorf("reading %s: %v, want status 404", p.run, err)
+	}
+}
+
 // load publishes one run after another in each of some threads.
 type load struct {
 	mu   sync.Mutex
 	all  []published
 	wg   sync.WaitGroup
 	stop chan struct{}
+	once sync.Once
 }
 
+// load ends with the test, if not before.
 func (c *caller) load(threads int) *load {
 	l := &load{stop: make(chan struct{})}
+	c.t.Cleanup(func() { l.end() })
 	for i := range threads {
 		thread := "load-" + strconv.Itoa(i)
 		l.wg.Go(func() {
@@ -222,7 +240,7 @@ func (l *load) await(t *testing.T, more int) {
 
 // end returns all that was published, once no more is.
 func (l *load) end() []published {
-	close(l.stop)
+	l.once.Do(func() { close(l.stop) })
 	l.wg.Wait()
 	return l.all
 }

@@ -31,7 +31,8 @@ func TestCompose_ComesUpAndAnswers(t *testing.T) {
 	}
 	needEngine(t)
 	needPorts(t)
-	s := newSite(t, "short")
+	s := newSite(t, root, "short")
+	s.down("--volumes")
 	needImages(t, s.images()...)
 	build := t.TempDir()
 	step("commands compiled here", func() {
@@ -47,7 +48,6 @@ func TestCompose_ComesUpAndAnswers(t *testing.T) {
 	})
 	step("image built of them", func() {
 		run(t, "docker", "buildx", "build", "--quiet", "--load", "--tag", "skein:short", "--build-context", "build="+build, root)
-		t.Cleanup(func() { run(t, "docker", "image", "rm", "--force", "skein:short") })
 	})
 	step("docker compose up --wait", func() { s.up() })
 	step("a run published and read", func() { newCaller(s).mustPublish("thread", "run") })
@@ -59,8 +59,9 @@ func TestCompose_KeepsWhatItTookOverKillsRestartsAndAnUpgrade(t *testing.T) {
 		t.Skip("make test-containers runs this")
 	}
 	needEngine(t)
-	version := run(t, "git", "-C", root, "describe", "--always", "--dirty", "--tags")
-	s := newSite(t, version)
+	version := run(t, "git", "-C", root, "describe", "--always", "--dirty", "--tags") + "-test" // it is removed at the end
+	s := newSite(t, root, version)
+	s.down("--volumes")
 	needImages(t, append(s.images("metrics"), buildImage(t))...)
 	step("docker compose build, from the Dockerfile", func() { s.compose("build") })
 	image := "skein:" + version
@@ -75,11 +76,16 @@ func TestCompose_KeepsWhatItTookOverKillsRestartsAndAnUpgrade(t *testing.T) {
 		c = newCaller(s)
 		kept = append(kept, c.mustPublish("thread", "first"))
 	})
-	keys := func(args ...string) string {
-		return run(t, "docker", append([]string{"run", "--rm", "--network", "none", "--user", "65532:65532", "-v", project + "_secrets:/secrets",
-			image, "skein", "keys"}, append(args, "--file", "/secrets/api-keys.yaml")...)...)
-	}
-	step("a second tenant's key, as docs/install.md has it", func() { keys("new", "--tenant", "globex", "--scope", "publish,read") })
+	step("a second tenant, as docs/install.md has it; each reads only its own", func() {
+		s.guide("install.md", "docker run ")
+		key, err := os.ReadFile(filepath.Join(s.folder, "globex.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := callerWith(s, strings.TrimSpace(string(key)))
+		c.mustNotFind(other.mustPublish("thread", "of globex"))
+		other.mustNotFind(kept[0])
+	})
 	step("the page in Chromium shows the run", func() { lookAtThePage(t, c.key, "thread", kept[0].text()) })
 	step("docker compose --profile metrics up --wait; Prometheus has all stages", func() {
 		s.up("metrics")
@@ -102,10 +108,20 @@ func TestCompose_KeepsWhatItTookOverKillsRestartsAndAnUpgrade(t *testing.T) {
 	step("docker compose up --wait, on the data", func() { s.up() })
 	step("all runs read, one more published", func() {
 		c.mustRead(kept...)
-		c.mustPublish("thread", "second life")
-		if list := keys("list"); !strings.Contains(list, "globex") || !strings.Contains(list, "demo") {
+		kept = append(kept, c.mustPublish("thread", "second life"))
+	})
+	step("saved, as docs/backup.md has it", func() { s.guide("backup.md", "docker compose stop\n") })
+	lost := c.mustPublish("thread", "after the backup")
+	step("restored, as docs/backup.md has it", func() { s.guide("backup.md", "docker compose down\n") })
+	step("what was saved is read by the same key, the later run is not there", func() {
+		c.mustRead(kept...)
+		c.mustNotFind(lost)
+		list := run(t, "docker", "run", "--rm", "--network", "none", "--user", "65532:65532", "-v", project+"_secrets:/secrets",
+			image, "skein", "keys", "list", "--file", "/secrets/api-keys.yaml")
+		if !strings.Contains(list, "globex") || !strings.Contains(list, "demo") {
 			t.Errorf("of the keys are left: %s", list)
 		}
+		c.mustPublish("thread", "third life")
 	})
 	step("docker compose down --volumes", func() { s.down("--volumes") })
 	if n := volumes(t); n != anonymous {
@@ -117,7 +133,7 @@ func TestCompose_KeepsWhatItTookOverKillsRestartsAndAnUpgrade(t *testing.T) {
 // upgrade starts the site of the commit before, and brings up this one's over it while runs are published.
 func upgrade(t *testing.T, s site) {
 	commit := run(t, "git", "-C", root, "rev-parse", *before)
-	old := site{t, filepath.Join(t.TempDir(), "before"), "before"}
+	old := newSite(t, filepath.Join(t.TempDir(), "before"), "before")
 	run(t, "git", "clone", "--quiet", "--shared", "--no-checkout", root, old.tree)
 	run(t, "git", "-C", old.tree, "checkout", "--quiet", commit)
 	step("image of "+*before+" built", func() {

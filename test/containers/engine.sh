@@ -43,6 +43,9 @@ if [ "$1" != --inside ]; then
     exit 1
   fi
   mkdir -p "$home"
+  # One at a time: two engines would share the folder. The lock goes with the command.
+  exec 9>"$home/lock"
+  flock --nonblock 9 || { echo "Waiting for the end of another run with $home." >&2; flock 9; }
   # A folder a version, which gets its name when it is whole.
   folder=$(find "$home" -maxdepth 1 -name 'docker-*' | sort -V | tail -n 1)
   if [ -z "$folder" ]; then
@@ -64,7 +67,7 @@ export DOCKER_HOST="unix://$run/docker.sock" TESTCONTAINERS_RYUK_DISABLED=true
 busybox ip link set lo up
 libraries=$(echo "$folder"/usr/lib/*-linux-gnu)
 LD_LIBRARY_PATH=$libraries XTABLES_LIBDIR=$libraries/xtables dockerd --data-root "$home/data" --exec-root "$run/exec" --pidfile "$run/pid" \
-  --host "$DOCKER_HOST" --exec-opt native.cgroupdriver=cgroupfs >"$home/log" 2>&1 </dev/null &
+  --host "$DOCKER_HOST" --exec-opt native.cgroupdriver=cgroupfs >"$home/log" 2>&1 </dev/null 9>&- &
 engine=$!
 trap 'kill "$engine"; wait "$engine" || true; rm -rf "$run"' EXIT
 for _ in $(seq 300); do

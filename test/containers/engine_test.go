@@ -20,13 +20,19 @@ const (
 	root = "../.."
 	// project is the name under which the tests run the Compose file, so that they touch no other installation. Ports are the file's.
 	project = "skein-test"
-	// commandTimeout bounds one command; the longest compiles Skein on a busy machine.
-	commandTimeout = 40 * time.Minute
 )
+
+// commandTimeout bounds one command: the longest compiles Skein on a busy machine. The short form ends within "make check"'s 15 minutes.
+func commandTimeout() time.Duration {
+	if *long {
+		return 40 * time.Minute
+	}
+	return 10 * time.Minute
+}
 
 // try runs a command with more variables and returns its standard output. The error has all that it said.
 func try(environ []string, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout) // also while a test is cleaned up
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout()) // also while a test is cleaned up
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, errs bytes.Buffer
@@ -96,6 +102,7 @@ func step(name string, f func()) {
 type site struct {
 	t             *testing.T
 	tree, version string
+	folder        string // an operator's own
 }
 
 func (s site) try(args ...string) (string, error) {
@@ -135,13 +142,40 @@ func (s site) down(options ...string) {
 	s.compose(append([]string{"--profile", "*", "down", "--remove-orphans"}, options...)...)
 }
 
-// newSite returns the Compose file of this tree. At the end nothing is left of it.
-func newSite(t *testing.T, version string) site {
+// newSite returns the Compose file of a tree. At the end nothing is left of it, nor of its image.
+func newSite(t *testing.T, tree, version string) site {
 	t.Helper()
-	s := site{t, root, version}
-	s.down("--volumes")
-	t.Cleanup(func() { s.down("--volumes", "--timeout", "10") })
+	s := site{t, tree, version, t.TempDir()}
+	t.Cleanup(func() {
+		s.down("--volumes", "--timeout", "10")
+		run(t, "docker", "image", "rm", "--force", "skein:"+version)
+	})
 	return s
+}
+
+// guide runs the block of a guide that begins with some words, as it stands but for the names of the project and of the image.
+func (s site) guide(file, begins string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.tree, "docs", file))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(text), "```text\n"+begins)
+	block, _, ended := strings.Cut(block, "```")
+	if !found || !ended {
+		s.t.Fatalf("docs/%s has no block that begins with %q", file, begins)
+	}
+	block = strings.NewReplacer("skein_", project+"_", "skein:dev", "skein:"+s.version).Replace(begins + block)
+	tree, err := filepath.Abs(s.tree)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	environ := []string{"SKEIN_VERSION=" + s.version, "COMPOSE_PROJECT_NAME=" + project, "COMPOSE_FILE=" + filepath.Join(tree, "docker-compose.yml")}
+	out, err := try(environ, "sh", "-euc", "cd "+s.folder+"\n"+block)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
 }
 
 // volumes returns how many volumes the engine has.
