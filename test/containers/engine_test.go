@@ -170,7 +170,8 @@ func (s site) guide(file, begins string) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	environ := []string{"SKEIN_VERSION=" + s.version, "COMPOSE_PROJECT_NAME=" + project, "COMPOSE_FILE=" + filepath.Join(tree, "docker-compose.yml")}
+	environ := []string{"SKEIN_VERSION=" + s.version, "COMPOSE_PROJECT_NAME=" + project,
+		"COMPOSE_FILE=" + filepath.Join(tree, "docker-compose.yml")}
 	out, err := try(environ, "sh", "-euc", "cd "+s.folder+"\n"+block)
 	if err != nil {
 		s.t.Fatal(err)

@@ -29,7 +29,7 @@ var (
 )
 
 // errNoDatabase is ErrSchemaOld where there is nothing at all. The server's text behind it names the database.
-const errNoDatabase = oldSchema("there is no such database: run `skein migrate` with the same --clickhouse flags, which makes it and its tables")
+const errNoDatabase = oldSchema("there is no such database: run `skein migrate` with the same --clickhouse flags, which makes it")
 
 // oldSchema is an ErrSchemaOld with words of its own.
 type oldSchema string
