@@ -37,11 +37,11 @@ func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) *K
 	f.source = reload.Source{
 		What: "API keys of " + path, Read: reload.File(path, maxKeyFileBytes), Take: f.take, Stale: m.stale, Reloads: m.reloads,
 		Refused: func(err error) {
-			said := "API keys were not read; nobody gets in until they are"
-			if f.ring.Load() != nil {
-				said = "API keys were not read; those read before stay in force"
+			if f.ring.Load() == nil {
+				logger.Error("API keys were not read; nobody gets in until they are", "error", err)
+			} else {
+				logger.Error("API keys were not read; those read before stay in force", "error", err)
 			}
-			logger.Error(said, "error", err)
 		},
 	}
 	_ = f.source.Load(context.Background(), time.Now()) // logged, and Ready returns it

@@ -147,11 +147,11 @@ func (t *Tokens) newSource() *reload.Source {
 	s := &reload.Source{
 		What: "the key set " + t.cfg.keySet(), Read: reload.File(t.cfg.JWKS, maxJWKSBytes), Take: t.take, Stale: t.metrics.stale,
 		Refused: func(err error) {
-			said := "the key set of tokens was not read; no token gets in until it is"
-			if t.keys.Load() != nil {
-				said = "the key set of tokens was not read; the one read before stays in force"
+			if t.keys.Load() == nil {
+				t.logger.Error("the key set of tokens was not read; no token gets in until it is", "error", err)
+			} else {
+				t.logger.Error("the key set of tokens was not read; the one read before stays in force", "error", err)
 			}
-			t.logger.Error(said, "error", err)
 		},
 	}
 	if t.cfg.remote() {

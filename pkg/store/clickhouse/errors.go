@@ -29,14 +29,14 @@ var (
 )
 
 // errNoDatabase is ErrSchemaOld where there is nothing at all. The server's text behind it names the database.
-const errNoDatabase = oldSchema("there is no such database: run `skein migrate` with the same --clickhouse flags, which makes it")
+const errNoDatabase = oldSchemaError("there is no such database: run `skein migrate` with the same --clickhouse flags, which makes it")
 
-// oldSchema is an ErrSchemaOld with words of its own.
-type oldSchema string
+// oldSchemaError is an ErrSchemaOld with words of its own.
+type oldSchemaError string
 
-func (e oldSchema) Error() string { return string(e) }
+func (e oldSchemaError) Error() string { return string(e) }
 
-func (oldSchema) Is(target error) bool { return target == ErrSchemaOld }
+func (oldSchemaError) Is(target error) bool { return target == ErrSchemaOld }
 
 // codes maps the server's error codes to these errors (ClickHouse, src/Common/ErrorCodes.cpp).
 var codes = map[int32]error{
