@@ -207,6 +207,7 @@ release release-snapshot: export PATH := $(subst $() ,:,$(patsubst %/,%,$(dir $(
 
 .PHONY: release
 release: $(RELEASER) ## build the release of the tag that is checked out, and publish it: what .github/workflows/release.yml does
+	@grep -q "^## \[$$(git describe --exact-match --tags | sed 's/^v//')\] - 20" CHANGELOG.md || { echo "CHANGELOG.md has no dated section of the tag" >&2; exit 1; }
 	$(firstword $(RELEASER)) release --clean
 
 .PHONY: release-snapshot
@@ -226,7 +227,7 @@ arm64: $(QEMU) ## build the commands and the core's tests for arm64 and run them
 	CGO_ENABLED=0 GOARCH=arm64 go test -short -vet=off -count=1 -timeout 30m -exec $(QEMU) ./pkg/agui ./pkg/artifact ./pkg/compact ./pkg/compactor/runstore \
 	  ./pkg/fold ./pkg/lineage ./pkg/record ./pkg/store/sqlite ./pkg/timeline ./pkg/verify
 	SKEIN_TEST_BIN=$(CURDIR)/$(ARM64)/bin go test -v -count=1 -timeout 30m ./cmd/skein -run TestDev_KillNineInTheMiddleOfRuns
-	SKEIN_TEST_BIN=$(CURDIR)/$(ARM64)/bin go test -v -count=1 -timeout 30m ./test/e2e -run TestREADME_ProductionBlockRuns
+	CI=true SKEIN_TEST_BIN=$(CURDIR)/$(ARM64)/bin go test -v -count=1 -timeout 30m ./test/e2e -run TestREADME_ProductionBlockRuns
 
 $(CURDIR)/$(ARM64)/usr/bin/qemu-aarch64-static:
 	@mkdir -p $(ARM64)
