@@ -208,7 +208,7 @@ release release-snapshot: export PATH := $(subst $() ,:,$(patsubst %/,%,$(dir $(
 .PHONY: release
 release: $(RELEASER) ## build the release of the tag that is checked out, and publish it: what .github/workflows/release.yml does
 	@grep -q "^## \[$$(git describe --exact-match --tags | sed 's/^v//')\] - 20" CHANGELOG.md || { echo "CHANGELOG.md has no dated section of the tag" >&2; exit 1; }
-	$(firstword $(RELEASER)) release --clean
+	$(firstword $(RELEASER)) release --clean --parallelism=1
 
 .PHONY: release-snapshot
 release-snapshot: $(RELEASER) ## build what a release of this commit would be twice and compare the bytes; install it by go install, compile it for Windows
