@@ -110,8 +110,7 @@ func Decode(b []byte) (*Event, error) {
 
 // Decode is like the function Decode, but reuses e.
 func (e *Event) Decode(b []byte) error {
-	e.ThreadID, e.RunID, e.ParentRunID, e.Timestamp, e.HasTimestamp = "", "", "", 0, false
-	e.beyond, e.extras = false, e.extras[:0]
+	e.reset()
 	if err := e.scan(b); err != nil {
 		return err
 	}
@@ -126,6 +125,11 @@ func (e *Event) Decode(b []byte) error {
 	}
 	e.upgrade()
 	return e.check()
+}
+
+func (e *Event) reset() {
+	e.ThreadID, e.RunID, e.ParentRunID, e.Timestamp, e.HasTimestamp = "", "", "", 0, false
+	e.beyond, e.extras = false, e.extras[:0]
 }
 
 // scan checks the JSON and records the positions of the top-level members.
@@ -236,9 +240,8 @@ func lookupField(name []byte) (Field, bool) {
 // check checks the members against the schema of the event's type and fills the decoded fields.
 func (e *Event) check() error {
 	if e.Has(FieldTimestamp) {
-		e.Timestamp, e.HasTimestamp = safeInt(e.JSON(FieldTimestamp))
-		if e.Timestamp > -secondsBelow && e.Timestamp < secondsBelow {
-			e.Timestamp *= 1000
+		if n, ok := safeInt(e.JSON(FieldTimestamp)); ok {
+			e.setTimestamp(n)
 		}
 	}
 	for _, s := range e.spec.members {
@@ -262,6 +265,13 @@ func (e *Event) check() error {
 		e.ParentRunID, _ = e.String(FieldParentRunID)
 	}
 	return nil
+}
+
+func (e *Event) setTimestamp(n int64) {
+	if n > -secondsBelow && n < secondsBelow {
+		n *= 1000
+	}
+	e.Timestamp, e.HasTimestamp = n, true
 }
 
 // Time returns the event's timestamp, or the zero time unless it lies between 1970 and 9999, the last year of RFC 3339. (A

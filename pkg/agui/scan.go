@@ -172,11 +172,11 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// plain8 reports whether eight bytes are all plain and below 0x80.
+// plain8 reports whether eight bytes are all plain.
 func plain8(x uint64) bool {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	quote, backslash := x^low*'"', x^low*'\\'
-	return ((x-low*0x20)|(quote-low)|(backslash-low)|x)&high == 0
+	return ((x-low*0x20)&^x|(quote-low)&^quote|(backslash-low)&^backslash)&high == 0
 }
 
 // skipString checks the string whose opening quote is b[i].

@@ -32,11 +32,41 @@ func (t Text) Equal(o Text) bool {
 // AppendJSON appends the text as a JSON string in normal form: it escapes only what JSON requires, joins surrogate pairs, and keeps
 // lone surrogates as \u escapes. The result does not depend on how the text was split into deltas.
 func (t Text) AppendJSON(dst []byte) []byte {
-	dst = append(dst, '"')
-	if bytes.IndexByte(t, '\\') < 0 {
-		return append(append(dst, t...), '"')
+	return append(t.AppendNormal(append(dst, '"')), '"')
+}
+
+// AppendNormal is AppendJSON without the quotes. Texts that are appended one after another give what the whole text gives, unless one
+// ends and the next begins with half a surrogate pair.
+func (t Text) AppendNormal(dst []byte) []byte {
+	for {
+		i := bytes.IndexByte(t, '\\')
+		if i < 0 {
+			return append(dst, t...)
+		}
+		dst = append(dst, t[:i]...)
+		switch c := t[i+1]; c {
+		case 'u':
+			r, n := unicodeEscape(t[i:])
+			var room [utf8.UTFMax]byte
+			dst = appendQuoted(dst, appendWTF8(room[:0], r))
+			t = t[i+n:]
+		case '/':
+			dst = append(dst, c)
+			t = t[i+2:]
+		default:
+			dst = append(dst, '\\', c)
+			t = t[i+2:]
+		}
 	}
-	return append(appendQuoted(dst, appendDecoded(nil, t)), '"')
+}
+
+// BeginsInPair reports whether the text begins with the second half of a surrogate pair, escaped.
+func (t Text) BeginsInPair() bool {
+	if len(t) < 6 || t[0] != '\\' || t[1] != 'u' {
+		return false
+	}
+	r, _ := hex4(t[2:])
+	return r >= 0xDC00 && r < 0xE000
 }
 
 // AppendString appends s as a JSON string in the same normal form.
@@ -63,14 +93,8 @@ func appendDecoded(dst, t []byte) []byte {
 		i += j
 		switch c := t[i+1]; c {
 		case 'u':
-			r, _ := hex4(t[i+2:])
-			i += 6
-			if r >= 0xD800 && r < 0xDC00 && i+6 <= len(t) && t[i] == '\\' && t[i+1] == 'u' {
-				if lo, _ := hex4(t[i+2:]); lo >= 0xDC00 && lo < 0xE000 {
-					r = 0x10000 + (r-0xD800)<<10 + (lo - 0xDC00)
-					i += 6
-				}
-			}
+			r, n := unicodeEscape(t[i:])
+			i += n
 			dst = appendWTF8(dst, r)
 		default:
 			dst = append(dst, unescape[c])
@@ -78,6 +102,17 @@ func appendDecoded(dst, t []byte) []byte {
 		}
 	}
 	return dst
+}
+
+// unicodeEscape reads the \u escape, or the two of a surrogate pair, with which t begins, and returns its length.
+func unicodeEscape(t []byte) (r rune, n int) {
+	const one = len(`\u0041`)
+	r, _ = hex4(t[2:])
+	if r >= 0xD800 && r < 0xDC00 && Text(t[one:]).BeginsInPair() {
+		lo, _ := hex4(t[one+2:])
+		return 0x10000 + (r-0xD800)<<10 + (lo - 0xDC00), 2 * one
+	}
+	return r, one
 }
 
 var unescape = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}

@@ -135,7 +135,7 @@ func (r *Run) appendArgs(call string, delta agui.Text, metadata json.RawMessage)
 		return
 	}
 	m.open()
-	c.args.body = append(c.args.body, delta...)
+	c.args.append(delta)
 	if metadata != nil {
 		mergeMetadata(c.obj, metadata)
 	}

@@ -78,11 +78,11 @@ func (m *message) appendText(delta agui.Text) {
 	if m.text == nil {
 		m.text = &textValue{}
 		if c, ok := obj.get("content").(rawValue); ok && agui.IsString(json.RawMessage(c)) {
-			m.text.body = append(m.text.body, agui.TextOf(json.RawMessage(c))...)
+			m.text.append(agui.TextOf(json.RawMessage(c)))
 		}
 		obj.set("content", m.text)
 	}
-	m.text.body = append(m.text.body, delta...)
+	m.text.append(delta)
 }
 
 // activityType returns the type of an activity message.
@@ -192,7 +192,8 @@ func parseCall(raw json.RawMessage) *toolCall {
 	if !ok || !agui.IsString(json.RawMessage(arguments)) {
 		return nil
 	}
-	c.args = &textValue{body: append(agui.Text(nil), agui.TextOf(json.RawMessage(arguments))...)}
+	c.args = &textValue{}
+	c.args.append(agui.TextOf(json.RawMessage(arguments)))
 	c.fn.set("arguments", c.args)
 	c.obj.set("function", c.fn)
 	return c

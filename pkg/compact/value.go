@@ -3,6 +3,7 @@ package compact
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -31,10 +32,39 @@ func textOf(v value) (string, bool) {
 	return "", false
 }
 
-// textValue is a string that grows by deltas.
-type textValue struct{ body agui.Text }
+// textValue is a string that grows by deltas. It is held in blocks, so that its growth copies nothing.
+type textValue struct {
+	full []agui.Text
+	last agui.Text
+	size int // of all blocks
+}
 
-func (v *textValue) appendJSON(dst []byte) []byte { return v.body.AppendJSON(dst) }
+// The size of a block is a part of the text so far, within limits.
+const (
+	blockShare = 8
+	leastBlock = 128
+	mostBlock  = 32 << 10
+)
+
+func (v *textValue) append(delta agui.Text) {
+	if len(v.last)+len(delta) > cap(v.last) && !delta.BeginsInPair() { // a pair stays in one block
+		if len(v.last) > 0 {
+			v.full = append(v.full, v.last)
+		}
+		v.last = make(agui.Text, 0, max(len(delta), min(max(v.size/blockShare, leastBlock), mostBlock)))
+	}
+	v.last = append(v.last, delta...)
+	v.size += len(delta)
+}
+
+func (v *textValue) appendJSON(dst []byte) []byte {
+	dst = slices.Grow(dst, v.size+2)
+	dst = append(dst, '"')
+	for _, block := range v.full {
+		dst = block.AppendNormal(dst)
+	}
+	return append(v.last.AppendNormal(dst), '"')
+}
 
 // object holds the members of a message, a tool call or metadata.
 type (

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/compactor/partition"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -295,6 +296,7 @@ func (s *session) reopen() {
 // count raises the metrics by what was committed, or read again.
 func (s *session) count(sh share) {
 	m := s.metrics
+	m.events.WithLabelValues(string(fold.Folded)).Add(float64(sh.effects.Counts.Folded))
 	for outcome, n := range sh.effects.Counts.Outcomes {
 		m.events.WithLabelValues(string(outcome)).Add(float64(n))
 	}

@@ -37,7 +37,7 @@ func NewLoop(runs Runs) *Loop { return &Loop{Runs: runs} }
 
 // Next folds the next record and returns its run (nil: none) and its outcome. An error comes from Find or Begin and
 // never concerns the record.
-func (l *Loop) Next(e record.Event) (*Run, Outcome, error) {
+func (l *Loop) Next(e *record.Event) (*Run, Outcome, error) {
 	d := &l.decoded
 	d.Reset(e)
 	r, outcome, err := l.Runs.Find(d)
@@ -57,16 +57,16 @@ type Decoded struct {
 	record.Event
 
 	decoded   bool
-	event     agui.Event // reused for each record
-	inPlace   bool       // event is the RUN_ERROR in place of a malformed end (Decode)
+	event     agui.Decoder // reused for each record
+	inPlace   bool         // event is the RUN_ERROR in place of a malformed end (Decode)
 	input     *agui.RunAgentInput
 	sum       string
 	malformed error
 }
 
 // Reset sets d to a record that is not decoded yet.
-func (d *Decoded) Reset(e record.Event) {
-	d.Event, d.decoded, d.inPlace, d.input, d.sum, d.malformed = e, false, false, nil, "", nil
+func (d *Decoded) Reset(e *record.Event) {
+	d.Event, d.decoded, d.inPlace, d.input, d.sum, d.malformed = *e, false, false, nil, "", nil
 }
 
 func (d *Decoded) decode() {
@@ -80,7 +80,7 @@ func (d *Decoded) decode() {
 	}
 	if d.malformed = d.event.Decode(d.Value); d.malformed != nil {
 		if end := endInPlace(d.Value, d.malformed); end != nil {
-			d.event, d.inPlace = *end, true
+			d.event.Event, d.inPlace = *end, true
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (d *Decoded) Payload() *agui.Event {
 	if d.Headers.Kind == record.KindInput || d.Malformed() != nil && !d.inPlace {
 		return nil
 	}
-	return &d.event
+	return &d.event.Event
 }
 
 // Input returns the input that was sent beside the stream; nil for an event or a malformed value.

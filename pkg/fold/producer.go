@@ -20,7 +20,7 @@ type Producer struct {
 }
 
 // Take adds the headers of the run's next record.
-func (p *Producer) Take(h record.Headers) {
+func (p *Producer) Take(h *record.Headers) {
 	if p.Agent == "" {
 		p.Agent = h.Agent
 	}

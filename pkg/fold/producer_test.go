@@ -10,11 +10,11 @@ import (
 
 func TestProducer_KeepsWhatWasSaidFirst(t *testing.T) {
 	var p fold.Producer
-	p.Take(record.Headers{})
-	p.Take(record.Headers{Labels: []record.Label{{Key: "a", Value: "1"}}})
+	p.Take(&record.Headers{})
+	p.Take(&record.Headers{Labels: []record.Label{{Key: "a", Value: "1"}}})
 	before := p.Labels
-	p.Take(record.Headers{Agent: "shop", Labels: []record.Label{{Key: "a", Value: "2"}, {Key: "b", Value: ""}}})
-	p.Take(record.Headers{Agent: "another"})
+	p.Take(&record.Headers{Agent: "shop", Labels: []record.Label{{Key: "a", Value: "2"}, {Key: "b", Value: ""}}})
+	p.Take(&record.Headers{Agent: "another"})
 	if want := map[string]string{"a": "1", "b": ""}; p.Agent != "shop" || !maps.Equal(p.Labels, want) {
 		t.Errorf("producer is %q %v, want shop %v", p.Agent, p.Labels, want)
 	}
@@ -26,8 +26,8 @@ func TestProducer_KeepsWhatWasSaidFirst(t *testing.T) {
 func TestProducer_CostsNothingOnceItIsKnown(t *testing.T) {
 	h := record.Headers{Agent: "shop", Labels: []record.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}}
 	var p fold.Producer
-	p.Take(h)
-	if n := testing.AllocsPerRun(100, func() { p.Take(h) }); n != 0 {
+	p.Take(&h)
+	if n := testing.AllocsPerRun(100, func() { p.Take(&h) }); n != 0 {
 		t.Errorf("it makes %v things for a record that says the same", n)
 	}
 }

@@ -33,7 +33,7 @@ func TestRefold_Of(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d Decoded
-			d.Reset(record.Event{Offset: c.offset, Headers: record.Headers{Kind: record.KindEvent, RunID: c.named}, Value: []byte(`{"type":"CUSTOM","name":"x","value":1}`)})
+			d.Reset(&record.Event{Offset: c.offset, Headers: record.Headers{Kind: record.KindEvent, RunID: c.named}, Value: []byte(`{"type":"CUSTOM","name":"x","value":1}`)})
 			got := ""
 			if m := thread.Of(&d); m != nil {
 				got = m.ID

@@ -75,7 +75,7 @@ func (r *Run) step(d *Decoded, start starter) (outcome Outcome, err error) {
 		outcome, err = r.takeEvent(d, start)
 	}
 	if err == nil {
-		r.Producer.Take(d.Headers)
+		r.Producer.Take(&d.Headers)
 	}
 	return outcome, err
 }
@@ -95,11 +95,14 @@ func (r *Run) takeEvent(d *Decoded, start starter) (Outcome, error) {
 			return "", err
 		}
 	}
-	apply, synthetic := into.Apply, d.SyntheticEnd()
+	synthetic := d.SyntheticEnd()
+	var err error
 	if synthetic {
-		apply = into.End
+		err = into.End(ev)
+	} else {
+		err = into.Apply(ev)
 	}
-	if err := apply(ev); err != nil {
+	if err != nil {
 		if !agui.IsMalformed(err) && !errors.Is(err, compact.ErrEnded) {
 			return "", err
 		}
@@ -114,7 +117,7 @@ func (r *Run) takeEvent(d *Decoded, start starter) (Outcome, error) {
 			}
 		}
 	}
-	r.sequence(d.Headers)
+	r.sequence(&d.Headers)
 	if d.inPlace {
 		r.noteMalformed(d)
 	}
@@ -156,7 +159,7 @@ func (r *Run) takeInput(d *Decoded) (Outcome, error) {
 }
 
 func (r *Run) refuse(d *Decoded) Outcome {
-	r.sequence(d.Headers)
+	r.sequence(&d.Headers)
 	r.noteMalformed(d)
 	return Malformed
 }
@@ -166,7 +169,7 @@ func (r *Run) noteMalformed(d *Decoded) {
 	r.FirstMalformed = cmp.Or(r.FirstMalformed, textOf(d.malformed))
 }
 
-func (r *Run) sequence(h record.Headers) {
+func (r *Run) sequence(h *record.Headers) {
 	if r.Seq.Take(h.Seq) {
 		r.note(AnomalyGap)
 	}

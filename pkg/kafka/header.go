@@ -25,20 +25,20 @@ func ParseHeaders(hs []kgo.RecordHeader) (record.Headers, error) {
 }
 
 // ParseHeadersLike reads the headers of a record; see record.ParseHeadersLike.
-func ParseHeadersLike(hs []kgo.RecordHeader, like record.Headers) (record.Headers, error) {
+func ParseHeadersLike(hs []kgo.RecordHeader, like *record.Headers) (record.Headers, error) {
 	return record.ParseHeadersLike(hs, like)
 }
 
 // Event parses a record of skein.events. The argument like is that of record.ParseHeadersLike. record.ErrUnknownVersion must stop
 // the reader; record.ErrInvalidHeader and record.ErrUnknownKind concern only this record. The event shares the record's bytes.
-func Event(m *kgo.Record, like record.Headers) (record.Event, error) {
+func Event(m *kgo.Record, like *record.Headers) (record.Event, error) {
 	headers, err := ParseHeadersLike(m.Headers, like)
 	return record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: headers, Value: m.Value}, err
 }
 
 // RunEvent is Event for readers that repeat the compactor's fold. The result ok is false for records that the compactor does not fold
 // into a run. The error is record.ErrUnknownVersion.
-func RunEvent(m *kgo.Record, like record.Headers) (e record.Event, ok bool, err error) {
+func RunEvent(m *kgo.Record, like *record.Headers) (e record.Event, ok bool, err error) {
 	e, err = Event(m, like)
 	if errors.Is(err, record.ErrUnknownVersion) {
 		return e, false, fmt.Errorf("reading record %s: %w", e.Position(), err)

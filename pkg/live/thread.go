@@ -155,7 +155,7 @@ func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 // Take processes the thread's next record. It returns the record's run (nil if it has none) and its outcome. A late error has
 // the outcome fold.LateError even if the run's record has it. Take's errors are those of the source.
 func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
-	taken, outcome, err := t.loop.Next(e)
+	taken, outcome, err := t.loop.Next(&e)
 	r := t.Member
 	switch {
 	case err != nil:

@@ -256,7 +256,7 @@ func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
 
 // take processes the thread's next record; ok is false if it is not to be returned.
 func (rp *rawReplay) take(e record.Event) (_ replayed, ok bool, err error) {
-	rp.decoded.Reset(e)
+	rp.decoded.Reset(&e)
 	runID, outcome, err := rp.outcome(&rp.decoded)
 	if err != nil || outcome == outcomeOther {
 		return replayed{}, false, err

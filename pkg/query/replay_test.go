@@ -143,11 +143,11 @@ func (f *rawFixture) folded(rec *record.Run, from fold.Origin, at ...int64) (*re
 		if m.Offset != o {
 			f.t.Fatalf("record %d lies at offset %d", o, m.Offset)
 		}
-		e, err := kafka.Event(m, record.Headers{})
+		e, err := kafka.Event(m, &record.Headers{})
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if _, _, err := loop.Next(e); err != nil {
+		if _, _, err := loop.Next(&e); err != nil {
 			f.t.Fatal(err)
 		}
 		if n := len(rec.Raw.Ranges); n > 0 && rec.Raw.Ranges[n-1][1] == o {

@@ -253,7 +253,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 
 // readable decodes a record; ok is false if the compactor treats it as a dead letter.
 func (s *stream) readable(m *kgo.Record) (e record.Event, ok bool, err error) {
-	e, err = kafka.Event(m, s.like)
+	e, err = kafka.Event(m, &s.like)
 	if errors.Is(err, record.ErrUnknownVersion) {
 		return e, false, fmt.Errorf("reading record %s: %w", e.Position(), err)
 	}

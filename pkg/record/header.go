@@ -204,11 +204,16 @@ func (h Headers) Encode() []Header {
 //
 // The error is ErrUnknownVersion, which is about this process, or ErrUnknownKind or ErrInvalidHeader, which are about
 // the record. The headers that could be read are returned with it.
-func ParseHeaders[H AnyHeader](hs []H) (Headers, error) { return ParseHeadersLike(hs, Headers{}) }
+func ParseHeaders[H AnyHeader](hs []H) (Headers, error) { return ParseHeadersLike(hs, &Headers{}) }
 
 // ParseHeadersLike is ParseHeaders for a record that probably has the same headers as another, such as the next one of
 // a run: it shares equal texts with like instead of copying them.
-func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
+func ParseHeadersLike[H AnyHeader](hs []H, like *Headers) (Headers, error) {
+	if seq, ok := numberAfter(hs, like); ok {
+		h := *like
+		h.Seq = seq
+		return h, nil
+	}
 	h := Headers{Version: Version, Kind: KindEvent, Seq: -1}
 	var err error
 	labels := labelReader{like: like.Labels}
@@ -282,6 +287,58 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 	}
 	h.Labels = labels.read()
 	return h, err
+}
+
+// numberAfter returns the number of an event whose other headers are those of like, as Encode writes them. Most events of a run are
+// such, so their headers are compared and not read.
+func numberAfter[H AnyHeader](hs []H, like *Headers) (seq int64, ok bool) {
+	if like.RunID == "" || like.Version != Version || like.Synthetic || like.Incomplete != 0 {
+		return 0, false
+	}
+	i := 0
+	if is(hs, i, HeaderVersion, versionText) {
+		i++
+	}
+	if is(hs, i, HeaderKind, string(like.Kind)) {
+		i++
+	} else if like.Kind != KindEvent {
+		return 0, false
+	}
+	if !is(hs, i, HeaderRunID, like.RunID) || i+1 == len(hs) {
+		return 0, false
+	}
+	number := Header(hs[i+1])
+	if number.Key != HeaderSeq || len(number.Value) == 0 || len(number.Value) > 18 {
+		return 0, false
+	}
+	for _, c := range number.Value {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		seq = 10*seq + int64(c-'0')
+	}
+	if i += 2; like.Agent != "" {
+		if !is(hs, i, HeaderAgent, like.Agent) {
+			return 0, false
+		}
+		i++
+	}
+	for _, l := range like.Labels {
+		if i == len(hs) {
+			return 0, false
+		}
+		x := Header(hs[i])
+		if key, ok := strings.CutPrefix(x.Key, HeaderLabelPrefix); !ok || key != l.Key || string(x.Value) != l.Value {
+			return 0, false
+		}
+		i++
+	}
+	return seq, i == len(hs)
+}
+
+// is reports whether the i-th header is this one.
+func is[H AnyHeader](hs []H, i int, key, value string) bool {
+	return i < len(hs) && Header(hs[i]).Key == key && string(Header(hs[i]).Value) == value
 }
 
 // bySkein reports whether a record of a version above 1 was written by Skein.

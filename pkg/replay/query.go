@@ -228,11 +228,11 @@ func (s *selection) takes(m *kgo.Record) (taken, erased bool, err error) {
 	if s.thread != "" && key != s.thread || !strings.HasPrefix(key, s.tenant) {
 		return false, false, nil
 	}
-	e, ok, err := kafka.RunEvent(m, s.decoded.Headers)
+	e, ok, err := kafka.RunEvent(m, &s.decoded.Headers)
 	if !ok {
 		return false, false, err
 	}
-	s.decoded.Reset(e)
+	s.decoded.Reset(&e)
 	if !s.ofRun() || !s.ofType() {
 		return false, false, nil
 	}

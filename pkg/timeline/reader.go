@@ -121,7 +121,7 @@ func (r *Reader) Take(e record.Event) error {
 	if r.stopped || e.Offset < r.next {
 		return nil
 	}
-	taken, outcome, err := r.loop.Next(e)
+	taken, outcome, err := r.loop.Next(&e)
 	if err != nil {
 		return fmt.Errorf("folding run %q at %s: %w", r.target.ID, e.Position(), err)
 	}

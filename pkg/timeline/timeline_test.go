@@ -86,7 +86,7 @@ func (th *thread) add(id string, kind record.Kind, value string) {
 		Headers: record.Headers{Kind: kind, RunID: id, Seq: -1}, Value: []byte(value)}
 	th.log = append(th.log, e)
 	loop := fold.NewLoop(o)
-	_, outcome, err := loop.Next(e)
+	_, outcome, err := loop.Next(&e)
 	if err != nil {
 		th.t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func recordOf(t *testing.T, events []record.Event) *record.Run {
 	r := fold.NewRun("t", "r", "r")
 	loop := fold.NewLoop(oneRun{r})
 	for _, e := range events {
-		if _, outcome, err := loop.Next(e); err != nil || outcome != fold.Folded {
+		if _, outcome, err := loop.Next(&e); err != nil || outcome != fold.Folded {
 			t.Fatalf("%s: %s, %v", e.Value, outcome, err)
 		}
 	}

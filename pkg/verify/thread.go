@@ -254,7 +254,7 @@ func (t *Thread) Ranges() [][2]int64 {
 
 // Take folds the next raw record of the thread. It ignores records of runs that the Thread does not fold.
 func (t *Thread) Take(e record.Event) error {
-	taken, outcome, err := t.loop.Next(e)
+	taken, outcome, err := t.loop.Next(&e)
 	if p := t.late[e.Offset]; p != nil && taken == nil {
 		p.failed = p.Rec.LateError.Is(t.loop.Decoded().Payload())
 	}
@@ -287,7 +287,7 @@ func (t *Thread) Take(e record.Event) error {
 }
 
 // Headers returns the headers of the last record, since the next record probably repeats them (record.ParseHeadersLike).
-func (t *Thread) Headers() record.Headers { return t.loop.Decoded().Headers }
+func (t *Thread) Headers() *record.Headers { return &t.loop.Decoded().Headers }
 
 // Takes implements fold.RefoldOwner.
 func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RefoldedRun, error) {

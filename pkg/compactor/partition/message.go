@@ -5,19 +5,30 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
 // message is one record of skein.events on its way through a partition.
 type message struct {
 	*kgo.Record
-	headers record.Headers
+	// event is the record in the form that package fold takes, and unread why its headers could not be read.
+	event  record.Event
+	unread error
 	// rebuilds means that the record lies below the processed offset, so it only rebuilds runs.
 	rebuilds bool
 	now      time.Time
 }
 
-// event returns the record in the form that package fold takes.
-func (m *message) event() record.Event {
-	return record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: m.headers, Value: m.Value}
+var noHeaders record.Headers
+
+// read sets m to the next record. t is its thread, if that is in memory: the headers of its records are mostly the same.
+func (m *message) read(r *kgo.Record, t *thread) {
+	like := &noHeaders
+	if t != nil {
+		like = &t.headers
+	}
+	m.Record = r
+	m.event.Partition, m.event.Offset, m.event.Time, m.event.Key, m.event.Value = r.Partition, r.Offset, r.Timestamp, r.Key, r.Value
+	m.event.Headers, m.unread = kafka.ParseHeadersLike(r.Headers, like)
 }

@@ -25,7 +25,7 @@ const (
 	outcomeCancel fold.Outcome = "cancel"
 )
 
-// Outcomes returns the outcomes of records of skein.events, for the metric; Counts.Outcomes counts them.
+// Outcomes returns the outcomes of records of skein.events, for the metric; Counts counts them.
 func Outcomes() []string {
 	return []string{
 		string(fold.Folded), string(fold.Input), string(outcomeDropped), string(outcomeDeadLetter), string(fold.LateError),
@@ -45,7 +45,8 @@ const codeOverQuota = "skein-open-runs"
 
 // Counts are figures of the records since the last commit, for metrics.
 type Counts struct {
-	Outcomes    map[fold.Outcome]int
+	Folded      int                  // events with the outcome fold.Folded
+	Outcomes    map[fold.Outcome]int // records with other outcomes
 	DeadLetters map[string]int
 	Anomalies   map[string]int
 	Ended       map[record.Status]int

@@ -141,23 +141,21 @@ const (
 func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (taken int, stop Stop, err error) {
 	p.enter(room)
 	for taken, m := range records {
-		switch {
-		case isNewer(m):
-			return taken, StopVersion, nil
-		case room.Full():
+		if room.Full() {
 			return taken, StopFull, nil
 		}
 		before := p.runs.bytes
-		if err := p.process(m, now); err != nil {
+		switch err := p.process(m, now); {
+		case err == nil:
+		case errors.Is(err, record.ErrUnknownVersion):
+			return taken, StopVersion, nil
+		default:
 			return taken, StopEnd, err
 		}
 		room.memory.Add(int64(before - p.runs.bytes))
 	}
 	return len(records), StopEnd, nil
 }
-
-// isNewer reports whether a newer Skein wrote a record.
-func isNewer(m *kgo.Record) bool { return kafka.CheckVersion(m) != nil }
 
 // Cycle describes the transaction and the log for Collect.
 type Cycle struct {
@@ -237,40 +235,49 @@ func (p *Processor) enter(room *Room) {
 }
 
 // process folds one record of skein.events and keeps none of its bytes. An error is never about the data: the partition cannot continue.
+// With record.ErrUnknownVersion the record is not processed.
 func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	if m.Offset < p.next { // fetched again
 		return nil
 	}
-	p.next = m.Offset + 1
 	if m.Attrs.IsControl() {
+		p.next = m.Offset + 1
 		// A transaction marker counts as processed, so that the committed offset reaches the log's end. Otherwise an expired marker
 		// would look like lost events.
 		p.progress.Processed = max(p.progress.Processed, p.next)
 		return nil
 	}
+	t := p.threads[string(m.Key)] // the key of a thread in memory is valid
+	p.message.read(m, t)
+	if errors.Is(p.message.unread, record.ErrUnknownVersion) {
+		return p.message.unread
+	}
+	p.next = m.Offset + 1
 	p.counts.Bytes += len(m.Key) + len(m.Value)
-	rebuilds := m.Offset < p.progress.Processed
+	p.message.rebuilds, p.message.now = m.Offset < p.progress.Processed, now
 	if p.clock.advance(m.Timestamp, now) {
 		p.closeGap()
 	}
-	p.message = message{Record: m, rebuilds: rebuilds, now: now}
-	result, err := p.route(&p.message)
+	result, err := p.route(t, &p.message)
 	if err != nil {
 		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
 	}
-	if !rebuilds {
+	if !p.message.rebuilds {
 		p.progress.Processed = m.Offset + 1
-		p.counts.Outcomes[result]++
+		if result == fold.Folded { // as nearly all are
+			p.counts.Folded++
+		} else {
+			p.counts.Outcomes[result]++
+		}
 	}
 	return nil
 }
 
-// route validates a record and dispatches it by its kind.
-func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
+// route validates a record and dispatches it by its kind. t is its thread, nil if that is not in memory.
+func (p *Processor) route(t *thread, m *message) (_ fold.Outcome, err error) {
 	if len(m.Value) > kafka.MaxValueBytes {
 		return p.deadLetter(m, deadletter.TooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), kafka.MaxValueBytes))
 	}
-	t := p.threads[string(m.Key)] // the key of a thread in memory is valid
 	var tenant, id string
 	if t == nil {
 		parts, err := record.SplitKey(string(m.Key))
@@ -285,20 +292,13 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 		}
 		tenant, id = parts[0], parts[1]
 	}
-	var like record.Headers
-	if t != nil {
-		like = t.headers
+	switch bad := m.unread; {
+	case errors.Is(bad, record.ErrUnknownKind):
+		return p.deadLetter(m, deadletter.UnknownKind, bad.Error())
+	case bad != nil:
+		return p.deadLetter(m, deadletter.BadHeaders, bad.Error())
 	}
-	m.headers, err = kafka.ParseHeadersLike(m.Headers, like)
-	switch {
-	case errors.Is(err, record.ErrUnknownVersion):
-		return "", err
-	case errors.Is(err, record.ErrUnknownKind):
-		return p.deadLetter(m, deadletter.UnknownKind, err.Error())
-	case err != nil:
-		return p.deadLetter(m, deadletter.BadHeaders, err.Error())
-	}
-	if m.headers.Kind == record.KindCancel { // a cancel request neither begins a run nor keeps one open
+	if m.event.Headers.Kind == record.KindCancel { // a cancel request neither begins a run nor keeps one open
 		return outcomeCancel, nil
 	}
 	if t == nil {
@@ -306,7 +306,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 			return "", err
 		}
 	}
-	t.usedAt, t.headers = m.now, m.headers
+	t.usedAt, t.headers = m.now, m.event.Headers
 	if !m.rebuilds && !p.clock.stream.Before(t.noExpiryBefore) {
 		if err := p.retirement.expireIdleOf(t, m.now); err != nil {
 			return "", err
@@ -315,20 +315,20 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	if m.Offset < t.erased { // between the committed and the processed offset: its run was deleted
 		return outcomeErased, nil
 	}
-	switch m.headers.Kind {
+	switch m.event.Headers.Kind {
 	case record.KindEvent, record.KindInput:
 		return p.fold(t, m)
 	case record.KindErase:
 		return p.erase(t, m)
 	default:
-		return p.deadLetter(m, deadletter.UnknownKind, string(m.headers.Kind))
+		return p.deadLetter(m, deadletter.UnknownKind, string(m.event.Headers.Kind))
 	}
 }
 
 // fold passes an event or an input to the loop, and updates the run by the outcome.
 func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error) {
 	p.loop.Runs = t
-	taken, outcome, err := p.loop.Next(m.event())
+	taken, outcome, err := p.loop.Next(&m.event)
 	if err != nil {
 		return "", err
 	}
@@ -398,7 +398,7 @@ func (p *Processor) advance(r *run, resolved *resolution, m *message, outcome fo
 		}
 		fallthrough
 	case fold.Input:
-		if r.Fold != nil || m.headers.Kind != record.KindInput {
+		if r.Fold != nil || m.event.Headers.Kind != record.KindInput {
 			return outcome, nil
 		}
 		return outcome, r.reactivate()

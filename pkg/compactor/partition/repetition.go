@@ -23,14 +23,14 @@ type repetition struct {
 // sent again with that of the run. It knows nothing of a run that is not sent again from 0 on in order, of one whose events are mixed with
 // those of another repetition in the thread, of one that lacks an event, and of what a process read before it stopped.
 func (p *Processor) repeated(t *thread, m *message) (fold.Outcome, error) {
-	if m.headers.Kind != record.KindEvent {
+	if m.event.Headers.Kind != record.KindEvent {
 		return outcomeDropped, nil
 	}
-	if m.headers.Seq == 0 {
+	if m.event.Headers.Seq == 0 {
 		t.again = repetition{runID: t.Member.ID, hash: sha256.New()}
 	}
 	again := &t.again
-	if again.hash == nil || again.runID != t.Member.ID || again.next != m.headers.Seq {
+	if again.hash == nil || again.runID != t.Member.ID || again.next != m.event.Headers.Seq {
 		t.again = repetition{}
 		return outcomeDropped, nil
 	}

@@ -58,7 +58,7 @@ func (s *topics) run(thread, run string) {
 		headers := record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}
 		kafkatest.Produce(s.T, s.kafka, &kgo.Record{Topic: s.kafka.Topics().Events, Key: []byte(key), Value: []byte(value), Timestamp: at,
 			Headers: kafka.Headers(headers)})
-		_, _, err := loop.Next(record.Event{Offset: s.next, Time: at, Headers: headers, Value: []byte(value)})
+		_, _, err := loop.Next(&record.Event{Offset: s.next, Time: at, Headers: headers, Value: []byte(value)})
 		s.check(err)
 		s.next++
 	}
