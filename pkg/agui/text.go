@@ -15,7 +15,12 @@ func TextOf(v json.RawMessage) Text { return Text(v[1 : len(v)-1]) }
 
 // String decodes the text. A lone surrogate becomes its three-byte form (WTF-8), so that different texts stay
 // different.
-func (t Text) String() string { return string(appendDecoded(nil, t)) }
+func (t Text) String() string {
+	if bytes.IndexByte(t, '\\') < 0 {
+		return string(t)
+	}
+	return string(appendDecoded(make([]byte, 0, len(t)), t))
+}
 
 // Equal reports whether both decode to the same string. The cost is proportional to the shorter one.
 func (t Text) Equal(o Text) bool {
@@ -75,13 +80,7 @@ func AppendString(dst []byte, s string) []byte {
 }
 
 // unquote decodes a checked JSON string with its quotes.
-func unquote(v []byte) string {
-	in := v[1 : len(v)-1]
-	if bytes.IndexByte(in, '\\') < 0 {
-		return string(in)
-	}
-	return string(appendDecoded(nil, in))
-}
+func unquote(v []byte) string { return TextOf(v).String() }
 
 func appendDecoded(dst, t []byte) []byte {
 	for i := 0; i < len(t); {

@@ -35,6 +35,7 @@ func EncodeRun(r *Run) ([]byte, error) {
 		o.LastAt = writable(o.LastAt)
 		c.Open = &o
 	}
+	contents := setAside(&c)
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	// Escaping <, > and & would change text whose hash the record has.
@@ -42,7 +43,84 @@ func EncodeRun(r *Run) ([]byte, error) {
 	if err := enc.Encode(&c); err != nil {
 		return nil, fmt.Errorf("encoding run record: %w", err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+	return putBack(bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), contents), nil
+}
+
+// mark stands for JSON that was set aside. No number of a record is written so.
+const mark = "-0"
+
+// setAside replaces the JSON that a record carries by marks, as it is most of a record's bytes, and encoding/json would check them
+// again. It returns the values in the order of the marks; elements of one list have one mark.
+func setAside(c *Run) (contents [][]json.RawMessage) {
+	list := func(v *[]json.RawMessage) {
+		if len(*v) > 0 {
+			contents, *v = append(contents, *v), []json.RawMessage{json.RawMessage(mark)}
+		}
+	}
+	one := func(v *json.RawMessage) {
+		if len(*v) > 0 {
+			contents, *v = append(contents, []json.RawMessage{*v}), json.RawMessage(mark)
+		}
+	}
+	messages := func(v *[]agui.Message) {
+		all := make([]json.RawMessage, 0, len(*v))
+		for _, m := range *v {
+			all = append(all, m.Raw)
+		}
+		if list(&all); len(all) > 0 {
+			*v = []agui.Message{{Raw: all[0]}}
+		}
+	}
+	one(&c.Started)
+	one(&c.Input)
+	messages(&c.InputMessages)
+	messages(&c.Messages)
+	one(&c.State)
+	list(&c.Events)
+	one(&c.Terminal)
+	if c.LateError != nil {
+		late := *c.LateError
+		c.LateError = &late
+		one(&late.Event)
+		list(&late.Interrupts)
+	}
+	list(&c.Interrupts)
+	list(&c.Resumes)
+	if c.Open != nil {
+		one(&c.Open.Fold)
+	}
+	return contents
+}
+
+// putBack replaces the marks by the values that were set aside, without white space.
+func putBack(b []byte, contents [][]json.RawMessage) []byte {
+	size := len(b)
+	for _, values := range contents {
+		for _, v := range values {
+			size += len(v) + 1
+		}
+	}
+	out, from := make([]byte, 0, size), 0
+	for i := 0; i < len(b); i++ {
+		switch {
+		case b[i] == '"':
+			i = stringEnd(b, i)
+		case b[i] == mark[0] && b[i+1] == mark[1]:
+			out = append(out, b[from:i]...)
+			for k, v := range contents[0] {
+				if k > 0 {
+					out = append(out, ',')
+				}
+				if v == nil {
+					v = json.RawMessage("null")
+				}
+				out = append(out, Compacted(v)...)
+			}
+			i++
+			contents, from = contents[1:], i+1
+		}
+	}
+	return append(out, b[from:]...)
 }
 
 // DecodeRun reads a run record of this Version, which the record's header names. It ignores members that it does not

@@ -3,6 +3,7 @@ package record_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -115,6 +116,52 @@ func TestEncodeRun_RoundTrip(t *testing.T) {
 				t.Errorf("encoded again it is\n%s, %v\nwant\n%s", again, err, b)
 			}
 		})
+	}
+}
+
+// fill puts JSON into every member that carries some.
+func fill(v reflect.Value, text json.RawMessage) {
+	switch to := v.Addr().Interface().(type) {
+	case *json.RawMessage:
+		*to = text
+	case *[]json.RawMessage:
+		*to = []json.RawMessage{text, nil, text}
+	case *[]agui.Message:
+		*to = []agui.Message{{Raw: text}, {Raw: json.RawMessage(`{}`)}}
+	default:
+		if v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.Struct && v.Type().Elem().PkgPath() == reflect.TypeFor[record.Run]().PkgPath() {
+			v.Set(reflect.New(v.Type().Elem()))
+			v = v.Elem()
+		}
+		if v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]() && v.Type() != reflect.TypeFor[agui.Families]() {
+			for i := range v.NumField() {
+				fill(v.Field(i), text)
+			}
+		}
+	}
+}
+
+// The JSON that a record carries does not pass through encoding/json, yet is written as that would write it.
+func TestEncodeRun_IsAsEncodingJSONHasIt(t *testing.T) {
+	full := sealed()
+	fill(reflect.ValueOf(full).Elem(), json.RawMessage(`{ "-0": -0, "s":"-0 \" -0",
+		"l":[ -0, null, 1e400, "<&>\u2028" ] }`))
+	full.Agent = `-0 "-0`
+	for name, r := range map[string]*record.Run{"full": full, "sealed": sealed(), "open": open()} {
+		var want bytes.Buffer
+		enc := json.NewEncoder(&want)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(r); err != nil {
+			t.Fatal(err)
+		}
+		before := fmt.Sprintf("%+v", r)
+		got, err := record.EncodeRun(r)
+		if err != nil || string(got)+"\n" != want.String() {
+			t.Errorf("%s: record is\n%s, %v\nwant\n%s", name, got, err, &want)
+		}
+		if after := fmt.Sprintf("%+v", r); after != before {
+			t.Errorf("%s: it changed the record to\n%s", name, after)
+		}
 	}
 }
 

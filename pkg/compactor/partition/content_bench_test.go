@@ -64,3 +64,50 @@ func BenchmarkPartition_Content(b *testing.B) {
 		}
 	}
 }
+
+// The end of a run of 500 deltas in Process, beside encoding its record once.
+func BenchmarkPartition_End(b *testing.B) {
+	const runs, deltas = 100, 500
+	s := newSim(b, nil)
+	for i := range runs {
+		thread, run := fmt.Sprintf("thread-%05d", i), fmt.Sprintf("run-%032d", i)
+		s.Send(thread, run, started(run))
+		for k := range deltas {
+			s.Send(thread, run, text(fmt.Sprintf("msg-9b1deb4d-3b7d-4bad-9bdd-%012d", i), fmt.Sprintf("partition offset naïve 東京 %d%s", k, []string{" ", ". ", "\n"}[k%3])))
+		}
+	}
+	before := len(s.Events)
+	for i := range runs {
+		run := fmt.Sprintf("run-%032d", i)
+		s.Send(fmt.Sprintf("thread-%05d", i), run, finished(run))
+	}
+	var encoded *record.Run
+	b.Run("Process", func(b *testing.B) {
+		b.ReportAllocs()
+		b.StopTimer()
+		for done := 0; done < b.N; {
+			s.runs, s.other, s.committed = nil, nil, Progress{Partitions: 1}
+			s.open(true)
+			s.feed(before)
+			b.StartTimer()
+			for _, m := range s.Events[before:] {
+				s.process(m)
+			}
+			b.StopTimer()
+			done += runs
+			s.read = len(s.Events)
+			s.commit(true)
+		}
+		for _, r := range s.latest() {
+			encoded = r
+		}
+	})
+	b.Run("Encode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := record.EncodeRun(encoded); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
