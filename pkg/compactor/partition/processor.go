@@ -137,14 +137,15 @@ const (
 )
 
 // Process folds records in offset order and returns how many it took. It keeps none of their bytes, so the caller may use them again. It
-// stops early if room is full, or before a record of a newer Skein. An error is never about the data: the partition cannot continue.
+// stops early if room is full (what these records take of its memory counts once they are folded), or before a record of a newer Skein. An error is never about the data: the partition cannot continue.
 func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (taken int, stop Stop, err error) {
 	p.enter(room)
+	before := p.runs.bytes
+	defer func() { room.memory.Add(int64(before - p.runs.bytes)) }() // once, as other partitions use the room, too
 	for taken, m := range records {
 		if room.Full() {
 			return taken, StopFull, nil
 		}
-		before := p.runs.bytes
 		switch err := p.process(m, now); {
 		case err == nil:
 		case errors.Is(err, record.ErrUnknownVersion):
@@ -152,7 +153,6 @@ func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (t
 		default:
 			return taken, StopEnd, err
 		}
-		room.memory.Add(int64(before - p.runs.bytes))
 	}
 	return len(records), StopEnd, nil
 }
