@@ -162,6 +162,11 @@ func (b *backlog) poll(ctx context.Context) (kgo.Fetches, error) {
 	return fetches, nil
 }
 
+// any reports whether records wait to be processed.
+func (b *backlog) any() bool {
+	return slices.ContainsFunc(b.stretches, func(s *stretch) bool { return len(s.records) > 0 })
+}
+
 func (b *backlog) add(a *assignment, records []*kgo.Record) {
 	b.noteLag(a.id, records)
 	at := slices.IndexFunc(b.stretches, func(s *stretch) bool { return s.of == a })

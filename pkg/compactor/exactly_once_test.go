@@ -866,7 +866,7 @@ func TestSession_TakesTurnsWhereTheRoomIsFull(t *testing.T) {
 	sims := []*sim{newSim(t, nil), newSim(t, nil), newSim(t, nil)}
 	s, own := polling(sims...)
 	for i, sim := range sims {
-		for n := range 3 {
+		for n := range 3 * foldRecords {
 			sim.Send("t", fmt.Sprint("r", n), started(fmt.Sprint("r", n)))
 		}
 		s.backlog.stretches[i].add(sim.Events)
@@ -876,7 +876,7 @@ func TestSession_TakesTurnsWhereTheRoomIsFull(t *testing.T) {
 		s.room.LimitMemory(1) // any run fills it
 		sims[0].check(s.process(own))
 		for i, sim := range sims {
-			if want := int64(round+len(sims)-i) / int64(len(sims)); sim.next() != want {
+			if want := foldRecords * (int64(round+len(sims)-i) / int64(len(sims))); sim.next() != want {
 				t.Errorf("after round %d partition %d is at %d, want %d", round, i, sim.next(), want)
 			}
 		}

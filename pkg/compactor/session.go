@@ -34,6 +34,7 @@ type session struct {
 	// room is the room of the next transaction; turn counts calls of collect, see inTurn.
 	room *partition.Room
 	turn int
+	txn  *transaction // nil: none has begun
 
 	learned         map[string]bool // topics that the client has written to, so it has their metadata
 	expiryCheckedAt time.Time       // see logEnds
@@ -170,10 +171,12 @@ func (s *session) run(ctx context.Context) error {
 // cycle gathers records for a commit interval and commits their effects. It ends sooner once the effects fill the room
 // of a transaction.
 func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
-	interval, cancel := context.WithTimeout(ctx, s.counts.shorten(s.cfg.CommitInterval, s.members.misplaced()))
+	length := s.counts.shorten(s.cfg.CommitInterval, s.members.misplaced())
+	interval, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
+	atMost := s.now().Add(lagging * length)
 	s.backlog.noteLagAgain()
-	for first := true; first || interval.Err() == nil && !s.room.Full(); first = false {
+	for first := true; first || (interval.Err() == nil || ctx.Err() == nil && s.backlog.any() && s.now().Before(atMost)) && !s.room.Full(); first = false {
 		if err := s.backlog.fetch(interval, &s.members); err != nil {
 			return cycleFailed, err
 		}
@@ -183,7 +186,11 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 		if err := errors.Join(s.counts.checkNowAndThen(ctx), s.opener.takeOpened()); err != nil {
 			return cycleFailed, err
 		}
-		if err := s.process(s.owned()); err != nil {
+		own := s.owned()
+		if err := s.process(own); err != nil {
+			return cycleFailed, err
+		}
+		if err := s.send(ctx, own); err != nil {
 			return cycleFailed, err
 		}
 	}
@@ -191,11 +198,11 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	case err != nil:
 		return cycleFailed, err
 	case !known:
-		return s.hold(interval), nil
+		return s.hold(interval)
 	}
 	own := s.owned() // again, as reading took time
 	if own.joining {
-		return s.hold(interval), nil
+		return s.hold(interval)
 	}
 	shares, err := s.collect(ctx, own)
 	if err != nil {
@@ -215,12 +222,18 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	return outcome, nil
 }
 
+// lagging is how many commit intervals a cycle lasts at most while records wait to be folded: the fewer transactions, the sooner they are.
+const lagging = 4
+
 // hold ends a cycle without a transaction. If the room is full, hold waits for the interval's end, as nothing can be processed before.
-func (s *session) hold(interval context.Context) cycleOutcome {
+func (s *session) hold(interval context.Context) (cycleOutcome, error) {
+	if err := s.abandon(); err != nil {
+		return cycleFailed, err
+	}
 	if s.room.Full() {
 		<-interval.Done()
 	}
-	return cycleHeld
+	return cycleHeld, nil
 }
 
 // owned returns this member's partitions.
@@ -235,23 +248,18 @@ func (s *session) process(own owned) error {
 	return s.backlog.process(s.room, &s.members)
 }
 
-// spendRevocation ends an empty transaction after a revocation: the client aborts the next transaction in any case, and
-// an empty one loses nothing. The client returns to its last committed position; records that it fetches again are
+// spendRevocation ends the transaction after a revocation, an empty one if none has begun: the client aborts it in any case, and what was
+// sent is sent again. The client returns to its last committed position; records that it fetches again are
 // recognised by their offsets.
 func (s *session) spendRevocation(ctx context.Context) (bool, error) {
 	revoked, err := s.members.takeRevocation()
 	if err != nil || !revoked {
 		return false, err
 	}
-	if err := s.group.Begin(); err != nil {
-		return true, fmt.Errorf("beginning transaction: %w", err)
+	if err := s.begin(ctx); err != nil {
+		return true, err
 	}
-	ctx, cancel := detached(ctx)
-	defer cancel()
-	if _, err := s.group.End(ctx, kgo.TryAbort); err != nil {
-		return true, endError(err)
-	}
-	return true, nil
+	return true, s.abandon()
 }
 
 // isFenced reports whether another process has this instance's ids.

@@ -116,16 +116,76 @@ func (s *session) logEnds(ctx context.Context, own owned, now time.Time) map[int
 	return ends
 }
 
+// transaction is the open transaction. Records are sent while others are folded, so that the client compresses them meanwhile.
+type transaction struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	refused kgo.FirstErrPromise // not aborting: the transaction's abort needs every answer
+}
+
+// begin begins a transaction unless one is open.
+func (s *session) begin(ctx context.Context) error {
+	if s.txn != nil {
+		return nil
+	}
+	if err := s.group.Begin(); err != nil {
+		return fmt.Errorf("beginning transaction: %w", err)
+	}
+	s.txn = &transaction{}
+	s.txn.ctx, s.txn.cancel = detached(ctx)
+	return nil
+}
+
+// sendBytes is the size of a partition's outputs that are sent before the transaction ends: smaller batches cost more than they save.
+const sendBytes = 128 << 10
+
+// send sends what the partitions have written, where it is much.
+func (s *session) send(ctx context.Context, own owned) error {
+	for _, p := range own.open() {
+		outputs := p.Send(sendBytes)
+		if len(outputs) == 0 {
+			continue
+		}
+		if err := s.begin(ctx); err != nil {
+			return err
+		}
+		for _, o := range outputs {
+			s.group.Produce(s.txn.ctx, o.Record, s.txn.refused.Promise())
+		}
+	}
+	return nil
+}
+
+// abandon aborts the open transaction, if there is one. What was sent in it is sent again in the next.
+func (s *session) abandon() error {
+	if s.txn == nil {
+		return nil
+	}
+	txn := s.txn
+	defer txn.cancel()
+	s.txn = nil
+	if _, err := s.group.End(txn.ctx, kgo.TryAbort); err != nil {
+		return endError(err)
+	}
+	for _, v := range s.owned().parts {
+		if v.phase == phaseOpen {
+			v.part.Resend()
+		}
+	}
+	return nil
+}
+
 // commit writes the shares in one transaction. The shares are durable only if it returns cycleCommitted. An error ends the session.
 func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, error) {
-	ctx, cancel := detached(ctx)
-	defer cancel()
 	began := s.now()
-	if err := s.group.Begin(); err != nil {
-		return cycleFailed, fmt.Errorf("beginning transaction: %w", err)
+	if err := s.begin(ctx); err != nil {
+		return cycleFailed, err
 	}
-	refused := s.produce(ctx, shares)
-	committed, err := s.end(kgo.PreTxnCommitFnContext(ctx, s.commitOffsets(shares)), refused)
+	txn := s.txn
+	defer txn.cancel()
+	refused := s.produce(txn, shares)
+	s.txn = nil
+	committed, err := s.end(kgo.PreTxnCommitFnContext(txn.ctx, s.commitOffsets(shares)), refused)
 	s.metrics.commitSeconds.Observe(s.now().Sub(began).Seconds())
 	outcome := cycleUnknown
 	switch {
@@ -143,33 +203,31 @@ func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, err
 	return outcome, err
 }
 
-// produce hands all records to the client and waits until each is acknowledged or refused.
-func (s *session) produce(ctx context.Context, shares []share) error {
-	var records []*kgo.Record
-	for _, sh := range shares {
-		if sh.fenceRecord != nil {
-			records = append(records, sh.fenceRecord)
-		}
-		for _, o := range sh.effects.Outputs {
-			records = append(records, o.Record)
-		}
-	}
-	var first kgo.FirstErrPromise // not aborting: the transaction's abort needs every answer
-	for _, m := range records {
-		s.group.Produce(ctx, m, first.Promise())
-	}
-	if err := s.client.Flush(ctx); err != nil {
-		return fmt.Errorf("producing: %w", err)
-	}
+// produce sends all records that are not sent and waits until each of the transaction is acknowledged or refused.
+func (s *session) produce(txn *transaction, shares []share) error {
 	isNew := false
-	for _, m := range records {
+	produce := func(m *kgo.Record, sent bool) {
+		if !sent {
+			s.group.Produce(txn.ctx, m, txn.refused.Promise())
+		}
 		isNew = isNew || !s.learned[m.Topic]
 		s.learned[m.Topic] = true
+	}
+	for _, sh := range shares {
+		if sh.fenceRecord != nil {
+			produce(sh.fenceRecord, false)
+		}
+		for i, o := range sh.effects.Outputs {
+			produce(o.Record, i < sh.effects.Sent)
+		}
+	}
+	if err := s.client.Flush(txn.ctx); err != nil {
+		return fmt.Errorf("producing: %w", err)
 	}
 	if isNew { // the client needs metadata of these topics before the transaction ends
 		kafka.Learned(s.client)
 	}
-	return first.Err()
+	return txn.refused.Err()
 }
 
 // end commits, or aborts if producing failed.

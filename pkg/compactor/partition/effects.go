@@ -62,7 +62,9 @@ func (o Output) bytes() int { return len(o.Record.Key) + len(o.Record.Value) }
 
 // Effects are what one partition puts into a transaction.
 type Effects struct {
+	// Outputs are in order; the first Sent of them were taken before (Processor.Send).
 	Outputs  []Output
+	Sent     int
 	Progress Progress
 	Counts   Counts
 	// Cut are the runs whose contents were cut.
@@ -78,9 +80,9 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	if err := p.retirement.expire(now); err != nil {
 		return Effects{}, err
 	}
-	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts, Cut: p.cuts, Differing: p.differing}
+	b := Effects{Progress: p.progress, Outputs: p.outputs, Sent: p.sent, Counts: p.counts, Cut: p.cuts, Differing: p.differing}
 	b.Counts.Reads = p.store.TakeReads()
-	p.outputs, p.cuts, p.differing, p.counts = nil, nil, nil, newCounts()
+	p.outputs, p.sent, p.cuts, p.differing, p.counts = nil, 0, nil, nil, newCounts()
 
 	hold, holdAt, known := p.next, p.clock.stream, p.progress.Processed
 	held := func(r *run, announced bool) {
@@ -123,6 +125,23 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	p.addProgressRecord(&b, known)
 	return b, nil
 }
+
+// Send returns outputs that the next transaction writes in any case and that were not returned before, once they have so many bytes. They
+// can be written while others are folded; Collect returns all of them. Resend takes that back, as their transaction was aborted.
+func (p *Processor) Send(bytes int) (unsent []Output) {
+	unsent = p.outputs[p.sent:]
+	for _, o := range unsent {
+		bytes -= o.bytes()
+	}
+	if bytes > 0 {
+		return nil
+	}
+	p.sent = len(p.outputs)
+	return unsent
+}
+
+// Resend makes Send and Effects.Sent count from the first output again.
+func (p *Processor) Resend() { p.sent = 0 }
 
 // Committed updates the store and memory after the transaction with these effects was committed.
 func (p *Processor) Committed(b Effects, now time.Time) error {

@@ -58,10 +58,10 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 	return outcomeErasure, nil
 }
 
-// withdraw removes a thread's outputs from the next transaction.
+// withdraw removes a thread's outputs from the next transaction, but for those that are sent: tombstones follow them there.
 func (p *Processor) withdraw(t *thread) {
 	prefix := t.key + "/"
-	p.outputs = slices.DeleteFunc(p.outputs, func(o Output) bool {
+	p.outputs = append(p.outputs[:p.sent], slices.DeleteFunc(p.outputs[p.sent:], func(o Output) bool {
 		if o.Kind == "" || o.Kind == outputTombstone || !strings.HasPrefix(string(o.Record.Key), prefix) {
 			return false
 		}
@@ -70,7 +70,7 @@ func (p *Processor) withdraw(t *thread) {
 			p.counts.Ended[record.Status(o.entry.Metadata.Status)]--
 		}
 		return true
-	})
+	})...)
 	for _, h := range t.Unsealed() {
 		if r := h.live; r != nil && h.IsExpired() && (!r.written.exists || r.written.open) { // no record shows it as expired yet
 			p.counts.Ended[record.StatusAbandoned]--

@@ -23,6 +23,7 @@ type ledger struct {
 
 	room    *Room // of the transaction that outputs go into
 	outputs []Output
+	sent    int   // of the outputs: see Send
 	cuts    []Cut // since the last transaction
 	// differing are the repetitions with other bytes since then.
 	differing []Repetition
