@@ -139,6 +139,9 @@ func (s *session) tombstoneAge(ctx context.Context) (time.Duration, error) {
 // this process or the next, takes its place.
 func (s *session) close() {
 	s.members.close()
+	if s.txn != nil {
+		s.txn.cancel()
+	}
 	// These belong to partitions that are no longer this member's.
 	s.metrics.openRuns.Set(0)
 	s.metrics.openRunBytes.Set(0)

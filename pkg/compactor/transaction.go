@@ -137,7 +137,7 @@ func (s *session) begin(ctx context.Context) error {
 }
 
 // sendBytes is the size of a partition's outputs that are sent before the transaction ends: smaller batches cost more than they save.
-const sendBytes = 128 << 10
+var sendBytes = 128 << 10
 
 // send sends what the partitions have written, where it is much.
 func (s *session) send(ctx context.Context, own owned) error {

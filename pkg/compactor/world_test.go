@@ -53,6 +53,9 @@ func init() {
 	writeTasks.New = func() any { return <-made }
 }
 
+// Tests have little to write: all that can be sent early is.
+func init() { sendBytes = 1 }
+
 // inWorld runs a test in a bubble of its own, with topics of so many partitions.
 func inWorld(t *testing.T, partitions int32, f func(w *world), broker ...kfake.Opt) {
 	t.Helper()
