@@ -47,7 +47,11 @@ func fromMessages(messages []agui.Message, more int) []*message {
 // export returns the current message.
 func (m *message) export() agui.Message {
 	if m.raw == nil {
-		m.raw = m.obj.appendJSON(make([]byte, 0, 128))
+		size := 128
+		if m.text != nil {
+			size += m.text.size
+		}
+		m.raw = m.obj.appendJSON(make([]byte, 0, size))
 	}
 	return agui.Message{ID: m.id, Role: m.role, Raw: m.raw}
 }

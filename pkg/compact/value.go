@@ -3,7 +3,6 @@ package compact
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -58,7 +57,6 @@ func (v *textValue) append(delta agui.Text) {
 }
 
 func (v *textValue) appendJSON(dst []byte) []byte {
-	dst = slices.Grow(dst, v.size+2)
 	dst = append(dst, '"')
 	for _, block := range v.full {
 		dst = block.AppendNormal(dst)

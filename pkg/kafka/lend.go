@@ -38,7 +38,7 @@ func (r *Readers) Lend() (*kgo.Client, error) {
 		r.idle = r.idle[:last]
 		return cl, nil
 	}
-	limits, err := limitUnpacking(maxLentBytes) // with one partition at a time, no poll returns ErrUnpackLater
+	limits, err := limitUnpacking(maxLentBytes, nil) // with one partition at a time, no poll returns ErrUnpackLater
 	if err != nil {
 		return nil, err
 	}

@@ -1,16 +1,20 @@
 package kafka
 
 import (
+	"math/bits"
 	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // fetchPool reuses the memory of an unpacked batch once all its records are recycled (kgo.Record.Recycle). This saves most of a
-// reader's allocations, but not those of record headers.
+// reader's allocations, but not those of record headers. Unlike a sync.Pool it keeps its memory beyond a collection: a reader would else
+// unpack most batches into memory that has to grow meanwhile.
 type fetchPool struct {
-	bytes   sync.Pool // of *[]byte
-	records sync.Pool // of *[]kgo.Record
+	bytes   spare[byte]
+	records spare[kgo.Record]
+	growth  atomic.Int64 // by how much batches grow when unpacked, in eighths: see unpacked
 }
 
 var (
@@ -18,36 +22,72 @@ var (
 	_ kgo.PoolRecords         = (*fetchPool)(nil)
 )
 
-// poolBytes is the size of the largest slice that the pool keeps, in bytes. The memory of larger batches is freed.
-const poolBytes = 8 << 20
+// What a pool keeps while it is not used. The memory of more is freed.
+const (
+	spareBytes   = 32 << 20
+	spareRecords = 64 << 10 // some 200 bytes each
+)
 
-// GetDecompressBytes implements kgo.PoolDecompressBytes. Unpacked events are 5 to 10 times larger than compressed ones.
+func newFetchPool() *fetchPool {
+	p := &fetchPool{bytes: spare[byte]{most: spareBytes}, records: spare[kgo.Record]{most: spareRecords}}
+	p.growth.Store(8 * 8) // events become 5 to 10 times larger, many similar ones 40 times
+	return p
+}
+
+// GetDecompressBytes implements kgo.PoolDecompressBytes. What is unpacked into too little memory is copied again and again.
 func (p *fetchPool) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
-	if b, ok := p.bytes.Get().(*[]byte); ok {
-		return *b
-	}
-	return make([]byte, 0, min(8*len(compressed), poolBytes))
+	return p.bytes.get(int(min(int64(len(compressed))*p.growth.Load()/8, spareBytes)))
 }
 
 // PutDecompressBytes implements kgo.PoolDecompressBytes.
-func (p *fetchPool) PutDecompressBytes(b []byte) {
-	if cap(b) <= poolBytes {
-		p.bytes.Put(&b)
-	}
-}
+func (p *fetchPool) PutDecompressBytes(b []byte) { p.bytes.put(b) }
 
 // GetRecords implements kgo.PoolRecords.
-func (p *fetchPool) GetRecords(n int) []kgo.Record {
-	if r, ok := p.records.Get().(*[]kgo.Record); ok && cap(*r) >= n {
-		return (*r)[:0]
-	}
-	return make([]kgo.Record, 0, n)
-}
+func (p *fetchPool) GetRecords(n int) []kgo.Record { return p.records.get(n) }
 
 // PutRecords implements kgo.PoolRecords.
-func (p *fetchPool) PutRecords(r []kgo.Record) {
-	const each = 200 // approximate bytes of a kgo.Record
-	if cap(r)*each <= poolBytes {
-		p.records.Put(&r)
+func (p *fetchPool) PutRecords(r []kgo.Record) { p.records.put(r) }
+
+// unpacked tells the pool to what size a batch was unpacked. It remembers the largest growth for some dozen batches.
+func (p *fetchPool) unpacked(from, to int) {
+	if from == 0 {
+		return
 	}
+	was, is := p.growth.Load(), int64(8*to/from+1)
+	p.growth.Store(max(is, was-(was-is)/16))
+}
+
+// spare keeps slices, by the powers of two of their capacities, so that a slice is less than four times as large as it has to be.
+type spare[T any] struct {
+	most int // elements in all
+
+	mu   sync.Mutex
+	held int
+	free [64][][]T
+}
+
+// get returns an empty slice for n elements.
+func (s *spare[T]) get(n int) []T {
+	class := bits.Len(uint(max(n, 1) - 1))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := len(s.free[class]) - 1; last >= 0 {
+		one := s.free[class][last]
+		s.free[class] = s.free[class][:last]
+		s.held -= cap(one)
+		return one[:0]
+	}
+	return make([]T, 0, 1<<class)
+}
+
+// put keeps a slice for get, unless enough are kept.
+func (s *spare[T]) put(one []T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cap(one) == 0 || s.held+cap(one) > s.most {
+		return
+	}
+	k := bits.Len(uint(cap(one))) - 1
+	s.held += cap(one)
+	s.free[k] = append(s.free[k], one)
 }

@@ -38,7 +38,7 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 	}
 	// While one response is processed, the next one of each broker is buffered, unpacked, so the memory is twice this. The compactor
 	// recycles processed records.
-	unpacking, err := limitUnpacking(32<<20, &fetchPool{})
+	unpacking, err := limitUnpacking(32<<20, newFetchPool())
 	if err != nil {
 		return nil, fmt.Errorf("making compactor session: %w", err)
 	}

@@ -27,21 +27,25 @@ type unpackLimit struct {
 	kgo.Decompressor
 	limit int64
 	left  atomic.Int64
+	pool  *fetchPool // nil if there is none
 }
 
 var _ kgo.HookBrokerRead = (*unpackLimit)(nil)
 
 // limitUnpacking returns the options that limit the unpacked size of each fetch response. One batch may exceed the limit.
-func limitUnpacking(limit int64, pools ...kgo.Pool) ([]kgo.Opt, error) {
+// pool may be nil.
+func limitUnpacking(limit int64, pool *fetchPool) ([]kgo.Opt, error) {
 	decompressor := unpooledDecompressor
-	if len(pools) > 0 {
+	var pools []kgo.Pool
+	if pool != nil {
+		pools = append(pools, pool)
 		decompressor = func() (kgo.Decompressor, error) { return boundedDecompressor(pools...) }
 	}
 	inner, err := decompressor()
 	if err != nil {
 		return nil, err
 	}
-	l := &unpackLimit{Decompressor: inner, limit: limit}
+	l := &unpackLimit{Decompressor: inner, limit: limit, pool: pool}
 	l.left.Store(limit)
 	return []kgo.Opt{kgo.WithPools(pools...), kgo.WithDecompressor(l), kgo.WithHooks(l)}, nil
 }
@@ -77,5 +81,8 @@ func (l *unpackLimit) Decompress(src []byte, codec kgo.CompressionCodecType) ([]
 	}
 	out, err := l.Decompressor.Decompress(src, codec)
 	l.left.Add(-int64(len(out)))
+	if err == nil && l.pool != nil {
+		l.pool.unpacked(len(src), len(out))
+	}
 	return out, err
 }
