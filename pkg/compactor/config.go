@@ -23,7 +23,7 @@ type Config struct {
 	InstanceID string
 
 	// CommitInterval is how long the stage gathers events before it commits them, and so the longest time before a sealed
-	// run becomes visible.
+	// run becomes visible. While it lags it is a second, if that is longer.
 	CommitInterval time.Duration
 	// Partition has the settings of each partition.
 	partition.Config

@@ -171,15 +171,15 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// cycle gathers records for a commit interval and commits their effects. It ends sooner once the effects fill the room
+// cycle gathers records for a commit interval, or for longer while it lags, and commits their effects. It ends sooner once the effects fill the room
 // of a transaction.
 func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
-	length := s.counts.shorten(s.cfg.CommitInterval, s.members.misplaced())
-	interval, cancel := context.WithTimeout(ctx, length)
+	interval, cancel := context.WithTimeout(ctx, s.counts.shorten(s.cfg.CommitInterval, s.members.misplaced()))
 	defer cancel()
-	atMost := s.now().Add(lagging * length)
+	whileLagging := s.now().Add(laggingInterval)
+	goesOn := func() bool { return interval.Err() == nil || ctx.Err() == nil && s.backlog.any() && s.now().Before(whileLagging) }
 	s.backlog.noteLagAgain()
-	for first := true; first || (interval.Err() == nil || ctx.Err() == nil && s.backlog.any() && s.now().Before(atMost)) && !s.room.Full(); first = false {
+	for first := true; first || goesOn() && !s.room.Full(); first = false {
 		if err := s.backlog.fetch(interval, &s.members); err != nil {
 			return cycleFailed, err
 		}
@@ -225,8 +225,8 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	return outcome, nil
 }
 
-// lagging is how many commit intervals a cycle lasts at most while records wait to be folded: the fewer transactions, the sooner they are.
-const lagging = 4
+// laggingInterval is how long a cycle lasts while records wait to be folded: the fewer transactions end, the sooner all are.
+const laggingInterval = time.Second
 
 // hold ends a cycle without a transaction. If the room is full, hold waits for the interval's end, as nothing can be processed before.
 func (s *session) hold(interval context.Context) (cycleOutcome, error) {
