@@ -23,7 +23,7 @@ type Config struct {
 	InstanceID string
 
 	// CommitInterval is how long the stage gathers events before it commits them, and so the longest time before a sealed
-	// run becomes visible. While it lags it is a second, if that is longer.
+	// run becomes visible. It is half as long if a run ended, and up to a second while the stage lags.
 	CommitInterval time.Duration
 	// Partition has the settings of each partition.
 	partition.Config

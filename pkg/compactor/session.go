@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -171,11 +172,14 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// cycle gathers records for a commit interval, or for longer while it lags, and commits their effects. It ends sooner once the effects fill the room
-// of a transaction.
+// cycle gathers records for a commit interval and commits their effects. It takes half as long if a run has ended, which somebody waits
+// for, and longer while it lags. It ends sooner once the effects fill the room of a transaction.
 func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
-	interval, cancel := context.WithTimeout(ctx, s.counts.shorten(s.cfg.CommitInterval, s.members.misplaced()))
+	length := s.counts.shorten(s.cfg.CommitInterval, s.members.misplaced())
+	interval, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
+	half, cancelHalf := context.WithTimeout(ctx, length/2)
+	defer cancelHalf()
 	whileLagging := s.now().Add(laggingInterval)
 	goesOn := func() bool { return interval.Err() == nil || ctx.Err() == nil && s.backlog.any() && s.now().Before(whileLagging) }
 	s.backlog.noteLagAgain()
@@ -195,6 +199,9 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 		}
 		if err := s.send(ctx, own); err != nil {
 			return cycleFailed, err
+		}
+		if slices.ContainsFunc(own.open(), (*partition.Processor).HasEnded) {
+			interval = half
 		}
 	}
 	switch known, err := s.counts.confirmMisplaced(ctx, s.members.misplaced()); {

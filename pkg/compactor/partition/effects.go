@@ -140,6 +140,9 @@ func (p *Processor) Send(bytes int) (unsent []Output) {
 	return unsent
 }
 
+// HasEnded reports whether a run has ended since the last Collect.
+func (p *Processor) HasEnded() bool { return len(p.counts.Ended) > 0 }
+
 // Resend makes Send and Effects.Sent count from the first output again.
 func (p *Processor) Resend() { p.sent = 0 }
 
