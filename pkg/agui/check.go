@@ -193,55 +193,6 @@ func stringOrNone(v json.RawMessage) string {
 	return unquote(v)
 }
 
-// isPatch accepts an RFC 6902 patch. An operation of an unknown name may have any members, since the client and the fold leave it out.
-func isPatch(t Type, f Field, v []byte) error {
-	if kindOf(v) != kindArray {
-		return want(t, f, v, "a JSON Patch, a list of operations")
-	}
-	for op := range Elements(v) {
-		if kindOf(op) != kindObject {
-			return malformed(t, "%s: an operation must be an object, not %s", f, kindOf(op))
-		}
-		name := Lookup(op, "op")
-		if kindOf(name) != kindString {
-			continue
-		}
-		var members []string
-		needValue := false
-		switch unquote(name) {
-		case "add", "replace", "test":
-			members, needValue = []string{"path"}, true
-		case "remove":
-			members = []string{"path"}
-		case "move", "copy":
-			members = []string{"path", "from"}
-		}
-		for _, m := range members {
-			p := Lookup(op, m)
-			if kindOf(p) != kindString || !IsPointer(unquote(p)) {
-				return malformed(t, "%s: %s of %q must be a JSON pointer such as /a/0, not %.60s", f, m, unquote(name), p)
-			}
-		}
-		if needValue && Lookup(op, "value") == nil {
-			return malformed(t, "%s: operation %q needs a value", f, unquote(name))
-		}
-	}
-	return nil
-}
-
-// IsPointer reports whether s is a JSON Pointer by RFC 6901: ^(/([^/~]|~[01])*)*$.
-func IsPointer(s string) bool {
-	if s != "" && s[0] != '/' {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] == '~' && (i+1 == len(s) || s[i+1] != '0' && s[i+1] != '1') {
-			return false
-		}
-	}
-	return true
-}
-
 func isMessages(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindArray {
 		return want(t, f, v, "a list of messages")

@@ -15,11 +15,14 @@ func TextOf(v json.RawMessage) Text { return Text(v[1 : len(v)-1]) }
 
 // String decodes the text. A lone surrogate becomes its three-byte form (WTF-8), so that different texts stay
 // different.
-func (t Text) String() string {
+func (t Text) String() string { return string(t.Bytes()) }
+
+// Bytes is like String, and aliases the text if it has no escapes.
+func (t Text) Bytes() []byte {
 	if bytes.IndexByte(t, '\\') < 0 {
-		return string(t)
+		return t
 	}
-	return string(appendDecoded(make([]byte, 0, len(t)), t))
+	return appendDecoded(make([]byte, 0, len(t)), t)
 }
 
 // Equal reports whether both decode to the same string. The cost is proportional to the shorter one.

@@ -102,11 +102,14 @@ func (m *message) activityType() string {
 	return *m.activity
 }
 
-func stringOf(v json.RawMessage) string {
+func stringOf(v json.RawMessage) string { return string(bytesOf(v)) }
+
+// bytesOf is like stringOf, and aliases v if it has no escapes.
+func bytesOf(v json.RawMessage) []byte {
 	if !agui.IsString(v) {
-		return ""
+		return nil
 	}
-	return agui.TextOf(v).String()
+	return agui.TextOf(v).Bytes()
 }
 
 // contentBytes returns the size of an activity's content in bytes, and 0 for other messages.

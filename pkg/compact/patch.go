@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -33,6 +34,8 @@ const (
 	maxNodes = 1 << 20
 	// freeNotes is how many bytes the edits of any patch may hold. More than the patch and its document have are not noted one by one.
 	freeNotes = 1 << 20
+	// maxKept is for how many changes a patcher keeps its memory for the next patch. A change takes 56 bytes.
+	maxKept = 1 << 10
 )
 
 // These are the errors of a patch. After each of them the document is unchanged.
@@ -50,7 +53,8 @@ var (
 // patcher applies one patch, and can undo it.
 type patcher struct {
 	t      *tree
-	undo   []func()
+	undo   []undo
+	ways   []*node // the ways of all places of an operation, one after the other
 	work   int
 	copies bool // one of its operations was a copy
 	// holes counts the members that each object has lost; removed is the sum over all objects.
@@ -59,7 +63,6 @@ type patcher struct {
 	// stripped is the number of operations that RFC 6902 does not define.
 	stripped int
 	noting   bool
-	edits    []Edit // if noting
 	// noted is how many bytes the values of edits have, and mayNote how many they may have.
 	noted, mayNote int
 	// unnamed: an edit is at a name with a lone surrogate, which no portable JSON Pointer can contain.
@@ -82,11 +85,7 @@ func (p *patcher) note(at place, i int, before, after *node) {
 	if !p.noting {
 		return
 	}
-	name := at.name
-	if at.parent.isArray() {
-		name = strconv.Itoa(i)
-	}
-	p.noteAt(at.above+"/"+agui.EscapePointer.Replace(name), before, after)
+	p.noteAt(at.above+"/"+at.escaped(i), before, after)
 }
 
 func (p *patcher) noteAt(path string, before, after *node) {
@@ -99,7 +98,7 @@ func (p *patcher) noteAt(path string, before, after *node) {
 	}
 	p.unnamed = p.unnamed || !utf8.ValidString(path)
 	p.noted += len(e.Before) + len(e.After)
-	p.edits = append(p.edits, e)
+	p.t.edits = append(p.t.edits, e)
 }
 
 // apply applies a patch, a checked JSON array, as a whole or not at all. It returns how many operations it left out
@@ -108,11 +107,15 @@ func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, er
 	if t.reading.nodes > maxNodes {
 		t.forget()
 	}
+	p := patchers.Get().(*patcher)
+	p.reset(t, t.noting)
+	defer p.release()
 	var before json.RawMessage
-	p, err := t.try(patch, others, t.noting)
+	err = p.try(patch, others)
 	if errors.Is(err, errUnnoted) {
 		before = t.JSON()
-		p, err = t.try(patch, others, false)
+		p.reset(t, false)
+		err = p.try(patch, others)
 	}
 	if err != nil {
 		return 0, err
@@ -120,27 +123,86 @@ func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, er
 	for c := range p.holes {
 		c.members.tidy()
 	}
-	if t.edits = p.edits; before != nil {
+	if before != nil {
 		t.edits = []Edit{{Before: before, After: t.JSON()}}
 	}
 	return p.stripped, nil
 }
 
+var patchers = sync.Pool{New: func() any { return new(patcher) }}
+
+// release gives p back, without pointers into the tree.
+func (p *patcher) release() {
+	p.reset(nil, false)
+	patchers.Put(p)
+}
+
+// reset prepares p for another patch. Its slices keep their memory, so that most patches allocate nothing but values.
+func (p *patcher) reset(t *tree, noting bool) {
+	if cap(p.undo) > maxKept {
+		p.undo = nil
+	}
+	clear(p.undo)
+	clear(p.ways)
+	*p = patcher{t: t, noting: noting, mayNote: freeNotes, undo: p.undo[:0], ways: p.ways[:0]}
+}
+
 // try applies a patch, or undoes all of it after an error.
-func (t *tree) try(patch json.RawMessage, others func() int, noting bool) (*patcher, error) {
-	t.reading.patches++
-	p := &patcher{t: t, noting: noting, mayNote: freeNotes}
+func (p *patcher) try(patch json.RawMessage, others func() int) error {
+	p.t.reading.patches++
 	err := p.operations(patch, others)
 	if err != nil {
-		for _, undo := range slices.Backward(p.undo) {
-			undo()
+		p.t.edits = nil
+		for _, u := range slices.Backward(p.undo) {
+			u.revert(p.t)
 		}
 	}
-	return p, err
+	return err
+}
+
+// undo is one change of a tree, with what reverts it.
+type undo struct {
+	change change
+	deep   int32
+	index  int
+	n      *node           // what was changed
+	value  *node           // what was there before
+	text   json.RawMessage // n's before
+}
+
+type change uint8
+
+const (
+	textDropped change = iota
+	rootSet
+	valuePut
+	elementInserted
+	elementDeleted
+	memberPushed
+	memberHidden
+)
+
+func (u undo) revert(t *tree) {
+	switch n := u.n; u.change {
+	case textDropped:
+		n.text, n.deep = u.text, u.deep
+	case rootSet:
+		t.root = u.value
+	case valuePut:
+		n.put(u.index, u.value)
+	case elementInserted:
+		n.list = slices.Delete(n.list, u.index, u.index+1)
+	case elementDeleted:
+		n.list = slices.Insert(n.list, u.index, u.value)
+	case memberPushed:
+		n.members.pop()
+	case memberHidden:
+		n.members.show(u.index, u.value)
+	}
 }
 
 func (p *patcher) operations(patch json.RawMessage, others func() int) error {
-	for op := range agui.Elements(patch) {
+	for op := range agui.Operations(patch) {
 		if err := p.operation(op); err != nil {
 			return err
 		}
@@ -157,7 +219,7 @@ func (p *patcher) operations(patch json.RawMessage, others func() int) error {
 	if !p.copies || p.t.reading.room > 0 {
 		return nil
 	}
-	size := len(p.t.JSON()) + others()
+	size := len(p.t.root.encoded()) + others() // not cached: undo would not drop it
 	if size > maxDocuments {
 		return errSizeLimit
 	}
@@ -173,39 +235,28 @@ func (p *patcher) spend(work int) error {
 	return nil
 }
 
-func (p *patcher) operation(op json.RawMessage) error {
-	var name, path, from string
-	var value json.RawMessage
-	for member, v := range agui.Members(op) {
-		switch member {
-		case "op":
-			name = stringOf(v)
-		case "path":
-			path = stringOf(v)
-		case "from":
-			from = stringOf(v)
-		case "value":
-			value = v
-		}
-	}
-	if !isOperation(name) {
+func (p *patcher) operation(op agui.Operation) error {
+	name, path, from, value := bytesOf(op.Op), bytesOf(op.Path), bytesOf(op.From), op.Value
+	clear(p.ways)
+	p.ways = p.ways[:0]
+	if !isOperation(string(name)) {
 		p.stripped++ // the client's enforcement also removes it, whatever its members
 		return nil
 	}
-	if path != "" && !p.t.root.isObject() && !p.t.root.isArray() {
-		return p.onScalar(name, path, from)
+	if len(path) > 0 && !p.t.root.isObject() && !p.t.root.isArray() {
+		return p.onScalar(string(name), string(path), string(from))
 	}
-	switch name {
+	switch string(name) {
 	case "add", "replace":
 		v := &node{text: bytes.Clone(value)}
 		p.t.reading.nodes += 1 + len(value)/64 // a part that is copied or moved retains the whole text
-		if path == "" {
+		if len(path) == 0 {
 			return p.setRoot(v)
 		}
-		return p.set(path, v, name == "replace")
+		return p.set(path, v, name[0] == 'r')
 	case "test":
 		have := p.t.root
-		if path != "" {
+		if len(path) > 0 {
 			at, err := p.lastStep(path, true)
 			if err != nil {
 				return err
@@ -216,7 +267,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 		}
 		return p.test(have, &node{text: value})
 	case "remove":
-		if path == "" {
+		if len(path) == 0 {
 			return p.setRoot(&node{text: json.RawMessage(`null`)})
 		}
 		at, err := p.existing(path)
@@ -225,7 +276,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 		}
 		return p.remove(at)
 	default: // move, copy
-		return p.transfer(name == "move", from, path)
+		return p.transfer(name[0] == 'm', from, path)
 	}
 }
 
@@ -318,7 +369,7 @@ func (p *patcher) open(n *node) error {
 }
 
 // set applies add and replace. The parent of the path's last member must exist.
-func (p *patcher) set(path string, v *node, replace bool) error {
+func (p *patcher) set(path []byte, v *node, replace bool) error {
 	at, err := p.lastStep(path, false)
 	if err != nil {
 		return err
@@ -329,14 +380,14 @@ func (p *patcher) set(path string, v *node, replace bool) error {
 	if at.parent.array && at.index > len(at.parent.list) {
 		return errIndex
 	}
-	return p.put(at, v, replace)
+	return p.put(at, v, v.depth(v.text), replace)
 }
 
 // transfer applies move and copy. Like the client, it looks up the source before the target.
-func (p *patcher) transfer(move bool, from, path string) error {
+func (p *patcher) transfer(move bool, from, path []byte) error {
 	source := p.t.root
 	var at place
-	if from != "" {
+	if len(from) > 0 {
 		var err error
 		if at, err = p.existing(from); err != nil {
 			return err
@@ -344,10 +395,10 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		if source = at.value(); source == nil { // an inherited member is a function in JavaScript, which JSON cannot hold
 			return errNoSuchPath
 		}
-	} else if move && path != "" {
+	} else if move && len(path) > 0 {
 		return errNoSuchPath // a document cannot be moved into itself
 	}
-	if path == "" {
+	if len(path) == 0 {
 		return p.setRoot(source)
 	}
 	if _, err := p.lastStep(path, true); err != nil {
@@ -361,9 +412,7 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		spans = nil
 	}
 	text := source.encoded()
-	if source.deep == 0 {
-		source.deep = int32(textDepth(text) + 1)
-	}
+	depth := source.depth(text)
 	if err := p.spend(work + carryWork*len(text)); err != nil {
 		return err
 	}
@@ -375,14 +424,14 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		p.copies = true
 		p.t.reading.nodes += 1 + len(text)/64
 		p.t.reading.room -= len(text)
-		source = &node{text: text, spans: spans, deep: source.deep}
+		source = &node{text: text, spans: spans, deep: int32(depth + 1)}
 	}
 	// Look up the target again, since removing the source may have moved or removed it.
 	target, err := p.lastStep(path, true)
 	if err != nil {
 		return err
 	}
-	return p.put(target, source, false)
+	return p.put(target, source, depth, false)
 }
 
 // place is what a path refers to: a member or an element, which need not exist.
@@ -390,7 +439,7 @@ type place struct {
 	way    []*node // from the root to parent
 	above  string  // the JSON Pointer of parent, if patcher.noting
 	parent *node
-	name   string // of a member
+	name   []byte // of a member
 	index  int    // of an element, possibly out of range; or of a member, -1 if it does not exist
 	shown  bool   // the path names an element by its index as RFC 6901 writes it, not by "-" or "01"
 }
@@ -412,7 +461,7 @@ func (at place) exists() bool {
 	if at.parent.isArray() {
 		return at.shown && at.value() != nil
 	}
-	return at.value() != nil || inherited[at.name]
+	return at.value() != nil || inherited[string(at.name)]
 }
 
 // inherited are the members of JavaScript's Object.prototype.
@@ -423,16 +472,17 @@ var inherited = map[string]bool{
 
 // lastStep follows a non-empty path up to its last step. All containers on the way must exist. If lenient is set, it accepts indexes
 // on the way that RFC 6901 does not allow, such as "01", as the client does for the path of test, move and copy.
-func (p *patcher) lastStep(path string, lenient bool) (place, error) {
+func (p *patcher) lastStep(path []byte, lenient bool) (place, error) {
 	at := place{}
-	n := p.t.root
-	steps := strings.Split(path, "/")[1:]
-	for i, step := range steps {
+	n, root := p.t.root, len(p.ways)
+	var step, before []byte
+	for rest, more := path[1:], true; more; before = step {
+		step, rest, more = bytes.Cut(rest, slash)
 		key := step
-		if strings.Contains(key, "~") {
-			key = agui.UnescapePointer.Replace(key)
+		if bytes.IndexByte(key, '~') >= 0 {
+			key = []byte(agui.UnescapePointer.Replace(string(key)))
 		}
-		if key == "__proto__" || (key == "prototype" && i > 0 && steps[i-1] == "constructor") {
+		if string(key) == "__proto__" || string(key) == "prototype" && string(before) == "constructor" {
 			return at, errPrototype
 		}
 		if !n.isObject() && !n.isArray() {
@@ -441,16 +491,17 @@ func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 		if err := p.open(n); err != nil {
 			return at, err
 		}
-		at.way, at.parent, at.name, at.shown = append(at.way, n), n, key, false
+		p.ways = append(p.ways, n)
+		at.way, at.parent, at.name, at.shown = p.ways[root:], n, key, false
 		if n.isArray() {
-			if err := at.element(key); err != nil {
+			if err := at.element(); err != nil {
 				return at, err
 			}
 		} else {
-			at.index = n.members.find(key)
+			at.index = n.members.find(string(key))
 		}
-		if i == len(steps)-1 {
-			return at, nil
+		if !more {
+			break
 		}
 		// "-" and "01" may name an element only in the last step.
 		next := at.value()
@@ -459,43 +510,56 @@ func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 		}
 		n = next
 		if p.noting {
-			if at.parent.isArray() {
-				key = strconv.Itoa(at.index)
-			}
-			at.above += "/" + agui.EscapePointer.Replace(key)
+			at.above += "/" + at.escaped(at.index)
 		}
 	}
 	return at, nil
 }
 
+var slash = []byte{'/'}
+
+// escaped returns the reference token of the place, or of the element at index i.
+func (at place) escaped(i int) string {
+	if at.parent.isArray() {
+		return strconv.Itoa(i)
+	}
+	return agui.EscapePointer.Replace(string(at.name))
+}
+
 // element parses an array index as the client does: any number of digits, read as a 32-bit integer. "-" is the end.
-func (at *place) element(key string) error {
-	if key == "-" {
+func (at *place) element() error {
+	key := at.name
+	if string(key) == "-" {
 		at.index = at.parent.count()
 		return nil
 	}
-	for _, c := range []byte(key) {
+	at.index = 0
+	for _, c := range key {
 		if c < '0' || c > '9' {
 			return errIndex
 		}
+		at.index = 10*at.index + int(c-'0')
 	}
-	f, err := strconv.ParseFloat(key, 64)
-	if err != nil { // an empty or out-of-range index, which is 0 for the client
-		f = 0
+	if len(key) > 9 {
+		f, err := strconv.ParseFloat(string(key), 64)
+		if err != nil { // out of range, which is 0 for the client
+			f = 0
+		}
+		at.index = int(int32(uint32(math.Mod(f, 1<<32))))
 	}
-	at.index = int(int32(uint32(math.Mod(f, 1<<32))))
-	at.shown = key == fmt.Sprint(at.index)
+	var room [20]byte
+	at.shown = bytes.Equal(key, strconv.AppendInt(room[:0], int64(at.index), 10))
 	return nil
 }
 
 // existing follows a path to an existing value.
-func (p *patcher) existing(path string) (place, error) {
+func (p *patcher) existing(path []byte) (place, error) {
 	at, err := p.lastStep(path, false)
 	if err != nil {
 		return at, err
 	}
 	if at.value() == nil {
-		if !at.parent.isArray() && inherited[at.name] {
+		if !at.parent.isArray() && inherited[string(at.name)] {
 			return at, nil
 		}
 		return at, errNoSuchPath
@@ -508,20 +572,12 @@ func (p *patcher) existing(path string) (place, error) {
 
 // changed drops the JSON of all nodes on the way to a place. undo restores it, so that a failed patch does not even change white space.
 func (p *patcher) changed(at place) {
-	type form struct {
-		text json.RawMessage
-		deep int32
-	}
-	before := make([]form, len(at.way))
-	for i, n := range at.way {
-		before[i] = form{n.text, n.deep}
-		n.text, n.deep = nil, 0
-	}
-	p.undo = append(p.undo, func() {
-		for i, n := range at.way {
-			n.text, n.deep = before[i].text, before[i].deep
+	for _, n := range at.way {
+		if n.text != nil {
+			p.undo = append(p.undo, undo{change: textDropped, n: n, text: n.text, deep: n.deep})
+			n.text, n.deep = nil, 0
 		}
-	})
+	}
 }
 
 func (p *patcher) setRoot(v *node) error {
@@ -530,16 +586,16 @@ func (p *patcher) setRoot(v *node) error {
 		p.noteAt("", before, v)
 	}
 	p.t.root = v
-	p.undo = append(p.undo, func() { p.t.root = before })
+	p.undo = append(p.undo, undo{change: rootSet, value: before})
 	return nil
 }
 
-// put adds or replaces the value at a place. It appends a new element whose index is past the end.
-func (p *patcher) put(at place, v *node, replace bool) error {
-	if len(at.way)+v.depth() > agui.MaxDepth {
+// put adds or replaces the value at a place; depth is that of v. It appends a new element whose index is past the end.
+func (p *patcher) put(at place, v *node, depth int, replace bool) error {
+	if len(at.way)+depth > agui.MaxDepth {
 		return errDepth
 	}
-	c, i := at.parent.container, at.index
+	c, i := at.parent, at.index
 	if c.array && !replace {
 		if i < 0 {
 			i += len(c.list)
@@ -551,19 +607,19 @@ func (p *patcher) put(at place, v *node, replace bool) error {
 		p.note(at, i, nil, v)
 		p.changed(at)
 		c.list = slices.Insert(c.list, i, v)
-		p.undo = append(p.undo, func() { c.list = slices.Delete(c.list, i, i+1) })
+		p.undo = append(p.undo, undo{change: elementInserted, n: c, index: i})
 		return nil
 	}
 	before := at.value()
 	p.note(at, i, before, v)
 	p.changed(at)
 	if before == nil {
-		c.members.push(at.name, v)
-		p.undo = append(p.undo, c.members.pop)
+		c.members.push(string(at.name), v)
+		p.undo = append(p.undo, undo{change: memberPushed, n: c})
 		return nil
 	}
 	c.put(i, v)
-	p.undo = append(p.undo, func() { c.put(i, before) })
+	p.undo = append(p.undo, undo{change: valuePut, n: c, index: i, value: before})
 	return nil
 }
 
@@ -572,7 +628,7 @@ func (p *patcher) remove(at place) error {
 	if v == nil {
 		return nil // an inherited member: the client reports success and removes nothing
 	}
-	c, i := at.parent.container, at.index
+	c, i := at.parent, at.index
 	p.note(at, i, v, nil)
 	if !c.array {
 		p.changed(at)
@@ -580,9 +636,9 @@ func (p *patcher) remove(at place) error {
 		if p.holes == nil {
 			p.holes = map[*container]int{}
 		}
-		p.holes[c]++
+		p.holes[c.container]++
 		p.removed++
-		p.undo = append(p.undo, func() { c.members.show(i, v) })
+		p.undo = append(p.undo, undo{change: memberHidden, n: c, index: i, value: v})
 		return nil
 	}
 	if err := p.spend(len(c.list) - i); err != nil {
@@ -590,6 +646,6 @@ func (p *patcher) remove(at place) error {
 	}
 	p.changed(at)
 	c.list = slices.Delete(c.list, i, i+1)
-	p.undo = append(p.undo, func() { c.list = slices.Insert(c.list, i, v) })
+	p.undo = append(p.undo, undo{change: elementDeleted, n: c, index: i, value: v})
 	return nil
 }

@@ -3,7 +3,9 @@ package compact
 import (
 	"encoding/json"
 	"iter"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -109,28 +111,64 @@ func (n *node) read(most int) bool {
 	if int(n.over) >= most && n.over > 0 {
 		return false
 	}
-	c := &container{array: agui.IsArray(n.text)}
 	if n.spans == nil {
 		n.spans = agui.SpansOf(n.text)
 	}
-	for e := range n.spans.Elements(n.text) {
-		if len(c.list) == most {
-			n.over = int32(most)
-			return false
+	c := &container{array: agui.IsArray(n.text)}
+	var room [16]found
+	some := room[:0]
+	within := func(name, value json.RawMessage) bool {
+		if some = append(some, found{name, value}); len(some) == len(room) {
+			c.take(some, n.spans)
+			some = some[:0]
 		}
-		c.list = append(c.list, &node{text: e, spans: n.spans})
+		return c.count() <= most
+	}
+	for e := range n.spans.Elements(n.text) {
+		if !within(nil, e) {
+			break
+		}
 	}
 	for i := agui.FirstMember(n.text); i >= 0; {
 		name, value, next := n.spans.MemberAt(n.text, i)
-		c.members.set(stringOf(name), &node{text: value, spans: n.spans})
-		if c.members.count() > most {
-			n.over = int32(most)
-			return false
+		if !within(name, value) {
+			break
 		}
 		i = next
 	}
+	if c.take(some, n.spans); c.count() > most {
+		n.over = int32(most)
+		return false
+	}
 	n.container = c
 	return true
+}
+
+// found is a value that read has found, and its name with the quotes in an object.
+type found struct{ name, value json.RawMessage }
+
+// take adds values to a container. Their nodes are one allocation, and so are their names.
+func (c *container) take(values []found, spans *agui.Spans) {
+	nodes, length := make([]node, len(values)), 0
+	for i, f := range values {
+		nodes[i] = node{text: f.value, spans: spans}
+		length += len(f.name)
+	}
+	if c.array {
+		c.list = slices.Grow(c.list, len(values))
+		for i := range nodes {
+			c.list = append(c.list, &nodes[i])
+		}
+		return
+	}
+	var names strings.Builder
+	names.Grow(length)
+	c.members.list = slices.Grow(c.members.list, len(values))
+	for i, f := range values {
+		start := names.Len()
+		names.Write(agui.TextOf(f.name).Bytes())
+		c.members.set(names.String()[start:], &nodes[i])
+	}
 }
 
 // JSON returns the value as JSON, and caches it until the next change.
@@ -185,10 +223,13 @@ func (n *node) appendJSON(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// depth returns 0 for a scalar; for a container it returns 1 plus the depth of the deepest value inside.
-func (n *node) depth() int {
+// depth returns 0 for a scalar; for a container it returns 1 plus the depth of the deepest value inside. encoded is n.encoded().
+func (n *node) depth(encoded json.RawMessage) int {
+	if n.text == nil {
+		return textDepth(encoded)
+	}
 	if n.deep == 0 {
-		n.deep = int32(textDepth(n.encoded()) + 1)
+		n.deep = int32(textDepth(encoded) + 1)
 	}
 	return int(n.deep) - 1
 }
