@@ -72,7 +72,7 @@ func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, meta
 	r.p.ToolCalls[name]++
 	r.p.verify.toolStart(call, parent, hasParent, o)
 	if !r.p.called[call] {
-		r.p.called[call] = true
+		r.p.called = r.p.called.with(call)
 		r.p.ToolCallIDs = append(r.p.ToolCallIDs, call)
 	}
 	// A second start of a call changes the call's name and keeps its arguments.
@@ -159,7 +159,7 @@ func (r *Run) toolEnd(call string, o owner, metadata json.RawMessage) {
 func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 	call, _ := ev.String(agui.FieldToolCallID)
 	r.p.verify.toolResult(id, o)
-	r.p.Answered[call] = true
+	r.p.Answered = r.p.Answered.with(call)
 	m := newMessage(id, agui.RoleTool, member{"id", stringValue(id)}, member{"toolCallId", stringValue(call)},
 		member{"role", stringValue(agui.RoleTool)}, member{"content", rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))})
 	o.tag(m.obj)

@@ -47,7 +47,7 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 	events = append(events, gone...) // the snapshot removes the messages of these
 	messages := r.Messages()
 	var thought []json.RawMessage
-	if id := string(r.p.Thinking.Message); id != "" && v.Open[kindReasoning][id] {
+	if id := string(r.p.Thinking.Message); id != "" && v.Open.Reasoning[id] {
 		if i := slices.IndexFunc(messages, func(m agui.Message) bool { return m.ID == id }); i >= 0 {
 			thought = append(thought, eventOf(agui.ThinkingTextMessageStart, owner{}))
 			if text := messages[i].Get("content"); len(text) > len(`""`) {
@@ -67,7 +67,7 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 		}
 		events = append(events, eventOf(agui.StepStarted, o, "stepName", name))
 	}
-	if r.p.Thinking.Span != "" && v.Open[kindSpan][string(r.p.Thinking.Span)] {
+	if r.p.Thinking.Span != "" && v.Open.Span[string(r.p.Thinking.Span)] {
 		events = append(events, eventOf(agui.ThinkingStart, owner{}))
 	}
 	events = append(append(events, open...), thought...)
@@ -121,12 +121,12 @@ func (r *Run) opened() (gone, open []json.RawMessage) {
 		nobody += "-"
 	}
 	for _, kind := range []entityKind{kindSpan, kindReasoning, kindText, kindTool} {
-		for _, id := range slices.Sorted(maps.Keys(v.Open[kind])) {
+		for _, id := range slices.Sorted(maps.Keys(*v.Open.of(kind))) {
 			if r.p.lanes.byID[entity{kind, id}] != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning ||
 				id == string(r.p.Thinking.Span) && kind == kindSpan {
 				continue
 			}
-			o, _ := v.owner(bucketOf(kind), id)
+			o, _ := opener(*v.Owners.of(kind), id)
 			switch kind {
 			case kindSpan:
 				open = append(open, eventOf(agui.ReasoningStart, o, "messageId", id))

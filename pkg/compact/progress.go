@@ -66,9 +66,7 @@ func newProgress() progress {
 			Status: StatusRunning, Events: agui.StringMap[int64]{}, EventBytes: agui.StringMap[int64]{}, ToolCalls: agui.StringMap[int64]{},
 			Anomalies: map[string]int64{},
 		},
-		Answered: set{},
-		called:   set{},
-		verify:   &verifier{},
+		verify: &verifier{},
 	}
 	anomalies := p.Anomalies
 	p.verify.note = func(rule string) { anomalies[rule]++ }
@@ -96,12 +94,11 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	if w.Verify == nil || p.Events == nil || p.EventBytes == nil || p.ToolCalls == nil ||
-		p.Anomalies == nil || p.Answered == nil {
+	if w.Verify == nil || p.Events == nil || p.EventBytes == nil || p.ToolCalls == nil || p.Anomalies == nil {
 		return errors.New("a part of it is null")
 	}
 	for _, id := range p.ToolCallIDs {
-		p.called[id] = true
+		p.called = p.called.with(id)
 	}
 	for _, l := range w.Lanes {
 		if l == nil || p.lanes.byOwner[l.owner()] != nil || p.lanes.byID[l.entity()] != nil {

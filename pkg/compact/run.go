@@ -297,7 +297,7 @@ func (r *Run) runStarted(ev *agui.Event) {
 	}
 	r.p.Started = bytes.Clone(agui.Without(ev.Body, agui.FieldInput.String()))
 	r.p.RunID = cmp.Or(r.p.RunID, agui.String(ev.RunID))
-	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, set{}, set{}
+	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, nil, nil
 	in := ev.Input(string(r.p.RunID))
 	if in == nil {
 		return

@@ -24,16 +24,59 @@ type verifier struct {
 	Begun   bool `json:"begun,omitempty"`   // an event was seen
 	Started bool `json:"started,omitempty"` // RUN_STARTED was seen
 
-	Open   map[entityKind]set `json:"open,omitempty"`
-	Steps  set                `json:"steps,omitempty"`  // by stepKey
-	Active set                `json:"active,omitempty"` // subagents
-	Closed set                `json:"closed,omitempty"`
-	// Owners maps an entity, by bucket and id, to who opened it: a subagent, or null for the parent agent.
-	Owners map[string]agui.StringMap[*agui.String] `json:"owners,omitempty"`
+	Open   openSets `json:"open,omitzero"`
+	Steps  set      `json:"steps,omitempty"`  // by stepKey
+	Active set      `json:"active,omitempty"` // subagents
+	Closed set      `json:"closed,omitempty"`
+	Owners owners   `json:"owners,omitzero"`
 
 	note func(rule string)
 	// inside is the entity of the last content event, which is known to be open. It is a cache, since deltas of one entity follow each other.
 	inside entity
+}
+
+// openSets has the ids of the open entities of each kind; nil if there are none, since even a map for one id takes 256 bytes.
+type openSets struct {
+	Reasoning set `json:"reasoning,omitempty"`
+	Span      set `json:"reasoning-span,omitempty"`
+	Text      set `json:"text,omitempty"`
+	Tool      set `json:"tool,omitempty"`
+}
+
+func (s *openSets) of(k entityKind) *set {
+	switch k {
+	case kindReasoning:
+		return &s.Reasoning
+	case kindSpan:
+		return &s.Span
+	case kindTool:
+		return &s.Tool
+	default:
+		return &s.Text
+	}
+}
+
+// owners maps an entity, by bucket and id, to who opened it: a subagent, or null for the parent agent. Text and tool messages share a
+// bucket, since they share their message ids.
+type owners struct {
+	Activity  bucket `json:"activity,omitempty"`
+	Message   bucket `json:"message,omitempty"`
+	Reasoning bucket `json:"reasoning,omitempty"`
+	Tool      bucket `json:"toolCall,omitempty"`
+}
+
+type bucket = agui.StringMap[*agui.String]
+
+// of returns the bucket of the entities of a kind.
+func (o *owners) of(k entityKind) *bucket {
+	switch k {
+	case kindTool:
+		return &o.Tool
+	case kindReasoning, kindSpan:
+		return &o.Reasoning
+	default:
+		return &o.Message
+	}
 }
 
 // silence stops v from counting until restore is called.
@@ -75,25 +118,6 @@ func (s set) with(id string) set {
 	return s
 }
 
-// The buckets of Owners. Text and tool messages share one, since they share their message ids.
-const (
-	ownMessage   = "message"
-	ownTool      = "toolCall"
-	ownActivity  = "activity"
-	ownReasoning = "reasoning"
-)
-
-func bucketOf(k entityKind) string {
-	switch k {
-	case kindTool:
-		return ownTool
-	case kindReasoning, kindSpan:
-		return ownReasoning
-	default:
-		return ownMessage
-	}
-}
-
 // plain verifies an event that has no rule of its own.
 func (v *verifier) plain() {
 	if !v.Begun {
@@ -117,7 +141,7 @@ func (v *verifier) runFinished() {
 		v.note("open-at-end-step")
 	}
 	for _, k := range []entityKind{kindText, kindReasoning, kindSpan, kindTool} {
-		if len(v.Open[k]) > 0 {
+		if len(*v.Open.of(k)) > 0 {
 			v.note(openAtEnd + string(k))
 		}
 	}
@@ -126,23 +150,21 @@ func (v *verifier) runFinished() {
 	}
 }
 
-func (v *verifier) own(bucket, id string, o owner) {
-	if v.Owners == nil {
-		v.Owners = map[string]agui.StringMap[*agui.String]{}
-	}
-	if v.Owners[bucket] == nil {
-		v.Owners[bucket] = agui.StringMap[*agui.String]{}
+func own(in *bucket, id string, o owner) {
+	if *in == nil {
+		*in = bucket{}
 	}
 	var who *agui.String
 	if o.set {
-		who = (*agui.String)(&o.id)
+		by := agui.String(o.id)
+		who = &by
 	}
-	v.Owners[bucket][id] = who
+	(*in)[id] = who
 }
 
-// owner returns who opened the entity with this id.
-func (v *verifier) owner(bucket, id string) (o owner, known bool) {
-	who, known := v.Owners[bucket][id]
+// opener returns who opened the entity with this id.
+func opener(in bucket, id string) (o owner, known bool) {
+	who, known := in[id]
 	if who != nil {
 		o = owner{string(*who), true}
 	}
@@ -151,9 +173,9 @@ func (v *verifier) owner(bucket, id string) (o owner, known bool) {
 
 // agree counts an attribution that differs from the opener's, and reports whether the opener is known. An event without an attribution
 // always agrees.
-func (v *verifier) agree(bucket, id string, o owner) (known bool) {
-	opener, known := v.owner(bucket, id)
-	if known && o.set && o != opener {
+func (v *verifier) agree(in bucket, id string, o owner) (known bool) {
+	by, known := opener(in, id)
+	if known && o.set && o != by {
 		v.note(ruleMismatch)
 	}
 	return known
@@ -161,57 +183,53 @@ func (v *verifier) agree(bucket, id string, o owner) (known bool) {
 
 func (v *verifier) open(k entityKind, id string, o owner) {
 	v.plain()
-	if v.Open[k][id] {
+	is, owned := v.Open.of(k), v.Owners.of(k)
+	if (*is)[id] {
 		v.note(string(k) + startWhileOpen)
 		return
 	}
-	if v.Open == nil {
-		v.Open = map[entityKind]set{}
+	if !v.agree(*owned, id, o) {
+		own(owned, id, o)
 	}
-	if v.Open[k] == nil {
-		v.Open[k] = set{}
-	}
-	if !v.agree(bucketOf(k), id, o) {
-		v.own(bucketOf(k), id, o)
-	}
-	v.Open[k][id] = true
+	*is = is.with(id)
 }
 
 func (v *verifier) within(k entityKind, id string, o owner) {
 	v.plain()
 	if v.inside != (entity{k, id}) {
-		if !v.Open[k][id] {
+		if !(*v.Open.of(k))[id] {
 			v.note(string(k) + contentNotOpen)
 			return
 		}
 		v.inside = entity{k, id}
 	}
 	if o.set {
-		v.agree(bucketOf(k), id, o)
+		v.agree(*v.Owners.of(k), id, o)
 	}
 }
 
 func (v *verifier) close(k entityKind, id string, o owner) {
 	v.plain()
-	if !v.Open[k][id] {
+	is := v.Open.of(k)
+	if !(*is)[id] {
 		v.note(string(k) + endNotOpen)
 		return
 	}
-	v.agree(bucketOf(k), id, o)
+	v.agree(*v.Owners.of(k), id, o)
 	v.inside = entity{}
-	if delete(v.Open[k], id); len(v.Open[k]) == 0 {
-		delete(v.Open, k)
+	if delete(*is, id); len(*is) == 0 {
+		*is = nil
 	}
 }
 
 // toolStart opens a call. If the call has a parent message, the owner of that message owns the call.
 func (v *verifier) toolStart(call, parent string, hasParent bool, o owner) {
-	if within, known := v.owner(ownMessage, parent); hasParent && known {
-		v.agree(ownMessage, parent, o)
+	if within, known := opener(v.Owners.Message, parent); hasParent && known {
+		v.agree(v.Owners.Message, parent, o)
 		if !o.set {
 			o = within
 		}
-		if have, known := v.owner(ownTool, call); known && have.set && !o.set && !v.Open[kindTool][call] {
+		if have, known := opener(v.Owners.Tool, call); known && have.set && !o.set && !v.Open.Tool[call] {
 			v.note(ruleMismatch) // a subagent's call starts again in a message of the parent agent
 		}
 	}
@@ -220,27 +238,27 @@ func (v *verifier) toolStart(call, parent string, hasParent bool, o owner) {
 
 func (v *verifier) toolResult(id string, o owner) {
 	v.plain()
-	v.own(ownMessage, id, o)
+	own(&v.Owners.Message, id, o)
 }
 
 func (v *verifier) activity(id string, o owner, replace bool) {
 	v.plain()
-	if _, known := v.Owners[ownActivity][id]; !known || replace {
-		v.own(ownActivity, id, o)
+	if _, known := v.Owners.Activity[id]; !known || replace {
+		own(&v.Owners.Activity, id, o)
 	}
 }
 
 func (v *verifier) activityDelta(id string, o owner) {
 	v.plain()
-	v.agree(ownActivity, id, o)
+	v.agree(v.Owners.Activity, id, o)
 }
 
 func (v *verifier) encrypted(subtype, id string, o owner) {
 	v.plain()
 	if subtype == "tool-call" {
-		v.agree(ownTool, id, o)
-	} else if !v.agree(ownMessage, id, o) {
-		v.agree(ownReasoning, id, o)
+		v.agree(v.Owners.Tool, id, o)
+	} else if !v.agree(v.Owners.Message, id, o) {
+		v.agree(v.Owners.Reasoning, id, o)
 	}
 }
 
@@ -293,25 +311,25 @@ func (v *verifier) seed(m agui.Message, authoritative bool) {
 	if sub := m.Get("subagentRunId"); sub != nil {
 		who = owner{stringOf(sub), true}
 	}
-	set := func(bucket, id string) {
-		if _, known := v.Owners[bucket][id]; authoritative || !known {
-			v.own(bucket, id, who)
+	set := func(in *bucket, id string) {
+		if _, known := (*in)[id]; authoritative || !known {
+			own(in, id, who)
 		}
 	}
 	switch m.Role {
 	case agui.RoleReasoning:
-		set(ownReasoning, m.ID)
+		set(&v.Owners.Reasoning, m.ID)
 	case agui.RoleActivity:
-		set(ownActivity, m.ID)
+		set(&v.Owners.Activity, m.ID)
 	case agui.RoleUser, agui.RoleAssistant, agui.RoleTool, agui.RoleSystem, agui.RoleDeveloper:
-		set(ownMessage, m.ID)
+		set(&v.Owners.Message, m.ID)
 	}
 	if m.Role != agui.RoleAssistant {
 		return
 	}
 	for c := range agui.Elements(m.Get("toolCalls")) {
 		if id := stringOf(agui.Lookup(c, "id")); id != "" {
-			set(ownTool, id)
+			set(&v.Owners.Tool, id)
 		}
 	}
 }
