@@ -24,8 +24,8 @@ type Thread struct {
 	byKey map[Key][]*entry
 	// ended holds all runs that have ended, by end.
 	ended []*entry
-	// open holds the runs that have not ended.
-	open map[string]*entry
+	// open holds the runs that have not ended, by start.
+	open []*entry
 	// firstChild maps a parent to the earliest start of a child, which continues its branch.
 	firstChild map[string]int64
 }
@@ -83,8 +83,7 @@ type entry struct {
 func NewThread(runs ...Run) (*Thread, error) {
 	t := &Thread{
 		runs: make(map[string]*entry, len(runs)), byClientRunID: make(map[string][]*entry, len(runs)),
-		byKey: make(map[Key][]*entry, len(runs)), open: make(map[string]*entry),
-		firstChild: make(map[string]int64, len(runs)),
+		byKey: make(map[Key][]*entry, len(runs)), firstChild: make(map[string]int64, len(runs)),
 	}
 	byStart := slices.Clone(runs)
 	slices.SortFunc(byStart, func(a, b Run) int { return cmp.Compare(a.Start, b.Start) })
@@ -135,7 +134,7 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 		}
 	}
 	if r.Open() {
-		t.open[r.ID] = e
+		t.open = insert(t.open, e, byStart)
 	} else {
 		t.ended = insert(t.ended, e, byEnd)
 	}
@@ -159,8 +158,9 @@ func (t *Thread) remove(e *entry) {
 			}
 		}
 	}
-	delete(t.open, e.ID)
-	if !e.Open() {
+	if e.Open() {
+		t.open = without(t.open, e, byStart)
+	} else {
 		t.ended = without(t.ended, e, byEnd)
 	}
 }
