@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 )
@@ -26,11 +27,12 @@ func SpansOf(text json.RawMessage) *Spans {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			end, err := skipString(text, i)
-			if err != nil { // impossible: the text was checked
-				return nil
+			n := bytes.IndexByte(text[i+1:], '"')
+			if n > 0 && text[i+n] == '\\' {
+				n, _ = skipString(text, i)
+				n -= i + 2
 			}
-			i = end - 1
+			i += 1 + n
 		case '{', '[':
 			open = append(open, len(s.starts))
 			s.starts, s.ends = append(s.starts, uint32(i)), append(s.ends, 0)
