@@ -127,7 +127,7 @@ func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 		recordBytes:   counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
 		eventBytes:    counter("event_bytes_total", "Bytes of skein.events read, before compression."),
 		transactions:  vec("transactions_total", "Transactions by outcome: committed; aborted, because a record was not acknowledged; unknown, if a rebalance or a broker aborted it or the client does not know; error, after which a new session starts. All but committed ones are repeated.", "outcome", string(cycleCommitted), string(cycleAborted), string(cycleUnknown), string(cycleFailed)),
-		commitSeconds: seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
+		commitSeconds: seconds("commit_duration_seconds", "Time that the end of a transaction takes, with what is not sent before.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
 		openSeconds: seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5,
 			1, 2.5, 5, 10, 30, 60, 300),
 		openRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
