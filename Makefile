@@ -299,10 +299,9 @@ bench: $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## run the benchmarks COUNT=6 tim
 	go test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 1h ./... | tee .cache/bench.txt
 	@$< .cache/bench.txt
 
-.PHONY: bench-compactor
-bench-compactor: ## the compactor's speed against franz-go's own on a real Kafka; docs/bench/compactor.md tells more
-	go test ./bench -run '^$$' -bench 'Drain|Live' -benchtime 1x -v -rounds 3 -seconds 60 -timeout 2h
-	go test ./bench -run '^$$' -bench Latency -benchtime 1x -v -timeout 1h
+.PHONY: bench-peers
+bench-peers: build conformance-setup ## the compactor beside a bare consumer, a bare echo, Kafka Streams and the official client on a real Kafka, with Java, Maven and Node; 15 minutes on a quiet machine
+	go run ./bench/peers $(PEERS)
 
 .PHONY: bench-memory
 bench-memory: ## the compactor's memory with 2 million ended and 100,000 open runs, and its start after kill -9

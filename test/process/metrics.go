@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -26,12 +27,21 @@ func (p *Process) Metrics(tb testing.TB) map[string]float64 {
 	return m
 }
 
-// ReadMetrics is Metrics for a process that may not answer. A name without labels has the sum of its series.
+// ReadMetrics is Metrics for a process that may not answer.
 func (p *Process) ReadMetrics() (map[string]float64, error) {
 	address, ok := p.Logged("started", "admin")
 	if !ok {
 		return nil, fmt.Errorf("reading the metrics of %s: it has not started", p.Name)
 	}
+	m, err := MetricsAt(address)
+	if err != nil {
+		return nil, fmt.Errorf("reading the metrics of %s: %w", p.Name, err)
+	}
+	return m, nil
+}
+
+// MetricsAt reads the metrics of an address of administration. A name without labels has the sum of its series.
+func MetricsAt(address string) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
@@ -40,11 +50,11 @@ func (p *Process) ReadMetrics() (map[string]float64, error) {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("reading the metrics of %s: %w", p.Name, err)
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("reading the metrics of %s: %s", p.Name, resp.Status)
+		return nil, errors.New(resp.Status)
 	}
 	out := map[string]float64{}
 	lines := bufio.NewScanner(resp.Body)

@@ -140,17 +140,25 @@ func MemoryOf(pid int, of string) (int64, error) {
 
 // ProcessorTime is what the process has used of the processors so far, as Linux counts it. The process must be running.
 func (p *Process) ProcessorTime() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	used, err := ProcessorTimeOf(p.cmd.Process.Pid)
 	if err != nil {
 		return 0, fmt.Errorf("reading the processor time of %s: %w", p.Name, err)
 	}
+	return used, nil
+}
+
+// ProcessorTimeOf is ProcessorTime of any process that is running.
+func ProcessorTimeOf(pid int) (used time.Duration, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
 	// After the name, which may hold anything: utime and stime are fields 14 and 15, in hundredths of a second.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	var used time.Duration
 	for _, ticks := range fields[11:13] {
 		n, err := strconv.Atoi(ticks)
 		if err != nil {
-			return 0, fmt.Errorf("reading the processor time of %s: %w", p.Name, err)
+			return 0, err
 		}
 		used += time.Duration(n) * 10 * time.Millisecond
 	}

@@ -29,6 +29,8 @@ type Options struct {
 	Settings map[string]string
 	// Heap is the maximum heap of each node, as a value of Java's -Xmx; "" means 384m.
 	Heap string
+	// Long lets Java compile as for a long life, which a measurement wants of a broker. By default, nodes compile fast and only once.
+	Long bool
 	// Security, if not nil, adds two listeners that require authentication.
 	Security *Security
 }
@@ -104,7 +106,7 @@ func (c *Cluster) startNodes(ctx context.Context, java, jars string, o Options) 
 		voters = append(voters, strconv.Itoa(i+1)+"@"+address(o.Nodes+i))
 	}
 	for i := range o.Nodes {
-		n := &node{dir: filepath.Join(c.dir, "n"+strconv.Itoa(i+1)), id: i + 1, java: java, jars: jars, heap: heap}
+		n := &node{dir: filepath.Join(c.dir, "n"+strconv.Itoa(i+1)), id: i + 1, java: java, jars: jars, heap: heap, long: o.Long}
 		settings := Settings(o.Nodes)
 		clients := "PLAINTEXT://" + address(i)
 		if o.Security != nil {

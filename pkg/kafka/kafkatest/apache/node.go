@@ -23,6 +23,7 @@ var errPortTaken = errors.New("port is taken")
 type node struct {
 	dir, java, jars, heap string
 	id                    int
+	long                  bool // Options.Long
 	starts                int
 	// process is nil while the node is down.
 	process *os.Process
@@ -60,11 +61,15 @@ func (n *node) logFile() string         { return n.file("log." + strconv.Itoa(n.
 
 // arguments returns the arguments of Java up to the class path.
 func (n *node) arguments(heap string) []string {
+	tier := "1"
+	if n.long {
+		tier = "4"
+	}
 	return []string{
 		"-Xmx" + heap,
 		// Little memory, few threads and a fast compiler, because these processes live for seconds to minutes and share few
 		// cores.
-		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=" + tier, "-Xshare:auto",
 		"-Djava.awt.headless=true",
 		"-Dlog4j2.configurationFile=" + n.file("log4j2.properties"),
 		"-cp", filepath.Join(n.jars, "*"),
