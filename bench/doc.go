@@ -1,12 +1,8 @@
-// Package bench times the compactor, as the process that is shipped, against what franz-go costs on
-// the same topic of the same real Kafka in the same run:
+// Package bench times the stages, each as the process that is shipped, on a real Kafka and ClickHouse, beside what others take for the
+// same. The command peers below it measures the compactor.
 //
-//   - consumer: a bare client that reads the topic and does nothing;
-//   - echo: a bare transactional client that reads the topic and writes each record to another one.
-//
-// Costs are CPU seconds of a process for a million events, from the operating system's account of it,
-// so that a busy machine disturbs them less than it disturbs the clock. Rates depend on the machine:
-// only their ratios in one run say something.
+// Costs are CPU seconds of a process, from the operating system's account of it, so that a busy machine disturbs them less than it disturbs
+// the clock. Rates depend on the machine: only their ratios in one run say something.
 //
 // It needs what the tests on a real Kafka need (pkg/kafka/kafkatest). The package holds benchmarks only:
 //

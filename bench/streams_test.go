@@ -31,6 +31,21 @@ var (
 	pace    = flag.Int("pace", 10, "events a second of each of them")
 )
 
+// Servers run as processes of their own, so that the system tells what each of them costs: the test's program starts itself again with
+// serverVariable set.
+const serverVariable = "SKEIN_BENCH_SERVER"
+
+func TestMain(m *testing.M) {
+	if args := os.Getenv(serverVariable); args != "" {
+		if err := streamServer(strings.Fields(args)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
 // BenchmarkStreams holds many requests open, each of an agent that sends some events a second and is acknowledged
 // while it sends. It tells how long an acknowledgement takes (kfake, in the process of the callers), and what a
 // stream costs in memory beside an idle one of net/http: a handler that has answered and waits for the body. Each of the
@@ -120,7 +135,7 @@ func startStreams(tb testing.TB, args ...string) *streamProcess {
 		tb.Fatal(err)
 	}
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), yardstickVariable+"=streams "+strings.Join(args, " "))
+	cmd.Env = append(os.Environ(), serverVariable+"="+strings.Join(args, " "))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -159,12 +160,16 @@ func startStages(tb testing.TB, cfg kafka.Config) *stages {
 func (s *stages) index(tb testing.TB, n int) {
 	tb.Helper()
 	compactor := startCompactorIn(tb, s.cfg, s.dir)
-	compactor.finish(tb, n)
 	adm, err := kafka.NewAdmin(s.cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer adm.Close()
+	process.EventuallyWithin(tb, time.Hour, "all is folded", func() (int64, bool) {
+		at := committed(tb.Context(), adm, s.cfg.CompactorGroup())
+		return at, at >= int64(n)
+	})
+	compactor.Stop()
 	spans, err := kafka.Spans(tb.Context(), adm, s.cfg.Topics().Runs)
 	if err != nil {
 		tb.Fatal(err)
@@ -212,13 +217,26 @@ func (s *stages) ask(tb testing.TB, args ...string) (string, taken) {
 	return out, t
 }
 
+// plainRead is what a bare client takes that reads all events: that of bench/peers.
+func (s *stages) plainRead(tb testing.TB, records int) taken {
+	tb.Helper()
+	if err := process.Build(s.dir, nil, "./peers"); err != nil {
+		tb.Fatal(err)
+	}
+	_, t, err := output(exec.CommandContext(tb.Context(), filepath.Join(s.dir, "peers"), "yardstick", "consumer",
+		strings.Join(s.cfg.Brokers, ","), s.cfg.Topics().Events, strconv.Itoa(records)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
 // compareAll reads all, folds all again, and proves all, in turn.
 func (s *stages) compareAll(b *testing.B, records, runs int) {
 	b.Helper()
 	var reads, refolds, verifies []taken
 	for round := range *rounds {
-		plain := runYardstick(b, s.cfg, "consumer", records)
-		reads = append(reads, taken{plain.wall, plain.cpu, plain.mib})
+		reads = append(reads, s.plainRead(b, records))
 		out, t := s.run(b, "refold", "--all", "--brokers", strings.Join(s.cfg.Brokers, ","), "--topic-prefix", s.cfg.TopicPrefix)
 		if !strings.Contains(out, fmt.Sprint(runs, " runs")) {
 			b.Fatalf("refold says %s", out)

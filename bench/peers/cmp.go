@@ -3,47 +3,57 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// compare drains the same events with two compactors and tells of each key of skein.runs and skein.snapshots whether its last record is the same,
-// byte for byte, headers too. It is an error if one differs.
-func (b *bench) compare(ctx context.Context, before, after string, stdout io.Writer) error {
-	var last [2]map[string][]byte
-	for i, program := range []string{before, after} {
-		r, err := b.compact(ctx, program, fmt.Sprint("cmp-", b.load.name, i))
-		if err != nil {
+// compare drains each load with two compactors, and tells how many keys of skein.runs and skein.snapshots have another last record, byte
+// for byte, headers too. It is an error if one has.
+func (b *bench) compare(ctx context.Context, loads []load, before, after string, stdout io.Writer) (err error) {
+	for _, l := range loads {
+		if err := b.fill(ctx, l, ""); err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "%s %s %s\n", b.load.name, program, r)
-		if last[i], err = b.lastRecords(ctx); err != nil {
-			return err
-		}
-	}
-	differ, first := 0, ""
-	for _, key := range slices.Sorted(maps.Keys(last[0])) {
-		if !bytes.Equal(last[0][key], last[1][key]) {
-			if differ++; first == "" {
-				first = key
+		var last [2]map[string][]byte
+		for i, program := range []string{before, after} {
+			r, err := b.compact(ctx, program, fmt.Sprint("cmp-", l.name, i))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(stdout, "%s %s%s\n", l.name, program, r)
+			if last[i], err = b.lastRecords(ctx); err != nil {
+				return err
 			}
 		}
-	}
-	for key := range last[1] {
-		if last[0][key] == nil {
-			differ++
+		differ := differing(last[0], last[1])
+		fmt.Fprintf(stdout, "%s: %d keys before, %d after, %d differ\n", l.name, len(last[0]), len(last[1]), len(differ))
+		if len(differ) > 0 {
+			first := differ[0]
+			fmt.Fprintf(stdout, "the first: %s\n%s\n", first, difference(last[0][first], last[1][first]))
+			err = errors.Join(err, fmt.Errorf("%d keys of load %s differ", len(differ), l.name))
 		}
 	}
-	fmt.Fprintf(stdout, "%s: %d keys before, %d after, %d differ\n", b.load.name, len(last[0]), len(last[1]), differ)
-	if differ == 0 {
-		return nil
+	return err
+}
+
+// differing are the keys that have another record, or none, in one of the two, in order.
+func differing(before, after map[string][]byte) (keys []string) {
+	for key, record := range before {
+		if other, ok := after[key]; !ok || !bytes.Equal(record, other) {
+			keys = append(keys, key)
+		}
 	}
-	fmt.Fprintf(stdout, "the first: %s\n%s\n", first, difference(last[0][first], last[1][first]))
-	return fmt.Errorf("%d keys differ", differ)
+	for key := range after {
+		if _, ok := before[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // lastRecords are headers and value of the last record of each key, by topic and key.

@@ -32,13 +32,13 @@ type child struct {
 	peak  int64 // bytes, as last asked
 }
 
-func startChild(dir, program string, args ...string) (*child, error) {
-	log, err := os.CreateTemp(dir, filepath.Base(program)+"-*.log")
+func (b *bench) start(ctx context.Context, program string, args ...string) (*child, error) {
+	log, err := os.CreateTemp(b.dir, filepath.Base(program)+"-*.log")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }() // the process has its own
-	c := &child{cmd: exec.Command(program, args...), log: log.Name(), ended: make(chan struct{})}
+	c := &child{cmd: exec.CommandContext(ctx, program, args...), log: log.Name(), ended: make(chan struct{})}
 	c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = process.Environment(), &c.out, log
 	if err := c.cmd.Start(); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (b *bench) onDisk(ctx context.Context, topics ...string) (float64, error) {
 }
 
 func (b *bench) consumer(ctx context.Context, _ int) (r result, err error) {
-	c, err := startChild(b.dir, b.self, "yardstick", "consumer", strings.Join(b.cfg.Brokers, ","), b.cfg.Topics().Events, strconv.Itoa(b.events))
+	c, err := b.start(ctx, b.self, "yardstick", "consumer", strings.Join(b.cfg.Brokers, ","), b.cfg.Topics().Events, strconv.Itoa(b.events))
 	if err != nil {
 		return r, err
 	}
@@ -187,7 +187,7 @@ func (b *bench) echo(ctx context.Context, round int) (r result, err error) {
 	if err := b.topic(ctx, topic, nil); err != nil {
 		return r, err
 	}
-	c, err := startChild(b.dir, b.self, "yardstick", "echo", strings.Join(b.cfg.Brokers, ","), b.cfg.Topics().Events, topic)
+	c, err := b.start(ctx, b.self, "yardstick", "echo", strings.Join(b.cfg.Brokers, ","), b.cfg.Topics().Events, topic)
 	if err != nil {
 		return r, err
 	}
@@ -223,7 +223,7 @@ func (b *bench) compact(ctx context.Context, program, name string) (r result, er
 	if err := b.forget(ctx); err != nil {
 		return r, err
 	}
-	c, admin, err := b.startCompactor(program)
+	c, admin, err := b.startCompactor(ctx, program)
 	if err != nil {
 		return r, err
 	}
@@ -231,7 +231,7 @@ func (b *bench) compact(ctx context.Context, program, name string) (r result, er
 	profiled := make(chan error, 1)
 	r, err = b.drain(ctx, c, b.cfg.CompactorGroup(), func() {
 		if b.profiles != "" {
-			go func() { profiled <- b.profile(admin, "profile?seconds=4", name+".cpu") }()
+			go func() { profiled <- b.profile(ctx, admin, "profile?seconds=4", name+".cpu") }()
 		}
 	})
 	if err != nil {
@@ -243,12 +243,12 @@ func (b *bench) compact(ctx context.Context, program, name string) (r result, er
 	}
 	r.Records = m["skein_compactor_record_bytes_total"] / m["skein_compactor_event_bytes_total"]
 	if b.profiles != "" {
-		return r, errors.Join(<-profiled, b.profile(admin, "allocs", name+".allocs"), b.profile(admin, "heap", name+".heap"))
+		return r, errors.Join(<-profiled, b.profile(ctx, admin, "allocs", name+".allocs"), b.profile(ctx, admin, "heap", name+".heap"))
 	}
 	return r, nil
 }
 
-func (b *bench) startCompactor(program string) (c *child, admin string, err error) {
+func (b *bench) startCompactor(ctx context.Context, program string) (c *child, admin string, err error) {
 	if admin, err = freeAddress(); err != nil {
 		return nil, "", err
 	}
@@ -256,13 +256,17 @@ func (b *bench) startCompactor(program string) (c *child, admin string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	c, err = startChild(b.dir, program, "--brokers", strings.Join(b.cfg.Brokers, ","), "--topic-prefix", b.cfg.TopicPrefix,
+	c, err = b.start(ctx, program, "--brokers", strings.Join(b.cfg.Brokers, ","), "--topic-prefix", b.cfg.TopicPrefix,
 		"--instance-id", "bench", "--dir", stores, "--admin-listen", admin, "--pprof")
 	return c, admin, err
 }
 
-func (b *bench) profile(admin, what, name string) error {
-	resp, err := http.Get("http://" + admin + "/debug/pprof/" + what)
+func (b *bench) profile(ctx context.Context, admin, what, name string) error {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/debug/pprof/"+what, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(ask)
 	if err != nil {
 		return err
 	}

@@ -25,13 +25,13 @@ const (
 	patience   = 35 * time.Second // for what comes after the last event
 )
 
-// live sends events at a pace and measures, from the acknowledgement of a run's last event, when its record can be read, and when its thread's
-// snapshot is of that run or a later one.
+// live sends events at a pace and measures, from the acknowledgement of a run's last event, when its record can be read, and when its
+// thread has a snapshot of that run or a later one.
 func (b *bench) live(ctx context.Context, _ int) (r result, err error) {
 	if err := b.newSet(ctx); err != nil {
 		return r, err
 	}
-	c, admin, err := b.startCompactor(filepath.Join(b.bin, "compactor"))
+	c, admin, err := b.startCompactor(ctx, filepath.Join(b.bin, "compactor"))
 	if err != nil {
 		return r, err
 	}
@@ -54,9 +54,8 @@ func (b *bench) live(ctx context.Context, _ int) (r result, err error) {
 	defer stop()
 	var readers sync.WaitGroup
 	failed := make(chan error, 2)
-	for topic, see := range map[string]func(*kgo.Record, time.Time){b.cfg.Topics().Runs: ends.record, b.cfg.Topics().Snapshots: ends.snapshot} {
-		readers.Go(func() { failed <- follow(seeing, b.cfg, topic, see) })
-	}
+	readers.Go(func() { failed <- follow(seeing, b.cfg, b.cfg.Topics().Runs, ends.record) })
+	readers.Go(func() { failed <- follow(seeing, b.cfg, b.cfg.Topics().Snapshots, ends.snapshot) })
 	before, err := c.used()
 	if err != nil {
 		return r, err
@@ -212,7 +211,7 @@ func (b *bench) posted(ctx context.Context, program string, args func(address, a
 	if err != nil {
 		return r, err
 	}
-	c, err := startChild(b.dir, program, args(address, admin)...)
+	c, err := b.start(ctx, program, args(address, admin)...)
 	if err != nil {
 		return r, err
 	}
@@ -220,7 +219,7 @@ func (b *bench) posted(ctx context.Context, program string, args func(address, a
 	ready, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
-	if err := again(ready, func() error { return post(web, address, -1, 0) }); err != nil {
+	if err := again(ready, func() error { return post(ctx, web, address, -1, 0) }); err != nil {
 		return r, c.failed(err)
 	}
 	before, err := c.used()
@@ -234,7 +233,7 @@ func (b *bench) posted(ctx context.Context, program string, args func(address, a
 		all.Go(func() {
 			for call := 0; time.Since(began) < time.Duration(b.seconds)*time.Second && errs[caller] == nil; call++ {
 				at := time.Now()
-				errs[caller] = post(web, address, caller, call)
+				errs[caller] = post(ctx, web, address, caller, call)
 				took[caller] = append(took[caller], time.Since(at))
 			}
 		})
@@ -245,7 +244,7 @@ func (b *bench) posted(ctx context.Context, program string, args func(address, a
 	calls := slices.Sorted(slices.Values(slices.Concat(took...)))
 	n := len(calls) * batch
 	return result{Events: n, CPU: (after - before) * 1e6 / float64(n), Rate: float64(n) / seconds, MiB: float64(c.peak >> 20),
-		P50: quantile(calls, .5), P99: quantile(calls, .99)}, errors.Join(append(errs, err)...)
+		P50: quantile(calls, .5), P99: quantile(calls, .99)}, errors.Join(err, errors.Join(errs...))
 }
 
 const (
@@ -253,13 +252,19 @@ const (
 	batch   = 100 // events of a request
 )
 
-func post(web *http.Client, address string, caller, call int) error {
+func post(ctx context.Context, web *http.Client, address string, caller, call int) error {
 	var body bytes.Buffer
 	for i := range batch {
 		fmt.Fprintf(&body, `{"type":"TEXT_MESSAGE_CONTENT","timestamp":%d,"messageId":"%08x-7c1e-4b5a-9d3f-%012x","delta":"event %d of a call, with some more words, `+
 			`so that it is as long as others"}`+"\n", 1767225600000+call, caller, call, i)
 	}
-	resp, err := web.Post(fmt.Sprintf("http://%s/v1/threads/thread-%d/runs/r/events", address, caller+1), "application/x-ndjson", &body)
+	url := fmt.Sprintf("http://%s/v1/threads/thread-%d/runs/r/events", address, caller+1)
+	ask, err := http.NewRequestWithContext(ctx, http.MethodPost, url, &body)
+	if err != nil {
+		return err
+	}
+	ask.Header.Set("Content-Type", "application/x-ndjson")
+	resp, err := web.Do(ask)
 	if err != nil {
 		return err
 	}

@@ -203,10 +203,11 @@ func (l load) write(name string) (n int, err error) {
 	return n, f.Close()
 }
 
-// send produces records with lz4, at a pace a second or, at 0, as fast as it goes, and returns how many. Said is called once a record is
-// acknowledged.
+// send produces records in large batches with lz4, at a pace a second or, at 0, as fast as it goes, and returns how many. Said is called
+// once a record is acknowledged.
 func send(ctx context.Context, cfg kafka.Config, all iter.Seq[message], pace int, said func(message)) (n int, err error) {
-	producer, err := kafka.NewProducer(cfg, kgo.ProducerBatchCompression(kgo.Lz4Compression()))
+	producer, err := kafka.NewProducer(cfg, kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.ProducerLinger(20*time.Millisecond),
+		kgo.MaxBufferedRecords(100_000))
 	if err != nil {
 		return 0, err
 	}

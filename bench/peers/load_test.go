@@ -16,8 +16,8 @@ func TestLoads_AreThreadsThatSpeakAtATime(t *testing.T) {
 		load                 load
 		records, runs, input int
 	}{
-		{made(40, 480), 40 * 503, 40, 0},
-		{recorded(5), 5 * 4273, 5 * 69, 5 * 69},
+		{made(20, 480), 20 * 503, 20, 0},
+		{recorded(2), 2 * 4273, 2 * 69, 2 * 69},
 	} {
 		t.Run(c.load.name, func(t *testing.T) {
 			n, inputs, together := 0, 0, 0

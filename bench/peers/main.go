@@ -56,6 +56,7 @@ type bench struct {
 	profiles string // folder, "" for none
 	pace     int
 	seconds  int
+	say      func(format string, args ...any)
 
 	load   load
 	events int
@@ -102,7 +103,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	f.StringVar(&b.bin, "bin", "bin", "`FOLDER` with the commands")
 	f.StringVar(&b.profiles, "profile", "", "`FOLDER` for profiles of the compactor")
 	f.IntVar(&b.pace, "pace", 2_000, "events a second of live")
-	f.IntVar(&b.seconds, "seconds", 20, "how long live and ingest go on in a round")
+	f.IntVar(&b.seconds, "seconds", 15, "how long live and ingest go on in a round")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -132,66 +133,73 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	say := func(format string, args ...any) {
+	b.say = func(format string, args ...any) {
 		fmt.Fprintf(stderr, "%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 	}
-	whole := map[string]load{"A": made(int(4000**scale), 480), "B": recorded(max(1, int(248**scale)))}
-	if *compare {
-		for _, name := range loadNames {
-			if err := b.fill(ctx, whole[name], "", say); err != nil {
-				return err
-			}
-			if err := b.compare(ctx, f.Arg(0), f.Arg(1), stdout); err != nil {
-				return err
-			}
-		}
-		return nil
+	sizes := map[string]load{"A": made(int(4000**scale), 480), "B": recorded(max(1, int(248**scale)))}
+	var toDrain []load
+	for _, name := range loadNames {
+		toDrain = append(toDrain, sizes[name])
 	}
-
+	if *compare {
+		return b.compare(ctx, toDrain, f.Arg(0), f.Arg(1), stdout)
+	}
 	if err := os.MkdirAll(filepath.Dir(*out), 0o755); err != nil {
 		return err
 	}
-	s := set{Machine: b.machine(ctx)}
-	measure := func(load string, drains bool) error {
-		for round := range *rounds {
-			for _, p := range peers {
-				if p.drains != drains || !slices.Contains(chosen, p.name) {
-					continue
-				}
-				r, err := p.measure(&b, ctx, round)
+	s, err := b.measure(ctx, toDrain, chosen, *rounds, *out)
+	if err != nil {
+		return err
+	}
+	return s.show(*out, stdout)
+}
+
+// measure measures all that are chosen, first those that drain on each load, and writes the results so far each time.
+func (b *bench) measure(ctx context.Context, toDrain []load, chosen []string, rounds int, out string) (s set, err error) {
+	s.Machine = b.machine(ctx)
+	var draining, others []peer
+	for _, p := range peers {
+		switch {
+		case !slices.Contains(chosen, p.name):
+		case p.drains:
+			draining = append(draining, p)
+		default:
+			others = append(others, p)
+		}
+	}
+	all := func(load string, of []peer) error {
+		for round := range rounds {
+			for _, p := range of {
+				r, err := p.measure(b, ctx, round)
 				if err != nil {
 					return fmt.Errorf("%s, load %s: %w", p.name, load, err)
 				}
 				r.Load, r.Peer, r.Round = load, p.name, round
 				s.Results = append(s.Results, r)
-				if err := s.write(*out); err != nil { // each time: what was measured is kept where a later one fails
+				if err := s.write(out); err != nil {
 					return err
 				}
-				say("%s %d %s", load, round+1, r)
+				b.say("%s %d %s", load, round+1, r)
 			}
 		}
 		return nil
 	}
-	draining := slices.ContainsFunc(peers, func(p peer) bool { return p.drains && slices.Contains(chosen, p.name) })
-	for _, name := range loadNames {
-		if !draining {
+	for _, l := range toDrain {
+		if len(draining) == 0 {
 			break
 		}
 		file := ""
 		if slices.Contains(chosen, "client") {
-			file = filepath.Join(b.dir, name+".jsonl")
+			file = filepath.Join(b.dir, l.name+".jsonl")
 		}
-		if err := b.fill(ctx, whole[name], file, say); err != nil {
-			return err
+		if err := b.fill(ctx, l, file); err != nil {
+			return s, err
 		}
-		if err := measure(name, true); err != nil {
-			return err
+		if err := all(l.name, draining); err != nil {
+			return s, err
 		}
 	}
-	if err := measure("live", false); err != nil {
-		return err
-	}
-	return s.show(*out, stdout)
+	return s, all("live", others)
 }
 
 func choose(list string, of []string) ([]string, error) {
@@ -209,9 +217,9 @@ func (b *bench) open(ctx context.Context, chosen []string) (end func() error, er
 	if b.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"compactor", "ingest"} {
-		if _, err := os.Stat(filepath.Join(b.bin, name)); err != nil && slices.Contains(chosen, name) {
-			return nil, fmt.Errorf("looking for the commands: %w: make build makes them", err)
+	for peer, name := range map[string]string{"compactor": "compactor", "live": "compactor", "ingest": "ingest"} {
+		if _, err := os.Stat(filepath.Join(b.bin, name)); err != nil && slices.Contains(chosen, peer) {
+			return nil, fmt.Errorf("looking for the commands, which make build makes: %w", err)
 		}
 	}
 	if b.profiles != "" {
@@ -258,7 +266,7 @@ func (b *bench) newSet(ctx context.Context) error {
 }
 
 // fill sends a load to a topic set of its own, and drains it once, so that the broker's code and page cache are warm for all alike.
-func (b *bench) fill(ctx context.Context, l load, file string, say func(string, ...any)) (err error) {
+func (b *bench) fill(ctx context.Context, l load, file string) (err error) {
 	if err := b.newSet(ctx); err != nil {
 		return err
 	}
@@ -271,9 +279,9 @@ func (b *bench) fill(ctx context.Context, l load, file string, say func(string, 
 	if b.events, err = send(ctx, b.cfg, l.each, 0, nil); err != nil {
 		return err
 	}
-	say("%s: %d events of %d threads sent in %s", l.name, b.events, l.threads, time.Since(began).Round(time.Second))
+	b.say("%s: %d events of %d threads sent in %s", l.name, b.events, l.threads, time.Since(began).Round(time.Second))
 	r, err := b.echo(ctx, -1)
-	say("%s - echo, to warm up: %s", l.name, r)
+	b.say("%s - echo, to warm up: %s", l.name, r)
 	return err
 }
 

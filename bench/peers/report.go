@@ -76,7 +76,7 @@ func read(file string) (s set, err error) {
 	}
 	for {
 		var r result
-		if err := d.Decode(&r); err == io.EOF { //nolint:errorlint // Decode returns it as it is
+		if err := d.Decode(&r); err == io.EOF {
 			return s, nil
 		} else if err != nil {
 			return s, fmt.Errorf("reading %s: %w", file, err)
@@ -170,7 +170,7 @@ func (s set) table() string {
 		if len(rounds) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\nLoad %s, %s; medians of %d rounds, the compactor's part the median of the rounds' ratios:\n\n", l.name, l.is, len(rounds))
+		fmt.Fprintf(&b, "\nLoad %s, %s; medians (rounds: %d), of ratios too:\n\n", l.name, l.is, len(rounds))
 		b.WriteString("| | CPU s a million events | events/s | written on disk per byte read | MiB at most | compactor's CPU to it | compactor's rate to it |\n" +
 			"|---|---|---|---|---|---|---|\n")
 		for _, w := range what {
@@ -195,8 +195,8 @@ func (s set) table() string {
 	}
 	if live("ingest", rate) > 0 && live("handler", rate) > 0 {
 		fmt.Fprintf(&b, "\nIngest, batches of 100: %.2f CPU s a million events, a bare handler %.2f; %.2f of its CPU, %.2f of its rate; p50 %.1f and %.1f ms.\n",
-			live("ingest", cpu), live("handler", cpu), s.ratio("live", "ingest", "handler", cpu, cpu), s.ratio("live", "ingest", "handler", rate, rate),
-			live("ingest", p50), live("handler", p50))
+			live("ingest", cpu), live("handler", cpu), s.ratio("live", "ingest", "handler", cpu, cpu),
+			s.ratio("live", "ingest", "handler", rate, rate), live("ingest", p50), live("handler", p50))
 	}
 	return b.String()
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/xml"
 	"errors"
+	"flag"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,8 +18,9 @@ func sample() set {
 	for round, slow := range []float64{1, 3, 1} {
 		s.Results = append(s.Results,
 			result{Load: "A", Peer: "consumer", Round: round, Events: 2_012_000, CPU: 1 * slow, Rate: 1_000_000 / slow},
-			result{Load: "A", Peer: "compactor", Round: round, Events: 2_012_000, CPU: 2 * slow, Rate: 500_000 / slow, Written: .5, Records: .25, MiB: 200},
-			result{Load: "A", Peer: "streams", Round: round, Events: 2_012_000, CPU: 16 * slow, WarmCPU: 10 * slow, Rate: 100_000 / slow, WarmRate: 125_000 / slow})
+			result{Load: "A", Peer: "compactor", Round: round, Events: 2_012_000, CPU: 2 * slow, Rate: 500_000 / slow, Written: .5},
+			result{Load: "A", Peer: "streams", Round: round, Events: 2_012_000, CPU: 16 * slow, WarmCPU: 10 * slow,
+				Rate: 100_000 / slow, WarmRate: 125_000 / slow})
 	}
 	return s
 }
@@ -73,6 +76,36 @@ func TestSet_ChartIsToScale(t *testing.T) {
 	for name, want := range map[string]string{"bare consumer": "12", "Skein's compactor": "25", "Kafka Streams": "200"} {
 		if width[name] != want {
 			t.Errorf("the bar of %s is %s wide, want %s", name, width[name], want)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the published table and chart anew from the published results")
+
+func TestPublished_IsWhatTheResultsSay(t *testing.T) {
+	const page, picture = "../../docs/bench/compactor.md", "../../docs/pictures/speed.svg"
+	s, err := read("../../docs/bench/compactor.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), "<!-- results -->\n")
+	_, after, more := strings.Cut(rest, "<!-- /results -->\n")
+	if !ok || !more {
+		t.Fatalf("%s has no place for the results", page)
+	}
+	whole := before + "<!-- results -->\n" + s.table() + "<!-- /results -->\n" + after
+	for file, want := range map[string]string{page: whole, picture: s.chart()} {
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s is not what the results say: go test ./bench/peers -run Published -update (%v)", file, err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -37,7 +38,8 @@ func buildStreams(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	path := dir + string(os.PathListSeparator) + filepath.Join(jars, "*")
-	out, err := exec.CommandContext(ctx, javac, "-Xlint:all", "-Werror", "-d", dir, "-cp", path, "bench/peers/streams/Peer.java").CombinedOutput()
+	compile := exec.CommandContext(ctx, javac, "-Xlint:all", "-Werror", "-d", dir, "-cp", path, "bench/peers/streams/Peer.java")
+	out, err := compile.CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("compiling the Streams topology: %w\n%s", err, out)
 	}
@@ -53,7 +55,8 @@ func (b *bench) streams(ctx context.Context, round int) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	c, err := startChild(b.dir, b.java[0], append(b.java[1:], strings.Join(b.cfg.Brokers, ","), b.cfg.Topics().Events, application, state)...)
+	args := []string{strings.Join(b.cfg.Brokers, ","), b.cfg.Topics().Events, application, state}
+	c, err := b.start(ctx, b.java[0], slices.Concat(b.java[1:], args)...)
 	if err != nil {
 		return r, err
 	}
@@ -72,7 +75,7 @@ func findClient() error {
 }
 
 func (b *bench) client(ctx context.Context, _ int) (r result, err error) {
-	c, err := startChild(b.dir, "node", "bench/peers/compact.mjs", b.file)
+	c, err := b.start(ctx, "node", "bench/peers/compact.mjs", b.file)
 	if err != nil {
 		return r, err
 	}

@@ -70,8 +70,8 @@ func consume(ctx context.Context, n int, opts ...kgo.Opt) (took time.Duration, e
 
 // echo has a transaction for 100 ms or 10,000 records.
 func echo(ctx context.Context, to string, opts ...kgo.Opt) error {
-	s, err := kgo.NewGroupTransactSession(reading(append(opts, kgo.ConsumerGroup(to), kgo.TransactionalID(to), kgo.RequireStableFetchOffsets(),
-		kgo.DefaultProduceTopic(to), kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.MaxBufferedRecords(200_000))...)...)
+	s, err := kgo.NewGroupTransactSession(reading(append(opts, kgo.ConsumerGroup(to), kgo.TransactionalID(to), kgo.DefaultProduceTopic(to),
+		kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.MaxBufferedRecords(200_000))...)...)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,8 @@ func handle(ctx context.Context, cfg kafka.Config, topic, address string) error 
 				at := record.Partition(key, partitions)
 				var records []*kgo.Record
 				for line := range bytes.Lines(body) {
-					records = append(records, &kgo.Record{Topic: topic, Key: key, Partition: at, Headers: run, Value: bytes.TrimSuffix(line, []byte("\n"))})
+					value := bytes.TrimSuffix(line, []byte("\n"))
+					records = append(records, &kgo.Record{Topic: topic, Key: key, Partition: at, Headers: run, Value: value})
 				}
 				err = producer.ProduceSync(r.Context(), records...).FirstErr()
 			}
