@@ -132,9 +132,11 @@ func (b *bench) drain(ctx context.Context, c *child, group string, committing fu
 		}
 		if now.n >= total {
 			r.Events, r.CPU, r.MiB = b.events, now.cpu*1e6/float64(total), float64(c.peak>>20)
-			r.Rate = float64(now.n-first.n) / now.at.Sub(first.at).Seconds()
-			r.WarmCPU = (now.cpu - quarter.cpu) * 1e6 / float64(now.n-quarter.n)
-			r.WarmRate = float64(now.n-quarter.n) / now.at.Sub(quarter.at).Seconds()
+			if now.n > first.n && now.n > quarter.n { // a small load may be one commit
+				r.Rate = float64(now.n-first.n) / now.at.Sub(first.at).Seconds()
+				r.WarmCPU = (now.cpu - quarter.cpu) * 1e6 / float64(now.n-quarter.n)
+				r.WarmRate = float64(now.n-quarter.n) / now.at.Sub(quarter.at).Seconds()
+			}
 			return r, nil
 		}
 	}

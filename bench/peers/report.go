@@ -191,7 +191,7 @@ func (s set) table() string {
 	if live("live", rate) > 0 {
 		fmt.Fprintf(&b, "\nAt %.0f events/s, from the acknowledgement of a run's last event to its record: p50 %.0f ms, p99 %.0f ms; the oldest tip on `skein.snapshots` "+
 			"%.1f s; %.2f CPU s a million events.\n", live("live", rate), live("live", p50), live("live", p99),
-			live("live", func(r result) float64 { return r.Tip }), live("live", cpu))
+			slices.Max(s.each("live", "live", func(r result) float64 { return r.Tip })), live("live", cpu))
 	}
 	if live("ingest", rate) > 0 && live("handler", rate) > 0 {
 		fmt.Fprintf(&b, "\nIngest, batches of 100: %.2f CPU s a million events, a bare handler %.2f; %.2f of its CPU, %.2f of its rate; p50 %.1f and %.1f ms.\n",
