@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -49,10 +50,13 @@ func TestCompactor_EndsWithOneLineWhereItsDiskRefusesWrites(t *testing.T) {
 	}
 	var events []*kgo.Record
 	for i := range 20 {
-		run := fmt.Sprint("r", i)
+		run, text := fmt.Sprint("r", i), make([]byte, largestFile/4)
+		for j := range text {
+			text[j] = 'a' + rand.N(byte(26)) // tables are compressed
+		}
 		for _, event := range []string{
 			fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q}`, run),
-			fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%s","role":"assistant","delta":%q}`, run, strings.Repeat("x", largestFile/4)),
+			fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%s","role":"assistant","delta":%q}`, run, text),
 			fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, run),
 		} {
 			events = append(events, &kgo.Record{

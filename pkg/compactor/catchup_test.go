@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 )
 
 func TestCatchUps_TellRecordsBytesAndTimeLeft(t *testing.T) {
@@ -35,30 +37,53 @@ func TestCatchUps_TellRecordsBytesAndTimeLeft(t *testing.T) {
 	equal(t, "seconds left in the end", testutil.ToFloat64(m.catchUpLeftSeconds), 0)
 }
 
-// On its folder a process reads only what was committed since; on an empty one all there is.
+// On its folder a process reads only what was committed since, and after kill -9 what its store had in memory alone; on an empty one all
+// there is.
 func TestService_ReadsOnItsFolderOnlyWhatIsNew(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		t := w.T
-		const runs = 300
-		dir := w.TempDir()
-		m := w.join("a", dir, nil)
-		m.waitWorks()
-		for i := range runs {
-			w.script.Turn("r"+strconv.Itoa(i), "m"+strconv.Itoa(i))
+		const runs, few = 300, 10
+		dir, sent := w.TempDir(), 0
+		turns := func() {
+			for range runs / 2 {
+				sent++
+				w.script.Turn("r"+strconv.Itoa(sent), "m"+strconv.Itoa(sent))
+			}
+			w.publish()
+			w.decided()
 		}
-		w.publish()
-		w.decided()
+		next := func(dir string) (m *member, records float64) {
+			m = w.join("a", dir, nil)
+			m.waitWorks()
+			for _, reason := range runstore.RebuildReasons() {
+				equal(t, "stores made anew", testutil.ToFloat64(m.metrics.rebuilds.WithLabelValues(reason)), 0)
+			}
+			return m, testutil.ToFloat64(m.metrics.catchUp)
+		}
+		m, _ := next(dir)
+		turns()
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+		m, n := next(dir)
+		if n > few {
+			t.Errorf("%v records were read after an end in good order", n)
+		}
+		turns()
 		m.kill()
-		m = w.join("a", dir, nil)
-		m.waitWorks()
-		if n := testutil.ToFloat64(m.metrics.catchUp); n > 10 {
-			t.Errorf("%v records were read on the same folder", n)
+		if m, n = next(dir); n < runs/2 || n > runs/2+few {
+			t.Errorf("%v records were read after kill -9, there are %d runs since the start", n, runs/2)
 		}
 		m.kill()
-		m = w.join("a", w.TempDir(), nil)
-		m.waitWorks()
-		if n := testutil.ToFloat64(m.metrics.catchUp); n < runs {
-			t.Errorf("%v records were read on an empty folder, there are %d runs", n, runs)
+		if m, n = next(dir); n > few {
+			t.Errorf("%v records were read twice", n)
+		}
+		turns()
+		w.isTheFold()
+		m.kill()
+		m, n = next(w.TempDir())
+		if n < 3*runs/2 {
+			t.Errorf("%v records were read on an empty folder, there are %d runs", n, 3*runs/2)
 		}
 		equal(t, "bytes were counted", testutil.ToFloat64(m.metrics.catchUpBytes) > 0, true)
 		equal(t, "offsets left", testutil.ToFloat64(m.metrics.catchUpLeft), 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 	_ "unsafe" // for go:linkname
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -35,6 +37,7 @@ type world struct {
 	sent       int
 	refusal    atomic.Pointer[kfake.FaultHandle]
 	adm        *kadm.Client
+	disks      sync.Map // *vfs.MemFS by folder
 }
 
 // writeTasks is where the local store's tables keep used tasks for the whole process, each with a channel. A channel that was made in
@@ -136,6 +139,7 @@ func (w *world) isTheFold() {
 type member struct {
 	w       *world
 	wire    *kafkatest.Wire
+	disk    *vfs.MemFS
 	cfg     Config
 	log     *logtest.Log
 	metrics *metrics
@@ -160,7 +164,9 @@ func (w *world) joinBy(wire *kafkatest.Wire, name, dir string, change func(*Conf
 	if change != nil {
 		change(&cfg)
 	}
-	m := &member{w: w, wire: wire, cfg: cfg, log: &logtest.Log{}, metrics: newMetrics(prometheus.NewRegistry(), 1), done: make(chan error, 1)}
+	disk, _ := w.disks.LoadOrStore(dir, vfs.NewCrashableMem())
+	m := &member{w: w, wire: wire, disk: disk.(*vfs.MemFS), cfg: cfg, log: &logtest.Log{},
+		metrics: newMetrics(prometheus.NewRegistry(), 1), done: make(chan error, 1)}
 	k := m.wire.Config
 	logger := slog.New(slog.NewTextHandler(m.log, nil))
 	var ctx context.Context
@@ -170,6 +176,7 @@ func (w *world) joinBy(wire *kafkatest.Wire, name, dir string, change func(*Conf
 		defer func() { m.done <- errors.Join(ends...) }()
 		for ctx.Err() == nil {
 			s := newService(cfg, k, logger, m.metrics)
+			s.fs = m.disk
 			m.mu.Lock()
 			m.service = s
 			m.mu.Unlock()
@@ -234,8 +241,9 @@ func (m *member) stop() error {
 	return err
 }
 
-// kill takes the cluster away from it in the middle of whatever it does.
+// kill takes the cluster away from it in the middle of whatever it does. Its folder has what was written to files by then.
 func (m *member) kill() {
+	m.w.disks.Store(m.cfg.Dir, m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))}))
 	m.wire.Down()
 	_ = m.stop() // nobody is there to hear it
 }

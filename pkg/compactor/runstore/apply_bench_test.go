@@ -50,7 +50,6 @@ func BenchmarkStore_ApplyManyRuns(b *testing.B) {
 		b.ReportMetric((processorTime(b)-cpu).Seconds()/runs*1e6, "cpu-µs/run")
 		b.ReportMetric(time.Since(from).Seconds()/runs*1e6, "wall-µs/run")
 		b.ReportMetric(float64(total.TableBytesFlushed+total.TableBytesCompacted)/runs, "written-B/run")
-		b.ReportMetric(float64(m.WAL.BytesWritten)/runs, "log-B/run")
 		b.ReportMetric(float64(m.DiskSpaceUsage())/runs, "disk-B/run")
 		b.ReportMetric(float64(m.Flush.Count), "flushes")
 		b.ReportMetric(float64(m.Compact.Count), "compactions")

@@ -86,12 +86,6 @@ func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 	return diskFile{f, d}, nil
 }
 
-// ReuseForWrite makes a new file and removes the old one, as a reused log keeps its old contents until they are overwritten.
-func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	d.block(d.FS.Remove(oldname))
-	return d.Create(newname, category)
-}
-
 func (d *disk) OpenDir(name string) (vfs.File, error) {
 	f, err := d.FS.OpenDir(name)
 	d.block(err)

@@ -20,7 +20,7 @@ import (
 //
 //	"p" thread key "/" offset:    a mark that deleted data of the thread must leave the files; without a thread key, all deleted data
 //
-// and two single keys, "meta" and "purged". The parts of record keys are escaped, so a thread's keys are exactly those that begin with
+// and a single key, "meta". The parts of record keys are escaped, so a thread's keys are exactly those that begin with
 // its key and "/".
 //
 // Sealed runs do not change any more. Further keys find a run's id, so that a thread of any size is read with a few short reads. All
@@ -51,10 +51,7 @@ const (
 // threadTables are the tables with keys of threads.
 var threadTables = []byte{metadataTable, recordTable, openTable, historyTable, endTable, childTable, tipTable, messageTable}
 
-var (
-	followedKey = []byte("meta")
-	purgedKey   = []byte("purged") // purge writes it, as each new log needs a write
-)
+var followedKey = []byte("meta")
 
 func storeKey(table byte, key []byte) []byte {
 	return append([]byte{table, '/'}, key...)

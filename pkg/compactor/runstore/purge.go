@@ -13,13 +13,8 @@ import (
 // Deleted keys stay in Pebble's files until these are rewritten, which may never happen. So the store rewrites the files that have keys of
 // an erased thread, record.ErasedLocallyAfter after the erasure. A mark in purgeTable keeps the purge due over a restart.
 
-const (
-	// maxPurged is the largest number of threads that are purged one by one; for more, the whole store is rewritten.
-	maxPurged = 1000
-	// oldLogs exceeds the number of logs that Pebble keeps for reuse besides the current one (its
-	// MemTableStopWritesThreshold + 1).
-	oldLogs = 6
-)
+// maxPurged is the largest number of threads that are purged one by one; for more, the whole store is rewritten.
+const maxPurged = 1000
 
 // purger purges a store in the background.
 type purger struct {
@@ -109,15 +104,6 @@ func (s *Store) purge(ctx context.Context) error {
 			}
 		}
 	}
-	// Written keys are in logs, too. Each new log replaces an old one.
-	for range oldLogs {
-		if err := s.db.Set(purgedKey, nil, pebble.NoSync); err != nil {
-			return err
-		}
-		if err := s.flush(ctx); err != nil {
-			return err
-		}
-	}
 	b := s.db.NewBatch()
 	for _, mark := range marks {
 		err = errors.Join(err, b.Delete(mark, nil))
@@ -143,7 +129,7 @@ func (s *Store) marks() (keys [][]byte, err error) {
 
 func threadOfMark(mark []byte) []byte { return mark[len("p/") : len(mark)-len("/")-8] }
 
-// flush makes Pebble write its memtable to a file and begin a new write-ahead log.
+// flush makes Pebble write its memtable to a file.
 func (s *Store) flush(ctx context.Context) error {
 	done, err := s.db.AsyncFlush()
 	if err != nil {

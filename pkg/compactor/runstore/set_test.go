@@ -30,7 +30,7 @@ func (d slowDisk) MkdirAll(dir string, perm os.FileMode) error {
 	return d.FS.MkdirAll(dir, perm)
 }
 
-// A store that takes long to open, as Pebble reads its log again, keeps no other partition waiting.
+// A store that takes long to open keeps no other partition waiting.
 func TestSet_OpensStoresSideBySide(t *testing.T) {
 	begun, until, first := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
 	s := NewSet(slowDisk{vfs.NewMem(), "/0", begun, until}, "dir", slog.New(slog.DiscardHandler))

@@ -31,6 +31,8 @@ type Store struct {
 	reads    map[string]Reads // since TakeReads, by kind
 	opened   atomic.Bool
 	purger   *purger
+	// flushedAt is the argument known of the Apply that flushed last.
+	flushedAt time.Time
 }
 
 // Followed describes which topics a store follows and how far it has read them.
@@ -50,6 +52,10 @@ type Followed struct {
 }
 
 const storeVersion = 12
+
+// flushAfter is how far WrittenAt and NextOffset on disk may lie behind those of a store that is rarely written. Without it, a crash could
+// leave a store that is too old and is rebuilt, since days may pass until a memtable is full.
+const flushAfter = 10 * time.Minute
 
 // Reasons for which a store is deleted and rebuilt.
 const (
@@ -141,6 +147,9 @@ func (s *Store) open(cache *pebble.Cache) error {
 		// The latest format with row blocks. Columnar blocks cost a burst of very many runs a fifth more processor time, and reads of threads as
 		// much (ADR 023).
 		FormatMajorVersion: pebble.FormatFlushableIngestExcises,
+		// skein.runs is the log. Memtables are flushed in the order of their writes, and a batch is flushed whole, so what a crash leaves is the
+		// store as it was after some batch, with the position of that batch.
+		DisableWAL: true,
 		// One cache for all partitions, so that memory does not grow with their number.
 		Cache: cache,
 		// Threads come in no order, so each table written from memory is merged with most of those below it. If few tables are merged at a time,
@@ -303,6 +312,13 @@ func (s *Store) Apply(entries []Entry, known time.Time) error {
 	if erased {
 		s.purger.schedule()
 	}
+	if !known.IsZero() && known.Sub(s.flushedAt) >= flushAfter { // at the end of a catch-up, too: it is not read a second time
+		s.flushedAt = known
+		defer s.disk.watch()()
+		if _, err := s.db.AsyncFlush(); err != nil {
+			return s.fail(fmt.Errorf("writing local store: %w", err))
+		}
+	}
 	return nil
 }
 
@@ -315,7 +331,6 @@ func (s *Store) commit(b *pebble.Batch, followed Followed) error {
 		return errors.Join(err, b.Close())
 	}
 	defer s.disk.watch()()
-	// No sync: after a crash the lost end of the log is read again from skein.runs.
 	if err := b.Commit(pebble.NoSync); err != nil {
 		return s.fail(fmt.Errorf("writing local store: %w", err))
 	}
@@ -323,11 +338,15 @@ func (s *Store) commit(b *pebble.Batch, followed Followed) error {
 	return nil
 }
 
-// Close closes the store. All other calls must have returned.
+// Close writes everything to disk and closes the store. All other calls must have returned.
 func (s *Store) Close() error {
 	defer s.disk.watch()()
 	s.purger.close()
-	err := s.db.Close()
+	var err error
+	if inMemory := s.cache != nil; !inMemory && !s.disk.hasFailed() {
+		err = s.db.Flush()
+	}
+	err = errors.Join(err, s.db.Close())
 	if s.cache != nil {
 		s.cache.Unref()
 	}

@@ -363,13 +363,13 @@ func TestStore_IsRebuiltWhereACatchUpWouldNotLeadToTheTruth(t *testing.T) {
 	}
 }
 
-// damagedStore has a table of 800 records and a log of 10 more, and one of its files is not what was written.
+// damagedStore has a table of 800 records, and one of its files is not what was written.
 type damagedStore struct {
 	*storeTest
 	disk *disk // of this life
 }
 
-const damagedThread, inTable, inLog = "a thread with a long name, so that it takes several blocks", 800, 10
+const damagedThread = "a thread with a long name, so that it takes several blocks"
 
 func newDamagedStore(t *testing.T, fs vfs.FS, suffix string, damage func(b []byte) []byte) *damagedStore {
 	s := &damagedStore{storeTest: &storeTest{t: t, fs: fs, cache: pebble.NewCache(0)}}
@@ -378,14 +378,10 @@ func newDamagedStore(t *testing.T, fs vfs.FS, suffix string, damage func(b []byt
 	_, err := s.Prepare("topic", time.Hour, time.Unix(1, 0))
 	s.do(err)
 	var entries []Entry
-	for i := range inTable + inLog {
+	for i := range 800 {
 		entries = append(entries, storeRecord(t, damagedThread, fmt.Sprint(i), record.StatusFinished, int64(i)))
 	}
-	s.do(s.Apply(entries[:inTable], time.Unix(1, 0)))
-	s.do(s.db.Flush())
-	for _, e := range entries[inTable:] {
-		s.do(s.Apply([]Entry{e}, time.Unix(1, 0)))
-	}
+	s.do(s.Apply(entries, time.Unix(1, 0)))
 	s.do(s.Close())
 	names, err := fs.List("dir/3")
 	s.do(err)
@@ -586,14 +582,14 @@ func TestStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.T) {
 	}
 }
 
-// Wherever a bit of a table, a log or the options falls over, or they are cut: the store is whole as far as it says, or made
-// anew, by the next start at the latest. (Of the list of tables Pebble takes a damaged end for one that was not written.)
+// Wherever a bit of a table or the options falls over, or they are cut: the store is whole as far as it says, or made anew, by
+// the next start at the latest. (Of the list of tables Pebble takes a damaged end for one that was not written.)
 func TestStore_IsWholeOrMadeAnew(t *testing.T) {
 	const seeds = 15
 	anew := 0
 	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		suffix := []string{".sst", ".log", "OPTIONS-"}[seed%3]
+		suffix := []string{".sst", "OPTIONS-"}[seed%2]
 		s := newDamagedStore(t, vfs.NewMem(), suffix, func(b []byte) []byte {
 			if r.IntN(4) == 0 {
 				return b[:r.IntN(len(b))]
@@ -724,7 +720,7 @@ func TestStore_SaysWhatToDoWhereItCannotBeRead(t *testing.T) {
 // A disk that says nothing is one that fails: the client's heartbeats must not go on over an actor that waits for it.
 func TestStore_GivesUpOnADiskThatDoesNotAnswer(t *testing.T) {
 	var entries []Entry
-	for i := range 12_000 { // more than a log takes
+	for i := range 12_000 { // more than memtables take
 		entries = append(entries, storeRecord(t, "t", fmt.Sprint(i), record.StatusFinished, int64(i)))
 	}
 	for name, do := range map[string]func(s *Store) error{

@@ -29,12 +29,6 @@ func (d *FaultyDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.Fi
 	return faultyFile{f, d, name}, err
 }
 
-// ReuseForWrite implements vfs.FS.
-func (d *FaultyDisk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := d.FS.ReuseForWrite(oldname, newname, category)
-	return faultyFile{f, d, newname}, err
-}
-
 // Open implements vfs.FS.
 func (d *FaultyDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := d.FS.Open(name, opts...)
