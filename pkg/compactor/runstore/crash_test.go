@@ -22,7 +22,7 @@ import (
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
 
-var everyWrite = flag.Bool("crash.all", false, "crash at every write of the file system, not at every fourth, and kill ten times as often")
+var everyWrite = flag.Bool("crash.all", false, "crash at every write of the file system, not at every eighth, and kill ten times as often")
 
 // history is a log of records, and what a store that never crashed holds at each offset of it.
 type history struct {
@@ -160,7 +160,7 @@ func TestStore_HoldsWhatItsPositionSaysWhereverItCrashes(t *testing.T) {
 	var begun atomic.Int64
 	var mu sync.Mutex
 	rng, writes, at := rand.New(rand.NewPCG(seed, 1)), 0, map[int64]int{}
-	step := 4
+	step := 8
 	if *everyWrite {
 		step = 1
 	}
