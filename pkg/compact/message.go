@@ -47,13 +47,27 @@ func fromMessages(messages []agui.Message, more int) []*message {
 // export returns the current message.
 func (m *message) export() agui.Message {
 	if m.raw == nil {
-		size := 128
-		if m.text != nil {
-			size += m.text.size
-		}
-		m.raw = m.obj.appendJSON(make([]byte, 0, size))
+		m.raw = m.obj.appendJSON(make([]byte, 0, m.room()))
 	}
 	return agui.Message{ID: m.id, Role: m.role, Raw: m.raw}
+}
+
+// room returns about how many bytes the message's JSON takes: histories keep it as it is made.
+func (m *message) room() int {
+	const each = 160 // names, ids
+	n := each
+	if m.text != nil {
+		n += m.text.size
+	}
+	if m.calls != nil {
+		for _, c := range m.calls.list {
+			n += each
+			if c.args != nil {
+				n += c.args.size
+			}
+		}
+	}
+	return n
 }
 
 // open parses the message so that it can be changed, and drops its JSON.
