@@ -20,7 +20,11 @@ const chunkBytes = 32 << 10
 func putRecord(b *pebble.Batch, e Entry) error {
 	recordKey := storeKey(recordTable, e.Key)
 	first := e.Value[:min(len(e.Value), chunkBytes)]
-	if err := b.Set(recordKey, append(binary.BigEndian.AppendUint64(nil, uint64(len(e.Value))), first...), nil); err != nil {
+	op := b.SetDeferred(len(recordKey), 8+len(first))
+	copy(op.Key, recordKey)
+	binary.BigEndian.PutUint64(op.Value, uint64(len(e.Value)))
+	copy(op.Value[8:], first)
+	if err := op.Finish(); err != nil {
 		return err
 	}
 	number := 0

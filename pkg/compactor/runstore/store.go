@@ -280,8 +280,12 @@ func (s *Store) Reset(topicID string, now time.Time) error {
 // may overlap earlier writes. The argument known is a time by which all that was committed is then in the store. It is
 // zero within a catch-up while more is to come.
 func (s *Store) Apply(entries []Entry, known time.Time) error {
-	followed, erased := s.followed, false
-	b := s.db.NewBatch()
+	const each = 1 << 10 // keys and metadata
+	followed, erased, size := s.followed, false, each
+	for _, e := range entries {
+		size += each + len(e.Value)
+	}
+	b := s.db.NewBatchWithSize(size)
 	for _, e := range entries {
 		if e.Offset < followed.NextOffset {
 			continue
