@@ -34,6 +34,24 @@ func (m *member) outcome(o cycleOutcome) float64 {
 	return testutil.ToFloat64(m.metrics.transactions.WithLabelValues(string(o)))
 }
 
+// A process that stops has its threads wait for no snapshot, and holds back no committed offset for one.
+func TestService_AStopWritesTheSnapshotsThatAwaitTheirTime(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		m := w.join("a", w.TempDir(), nil)
+		m.waitWorks()
+		w.script.Turn("r1", "m1")
+		w.publish()
+		snapshots := func() int { return len(kafkatest.Consume(w.T, w.kafka, w.kafka.Topics().Snapshots)) }
+		equal(w.T, "C while it runs", w.decided()[0], int64(2))
+		equal(w.T, "snapshots", snapshots(), 0)
+		if err := m.stop(); err != nil {
+			w.Error(err)
+		}
+		equal(w.T, "C", w.decided()[0], int64(3))
+		equal(w.T, "snapshots of messages and state", snapshots(), 2)
+	})
+}
+
 // The transaction that holds an ended run's record is aborted: the run is folded and written again.
 func TestService_AnAbortAfterAnEndedRunLosesNothing(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
@@ -587,6 +605,8 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 				w.script.Send("u", "open", text("m", "one "))
 				w.script.Send("v", "", custom("nobody's"))
 				w.publish()
+				w.decided()
+				w.quiet()
 				equal(t, "C", w.decided()[0], int64(4))
 				m.kill()
 				w.deleteGroup()

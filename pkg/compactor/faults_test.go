@@ -231,6 +231,7 @@ func smallHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameF
 	s.Send("t", "", custom("nobody's"))
 	w.publish()
 	w.decided()
+	w.quiet()
 	s.Turn("r2", "m2")
 	s.Send("u", "open", "poison")
 	w.publish()

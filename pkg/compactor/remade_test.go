@@ -139,6 +139,7 @@ func TestService_GoesOnWhereRunsAloneWereMadeAgain(t *testing.T) {
 				w.script.Turn("r1", "m1")
 				w.publish()
 				w.decided()
+				w.quiet()
 				sessions := testutil.ToFloat64(m.metrics.sessions)
 				runs := w.kafka.Topics().Runs
 				if err := errors.Join(w.cluster.Fake.DeleteTopic(runs), w.cluster.Fake.CreateTopic(runs, 1, nil)); err != nil {

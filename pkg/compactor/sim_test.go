@@ -72,7 +72,7 @@ func (s *sim) feed() {
 
 func (s *sim) commit() {
 	s.TB.Helper()
-	e, err := s.part.Collect(partition.Cycle{Now: s.Now, LogEnd: -1, Room: partition.NewRoom(1)})
+	e, err := s.part.Collect(partition.Cycle{Now: s.Now, LogEnd: -1, Room: partition.NewRoom(1), Stopping: true})
 	s.check(err)
 	s.committed(e)
 }

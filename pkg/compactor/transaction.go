@@ -51,7 +51,7 @@ func (s *session) collect(ctx context.Context, own owned) (shares []share, err e
 				end = -1
 			}
 			paused := v.part.Stats().Paused
-			e, err := v.part.Collect(partition.Cycle{Now: now, LogEnd: end, Room: room})
+			e, err := v.part.Collect(partition.Cycle{Now: now, LogEnd: end, Room: room, Stopping: ctx.Err() != nil})
 			if err != nil {
 				return nil, err
 			}

@@ -69,6 +69,7 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 			m.checkStopped(t, w.kafka.Topics().Events+"/0 at offset 2")
 			equal(t, "readiness", m.ready(), nil)
 			equal(t, "dead letters", w.letters(), 0)
+			w.quiet()
 			committed, err := w.admin().FetchOffsets(context.Background(), groupOf(w.kafka))
 			if err != nil {
 				t.Fatal(err)

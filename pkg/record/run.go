@@ -110,8 +110,8 @@ type Run struct {
 	HistoryKey string `json:"historyKey,omitempty"`
 	// State is the state at the end, if it differs from Base's ({} without a base).
 	State json.RawMessage `json:"state,omitempty"`
-	// SinceSnapshot is the number of bytes that the branch's runs have added since its conversation was last written whole to
-	// skein.snapshots; 0 if that was at this run's end.
+	// SinceSnapshot is the number of bytes that the branch's runs have added since its conversation was last due to be written
+	// whole to skein.snapshots; 0 if that was at this run's end.
 	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
 
 	// Kept are the families of events that the run keeps, decided at its first event.

@@ -59,6 +59,7 @@ func BenchmarkPartition_Process(b *testing.B) {
 	}
 	b.StopTimer()
 	if s.read == len(s.Events) {
+		s.all()
 		written := 0
 		for _, m := range append(s.runs, s.other...) {
 			written += len(m.Key) + len(m.Value)

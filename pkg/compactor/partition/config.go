@@ -21,8 +21,8 @@ type Config struct {
 	CheckpointMax time.Duration
 	// IdleLimit is how long, in stream time, a run may get no record before it expires (status abandoned).
 	IdleLimit time.Duration
-	// SnapshotBelow is the size in bytes below which a branch's conversation is written whole at every run's end. A larger
-	// one is written whole once half of it is new.
+	// SnapshotBelow is the size in bytes below which a branch's conversation is due to be written whole at every run's end. A
+	// larger one is due once half of it is new.
 	SnapshotBelow int
 	// RecordLimit is the largest value, in bytes, of a record on skein.runs or skein.snapshots.
 	RecordLimit int

@@ -85,6 +85,9 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	p.outputs, p.sent, p.cuts, p.differing, p.counts = nil, 0, nil, nil, newCounts()
 
 	hold, holdAt, known := p.next, p.clock.stream, p.progress.Processed
+	if one := p.awaiting.first(); one != nil {
+		hold, holdAt = one.offset, one.at
+	}
 	held := func(r *run, announced bool) {
 		if r.changedFrom < 0 {
 			return

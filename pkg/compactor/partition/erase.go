@@ -34,6 +34,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 		}
 	}
 	for _, branch := range slices.Sorted(maps.Keys(t.tips)) {
+		p.awaiting.drop(t.runKey(branch))
 		for _, kind := range []agui.Type{agui.MessagesSnapshot, agui.StateSnapshot} {
 			key, err := record.SnapshotKey(t.tenant, t.id, branch, kind)
 			if err != nil {

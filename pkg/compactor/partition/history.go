@@ -99,10 +99,13 @@ func (h *histories) grow(l *messageList, held, own int) {
 
 func historySize(run string, h lineage.History) int { return historyOverhead + len(run) + len(h.State) }
 
-// History implements fold.Directory and lineage.Known. It returns the current history of a run in memory, else that of the run's record
-// and its chain of bases.
-func (t *thread) History(runID string) (lineage.History, error) {
-	p, key := t.p, t.runKey(runID)
+// History implements fold.Directory and lineage.Known.
+func (t *thread) History(runID string) (lineage.History, error) { return t.p.history(t.key, runID) }
+
+// history returns the current history of a run in memory, else that of the run's record and its chain of bases. Its thread need not be in
+// memory.
+func (p *Processor) history(thread, runID string) (lineage.History, error) {
+	key := runKey(thread, runID)
 	if r := p.runs.byKey[key]; r != nil && r.Fold != nil {
 		return lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}, nil
 	}
@@ -126,7 +129,7 @@ func (t *thread) History(runID string) (lineage.History, error) {
 		if rec.Base == "" {
 			break
 		}
-		key = t.runKey(rec.Base)
+		key = runKey(thread, rec.Base)
 	}
 	if !sealed {
 		at = at.Unshare() // later runs do not build on the record of an open run
@@ -138,7 +141,7 @@ func (t *thread) History(runID string) (lineage.History, error) {
 	}
 	if len(chain) > 0 && sealed {
 		at = at.Share()
-		p.histories.put(t.runKey(runID), at)
+		p.histories.put(runKey(thread, runID), at)
 	}
 	return at, nil
 }

@@ -307,10 +307,14 @@ func (s *sim) live(rng *rand.Rand) {
 	crashes := 0
 	for s.committed.Processed < int64(len(s.Events)) {
 		s.feed(1 + rng.IntN(1+rng.IntN(30)))
-		switch rng.IntN(4) {
-		case 0:
+		switch rng.IntN(8) {
+		case 2, 3:
+			s.Now = s.Now.Add(snapshotQuiet)
+		case 4:
+			s.Now = s.Now.Add(snapshotQuiet / 2)
+		case 0, 5:
 			s.Now = s.Now.Add(s.cfg.CheckpointInterval)
-		case 1:
+		case 1, 6:
 			s.Now = s.Now.Add(s.cfg.CheckpointMax)
 		}
 		switch {
@@ -342,6 +346,7 @@ func (s *sim) checkRecords() {
 	s.tb.Helper()
 	s.checkTold()
 	s.checkHeads()
+	s.checkSnapshots()
 	sealed, failed := map[string]int{}, map[string]int{}
 	starts := map[string]time.Time{}
 	for _, m := range s.runs {
@@ -375,6 +380,32 @@ func (s *sim) checkRecords() {
 		if n != 1 || sealed[id] != 1 {
 			s.tb.Errorf("%s failed late %d times, and was sealed %d times", id, n, sealed[id])
 		}
+	}
+}
+
+// checkSnapshots demands that the last snapshots of each branch are those of its last end at which they were due.
+func (s *sim) checkSnapshots() {
+	s.tb.Helper()
+	want, next := map[string]string{}, map[string]int64{}
+	for _, value := range s.values() {
+		r, err := record.DecodeRun([]byte(value))
+		if err != nil {
+			continue // a position, an erasure
+		}
+		branch, err := record.RunKey(r.Tenant, r.ThreadID, r.BranchID)
+		s.check(err)
+		if r.Status.Sealed() && r.SinceSnapshot == 0 && r.Raw.Next > next[branch] {
+			want[branch], next[branch] = r.RunID, r.Raw.Next
+		}
+	}
+	for _, kind := range []agui.Type{agui.MessagesSnapshot, agui.StateSnapshot} {
+		got := map[string]string{}
+		for key, m := range s.snapshots() {
+			if branch, ok := strings.CutSuffix(key, "/"+string(kind)); ok {
+				got[branch] = header(m, record.HeaderRunID)
+			}
+		}
+		equal(s.tb, "runs of the last snapshots", got, want)
 	}
 }
 

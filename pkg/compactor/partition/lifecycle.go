@@ -24,8 +24,8 @@ import (
 //
 // A run that expired before its first event is still pending: its record has a preliminary parent resolution.
 
-// seal ends a run whose terminal event was folded: it makes its final record, and snapshots of its branch if they are due. Later runs build
-// on the history restored from that record, not on the fold in memory, so they get the same history before and after a restart.
+// seal ends a run whose terminal event was folded: it makes its final record, and has its branch await a snapshot if one is due. Later runs
+// build on the history restored from that record, not on the fold in memory, so they get the same history before and after a restart.
 func (r *run) seal() error {
 	p := r.thread.p
 	rec, base, err := r.build()
@@ -43,8 +43,10 @@ func (r *run) seal() error {
 	if err != nil {
 		return err
 	}
-	if whole {
+	if whole { // and only then 0: see awaitAgain
 		h.SinceSnapshot = 0
+	} else {
+		h.SinceSnapshot = max(1, h.SinceSnapshot)
 	}
 	rec.SinceSnapshot = h.SinceSnapshot
 	out, err := r.finish(rec, outputSealed)
@@ -59,10 +61,10 @@ func (r *run) seal() error {
 		}
 	}
 	p.histories.put(r.key, at.Share()) // for the next turn
-	if !whole {
-		return nil
+	if whole {
+		r.thread.await(h, at.Bytes())
 	}
-	return p.snapshot(r.thread, h, at)
+	return nil
 }
 
 // failLate writes the record of a sealed run once more, as its agent said after the end that it had failed. Its place, history and proof

@@ -513,8 +513,8 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 			s.open(c.newFolder)
 			s.openGap(3)
 			late := false
-			for s.read < len(s.Events) || !late {
-				if s.read == len(s.Events) {
+			for s.part.progress.Processed < int64(len(s.Events)) || !late {
+				if s.part.progress.Processed == int64(len(s.Events)) {
 					s.Now, late = s.Now.Add(s.cfg.IdleLimit), true
 					s.Send("f", "odd", text("m", "it never says that it begins"))
 					s.Send("f", "odd", finished("odd"))
@@ -528,6 +528,7 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 					s.open(c.newFolder)
 				}
 			}
+			s.all()
 			got := map[string]bool{}
 			for id, r := range s.latest() {
 				equal(t, "status of "+id, r.Status, record.StatusFinished)

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"cmp"
+	"container/list"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,6 +33,7 @@ type Processor struct {
 	threads   map[string]*thread
 	runs      runTable
 	histories *histories
+	awaiting  awaiting
 	limits    limits // of the process's memory
 	unloading bool   // the next commit continues to unload threads
 
@@ -98,7 +100,7 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Sto
 			unsaved: newUnsaved(), room: NewRoom(1), counts: newCounts(),
 		},
 		count: pos.Partitions, threads: map[string]*thread{}, runs: newRunTable(), histories: newHistories(cfg.CacheBytes),
-		limits: cfg.limits(1),
+		awaiting: awaiting{byBranch: map[string]*list.Element{}}, limits: cfg.limits(1),
 	}
 	p.retirement = retirement{p: p, expiring: newExpiryQueue(), closing: newExpiryQueue()}
 	if pos.StreamTime != 0 {
@@ -164,6 +166,8 @@ type Cycle struct {
 	// clock, as no record moves stream time.
 	LogEnd int64
 	Room   *Room
+	// Stopping means that the process ends, so that branches await no snapshot any longer.
+	Stopping bool
 }
 
 // Collect returns what the next transaction writes. Nothing may be processed until its outcome is known.
@@ -171,6 +175,9 @@ func (p *Processor) Collect(c Cycle) (Effects, error) {
 	p.enter(c.Room)
 	if c.LogEnd >= 0 {
 		p.clock.noteLogEnd(c.LogEnd, p.next, c.Now)
+	}
+	if err := p.writeSnapshots(c); err != nil {
+		return Effects{}, err
 	}
 	return p.collect(c.Now)
 }
@@ -365,6 +372,7 @@ func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error
 func (p *Processor) leaveOut(t *thread, m *message, outcome fold.Outcome) (fold.Outcome, error) {
 	switch outcome {
 	case fold.Covered:
+		t.awaitAgain(m.Offset)
 		return outcomeDropped, nil
 	case fold.Repeat:
 		return p.repeated(t, m)

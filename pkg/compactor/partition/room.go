@@ -23,6 +23,7 @@ const (
 type Room struct {
 	partitions                     int          // of the process
 	outputs, checkpoints, expiries atomic.Int64 // bytes that are left
+	snapshots                      atomic.Int64 // bytes of outputs that are taken by conversations which await their snapshot
 	memory                         atomic.Int64 // bytes by which runs may yet grow
 	endless                        bool
 }
@@ -44,6 +45,15 @@ func (r *Room) Full() bool {
 
 // LimitMemory sets how many bytes open runs may still take before the transaction must be committed. After that, runs are evicted or cut.
 func (r *Room) LimitMemory(bytes int) { r.memory.Store(int64(bytes)) }
+
+// awaitSnapshot takes room for a conversation that a later transaction writes whole, so that no more of them come than can be written.
+func (r *Room) awaitSnapshot(bytes int) {
+	r.outputs.Add(int64(-bytes))
+	r.snapshots.Add(int64(bytes))
+}
+
+// forSnapshots reports whether there is room for one more snapshot: all that other outputs leave.
+func (r *Room) forSnapshots() bool { return r.outputs.Load()+r.snapshots.Load() > 0 }
 
 // Fill makes the room full.
 func (r *Room) Fill() { r.outputs.Store(0) }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/test/parts/partstest"
 )
@@ -190,8 +192,7 @@ func perTurn(tb testing.TB, turns int) (stored, written float64) {
 		s.Send("t", id, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"u%06d","role":"user","delta":%q}`, n, strings.Repeat("q", question)))
 		s.Send("t", id, text(fmt.Sprintf("a%06d", n), strings.Repeat("a", reply)))
 		s.Send("t", id, finished(id))
-		s.feed(4)
-		s.commit(true)
+		s.all()
 		for _, m := range slices.Concat(s.runs[runs:], s.other[other:]) {
 			size := len(m.Key) + len(m.Value)
 			live[m.Topic+"/"+string(m.Key)] = size
@@ -204,6 +205,53 @@ func perTurn(tb testing.TB, turns int) (stored, written float64) {
 		sum += size
 	}
 	return float64(sum) / float64(turns), float64(total) / float64(turns)
+}
+
+// Threads of ten turns of 503 events of 156 bytes, which follow one another as fast as a backlog is drained, 20 at a time. Beside the
+// records of runs, each conversation of 130 KB is written whole once. Bytes are of keys and values, uncompressed.
+func TestPartition_WritesAShareOfABacklog(t *testing.T) {
+	const threads, turns, deltas, commit = 20, 10, 499, 4_700 // events in 200 ms
+	s := newSim(t, nil)
+	s.open(false)
+	for turn := range turns {
+		for step := range deltas + 4 {
+			for i := range threads {
+				thread, run := fmt.Sprintf("thread-%05d", i), fmt.Sprintf("run-%036d", turn*threads+i)
+				value := fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","timestamp":1763717400000,"messageId":"msg-%036d","delta":%q}`,
+					turn, strings.Repeat("words ", 5+step%2))
+				switch step {
+				case 0:
+					value = fmt.Sprintf(`{"type":"RUN_STARTED","timestamp":1763717400000,"threadId":%q,"runId":%q}`, thread, run)
+				case 1:
+					value = fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","timestamp":1763717400000,"messageId":"msg-%036d","role":"assistant"}`, turn)
+				case deltas + 2:
+					value = fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","timestamp":1763717400000,"messageId":"msg-%036d"}`, turn)
+				case deltas + 3:
+					value = fmt.Sprintf(`{"type":"RUN_FINISHED","timestamp":1763717400000,"threadId":%q,"runId":%q}`, thread, run)
+				}
+				s.Send(thread, run, value)
+				if len(s.Events)%commit == 0 {
+					s.Now = s.Now.Add(200 * time.Millisecond)
+					s.feed(commit)
+					s.commit(true)
+				}
+			}
+		}
+	}
+	s.all()
+	bytes := func(all []*kgo.Record) (n int) {
+		for _, m := range all {
+			n += len(m.Key) + len(m.Value)
+		}
+		return n
+	}
+	read := float64(bytes(s.Events))
+	runs, snapshots := float64(bytes(s.runs))/read, float64(bytes(s.other))/read
+	t.Logf("of what is read %.3f is written as run records and progress, %.3f as snapshots", runs, snapshots)
+	if runs+snapshots > 0.40 {
+		t.Errorf("%.3f of what was read is written, at most 0.40 are allowed", runs+snapshots)
+	}
+	equal(t, "snapshots of messages and state", len(s.other), 2*threads)
 }
 
 // What a thread takes grows with its turns, not with their square; up to 1,000 here, and 10,000 in

@@ -21,14 +21,16 @@ type sim struct {
 	tb  testing.TB
 	cfg Config
 
-	runs      []*kgo.Record // committed records of skein.runs
-	other     []*kgo.Record // committed records of the other topics
+	runs      []*kgo.Record    // committed records of skein.runs
+	other     []*kgo.Record    // committed records of the other topics
+	nexts     map[string]int64 // the offset behind each run of runs, by key, and the one behind the run of each snapshot
 	committed Progress
 
 	newStore  func() (*runstore.Store, error)
 	store     *runstore.Store
 	part      *Processor
 	inRoom    *Room
+	stopping  bool                      // no branch awaits its snapshot any longer
 	cuts      bool                      // runs are cut where memory is short
 	room      int                       // what the partition has of it for runs that are due; 0 is the default
 	read      int                       // events that the partition has been given
@@ -45,7 +47,7 @@ func newSim(tb testing.TB, change func(*Config)) *sim {
 	}
 	s := &sim{
 		Script: partitiontest.New(tb), tb: tb, cfg: cfg,
-		committed: Progress{Partitions: 1}, newStore: runstore.OpenMemory,
+		committed: Progress{Partitions: 1}, newStore: runstore.OpenMemory, nexts: map[string]int64{},
 	}
 	tb.Cleanup(func() {
 		if s.store != nil {
@@ -173,7 +175,7 @@ func (s *sim) commit(readable bool) {
 	if s.cuts {
 		s.check(CutLargest([]*Processor{s.part}, s.Now))
 	}
-	b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: s.inRoom})
+	b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: s.inRoom, Stopping: s.stopping})
 	s.check(err)
 	s.inRoom = s.endlessRoom()
 	s.reads, s.differing = b.Counts.Reads, append(s.differing, b.Differing...)
@@ -190,8 +192,14 @@ func (s *sim) commit(readable bool) {
 			}
 			o.Record.Offset, o.Record.Timestamp = m.Offset, m.Timestamp
 			s.runs = append(s.runs, &m)
+			if o.entry.Metadata != nil {
+				s.nexts[string(m.Key)] = o.entry.Metadata.Next
+			}
 		} else {
 			s.other = append(s.other, &m)
+		}
+		if m.Topic == s.Topics.Snapshots {
+			s.noteSnapshot(&m)
 		}
 	}
 	if b.Progress.Committed < s.committed.Committed || b.Progress.Processed < s.committed.Processed {
@@ -205,14 +213,34 @@ func (s *sim) commit(readable bool) {
 	}
 }
 
-// all feeds everything in one batch and commits it.
+// noteSnapshot demands that no snapshot replaces one of a later run.
+func (s *sim) noteSnapshot(m *kgo.Record) {
+	s.tb.Helper()
+	key := string(m.Key)
+	if m.Value == nil {
+		delete(s.nexts, key)
+		return
+	}
+	parts, err := record.SplitKey(key)
+	s.check(err)
+	run, err := record.RunKey(parts[0], parts[1], header(m, record.HeaderRunID))
+	s.check(err)
+	if s.nexts[run] < s.nexts[key] {
+		s.tb.Errorf("%s of %s replaces that of a later run", key, run)
+	}
+	s.nexts[key] = s.nexts[run]
+}
+
+// all feeds everything in one batch and commits it, with what awaits its time.
 func (s *sim) all() {
 	s.tb.Helper()
 	if s.part == nil {
 		s.open(false)
 	}
 	s.feed(len(s.Events))
+	s.stopping = true
 	s.commit(true)
+	s.stopping = false
 }
 
 // latest are the latest run records by run id.

@@ -31,7 +31,9 @@ type thread struct {
 }
 
 // runKey returns the key of a run's record.
-func (t *thread) runKey(id string) string { return t.key + "/" + record.EscapeKeyPart(id) }
+func (t *thread) runKey(id string) string { return runKey(t.key, id) }
+
+func runKey(thread, id string) string { return thread + "/" + record.EscapeKeyPart(id) }
 
 // newThread returns a thread with these runs.
 func (p *Processor) newThread(key, tenant, id string, runs []*threadRun) (*thread, error) {
