@@ -181,7 +181,9 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 	half, cancelHalf := context.WithTimeout(ctx, length/2)
 	defer cancelHalf()
 	whileLagging := s.now().Add(laggingInterval)
-	goesOn := func() bool { return interval.Err() == nil || ctx.Err() == nil && s.backlog.any() && s.now().Before(whileLagging) }
+	goesOn := func() bool {
+		return interval.Err() == nil || ctx.Err() == nil && s.backlog.any() && s.now().Before(whileLagging)
+	}
 	s.backlog.noteLagAgain()
 	for first := true; first || goesOn() && !s.room.Full(); first = false {
 		if err := s.backlog.fetch(interval, &s.members); err != nil {
