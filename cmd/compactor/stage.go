@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"math"
-	"os"
 	"runtime/debug"
 	"strconv"
 
@@ -56,7 +55,7 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			if err := p.AwaitKafka(ctx); err != nil {
 				return err
 			}
-			collectLess(cfg)
+			limitMemory(cfg)
 			cfg.Group = p.Kafka.CompactorGroup()
 			quotas, err := quota.Open(quota.Config{
 				Path: quotaFile, Replicas: 1, Stage: quota.Limits{OpenRuns: partition.DefaultOpenRuns}, Logger: p.Logger, Registerer: p.Registry,
@@ -89,14 +88,10 @@ func quotaOf(l quota.Limits) partition.Quota {
 	return partition.Quota{OpenRuns: l.OpenRuns, OpenRunBytes: l.OpenRunBytes}
 }
 
-// collectLess sets GOGC to 200 instead of 100, since most of what the compactor allocates is needed for one event only.
-// The memory limit is above what the settings let the compactor hold. Large runs on several partitions hold more for seconds, in
-// which the collector would take most of the processor time. So with a GOMEMLIMIT, as in the chart, the limit is at least
-// two thirds of what app.Main makes of it. A given GOGC and a lower GOMEMLIMIT win.
-func collectLess(cfg compactor.Config) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-	}
+// limitMemory sets a memory limit above what the settings let the compactor hold. Large runs on several partitions hold more for seconds,
+// in which the collector would take most of the processor time. So with a GOMEMLIMIT, as in the chart, the limit is at least
+// two thirds of what app.Main makes of it. A lower GOMEMLIMIT wins.
+func limitMemory(cfg compactor.Config) {
 	limit := int64(2*(cfg.OpenRunBytes+cfg.CacheBytes) + 128<<20)
 	if given := debug.SetMemoryLimit(-1); given != math.MaxInt64 {
 		limit = max(limit, given/3*2)
