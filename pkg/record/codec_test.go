@@ -129,8 +129,8 @@ func fill(v reflect.Value, text json.RawMessage) {
 	case *[]agui.Message:
 		*to = []agui.Message{{Raw: text}, {Raw: json.RawMessage(`{}`)}}
 	default:
-		if v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.Struct && v.Type().Elem().PkgPath() == reflect.TypeFor[record.Run]().PkgPath() {
-			v.Set(reflect.New(v.Type().Elem()))
+		if of := v.Type(); of.Kind() == reflect.Pointer && of.Elem().PkgPath() == reflect.TypeFor[record.Run]().PkgPath() {
+			v.Set(reflect.New(of.Elem()))
 			v = v.Elem()
 		}
 		if v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]() && v.Type() != reflect.TypeFor[agui.Families]() {

@@ -126,8 +126,10 @@ func TestParseHeadersLike_SaysTheSameWhateverItIsLike(t *testing.T) {
 		{header(record.HeaderKind, "")},
 	}
 	// What Encode writes, and all that differs from it in one header.
-	written := record.Headers{Kind: record.KindEvent, RunID: "r", Seq: 4, Agent: "a", Labels: []record.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}}.Encode()
-	given = append(given, written, written[2:4], append(slices.Clip(written), header("x", "y")), append(slices.Clip(written), header("label-c", "3")))
+	labels := []record.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}
+	written := record.Headers{Kind: record.KindEvent, RunID: "r", Seq: 4, Agent: "a", Labels: labels}.Encode()
+	given = append(given, written, written[2:4])
+	given = append(given, append(slices.Clip(written), header("x", "y")), append(slices.Clip(written), header("label-c", "3")))
 	for i, h := range written {
 		given = append(given, slices.Delete(slices.Clone(written), i, i+1), slices.Insert(slices.Clone(written), i, h))
 		for _, value := range []string{"", "2", "007", "-1", "+1", "1_0", "12345678901234567890", "input", "b"} {

@@ -73,7 +73,8 @@ func BenchmarkPartition_End(b *testing.B) {
 		thread, run := fmt.Sprintf("thread-%05d", i), fmt.Sprintf("run-%032d", i)
 		s.Send(thread, run, started(run))
 		for k := range deltas {
-			s.Send(thread, run, text(fmt.Sprintf("msg-9b1deb4d-3b7d-4bad-9bdd-%012d", i), fmt.Sprintf("partition offset naïve 東京 %d%s", k, []string{" ", ". ", "\n"}[k%3])))
+			said := fmt.Sprintf("partition offset naïve 東京 %d%s", k, []string{" ", ". ", "\n"}[k%3])
+			s.Send(thread, run, text(fmt.Sprintf("msg-9b1deb4d-3b7d-4bad-9bdd-%012d", i), said))
 		}
 	}
 	before := len(s.Events)

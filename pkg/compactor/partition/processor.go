@@ -139,7 +139,8 @@ const (
 )
 
 // Process folds records in offset order and returns how many it took. It keeps none of their bytes, so the caller may use them again. It
-// stops early if room is full (what these records take of its memory counts once they are folded), or before a record of a newer Skein. An error is never about the data: the partition cannot continue.
+// stops early if room is full, or before a record of a newer Skein. The memory that these records take of the room counts once all of them
+// are folded. An error is never about the data: the partition cannot continue.
 func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (taken int, stop Stop, err error) {
 	p.enter(room)
 	before := p.runs.bytes

@@ -106,8 +106,8 @@ func (r *run) wantsSnapshot(at lineage.History) (bool, error) {
 }
 
 // writeSnapshots writes the snapshots whose time has come, those that hold the committed offset first, as far as the transaction has room,
-// but one at least. A process that stops writes all. One whose cache they half fill writes some sooner: later they would have to be read from
-// the local store.
+// but one at least. A process that stops writes all. One whose cache they half fill writes some sooner: later they would have to be read
+// from the local store.
 func (p *Processor) writeSnapshots(c Cycle) error {
 	if p.rebuilds() {
 		return nil
