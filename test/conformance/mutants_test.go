@@ -40,8 +40,8 @@ var mutants = []mutant{
 		"if have = at.value(); have == nil {\n				return nil"},
 	{"a test compares numbers as they are spelled", "tree.go", "	return a == b\n}", "	return a == b && string(n) == string(o)\n}"},
 	{"a test compares strings as they are spelled", "tree.go", "agui.TextOf(n).Equal(agui.TextOf(o))", "string(n) == string(o)"},
-	{"what is copied is changed with its copy", "patch.go", "		source = &node{text: text, spans: spans, deep: source.deep}\n", "		_ = spans\n"},
-	{"a broken rule is not counted", "verify.go", "	if known && o.set && o != opener {", "	if known && o.set && o != opener && bucket != ownActivity {"},
+	{"what is copied is changed with its copy", "patch.go", "		source = &node{text: text, spans: spans, deep: int32(depth + 1)}\n", "		_ = spans\n"},
+	{"a broken rule is not counted", "verify.go", "	v.agree(v.Owners.Activity, id, o)\n", ""},
 	{"what was open is forgotten in a checkpoint", "verify.go", "`json:\"steps,omitempty\"`", "`json:\"-\"`"},
 	{"replace: false replaces", "apply.go", `string(ev.JSON(agui.FieldReplace)) != "false"`, `string(ev.JSON(agui.FieldReplace)) != "no"`},
 }
