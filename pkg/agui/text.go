@@ -25,6 +25,9 @@ func (t Text) Bytes() []byte {
 	return appendDecoded(make([]byte, 0, len(t)), t)
 }
 
+// AppendString appends what String returns.
+func (t Text) AppendString(dst []byte) []byte { return appendDecoded(dst, t) }
+
 // Equal reports whether both decode to the same string. The cost is proportional to the shorter one.
 func (t Text) Equal(o Text) bool {
 	const longest = len(`\u0041`) // the longest escape of one character

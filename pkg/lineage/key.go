@@ -7,7 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"hash"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
@@ -29,75 +29,106 @@ func KeyOf(messages []agui.Message) HistoryKey { return HistoryKey{}.Extend(mess
 // Extend returns the key of the history that results from appending messages to the one that k identifies. Its cost
 // depends on these messages alone.
 func (k HistoryKey) Extend(messages []agui.Message) HistoryKey {
-	var buf []byte
+	n := newNamer()
 	for _, m := range messages {
-		for _, name := range namesOf(m) {
-			k.IDs, buf = k.IDs.next(name, buf)
-		}
-		for _, said := range saidAloud(m) {
-			k.Contents, buf = k.Contents.next(said, buf)
-		}
+		n.names(m, func(name []byte) { k.IDs = n.next(k.IDs, name) })
+		n.aloud(m, func(said []byte) { k.Contents = n.next(k.Contents, said) })
 	}
 	return k
 }
 
 // namesOf returns the names by which a message counts in a history: its id or, if the client gave it none, what it says. An activity has
 // none, as clients do not send it, nor has a message that the fold named itself (compact.MadeByThinking), as clients have other ids for it.
-func namesOf(m agui.Message) []string {
-	switch {
-	case isActivity(m), compact.MadeByThinking(m):
-		return nil
-	case agui.Unnamed(m.ID):
-		return said(m)
-	default:
-		return []string{m.ID}
-	}
-}
+func namesOf(m agui.Message) []string { return collect(m, newNamer().names) }
 
 // saidAloud returns what a message says if all clients send it: a client may leave out reasoning, and add its own instructions.
-func saidAloud(m agui.Message) []string {
-	switch m.Role {
-	case agui.RoleActivity, agui.RoleReasoning, agui.RoleSystem, agui.RoleDeveloper:
-		return nil
-	default:
-		return said(m)
-	}
-}
+func saidAloud(m agui.Message) []string { return collect(m, newNamer().aloud) }
 
 // said returns role and content of a message in a form that does not depend on how a client writes it: as a string or as parts, with the
 // calls of one turn in one message or in several, with arguments written anew. No id equals one of these strings, as an id is UTF-8.
-func said(m agui.Message) (all []string) {
-	add := func(kind string, v ...string) { all = append(all, "\xff"+kind+"\x00"+strings.Join(v, "\x00")) }
-	switch text := contentOf(m); m.Role {
-	case agui.RoleAssistant:
-		if text != "" {
-			add(m.Role, text)
-		}
-		for call := range agui.Elements(m.Get("toolCalls")) {
-			add("call", stringOf(agui.Lookup(call, "id")))
-		}
-	case agui.RoleTool:
-		add(m.Role, stringOf(m.Get("toolCallId")), text)
-	default:
-		add(m.Role, text)
-	}
+func said(m agui.Message) []string { return collect(m, newNamer().said) }
+
+func collect(m agui.Message, names func(agui.Message, func([]byte))) (all []string) {
+	names(m, func(name []byte) { all = append(all, string(name)) })
 	return all
 }
 
-func contentOf(m agui.Message) string {
+// namer makes the names of messages one after another in one buffer, as they may be as large as the messages, and hashes them.
+type namer struct {
+	name []byte
+	hash hash.Hash
+	head [len(Key{}) + 4]byte
+	sum  [sha256.Size]byte
+}
+
+func newNamer() *namer { return &namer{hash: sha256.New()} }
+
+// names yields namesOf, each valid until the next.
+func (n *namer) names(m agui.Message, yield func(name []byte)) {
+	switch {
+	case isActivity(m), compact.MadeByThinking(m):
+	case agui.Unnamed(m.ID):
+		n.said(m, yield)
+	default:
+		n.name = append(n.name[:0], m.ID...)
+		yield(n.name)
+	}
+}
+
+// aloud yields saidAloud.
+func (n *namer) aloud(m agui.Message, yield func(said []byte)) {
+	switch m.Role {
+	case agui.RoleActivity, agui.RoleReasoning, agui.RoleSystem, agui.RoleDeveloper:
+	default:
+		n.said(m, yield)
+	}
+}
+
+// said yields what the function said returns.
+func (n *namer) said(m agui.Message, yield func(said []byte)) {
+	begin := func(kind string) []byte { return append(append(append(n.name[:0], 0xff), kind...), 0) }
+	switch m.Role {
+	case agui.RoleAssistant:
+		front := begin(m.Role)
+		if n.name = appendContent(front, m); len(n.name) > len(front) {
+			yield(n.name)
+		}
+		for call := range agui.Elements(m.Get("toolCalls")) {
+			n.name = appendString(begin("call"), agui.Lookup(call, "id"))
+			yield(n.name)
+		}
+	case agui.RoleTool:
+		n.name = appendContent(append(appendString(begin(m.Role), m.Get("toolCallId")), 0), m)
+		yield(n.name)
+	default:
+		n.name = appendContent(begin(m.Role), m)
+		yield(n.name)
+	}
+}
+
+func appendContent(dst []byte, m agui.Message) []byte {
 	content := m.Get("content")
 	if !agui.IsArray(content) {
-		return stringOf(content)
+		return appendString(dst, content)
 	}
-	var b bytes.Buffer
 	for part := range agui.Elements(content) {
 		if stringOf(agui.Lookup(part, "type")) == "text" {
-			b.WriteString(stringOf(agui.Lookup(part, "text")))
-		} else {
-			_ = json.Compact(&b, part) // checked when it was decoded
+			dst = appendString(dst, agui.Lookup(part, "text"))
+			continue
 		}
+		b := bytes.NewBuffer(dst)
+		_ = json.Compact(b, part) // checked when it was decoded
+		dst = b.Bytes()
 	}
-	return b.String()
+	return dst
+}
+
+// appendString appends the value of a JSON string, and nothing of any other JSON.
+func appendString(dst []byte, v json.RawMessage) []byte {
+	if !agui.IsString(v) {
+		return dst
+	}
+	return agui.TextOf(v).AppendString(dst)
 }
 
 // stringOf returns the value of a JSON string, empty for any other JSON.
@@ -108,20 +139,20 @@ func stringOf(v json.RawMessage) string {
 	return agui.TextOf(v).String()
 }
 
-// next appends one name. It uses SHA-256, so that nobody can choose names that give another history's key. buf is reused
-// between calls.
-func (k Key) next(name string, buf []byte) (Key, []byte) {
-	buf = append(buf[:0], k[:]...)
-	buf = binary.BigEndian.AppendUint32(buf, uint32(len(name)))
-	buf = append(buf, name...)
-	sum := sha256.Sum256(buf)
-	return Key(sum[:len(k)]), buf
+// next appends one name. It uses SHA-256, so that nobody can choose names that give another history's key.
+func (n *namer) next(k Key, name []byte) Key {
+	copy(n.head[:], k[:])
+	binary.BigEndian.PutUint32(n.head[len(k):], uint32(len(name)))
+	n.hash.Reset()
+	n.hash.Write(n.head[:])
+	n.hash.Write(name)
+	return Key(n.hash.Sum(n.sum[:0])[:len(k)])
 }
 
 // interruptKey returns the key by which a run with an interrupt of this id is found.
 func interruptKey(id string) Key {
-	k, _ := Key{}.next("interrupt", nil)
-	k, _ = k.next(id, nil)
+	n := newNamer()
+	k := n.next(n.next(Key{}, []byte("interrupt")), []byte(id))
 	k[0] = ^k[0] // that of no history
 	return k
 }

@@ -236,10 +236,10 @@ type prefix struct {
 // prefixes have keys.
 func prefixesOf(input []agui.Message, keyed bool) []prefix {
 	var all []prefix
+	n := newNamer()
 	add := func(closeness int, contents bool, names func(agui.Message) []string) {
 		var list []string
 		var key Key
-		var buf []byte
 		length, from := closeness, len(all)
 		for _, m := range input {
 			if isActivity(m) {
@@ -249,7 +249,7 @@ func prefixesOf(input []agui.Message, keyed bool) []prefix {
 			own := names(m)
 			list = append(list, own...)
 			for i := 0; keyed && i < len(own); i++ {
-				key, buf = key.next(own[i], buf)
+				key = n.next(key, []byte(own[i]))
 			}
 			if len(own) > 0 {
 				all = append(all, prefix{list, contents, key, length})
