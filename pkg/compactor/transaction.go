@@ -139,8 +139,11 @@ func (s *session) begin(ctx context.Context) error {
 // sendBytes is the size of a partition's outputs that are sent before the transaction ends: smaller batches cost more than they save.
 var sendBytes = 128 << 10
 
-// send sends what the partitions have written, where it is much.
+// send sends what the partitions have written, where it is much, unless the transaction has to wait (hold).
 func (s *session) send(ctx context.Context, own owned) error {
+	if own.joining || s.members.misplaced() {
+		return nil
+	}
 	for _, p := range own.open() {
 		outputs := p.Send(sendBytes)
 		if len(outputs) == 0 {
