@@ -188,8 +188,9 @@ func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 		return int(m.HeapAlloc)
 	}
 	for name, threads := range map[string]int{"a thread of many runs": 1, "threads of one run": 5_000} {
+		dir := t.TempDir() // it is removed after the store is closed, which writes to it
 		s := newSim(t, func(c *Config) { c.CacheBytes = 0 })
-		stores := runstore.NewSet(vfs.Default, t.TempDir(), slog.New(slog.DiscardHandler)) // whose data is not in memory
+		stores := runstore.NewSet(vfs.Default, dir, slog.New(slog.DiscardHandler)) // whose data is not in memory
 		s.newStore = func() (*runstore.Store, error) {
 			store, _, _, err := stores.Lock(0)
 			return store, err
