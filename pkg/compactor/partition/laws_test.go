@@ -82,8 +82,8 @@ func (s *sim) values() map[string]string {
 	return out
 }
 
-// decidedValues are values without what a record of a run with only an input says of its place: where it would be if its first
-// event came just then.
+// decidedValues are values without what a record of a run with only an input says of its place, and the state it has from there: where
+// it would be if its first event came just when the record was made.
 func (s *sim) decidedValues() map[string]string {
 	s.tb.Helper()
 	out := s.values()
@@ -92,7 +92,7 @@ func (s *sim) decidedValues() map[string]string {
 		if err != nil || !r.InputOnly() || r.Open != nil && r.Open.Placed {
 			continue
 		}
-		r.Lineage, r.Rewrote = record.Lineage{ParentBy: record.ParentNone}, nil
+		r.Lineage, r.Rewrote, r.State = record.Lineage{ParentBy: record.ParentNone}, nil, nil
 		b, err := record.EncodeRun(r)
 		s.check(err)
 		out[key] = string(b)
