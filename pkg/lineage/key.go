@@ -45,8 +45,11 @@ func namesOf(m agui.Message) []string { return collect(m, newNamer().names) }
 func saidAloud(m agui.Message) []string { return collect(m, newNamer().aloud) }
 
 // said returns role and content of a message in a form that does not depend on how a client writes it: as a string or as parts, with the
-// calls of one turn in one message or in several, with arguments written anew. No id equals one of these strings, as an id is UTF-8.
+// calls of one turn in one message or in several, with arguments written anew.
 func said(m agui.Message) []string { return collect(m, newNamer().said) }
+
+// saidMark begins all strings of said, so that no id equals one, as an id is UTF-8.
+const saidMark = 0xff
 
 func collect(m agui.Message, names func(agui.Message, func([]byte))) (all []string) {
 	names(m, func(name []byte) { all = append(all, string(name)) })
@@ -86,7 +89,7 @@ func (n *namer) aloud(m agui.Message, yield func(said []byte)) {
 
 // said yields what the function said returns.
 func (n *namer) said(m agui.Message, yield func(said []byte)) {
-	begin := func(kind string) []byte { return append(append(append(n.name[:0], 0xff), kind...), 0) }
+	begin := func(kind string) []byte { return append(append(append(n.name[:0], saidMark), kind...), 0) }
 	switch m.Role {
 	case agui.RoleAssistant:
 		front := begin(m.Role)

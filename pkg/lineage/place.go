@@ -223,9 +223,8 @@ var errNoKnown = errors.New("placing a run: the messages of the thread are unkno
 
 // prefix is a prefix of an input's messages, in the form that a history would have.
 type prefix struct {
-	names    []string
-	contents bool // the names are what the messages say, not their ids
-	key      Key
+	names []string
+	key   Key
 	// length is three times the number of messages in it, without activities, plus 2, 1 or 0 by how close a match it is.
 	length int
 }
@@ -237,7 +236,7 @@ type prefix struct {
 func prefixesOf(input []agui.Message, keyed bool) []prefix {
 	var all []prefix
 	n := newNamer()
-	add := func(closeness int, contents bool, names func(agui.Message) []string) {
+	add := func(closeness int, names func(agui.Message) []string) {
 		var list []string
 		var key Key
 		length, from := closeness, len(all)
@@ -252,15 +251,15 @@ func prefixesOf(input []agui.Message, keyed bool) []prefix {
 				key = n.next(key, []byte(own[i]))
 			}
 			if len(own) > 0 {
-				all = append(all, prefix{list, contents, key, length})
+				all = append(all, prefix{list, key, length})
 			} else if len(all) > from {
 				all[len(all)-1].length = length
 			}
 		}
 	}
-	add(2, false, namesOf)
+	add(2, namesOf)
 	if slices.ContainsFunc(input, func(m agui.Message) bool { return m.Role == agui.RoleReasoning }) {
-		add(1, false, func(m agui.Message) []string {
+		add(1, func(m agui.Message) []string {
 			if m.Role == agui.RoleReasoning {
 				return nil
 			}
@@ -268,7 +267,7 @@ func prefixesOf(input []agui.Message, keyed bool) []prefix {
 		})
 	}
 	if slices.ContainsFunc(input, unnamed) {
-		add(0, true, saidAloud)
+		add(0, saidAloud)
 	}
 	slices.SortStableFunc(all, func(a, b prefix) int { return cmp.Compare(b.length, a.length) })
 	return all
@@ -334,15 +333,12 @@ func (t *Thread) longestLive(prefixes []prefix, s Start) (best *entry, length in
 	return best, length
 }
 
-// matches returns the length of the longest prefix that is a history, or 0.
+// matches returns the length of the longest prefix that is a history, by its ids or by its contents as of an ended run (Run.Keys), or 0.
 func matches(history []agui.Message, prefixes []prefix) int {
 	ids, contents := form{of: namesOf}, form{of: saidAloud}
 	for _, p := range prefixes {
-		f := &ids
-		if p.contents {
-			f = &contents
-		}
-		if f.equals(history, p.names) {
+		said := p.names[len(p.names)-1][0] == saidMark
+		if ids.equals(history, p.names) || said && contents.equals(history, p.names) {
 			return p.length
 		}
 	}

@@ -76,6 +76,15 @@ func TestThread_Place(t *testing.T) {
 			more:  sealed(Run{ID: "empty", Start: 50, End: 51}, ""),
 			want:  Placement{Run: Run{ParentBy: ParentNone, Branch: "new", Root: "new"}},
 		},
+		"of an ended run and a later live one that say the same, the latter counts for messages without ids": {
+			start: Start{Input: &agui.RunAgentInput{Messages: slices.Concat(unnamedMsgs("w"), msgs("u1"))}},
+			more: func(t *testing.T, th *Thread) {
+				t.Helper()
+				sealed(Run{ID: "ended", Branch: "ended", Root: "ended", Start: 50, End: 51}, "u8:w")(t, th)
+				live(Run{ID: "live", Branch: "live", Root: "live", Start: 60, End: -1}, "u9:w")(t, th)
+			},
+			want: Placement{Run: Run{Parent: "live", ParentBy: ParentContent, Branch: "live", Root: "live", Depth: 1}},
+		},
 		"of equal histories the latest start counts": {
 			start: Start{Input: inputOf("u1 a1 u2 a2 u3")},
 			more:  sealed(Run{ID: "again", Branch: "again", Root: "t1", Depth: 2, Parent: "t1", Start: 50, End: 59}, "u1 a1 u2 a2"),
@@ -265,6 +274,15 @@ func sealed(r Run, history string) func(*testing.T, *Thread) {
 		r.Sealed, r.HistoryKey = r.End >= 0, KeyOf(msgs(history))
 		add(t, th, r)
 	}
+}
+
+// unnamedMsgs are a user's messages that came without ids, as they are numbered then.
+func unnamedMsgs(contents string) (list []agui.Message) {
+	for i, content := range strings.Fields(contents) {
+		id := fmt.Sprintf("message-new~%d", i+1)
+		list = append(list, agui.Message{ID: id, Role: agui.RoleUser, Raw: json.RawMessage(fmt.Sprintf(`{"id":%q,"role":"user","content":%q}`, id, content))})
+	}
+	return list
 }
 
 func live(r Run, history string) func(*testing.T, *Thread) {
