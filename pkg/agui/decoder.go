@@ -9,7 +9,7 @@ import (
 // nothing but a timestamp, an id and a text.
 type Decoder struct {
 	Event
-	shapes [4]shape // those of the last deltas
+	shapes [8]shape // those of the last deltas
 	last   int      // the one that fitted last
 	oldest int
 }
@@ -95,19 +95,24 @@ func (e *Event) shape() (s shape) {
 	default:
 		return s
 	}
+	left := e.has &^ (1 << FieldType)
+	for _, f := range varying {
+		left &^= 1 << f
+	}
+	if left != 0 || e.undescribed || e.beyond {
+		return s
+	}
 	fields := slices.DeleteFunc(slices.Clone(varying), func(f Field) bool { return !e.Has(f) })
 	slices.SortFunc(fields, func(f, o Field) int { return int(e.spans[f][0]) - int(e.spans[o][0]) })
-	left := e.has &^ (1 << FieldType)
+	if e.spans[FieldType][0] > e.spans[fields[0]][0] {
+		return s
+	}
 	at := uint32(0)
 	for _, f := range fields {
-		left &^= 1 << f
 		s.before = append(s.before, string(e.Body[at:e.spans[f][0]]))
 		at = e.spans[f][1]
 	}
 	s.before = append(s.before, string(e.Body[at:]))
-	if left != 0 || e.undescribed || e.beyond || e.spans[FieldType][0] > e.spans[fields[0]][0] {
-		return shape{}
-	}
 	s.spec, s.has, s.typeSpan, s.fields = e.spec, e.has, e.spans[FieldType], fields
 	return s
 }
