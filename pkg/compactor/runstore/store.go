@@ -280,7 +280,7 @@ func (s *Store) Reset(topicID string, now time.Time) error {
 // may overlap earlier writes. The argument known is a time by which all that was committed is then in the store. It is
 // zero within a catch-up while more is to come.
 func (s *Store) Apply(entries []Entry, known time.Time) error {
-	const each = 1 << 10 // keys and metadata
+	const each = 2 << 10 // keys, metadata and the index of its messages
 	followed, erased, size := s.followed, false, each
 	for _, e := range entries {
 		size += each + len(e.Value)
