@@ -32,7 +32,7 @@ const (
 	pollRecords = 50_000
 	// holdBytes limits the unprocessed records of all partitions together while the main loop polls. A partition that
 	// holds more than an equal part of these bytes is not fetched.
-	holdBytes = 8 << 20
+	holdBytes = 4 << 20
 )
 
 // backlog holds the records that were polled and are not processed yet. Usually all of them are processed before the

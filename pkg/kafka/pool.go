@@ -57,37 +57,71 @@ func (p *fetchPool) unpacked(from, to int) {
 	p.growth.Store(max(is, was-(was-is)/16))
 }
 
-// spare keeps slices, by the powers of two of their capacities, so that a slice is less than four times as large as it has to be.
+// spare keeps slices by size classes, of which there are four between one power of two and the next.
 type spare[T any] struct {
 	most int // elements in all
 
 	mu   sync.Mutex
 	held int
-	free [64][][]T
+	free [4 * 64][][]T
 }
 
-// get returns an empty slice for n elements.
+// classOf returns the largest class whose size is at most n.
+func classOf(n int) int {
+	if n < 4 {
+		return n
+	}
+	shift := bits.Len(uint(n)) - 3
+	return 4*shift + n>>shift
+}
+
+// sizeOf returns the size of a class: each of its slices has room for that many elements at least.
+func sizeOf(class int) int {
+	if class < 4 {
+		return class
+	}
+	return (4 + class%4) << (class/4 - 1)
+}
+
+// get returns an empty slice for n elements: one that is kept and has room for less than twice as many, or a new one.
 func (s *spare[T]) get(n int) []T {
-	class := bits.Len(uint(max(n, 1) - 1))
+	class := classOf(n)
+	if sizeOf(class) < n {
+		class++
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last := len(s.free[class]) - 1; last >= 0 {
-		one := s.free[class][last]
-		s.free[class] = s.free[class][:last]
-		s.held -= cap(one)
-		return one[:0]
+	for k := class; k < class+3; k++ {
+		if len(s.free[k]) > 0 {
+			return s.pop(k)[:0]
+		}
 	}
-	return make([]T, 0, 1<<class)
+	return make([]T, 0, sizeOf(class))
 }
 
-// put keeps a slice for get, unless enough are kept.
+func (s *spare[T]) pop(class int) []T {
+	last := len(s.free[class]) - 1
+	one := s.free[class][last]
+	s.free[class][last], s.free[class] = nil, s.free[class][:last]
+	s.held -= cap(one)
+	return one
+}
+
+// put keeps a slice for get. Beyond the limit it drops others, the smallest first: a spare that is full of small ones would keep no other.
 func (s *spare[T]) put(one []T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if cap(one) == 0 || s.held+cap(one) > s.most {
+	if cap(one) == 0 || cap(one) > s.most {
 		return
 	}
-	k := bits.Len(uint(cap(one))) - 1
+	for k := 0; s.held+cap(one) > s.most; {
+		if len(s.free[k]) == 0 {
+			k++
+			continue
+		}
+		s.pop(k)
+	}
+	k := classOf(cap(one))
 	s.held += cap(one)
 	s.free[k] = append(s.free[k], one)
 }

@@ -33,18 +33,30 @@ func TestFetchPool_KeepsNoMoreThanItMay(t *testing.T) {
 		s.put(make([]byte, 500))
 	}
 	s.put(nil)
+	s.put(make([]byte, 1001))
 	if s.held != 1000 {
 		t.Errorf("%d bytes are kept, want 1000", s.held)
 	}
-	for range 3 {
-		if b := s.get(100); cap(b) < 100 || cap(b) > 400 {
-			t.Errorf("for 100 bytes there are %d", cap(b))
+	for _, n := range []int{0, 1, 3, 4, 5, 7, 8, 9, 100, 249, 1000, 1001} {
+		if b := s.get(n); cap(b) < n || cap(b) > n+n/4+1 {
+			t.Errorf("for %d bytes there are %d", n, cap(b))
 		}
 	}
-	if b := s.get(250); cap(b) != 500 || s.held != 500 {
-		t.Errorf("for 250 bytes there are %d, and %d are kept", cap(b), s.held)
+	if b := s.get(400); cap(b) != 500 || s.held != 500 {
+		t.Errorf("for 400 bytes there are %d, and %d are kept", cap(b), s.held)
 	}
-	if b := s.get(0); cap(b) != 1 {
-		t.Errorf("for nothing there are %d bytes", cap(b))
+	if s.put(make([]byte, 800)); s.held != 800 { // in place of a smaller one
+		t.Errorf("%d bytes are kept, want the larger slice's 800", s.held)
+	}
+}
+
+func TestSpare_FindsWhatItHasMade(t *testing.T) {
+	for n := range 5000 {
+		s := spare[byte]{most: 1 << 20}
+		one := s.get(n)
+		s.put(one)
+		if again := s.get(n); cap(one) > 0 && (s.held != 0 || cap(again) != cap(one)) {
+			t.Fatalf("for %d bytes there are %d, in place of the %d that are kept", n, cap(again), cap(one))
+		}
 	}
 }

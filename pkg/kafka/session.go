@@ -64,8 +64,8 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 		kgo.TransactionTimeout(8*time.Second),
 		// Buffered responses are unpacked. This makes events 5 to 10 times larger, many similar short runs 40 times, and the client's
 		// records take as much again. A larger batch comes alone.
-		kgo.FetchMaxPartitionBytes(128<<10),
-		kgo.FetchMaxBytes(512<<10),
+		kgo.FetchMaxPartitionBytes(64<<10),
+		kgo.FetchMaxBytes(256<<10),
 		// A fetch costs the same for one event as for a thousand, and events wait for the commit anyway. Brokers therefore collect events
 		// before they answer, but no longer than FetchMaxWait.
 		kgo.FetchMinBytes(32<<10),

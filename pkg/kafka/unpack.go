@@ -19,7 +19,7 @@ var ErrUnpackLater = errors.New("the answer unpacks to more than is held at once
 const maxUnpackBytes = 256 << 20
 
 // unpackLimit limits the unpacked size of a fetch response. FetchMaxBytes counts compressed bytes: 14 MB of one letter become 2 KB,
-// so a response of 512 KB could unpack to gigabytes. Beyond the limit, Decompress returns an error. The client then returns the
+// so a response of 256 KB could unpack to gigabytes. Beyond the limit, Decompress returns an error. The client then returns the
 // partition's earlier batches and fetches the rest again, because kgo ignores an unpacking error after complete batches (brokers
 // may cut the last batch of a response). The first batch of a response is always unpacked. Simultaneous responses of several
 // brokers share the limit.
