@@ -13,6 +13,7 @@ const MaxMembers = 100_000
 // IsMalformed is true for err. It then decodes the event into e. The error unreadable is that of Decode, or that the type is unknown. If
 // Envelope refuses an event that says that it ends the run, that is unreadable, too: the run ends there (fold.Decode).
 func (e *Event) Admit(b []byte) (unreadable, err error) {
+	e.reset()
 	if err := e.scan(b); err != nil {
 		if t := TypeOf(b); t.Terminal() {
 			e.Type = t

@@ -30,23 +30,49 @@ var varying = []Field{FieldTimestamp, FieldMessageID, FieldToolCallID, FieldDelt
 
 // Decode is Event.Decode.
 func (d *Decoder) Decode(b []byte) error {
-	if utf8.Valid(b) {
-		for k := range d.shapes {
-			at := (d.last + k) % len(d.shapes)
-			if s := &d.shapes[at]; s.spec != nil && d.decodeLike(b, s) {
-				d.last = at
-				return nil
-			}
+	if d.decodeKnown(b) {
+		return nil
+	}
+	err := d.Event.Decode(b)
+	if err == nil {
+		d.learn()
+	}
+	return err
+}
+
+// Admit is Event.Admit.
+func (d *Decoder) Admit(b []byte) (unreadable, err error) {
+	if d.decodeKnown(b) {
+		return nil, CheckMembers(b)
+	}
+	unreadable, err = d.Event.Admit(b)
+	if unreadable == nil && err == nil {
+		d.learn()
+	}
+	return unreadable, err
+}
+
+// decodeKnown reads an event that has one of the shapes; it reports whether it has.
+func (d *Decoder) decodeKnown(b []byte) bool {
+	if !utf8.Valid(b) {
+		return false
+	}
+	for k := range d.shapes {
+		at := (d.last + k) % len(d.shapes)
+		if s := &d.shapes[at]; s.spec != nil && d.decodeLike(b, s) {
+			d.last = at
+			return true
 		}
 	}
-	if err := d.Event.Decode(b); err != nil {
-		return err
-	}
+	return false
+}
+
+// learn remembers the shape of the event that was decoded.
+func (d *Decoder) learn() {
 	if s := d.shape(); s.spec != nil {
 		d.shapes[d.oldest], d.last = s, d.oldest
 		d.oldest = (d.oldest + 1) % len(d.shapes)
 	}
-	return nil
 }
 
 // decodeLike reads an event that has the shape; it reports whether it has. Before that, it changes nothing but spans.

@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -17,11 +18,19 @@ var deltas = []string{
 	`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"a","more":1}`,
 }
 
-// sameAsDecode compares the Decoder, which has decoded the deltas before, with Decode.
+// sameAsDecode compares the Decoder, which has decoded the deltas before, with Decode, and another one with Admit.
 func sameAsDecode(t *testing.T, d *Decoder, b []byte) {
 	t.Helper()
+	admitted, admitting := new(Event), *d
+	wantUnreadable, wantErr := admitted.Admit(b)
+	unreadable, err := admitting.Admit(b)
+	same(t, b, &admitting, admitted, errors.Join(unreadable, err), errors.Join(wantUnreadable, wantErr))
 	want, wantErr := Decode(b)
-	err := d.Decode(b)
+	same(t, b, d, want, d.Decode(b), wantErr)
+}
+
+func same(t *testing.T, b []byte, d *Decoder, want *Event, err, wantErr error) {
+	t.Helper()
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 		t.Fatalf("%q: got %v, want %v", b, err, wantErr)
 	}
@@ -86,6 +95,10 @@ func TestDecoder_ComparesDeltas(t *testing.T) {
 		s := &d.shapes[d.last]
 		if (s.spec != nil) != compared || compared && !d.decodeLike([]byte(deltas[i]), s) {
 			t.Errorf("%s has the shape %+v", deltas[i], s)
+		}
+		d = new(Decoder)
+		if unreadable, err := d.Admit([]byte(deltas[i])); errors.Join(unreadable, err) != nil || (d.shapes[0].spec != nil) != compared {
+			t.Errorf("Admit: %s has the shape %+v, %v, %v", deltas[i], d.shapes[0], unreadable, err)
 		}
 	}
 }

@@ -71,6 +71,7 @@ func isShort(r *http.Request) bool { return r.ContentLength >= 0 && r.ContentLen
 // skip returns true.
 func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publisher, skip func(*front.Problem) bool) error {
 	some := events.Form() == eventstream.Array // the empty array is valid
+	var e agui.Decoder
 	for {
 		ev, err := events.Next()
 		if tenant.Revoked(r.Context()) { // the buffers may still contain many events after the revocation
@@ -91,7 +92,6 @@ func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publish
 			}
 			continue
 		}
-		var e agui.Event
 		unreadable, err := e.Admit(ev.Value)
 		if err != nil {
 			if rej := malformed(err, ev.Line); !skip(rej) {
@@ -102,7 +102,7 @@ func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publish
 		if err := admit(p.waiting, p.target.quota, len(ev.Value), ev.Line); err != nil {
 			return err
 		}
-		p.look(ev.Line, &e, unreadable)
+		p.look(ev.Line, &e.Event, unreadable)
 		if !p.send(ev, e.Type) {
 			return nil
 		}
