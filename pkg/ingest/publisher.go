@@ -54,7 +54,7 @@ type accepted struct {
 // unless a broker already has it. In any case, the response counts only the records before the gap.
 type publisher struct {
 	writer
-	records series
+	records *series
 
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
@@ -167,16 +167,22 @@ func (p *publisher) send(ev eventstream.Event, t agui.Type) bool {
 			p.sent = p.svc.sent.of(runKey{p.target.key, p.target.run})
 		}
 	}
-	p.give(p.ctx, p.svc.producer.Produce, p.records, p.records.numbered(ev.Seq), bytes.Clone(ev.Value), func(r *kgo.Record, err error) func() {
-		p.svc.large.Give(p.target.tenant, large)
-		if err == nil && seq >= 0 {
-			again, added := p.sent.take(seq, t, sum)
-			p.repeats.Repeated += again.Repeated
-			p.repeats.Different += again.Different
-			p.added += added
-		}
-		p.acknowledged(r, line, size, err)
-		return nil
+	m := p.record(p.records.numbered(seq), bytes.Clone(ev.Value))
+	sent := m.Timestamp
+	p.svc.producer.Produce(p.ctx, m, func(r *kgo.Record, err error) {
+		p.result(r, p.records, sent, err, func() func() {
+			if large > 0 {
+				p.svc.large.Give(p.target.tenant, large)
+			}
+			if err == nil && seq >= 0 {
+				again, added := p.sent.take(seq, t, sum)
+				p.repeats.Repeated += again.Repeated
+				p.repeats.Different += again.Different
+				p.added += added
+			}
+			p.acknowledged(r, line, err)
+			return nil
+		})
 	})
 	return true
 }
@@ -217,7 +223,7 @@ func (p *publisher) acquire(pool *share.Pool, n int64) bool {
 }
 
 // acknowledged handles the result of a record. It is called in the order of send, with p.mu held.
-func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, err error) {
+func (p *publisher) acknowledged(r *kgo.Record, line int64, err error) {
 	if err != nil {
 		p.fail(fmt.Errorf("%w: Kafka has not acknowledged: %w", ErrUnavailable, err))
 	}
@@ -228,7 +234,7 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, err error)
 		p.acked.Accepted++
 		p.acked.LastOffset, p.ackedLine = r.Offset, line
 	}
-	p.spared(size)
+	p.spared(len(r.Value) + recordOverhead)
 	p.moved.Broadcast()
 }
 

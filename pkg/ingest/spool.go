@@ -34,7 +34,7 @@ const (
 // cannot happen on the client's single connection; see publisher.
 type spool struct {
 	writer
-	event series // events of the current run
+	event *series // events of the current run
 	// failed is called once, in its own goroutine, when Kafka does not accept a record or the memory is used up.
 	failed func(error)
 	// emptied is called once after close, when every queued record is acknowledged or dropped.
@@ -58,7 +58,7 @@ type spool struct {
 
 // spooled is a queued record.
 type spooled struct {
-	of        series
+	of        *series
 	value     []byte
 	seq       int64 // -1 for an input
 	synthetic bool
@@ -167,9 +167,12 @@ func (sp *spool) pump() {
 			return
 		}
 		sp.begin(e.value)
+		m := sp.record(e.headers(), e.value)
+		sent := m.Timestamp
 		// TryProduce, because Produce blocks while the client's own buffer is full.
-		sp.give(sp.ctx, sp.svc.producer.TryProduce, e.of, e.headers(), e.value,
-			func(_ *kgo.Record, err error) func() { return sp.acknowledged(e, err) })
+		sp.svc.producer.TryProduce(sp.ctx, m, func(r *kgo.Record, err error) {
+			sp.result(r, e.of, sent, err, func() func() { return sp.acknowledged(e, err) })
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"sync"
@@ -48,22 +47,22 @@ type series struct {
 	events, bytes prometheus.Counter
 }
 
-func (w *writer) series(kind record.Kind, run string) series {
-	return series{
+func (w *writer) series(kind record.Kind, run string) *series {
+	return &series{
 		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: run, Seq: -1, Agent: w.by.agent, Labels: w.by.labels}),
 		events:  w.svc.metrics.events.WithLabelValues(string(kind)), bytes: w.svc.metrics.bytes.WithLabelValues(string(kind)),
 	}
 }
 
 // numbered returns the headers of the record with the number seq; -1 means no number.
-func (s series) numbered(seq int64) []kgo.RecordHeader {
+func (s *series) numbered(seq int64) []kgo.RecordHeader {
 	if seq < 0 {
 		return s.headers
 	}
 	return append(s.headers[:len(s.headers):len(s.headers)], kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, seq, 10)})
 }
 
-// begin counts a record before it is sent to the producer. Call it with the lock held, then call give.
+// begin counts a record before it is sent to the producer. Call it with the lock held, then send it, and call result.
 func (w *writer) begin(value []byte) {
 	size := len(value) + recordOverhead
 	if w.out == 0 {
@@ -77,35 +76,34 @@ func (w *writer) begin(value []byte) {
 	}
 }
 
-// produce is Produce or TryProduce of a Kafka client.
-type produce func(context.Context, *kgo.Record, func(*kgo.Record, error))
-
-// give sends a record to the producer. For the result, it calls done with the lock held, in the order of the calls of
-// give, and then, without the lock, the function that done returned.
-func (w *writer) give(ctx context.Context, to produce, of series, headers []kgo.RecordHeader, value []byte,
-	done func(*kgo.Record, error) func()) {
-	sent := time.Now()
-	to(ctx, &kgo.Record{
+// record returns a record for the producer, sent now; its result is for the function result.
+func (w *writer) record(headers []kgo.RecordHeader, value []byte) *kgo.Record {
+	return &kgo.Record{
 		Topic: w.svc.topics.Events, Partition: w.target.partition, Key: w.key, Value: value, Headers: headers,
-	}, func(r *kgo.Record, err error) {
-		size := len(value) + recordOverhead
-		w.svc.metrics.inflight.Sub(float64(size))
-		if err == nil {
-			w.svc.metrics.produce.Observe(time.Since(sent).Seconds())
-			of.events.Inc()
-			of.bytes.Add(float64(len(value)))
-			w.svc.metrics.tenants.Add(w.target.tenant, 1, len(value))
-		}
-		w.mu.Lock()
-		w.out--
-		w.outBytes -= size
-		w.progress = time.Now()
-		then := done(r, err)
-		w.mu.Unlock()
-		if then != nil {
-			then()
-		}
-	})
+		Timestamp: time.Now(), // kgo would read the clock once more
+	}
+}
+
+// result handles the result of a record that was sent to the producer at the time sent. It calls done with the lock
+// held, in the order in which the records were sent, and then, without the lock, the function that done returned.
+func (w *writer) result(r *kgo.Record, of *series, sent time.Time, err error, done func() func()) {
+	size, now := len(r.Value)+recordOverhead, time.Now()
+	w.svc.metrics.inflight.Sub(float64(size))
+	if err == nil {
+		w.svc.metrics.produce.Observe(now.Sub(sent).Seconds())
+		of.events.Inc()
+		of.bytes.Add(float64(len(r.Value)))
+		w.svc.metrics.tenants.Add(w.target.tenant, 1, len(r.Value))
+	}
+	w.mu.Lock()
+	w.out--
+	w.outBytes -= size
+	w.progress = now
+	then := done()
+	w.mu.Unlock()
+	if then != nil {
+		then()
+	}
 }
 
 // watch calls stalled if Kafka has acknowledged nothing for AckTimeout.
