@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,9 @@ import (
 // spareBytes is how much memory a request with unacknowledged events acquires in advance, instead of once per event. It
 // may also keep up to spareBytes of the memory of acknowledged events.
 const spareBytes = 16 << 10
+
+// mostCopies is the largest allocation that copies of several events share.
+const mostCopies = 4 << 10
 
 // errStopped is the error of records that are still in the producer when their request fails.
 var errStopped = errors.New("the request has given up")
@@ -64,6 +66,7 @@ type publisher struct {
 
 	unreadable int64 // this and warnings are used only by the sending goroutine
 	warnings   []warning
+	copies     []byte
 	sent       *sentRun // of the target; nil before the first numbered event
 
 	moved  sync.Cond   // signals changes of out and err
@@ -167,7 +170,7 @@ func (p *publisher) send(ev eventstream.Event, t agui.Type) bool {
 			p.sent = p.svc.sent.of(runKey{p.target.key, p.target.run})
 		}
 	}
-	m := p.record(p.records.numbered(seq), bytes.Clone(ev.Value))
+	m := p.record(p.records.numbered(seq), p.copyOf(ev.Value, more))
 	sent := m.Timestamp
 	p.svc.producer.Produce(p.ctx, m, func(r *kgo.Record, err error) {
 		p.result(r, p.records, sent, err, func() func() {
@@ -185,6 +188,15 @@ func (p *publisher) send(ev eventstream.Event, t agui.Type) bool {
 		})
 	})
 	return true
+}
+
+// copyOf returns a copy of a value. Copies share allocations, the next of which has room for more bytes.
+func (p *publisher) copyOf(value []byte, more int) []byte {
+	if more == 0 || len(p.copies)+len(value) > cap(p.copies) {
+		p.copies = make([]byte, 0, max(len(value), min(more, mostCopies)))
+	}
+	p.copies = append(p.copies, value...)
+	return p.copies[len(p.copies)-len(value) : len(p.copies) : len(p.copies)]
 }
 
 // acquireMemory acquires need bytes of the shared memory, and waits for them if necessary. If there is room, it also
