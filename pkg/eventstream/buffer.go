@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/bits"
+	"sync"
 )
 
 // Memory accounts for a reader's memory beyond its first buffer. The zero value accounts for nothing.
@@ -19,6 +21,10 @@ const frame = 4 << 10
 
 const byteOrderMark = "\xef\xbb\xbf"
 
+// firsts are the first buffers of closed readers, by the number of bits of their size. Making and clearing one for each short body would
+// cost as much as checking its events.
+var firsts [64]sync.Pool
+
 // errTooLarge means that an event does not fit into the largest buffer.
 var errTooLarge = errors.New("the event is too large")
 
@@ -29,6 +35,7 @@ type buffer struct {
 	memory Memory
 	held   int64 // bytes acquired
 	base   int   // size of the first buffer
+	first  *[]byte
 	buf    []byte
 	start  int   // start of the bytes not yet taken
 	err    error // error of r
@@ -39,11 +46,20 @@ func newBuffer(r io.Reader, limit, size int, memory Memory) buffer {
 		memory = Memory{func(int64) error { return nil }, func(int64) {}}
 	}
 	size = min(size, limit+frame)
-	return buffer{r: r, limit: limit, memory: memory, base: size, buf: make([]byte, 0, size)}
+	first, _ := firsts[bits.Len(uint(size))].Get().(*[]byte)
+	if first == nil || cap(*first) < size {
+		made := make([]byte, 0, size)
+		first = &made
+	}
+	return buffer{r: r, limit: limit, memory: memory, base: size, first: first, buf: (*first)[:0:size]}
 }
 
-// Close releases the memory. It does not close the underlying reader.
+// Close releases the memory, which another reader may then use. It does not close the underlying reader.
 func (b *buffer) Close() {
+	if b.first != nil {
+		firsts[bits.Len(uint(b.base))].Put(b.first)
+		b.first = nil
+	}
 	b.memory.Release(b.held)
 	b.held, b.buf, b.start = 0, nil, 0
 }

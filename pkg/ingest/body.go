@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"mime"
 	"net/http"
 	"os"
@@ -78,12 +79,13 @@ type body struct {
 }
 
 // openBody opens the body of a tenant's request according to its Content-Encoding. It acquires memory for the request
-// and a read buffer of buffer bytes, or fewer if Content-Length is smaller. The caller must close the body.
+// and a read buffer of buffer bytes, or fewer if Content-Length is smaller: a power of two, so that readers can reuse it. The caller must
+// close the body.
 func (s *Service) openBody(c *front.Call, t target, buffer int) (*body, error) {
 	r, h := c.R, s.memory.Claim(t.tenant, 0)
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
 	if n := r.ContentLength; n >= 0 && encoding == "" {
-		buffer = max(leastBuffer, min(buffer, int(min(n, int64(buffer)))+1))
+		buffer = max(leastBuffer, 1<<bits.Len64(uint64(min(n, int64(buffer)-1))))
 	}
 	if err := h.Take(int64(requestBase + front.HeadBytes(r) + buffer)); err != nil {
 		return nil, err
