@@ -190,7 +190,7 @@ func (p *publisher) send(ev eventstream.Event, t agui.Type) bool {
 	return true
 }
 
-// copyOf returns a copy of a value. Copies share allocations, the next of which has room for more bytes.
+// copyOf returns a copy of a value. While records are out, copies share allocations: the next one has room for up to more bytes.
 func (p *publisher) copyOf(value []byte, more int) []byte {
 	if more == 0 || len(p.copies)+len(value) > cap(p.copies) {
 		p.copies = make([]byte, 0, max(len(value), min(more, mostCopies)))
