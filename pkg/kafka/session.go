@@ -69,7 +69,7 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 		// A fetch costs the same for one event as for a thousand, and events wait for the commit anyway. Brokers therefore collect events
 		// before they answer, but no longer than FetchMaxWait.
 		kgo.FetchMinBytes(32<<10),
-		kgo.FetchMaxWait(50*time.Millisecond),
+		kgo.FetchMaxWait(25*time.Millisecond),
 		// Without transaction markers, a partition that ends with one would never seem read to its end, and idle runs there would not
 		// expire before the next record.
 		kgo.KeepControlRecords(),
