@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,48 @@ func BenchmarkPartition_TurnOfALongConversation(b *testing.B) {
 			for b.Loop() {
 				n++
 				s.shortTurn(fmt.Sprint("r", n))
+			}
+		})
+	}
+}
+
+// The heap that an open run takes, one run a thread, once its announcement is committed: one that has said some words, and one
+// that has called a tool and has a state, too.
+func BenchmarkPartition_OpenRun(b *testing.B) {
+	const runs = 2_000
+	say := func(s *sim, thread, run, id string) {
+		s.Send(thread, run, fmt.Sprintf(`{"type":"RUN_STARTED","timestamp":1767225600000,"threadId":%q,"runId":%q}`, thread, run))
+		s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","timestamp":1767225600000,"messageId":%q,"role":"assistant"}`, id))
+		for i := range 10 {
+			s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","timestamp":1767225600000,"messageId":%q,"delta":"word %d "}`, id, i))
+		}
+	}
+	act := func(s *sim, thread, run, id string) {
+		say(s, thread, run, id)
+		s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","messageId":%q}`, id))
+		s.Send(thread, run, fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"call-%s","toolCallName":"weather","parentMessageId":%q}`, run, id))
+		s.Send(thread, run, fmt.Sprintf(`{"type":"TOOL_CALL_ARGS","toolCallId":"call-%s","delta":"{\"town\":\"Lyon\"}"}`, run))
+		s.Send(thread, run, fmt.Sprintf(`{"type":"TOOL_CALL_END","toolCallId":"call-%s"}`, run))
+		s.Send(thread, run, `{"type":"STATE_SNAPSHOT","snapshot":{"step":1,"town":"Lyon"}}`)
+		s.Send(thread, run, `{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/step","value":2}]}`)
+	}
+	for i, play := range []func(s *sim, thread, run, id string){say, act} {
+		b.Run([]string{"text", "call and state"}[i], func(b *testing.B) {
+			for b.Loop() {
+				s := newSim(b, nil)
+				s.open(false)
+				for i := range runs {
+					play(s, fmt.Sprintf("open-%08d", i), fmt.Sprintf("run-%08d", i), fmt.Sprintf("m-run-%08d", i))
+					s.feed(len(s.Events))
+				}
+				s.commit(true)
+				counted := s.part.runs.bytes
+				held := heapBytes()
+				s.part, s.inRoom = nil, nil
+				held -= heapBytes()
+				b.ReportMetric(float64(held)/runs, "B/run")
+				b.ReportMetric(float64(counted)/runs, "counted-B/run")
+				runtime.KeepAlive(s)
 			}
 		})
 	}

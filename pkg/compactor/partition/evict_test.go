@@ -93,21 +93,24 @@ func TestPartition_WritesWhatHoldsTheCommitBesideLargeRuns(t *testing.T) {
 	}
 }
 
+// heapBytes is what the heap holds.
+func heapBytes() int {
+	runtime.GC()
+	runtime.GC() // empties the pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
 // The bound on open runs means bytes of memory: what a run is counted for is about what it holds, whether it
 // has said much or next to nothing.
 func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 	partstest.SkipShort(t, "time for tests of scale")
 	const runs = 5_000
-	heap := func() int {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int(m.HeapAlloc)
-	}
 	for _, size := range []int{0, 20_000} {
 		s := newSim(t, nil)
 		s.open(false)
-		before := heap()
+		before := heapBytes()
 		for i := range runs {
 			id := "run-" + strconv.Itoa(i)
 			s.Send("thread-of-"+id, id, started(id))
@@ -115,7 +118,7 @@ func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 			s.feed(2)
 			clear(s.Events) // the log is not the partition's
 		}
-		held, counted := heap()-before, 0
+		held, counted := heapBytes()-before, 0
 		for _, r := range s.part.runs.byKey {
 			counted += r.size()
 		}
@@ -181,12 +184,6 @@ func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
 // The bound on the runs in memory means bytes of memory, too.
 func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 	partstest.SkipShort(t, "time for tests of scale")
-	heap := func() int {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int(m.HeapAlloc)
-	}
 	for name, threads := range map[string]int{"a thread of many runs": 1, "threads of one run": 5_000} {
 		dir := t.TempDir() // it is removed after the store is closed, which writes to it
 		s := newSim(t, func(c *Config) { c.CacheBytes = 0 })
@@ -196,7 +193,7 @@ func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 			return store, err
 		}
 		s.open(false)
-		before := heap()
+		before := heapBytes()
 		for i := range 5_000 {
 			id := strconv.Itoa(i)
 			s.TurnOf("a-thread-with-some-name-"+strconv.Itoa(i%threads), "a-run-with-some-name-"+id)
@@ -207,7 +204,7 @@ func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 				clear(s.other)
 			}
 		}
-		runs := heap() - before
+		runs := heapBytes() - before
 		counted := s.part.headsAtHand()
 		t.Logf("%s: %d bytes a head", name, runs/counted)
 		if bytes := runs / counted; bytes > metadataBytes*3 /* the race detector doubles it */ || bytes < metadataBytes/4 {

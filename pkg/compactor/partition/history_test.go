@@ -90,15 +90,9 @@ func TestHistories_KeepTheStatesOfOneConversationWithinTheirLimit(t *testing.T) 
 // The limit means bytes of memory: a conversation holds no more than it counts for. (What other tests leave to the
 // garbage collector can make it look like less.)
 func TestHistories_HoldNoMoreThanTheyAreCountedFor(t *testing.T) {
-	heap := func() int {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int(m.HeapAlloc)
-	}
 	for _, size := range []int{10, 1_000} {
 		kept := newHistories(1 << 30)
-		before := heap()
+		before := heapBytes()
 		for thread := range 20 {
 			var h lineage.History
 			for i := range 1_000 {
@@ -106,7 +100,7 @@ func TestHistories_HoldNoMoreThanTheyAreCountedFor(t *testing.T) {
 				kept.put(fmt.Sprintf("run-%d-%d", thread, i), h)
 			}
 		}
-		held := heap() - before
+		held := heapBytes() - before
 		t.Logf("with %d bytes a message: %d bytes held, %d counted", size, held, kept.size)
 		if held > kept.size*5/4 {
 			t.Errorf("with %d bytes a message %d bytes are held and %d counted", size, held, kept.size)
