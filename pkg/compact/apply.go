@@ -69,10 +69,10 @@ func (r *Run) mergeMetadata(m *message, metadata json.RawMessage) {
 }
 
 func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, metadata json.RawMessage) {
-	r.p.ToolCalls[name]++
+	r.p.toolCalls.Set(name, r.p.toolCalls.At(name)+1)
 	r.p.verify.toolStart(call, parent, hasParent, o)
-	if !r.p.called[call] {
-		r.p.called = r.p.called.with(call)
+	if !r.p.called.At(call) {
+		r.p.called.add(call)
 		r.p.ToolCallIDs = append(r.p.ToolCallIDs, call)
 	}
 	// A second start of a call changes the call's name and keeps its arguments.
@@ -159,7 +159,7 @@ func (r *Run) toolEnd(call string, o owner, metadata json.RawMessage) {
 func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 	call, _ := ev.String(agui.FieldToolCallID)
 	r.p.verify.toolResult(id, o)
-	r.p.Answered = r.p.Answered.with(call)
+	r.p.Answered.add(call)
 	m := newMessage(id, agui.RoleTool, member{"id", stringValue(id)}, member{"toolCallId", stringValue(call)},
 		member{"role", stringValue(agui.RoleTool)}, member{"content", rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))})
 	o.tag(m.obj)
@@ -229,7 +229,7 @@ func (r *Run) messagesSnapshot(ev *agui.Event) {
 		case agui.RoleReasoning:
 			return hasReasoning
 		case agui.RoleActivity:
-			return all || len(owned) > 0 && owned[m.activityType()]
+			return all || owned.Len() > 0 && owned.At(m.activityType())
 		}
 		return true
 	})
@@ -248,25 +248,25 @@ func (r *Run) noteStripped(rule string, n int) {
 func authority(metadata json.RawMessage) (owned set, all, declared bool) {
 	v := agui.Lookup(metadata, "@ag-ui/client")
 	if v == nil {
-		return nil, false, false
+		return owned, false, false
 	}
 	if !agui.IsObject(v) {
-		return nil, false, true
+		return owned, false, true
 	}
 	types := agui.Lookup(v, "authoritativeActivityTypes")
 	switch {
 	case types == nil:
-		return nil, false, false
+		return owned, false, false
 	case string(types) == "null":
-		return nil, true, true
+		return owned, true, true
 	case !agui.IsArray(types):
-		return nil, false, true
+		return owned, false, true
 	}
 	for t := range agui.Elements(types) {
 		if !agui.IsString(t) {
-			return nil, false, true
+			return set{}, false, true
 		}
-		owned = owned.with(stringOf(t))
+		owned.add(stringOf(t))
 	}
 	return owned, false, true
 }

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"encoding/json"
 
+	"github.com/skeinhq/skein/internal/few"
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
@@ -41,36 +42,63 @@ func (l *lane) owner() owner { return owner{string(l.Owner), l.Tagged} }
 
 func (l *lane) entity() entity { return entity{l.Kind, string(l.ID)} }
 
-// lanes are the open streams: at most one for each owner, and one for each kind and id. The zero value has none. The code
+// lanes are the open streams: at most one for each owner, and one for each kind and id; nil has none. The code
 // never iterates over its maps, since that costs as much as the most entries that they ever held.
 type lanes struct {
-	byOwner map[owner]*lane
-	byID    map[entity]*lane
-	byKind  map[entityKind]*list.List
+	byOwner few.Map[owner, *lane]
+	byID    few.Map[entity, *lane]
+	byKind  few.Map[entityKind, *list.List]
 	opened  list.List // in the order in which they were opened
 }
 
-func (s *lanes) open(l *lane) {
-	if s.byOwner == nil {
-		s.byOwner, s.byID, s.byKind = map[owner]*lane{}, map[entity]*lane{}, map[entityKind]*list.List{}
+func (p *progress) openLane(l *lane) {
+	if p.lanes == nil {
+		p.lanes = &lanes{}
 	}
-	if s.byKind[l.Kind] == nil {
-		s.byKind[l.Kind] = list.New()
+	s := p.lanes
+	of := s.byKind.At(l.Kind)
+	if of == nil {
+		of = list.New()
+		s.byKind.Set(l.Kind, of)
 	}
-	l.entry, l.kindEntry = s.opened.PushBack(l), s.byKind[l.Kind].PushBack(l)
-	s.byOwner[l.owner()], s.byID[l.entity()] = l, l
+	l.entry, l.kindEntry = s.opened.PushBack(l), of.PushBack(l)
+	s.byOwner.Set(l.owner(), l)
+	s.byID.Set(l.entity(), l)
 }
 
-func (s *lanes) close(l *lane) {
-	delete(s.byOwner, l.owner())
-	delete(s.byID, l.entity())
+func (p *progress) closeLane(l *lane) {
+	s := p.lanes
+	s.byOwner.Delete(l.owner())
+	s.byID.Delete(l.entity())
 	s.opened.Remove(l.entry)
-	s.byKind[l.Kind].Remove(l.kindEntry)
+	s.byKind.At(l.Kind).Remove(l.kindEntry)
+	if s.opened.Len() == 0 {
+		p.lanes = nil
+	}
+}
+
+// ofOwner returns the lane of an owner, or nil.
+func (s *lanes) ofOwner(o owner) (found *lane) {
+	if s != nil {
+		found = s.byOwner.At(o)
+	}
+	return found
+}
+
+// of returns the lane of an entity, or nil.
+func (s *lanes) of(e entity) (found *lane) {
+	if s != nil {
+		found = s.byID.At(e)
+	}
+	return found
 }
 
 // anyOf returns a lane of a kind, or nil, and whether the lane is the only one of its kind.
 func (s *lanes) anyOf(kind entityKind) (found *lane, only bool) {
-	of := s.byKind[kind]
+	if s == nil {
+		return nil, false
+	}
+	of := s.byKind.At(kind)
 	if of == nil || of.Len() == 0 {
 		return nil, false
 	}
@@ -79,6 +107,9 @@ func (s *lanes) anyOf(kind entityKind) (found *lane, only bool) {
 
 // all returns the lanes in the order in which they were opened.
 func (s *lanes) all() []*lane {
+	if s == nil {
+		return nil
+	}
 	all := make([]*lane, 0, s.opened.Len())
 	for e := s.opened.Front(); e != nil; e = e.Next() {
 		all = append(all, e.Value.(*lane))
@@ -90,7 +121,7 @@ func (r *Run) closeLane(l *lane) {
 	if l == nil {
 		return
 	}
-	r.p.lanes.close(l)
+	r.p.closeLane(l)
 	event := r.conv.incoming
 	r.conv.incoming = 0 // an end adds nothing, whatever event causes it
 	defer func() { r.conv.incoming = event }()
@@ -105,7 +136,7 @@ func (r *Run) closeLane(l *lane) {
 // closeLanes closes the lanes that an event other than a chunk closes: run-level events close all lanes, most others the
 // lane of their owner. RAW, ACTIVITY_*, REASONING_ENCRYPTED_VALUE, SUBAGENT_STARTED and unknown types close none.
 func (r *Run) closeLanes(t agui.Type, o owner) {
-	if len(r.p.lanes.byOwner) == 0 {
+	if r.p.lanes == nil {
 		return
 	}
 	switch t {
@@ -116,7 +147,7 @@ func (r *Run) closeLanes(t agui.Type, o owner) {
 	case agui.Raw, agui.ActivitySnapshot, agui.ActivityDelta, agui.ReasoningEncryptedValue, agui.SubagentStarted:
 	default:
 		if t.Known() {
-			r.closeLane(r.p.lanes.byOwner[o])
+			r.closeLane(r.p.lanes.ofOwner(o))
 		}
 	}
 }
@@ -142,7 +173,7 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 		return err
 	}
 	opened := false
-	at := r.p.lanes.byOwner[in]
+	at := r.p.lanes.ofOwner(in)
 	if at != nil && at.Kind == kind && (!hasID || id == string(at.ID)) {
 		if err := at.agrees(ev, kind); err != nil {
 			return err
@@ -165,7 +196,7 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 			l.Parent = optional(ev, agui.FieldParentMessageID)
 		}
 		r.closeLane(at)
-		r.p.lanes.open(l)
+		r.p.openLane(l)
 		at, opened = l, true
 		r.startLane(l, ev.JSON(agui.FieldMetadata))
 	}
@@ -209,7 +240,7 @@ func (r *Run) continueLane(l *lane, delta agui.Text, metadata json.RawMessage) {
 // resolveLane returns the owner of the lane that a chunk belongs to.
 func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o owner) (owner, error) {
 	if hasID {
-		l := r.p.lanes.byID[entity{kind, id}]
+		l := r.p.lanes.of(entity{kind, id})
 		if l == nil {
 			return o, nil
 		}
@@ -221,7 +252,7 @@ func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o
 	if o.set {
 		return o, nil
 	}
-	if l := r.p.lanes.byOwner[owner{}]; l != nil && l.Kind == kind {
+	if l := r.p.lanes.ofOwner(owner{}); l != nil && l.Kind == kind {
 		return owner{}, nil
 	}
 	l, only := r.p.lanes.anyOf(kind)

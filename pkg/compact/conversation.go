@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/skeinhq/skein/internal/few"
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
@@ -17,7 +18,7 @@ type conversation struct {
 	list []*message
 	// first maps an id to the first message of the list with that id. It is shorter than the list if an id repeats, which
 	// only snapshots, inputs and tool results can cause.
-	first map[string]*message
+	first few.Map[string, *message]
 	// holders maps a tool call's id to the messages that hold a call with that id. It is nil until the first tool event.
 	holders map[string][]holder
 	// numbered reports whether message.at is right for all messages.
@@ -54,7 +55,7 @@ func (c *conversation) len() int { return len(c.base.messages) + len(c.list) }
 
 // reset replaces the list.
 func (c *conversation) reset(list []*message) {
-	*c = conversation{list: list, first: make(map[string]*message, len(list)+8), incoming: c.incoming, pass: c.pass}
+	*c = conversation{list: list, first: few.Sized[string, *message](len(list)), incoming: c.incoming, pass: c.pass}
 	for _, m := range list {
 		m.places = 0
 	}
@@ -68,8 +69,8 @@ func (c *conversation) occupy(m *message) {
 	if m.places++; m.places > 1 {
 		c.repeated += m.size
 	}
-	if c.first[m.id] == nil {
-		c.first[m.id] = m
+	if c.first.At(m.id) == nil {
+		c.first.Set(m.id, m)
 	}
 }
 
@@ -81,7 +82,7 @@ func (c *conversation) vacate(m *message) {
 }
 
 // idsRepeat reports whether an id occurs at several positions of the list.
-func (c *conversation) idsRepeat() bool { return len(c.first) < len(c.list) }
+func (c *conversation) idsRepeat() bool { return c.first.Len() < len(c.list) }
 
 // seen reports whether the current walk has met m, and marks it.
 func (c *conversation) seen(m *message) bool {
@@ -149,7 +150,7 @@ func (c *conversation) find(id string) *message {
 		if c.base.Has(id) {
 			c.unshare()
 		}
-		m := c.first[id]
+		m := c.first.At(id)
 		if m == nil {
 			return nil
 		}
@@ -202,8 +203,9 @@ func (c *conversation) insertResult(caller, m *message) {
 	c.list = slices.Insert(c.list, i, m)
 	m.at = i
 	c.occupy(m)
-	if c.first[m.id] != m && c.index(c.first[m.id]) > i {
-		c.first[m.id], c.recent = m, nil
+	if first := c.first.At(m.id); first != m && c.index(first) > i {
+		c.first.Set(m.id, m)
+		c.recent = nil
 	}
 }
 
@@ -216,7 +218,8 @@ func (c *conversation) replace(before, m *message) {
 	c.list[i] = m
 	c.vacate(before)
 	m.at, c.numbered = i, c.numbered && before.places == 0
-	c.first[m.id], c.recent = nil, nil
+	c.first.Delete(m.id)
+	c.recent = nil
 	c.occupy(m)
 	if before.places == 0 && c.holders != nil {
 		c.release(callIDs(before))
@@ -238,16 +241,16 @@ func (c *conversation) merge(fresh []*message, drops func(*message) bool) {
 	for _, m := range c.list {
 		by := named[m.id]
 		if by == nil && !drops(m) {
-			if next = append(next, m); lost && c.first[m.id] == nil {
-				c.first[m.id] = m
+			if next = append(next, m); lost && c.first.At(m.id) == nil {
+				c.first.Set(m.id, m)
 			}
 			continue
 		}
 		if c.vacate(m); m.places == 0 && c.holders != nil {
 			calls = append(calls, callIDs(m)...)
 		}
-		if c.first[m.id] == m {
-			delete(c.first, m.id)
+		if c.first.At(m.id) == m {
+			c.first.Delete(m.id)
 			lost = repeat
 		}
 		if by != nil {

@@ -2,7 +2,6 @@ package compact
 
 import (
 	"encoding/json"
-	"maps"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -16,12 +15,10 @@ func (r *Run) Cut(messages []agui.Message, state, started json.RawMessage, kept 
 	c := New(messages, state)
 	c.keep, c.p.RunID, c.p.Cut = r.keep, r.p.RunID, true
 	c.p.Started, c.p.Kept = started, kept
-	maps.Copy(c.p.Anomalies, was.Anomalies)
-	if withCounts {
-		maps.Copy(c.p.Events, was.Events)
-		maps.Copy(c.p.EventBytes, was.EventBytes)
-		maps.Copy(c.p.ToolCalls, was.ToolCalls)
+	if !withCounts {
+		was.Events, was.EventBytes, was.ToolCalls = nil, nil, nil
 	}
+	c.p.setCounts(&was)
 	return c
 }
 
@@ -42,7 +39,7 @@ func (r *Run) counts(t agui.Type) bool {
 	if !r.p.Cut || t.Known() {
 		return true
 	}
-	_, came := r.p.Events[string(t)]
+	_, came := r.p.events.Get(t)
 	return came
 }
 
@@ -55,6 +52,6 @@ const (
 // Overhead returns about how many bytes of memory the fold takes besides the JSON that it was given. It is large if messages
 // are short or patches have parsed large documents. The call is cheap.
 func (r *Run) Overhead() int {
-	elements := len(r.conv.list) + len(r.p.ToolCallIDs) + len(r.p.Events)
+	elements := len(r.conv.list) + len(r.p.ToolCallIDs) + r.p.events.Len()
 	return messageCost*max(0, elements-freeElements) + nodeCost*max(0, r.reading.nodes-freeElements)
 }

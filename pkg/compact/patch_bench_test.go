@@ -49,7 +49,7 @@ func TestRun_ADeltaAllocatesItsValues(t *testing.T) {
 	if got > limit {
 		t.Errorf("a delta allocates %v times, want at most %d", got, limit)
 	}
-	if failed := r.p.Anomalies["state-patch-failed"]; failed > 0 {
+	if failed := r.Summary().Anomalies["state-patch-failed"]; failed > 0 {
 		t.Errorf("%d deltas failed: the test does not do what it says", failed)
 	}
 }
@@ -88,8 +88,8 @@ func BenchmarkRun_StateDeltas(b *testing.B) {
 				if err == nil {
 					err = r.Apply(&ev)
 				}
-				if err != nil || r.p.Anomalies["state-patch-failed"] > 0 {
-					b.Fatal(err, r.p.Anomalies)
+				if failed := r.p.verify.noted.At("state-patch-failed"); err != nil || failed > 0 {
+					b.Fatal(err, failed)
 				}
 				if c.state {
 					_ = r.State()

@@ -2,7 +2,6 @@ package compact
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -35,19 +34,19 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 	if r.p.Started != nil {
 		events = append(events, r.p.Started)
 	}
-	v := r.p.verify
+	v := &r.p.verify
 	// Include ended subagents, since a subagent that starts later may name one as its parent.
-	for _, id := range slices.Sorted(maps.Keys(v.Closed)) {
+	for _, id := range v.Closed.sorted() {
 		events = append(events, eventOf(agui.SubagentStarted, owner{id, true}, "name", id), eventOf(agui.SubagentFinished, owner{id, true}))
 	}
-	for _, id := range slices.Sorted(maps.Keys(v.Active)) {
+	for _, id := range v.Active.sorted() {
 		events = append(events, eventOf(agui.SubagentStarted, owner{id, true}, "name", id))
 	}
 	gone, open := r.opened()
 	events = append(events, gone...) // the snapshot removes the messages of these
 	messages := r.Messages()
 	var thought []json.RawMessage
-	if id := string(r.p.Thinking.Message); id != "" && v.Open.Reasoning[id] {
+	if id := string(r.p.Thinking.Message); id != "" && v.Open.Reasoning.At(id) {
 		if i := slices.IndexFunc(messages, func(m agui.Message) bool { return m.ID == id }); i >= 0 {
 			thought = append(thought, eventOf(agui.ThinkingTextMessageStart, owner{}))
 			if text := messages[i].Get("content"); len(text) > len(`""`) {
@@ -58,7 +57,7 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 	}
 	messages, activities := r.beforeActivities(messages)
 	events = append(events, Snapshots(messages, r.State(), replace)...)
-	for _, key := range slices.Sorted(maps.Keys(v.Steps)) {
+	for _, key := range v.Steps.sorted() {
 		name, o := key, owner{}
 		if quoted, err := strconv.QuotedPrefix(key); err == nil {
 			if id, err := strconv.Unquote(quoted); err == nil {
@@ -67,7 +66,7 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 		}
 		events = append(events, eventOf(agui.StepStarted, o, "stepName", name))
 	}
-	if r.p.Thinking.Span != "" && v.Open.Span[string(r.p.Thinking.Span)] {
+	if r.p.Thinking.Span != "" && v.Open.Span.At(string(r.p.Thinking.Span)) {
 		events = append(events, eventOf(agui.ThinkingStart, owner{}))
 	}
 	events = append(append(events, open...), thought...)
@@ -113,7 +112,7 @@ func (r *Run) beforeActivities(messages []agui.Message) (before []agui.Message, 
 // opened returns the opening events of everything open, except what chunks or THINKING_* events opened. gone has the events whose
 // message is no longer in the conversation.
 func (r *Run) opened() (gone, open []json.RawMessage) {
-	v := r.p.verify
+	v := &r.p.verify
 	// A call that is gone gets a parent message of its own. Otherwise the client would make a message with the call's id, and
 	// a message with that id in the snapshot would take its position.
 	nobody := "gone"
@@ -121,12 +120,12 @@ func (r *Run) opened() (gone, open []json.RawMessage) {
 		nobody += "-"
 	}
 	for _, kind := range []entityKind{kindSpan, kindReasoning, kindText, kindTool} {
-		for _, id := range slices.Sorted(maps.Keys(*v.Open.of(kind))) {
-			if r.p.lanes.byID[entity{kind, id}] != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning ||
+		for _, id := range v.Open.of(kind).sorted() {
+			if r.p.lanes.of(entity{kind, id}) != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning ||
 				id == string(r.p.Thinking.Span) && kind == kindSpan {
 				continue
 			}
-			o, _ := opener(*v.Owners.of(kind), id)
+			o, _ := opener(v.Owners.of(kind), id)
 			switch kind {
 			case kindSpan:
 				open = append(open, eventOf(agui.ReasoningStart, o, "messageId", id))

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 
+	"github.com/skeinhq/skein/internal/few"
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
@@ -33,19 +35,16 @@ type Summary struct {
 	PendingToolCalls agui.Strings      `json:"pendingToolCalls,omitempty"`
 }
 
-// Summary returns what the fold has counted so far. Maps and slices belong to the fold: read them before the next Apply
-// and do not change them.
-func (r *Run) Summary() Summary {
-	r.p.addBurst()
-	return r.p.Summary
-}
+// Summary returns what the fold has counted so far. Slices belong to the fold: read them before the next Apply and do not
+// change them.
+func (r *Run) Summary() Summary { return r.p.summary() }
 
 // progress is everything that a fold holds besides messages and state; its JSON is the checkpoint.
 type progress struct {
-	Summary
+	Summary                  // without its maps: see summary
 	RunID       agui.String  `json:"runId,omitempty"`
 	ToolCallIDs agui.Strings `json:"toolCallIds,omitempty"` // started in this run, in order
-	Answered    set          `json:"answered,omitempty"`
+	Answered    set          `json:"answered,omitzero"`
 	Thinking    thinking     `json:"thinking"`
 	// Renamed reports whether the conversation has messages of the input under other ids: see Run.Rename.
 	Renamed bool `json:"renamed,omitempty"`
@@ -54,23 +53,41 @@ type progress struct {
 	// Cut reports whether the fold ignores contents: see Run.Cut.
 	Cut bool `json:"cut,omitempty"`
 
-	called set // ToolCallIDs as a set
-	burst  burst
-	lanes  lanes
-	verify *verifier
+	events    few.Map[agui.Type, count]
+	toolCalls few.Map[string, int64]
+	called    set // ToolCallIDs as a set
+	burst     burst
+	lanes     *lanes // nil if none is open
+	verify    verifier
 }
 
-func newProgress() progress {
-	p := progress{
-		Summary: Summary{
-			Status: StatusRunning, Events: agui.StringMap[int64]{}, EventBytes: agui.StringMap[int64]{}, ToolCalls: agui.StringMap[int64]{},
-			Anomalies: map[string]int64{},
-		},
-		verify: &verifier{},
+// count counts the events of a type.
+type count struct{ events, bytes int64 }
+
+func newProgress() progress { return progress{Summary: Summary{Status: StatusRunning}} }
+
+func (p *progress) summary() Summary {
+	p.addBurst()
+	s := p.Summary
+	s.Events, s.EventBytes = agui.StringMap[int64]{}, agui.StringMap[int64]{}
+	for t, n := range p.events.All() {
+		s.Events[string(t)], s.EventBytes[string(t)] = n.events, n.bytes
 	}
-	anomalies := p.Anomalies
-	p.verify.note = func(rule string) { anomalies[rule]++ }
-	return p
+	s.ToolCalls, s.Anomalies = maps.Collect(p.toolCalls.All()), maps.Collect(p.verify.noted.All())
+	return s
+}
+
+// setCounts sets what is counted to the maps of a summary.
+func (p *progress) setCounts(s *Summary) {
+	for t, n := range s.Events {
+		p.events.Set(agui.Type(t), count{n, s.EventBytes[t]})
+	}
+	for name, n := range s.ToolCalls {
+		p.toolCalls.Set(name, n)
+	}
+	for rule, n := range s.Anomalies {
+		p.verify.noted.Set(rule, n)
+	}
 }
 
 // progressJSON is the checkpoint on the wire.
@@ -84,13 +101,15 @@ type plainProgress progress
 
 // MarshalJSON implements json.Marshaler.
 func (p *progress) MarshalJSON() ([]byte, error) {
-	p.addBurst()
-	return json.Marshal(progressJSON{(*plainProgress)(p), p.lanes.all(), p.verify})
+	plain := plainProgress(*p)
+	plain.Summary = p.summary()
+	return json.Marshal(progressJSON{&plain, p.lanes.all(), &p.verify})
 }
 
 // UnmarshalJSON implements json.Unmarshaler; p comes from newProgress.
 func (p *progress) UnmarshalJSON(b []byte) error {
-	w := progressJSON{plainProgress: (*plainProgress)(p), Verify: p.verify}
+	w := progressJSON{plainProgress: (*plainProgress)(p), Verify: &p.verify}
+	p.Summary = p.summary() // what is not in b is empty, and null is an error
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
@@ -98,17 +117,16 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 		return errors.New("a part of it is null")
 	}
 	for _, id := range p.ToolCallIDs {
-		p.called = p.called.with(id)
+		p.called.add(id)
 	}
 	for _, l := range w.Lanes {
-		if l == nil || p.lanes.byOwner[l.owner()] != nil || p.lanes.byID[l.entity()] != nil {
+		if l == nil || p.lanes.ofOwner(l.owner()) != nil || p.lanes.of(l.entity()) != nil {
 			return errors.New("two streams are open in one lane, or one in two")
 		}
-		p.lanes.open(l)
+		p.openLane(l)
 	}
-	p.verify = w.Verify
-	anomalies := p.Anomalies
-	p.verify.note = func(rule string) { anomalies[rule]++ }
+	p.setCounts(&p.Summary)
+	p.Events, p.EventBytes, p.ToolCalls, p.Anomalies = nil, nil, nil, nil
 	return nil
 }
 
@@ -128,7 +146,7 @@ func (r *Run) count(ev *agui.Event) {
 	}
 }
 
-// burst counts consecutive events of one type, such as deltas, until addBurst adds them to the summary's maps.
+// burst counts consecutive events of one type, such as deltas, until addBurst adds them to progress.events.
 type burst struct {
 	of            agui.Type
 	keep          bool // Keep applies to the type
@@ -137,8 +155,8 @@ type burst struct {
 
 func (p *progress) addBurst() {
 	if p.burst.events > 0 {
-		p.Events[string(p.burst.of)] += p.burst.events
-		p.EventBytes[string(p.burst.of)] += p.burst.bytes
+		n := p.events.At(p.burst.of)
+		p.events.Set(p.burst.of, count{n.events + p.burst.events, n.bytes + p.burst.bytes})
 	}
 	p.burst = burst{}
 }

@@ -131,7 +131,7 @@ func (r *Run) StateAt(path []string) (value json.RawMessage, rest []string) {
 }
 
 // Note counts an anomaly that was found outside the fold, such as an event that does not decode, in Summary.Anomalies.
-func (r *Run) Note(rule string) { r.p.Anomalies[rule]++ }
+func (r *Run) Note(rule string) { r.p.verify.count(rule) }
 
 // Apply folds one event and keeps nothing that aliases it. After an error for which agui.IsMalformed is true, the fold is as
 // if the event had not been sent. An event that only the client's verification rejects is folded as the client's reducer
@@ -297,7 +297,7 @@ func (r *Run) runStarted(ev *agui.Event) {
 	}
 	r.p.Started = bytes.Clone(agui.Without(ev.Body, agui.FieldInput.String()))
 	r.p.RunID = cmp.Or(r.p.RunID, agui.String(ev.RunID))
-	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, nil, nil
+	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, set{}, set{}
 	in := ev.Input(string(r.p.RunID))
 	if in == nil {
 		return
@@ -323,11 +323,11 @@ func (r *Run) runFinished(ev *agui.Event) {
 		ids := set{}
 		for i := range agui.Elements(agui.Lookup(outcome, "interrupts")) {
 			id := stringOf(agui.Lookup(i, "id"))
-			if ids[id] {
+			if ids.At(id) {
 				r.p.verify.note(ruleInterrupt)
 				continue
 			}
-			ids[id] = true
+			ids.add(id)
 			r.p.Interrupts = append(r.p.Interrupts, bytes.Clone(i))
 		}
 		r.end(ev, StatusInterrupted)
@@ -349,10 +349,10 @@ func (r *Run) end(ev *agui.Event, status string) {
 	}
 	r.p.Terminal = bytes.Clone(ev.Body)
 	r.p.Status = status
-	r.p.lanes = lanes{}
+	r.p.lanes = nil
 	if len(r.p.PendingToolCalls) == 0 && status != StatusCancelled {
 		for _, id := range r.p.ToolCallIDs {
-			if !r.p.Answered[id] {
+			if !r.p.Answered.At(id) {
 				r.p.PendingToolCalls = append(r.p.PendingToolCalls, id)
 			}
 		}

@@ -1,8 +1,11 @@
 package compact
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
+	"github.com/skeinhq/skein/internal/few"
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
@@ -25,22 +28,23 @@ type verifier struct {
 	Started bool `json:"started,omitempty"` // RUN_STARTED was seen
 
 	Open   openSets `json:"open,omitzero"`
-	Steps  set      `json:"steps,omitempty"`  // by stepKey
-	Active set      `json:"active,omitempty"` // subagents
-	Closed set      `json:"closed,omitempty"`
+	Steps  set      `json:"steps,omitzero"`  // by stepKey
+	Active set      `json:"active,omitzero"` // subagents
+	Closed set      `json:"closed,omitzero"`
 	Owners owners   `json:"owners,omitzero"`
 
-	note func(rule string)
+	noted  few.Map[string, int64] // Summary.Anomalies
+	silent bool
 	// inside is the entity of the last content event, which is known to be open. It is a cache, since deltas of one entity follow each other.
 	inside entity
 }
 
-// openSets has the ids of the open entities of each kind; nil if there are none, since even a map for one id takes 256 bytes.
+// openSets has the ids of the open entities of each kind.
 type openSets struct {
-	Reasoning set `json:"reasoning,omitempty"`
-	Span      set `json:"reasoning-span,omitempty"`
-	Text      set `json:"text,omitempty"`
-	Tool      set `json:"tool,omitempty"`
+	Reasoning set `json:"reasoning,omitzero"`
+	Span      set `json:"reasoning-span,omitzero"`
+	Text      set `json:"text,omitzero"`
+	Tool      set `json:"tool,omitzero"`
 }
 
 func (s *openSets) of(k entityKind) *set {
@@ -59,13 +63,13 @@ func (s *openSets) of(k entityKind) *set {
 // owners maps an entity, by bucket and id, to who opened it: a subagent, or null for the parent agent. Text and tool messages share a
 // bucket, since they share their message ids.
 type owners struct {
-	Activity  bucket `json:"activity,omitempty"`
-	Message   bucket `json:"message,omitempty"`
-	Reasoning bucket `json:"reasoning,omitempty"`
-	Tool      bucket `json:"toolCall,omitempty"`
+	Activity  bucket `json:"activity,omitzero"`
+	Message   bucket `json:"message,omitzero"`
+	Reasoning bucket `json:"reasoning,omitzero"`
+	Tool      bucket `json:"toolCall,omitzero"`
 }
 
-type bucket = agui.StringMap[*agui.String]
+type bucket = byID[*agui.String]
 
 // of returns the bucket of the entities of a kind.
 func (o *owners) of(k entityKind) *bucket {
@@ -81,9 +85,20 @@ func (o *owners) of(k entityKind) *bucket {
 
 // silence stops v from counting until restore is called.
 func (v *verifier) silence() (restore func()) {
-	note := v.note
-	v.note = func(string) {}
-	return func() { v.note = note }
+	was := v.silent
+	v.silent = true
+	return func() { v.silent = was }
+}
+
+func (v *verifier) note(rule string) {
+	if !v.silent {
+		v.count(rule)
+	}
+}
+
+// count is note, even in silence.
+func (v *verifier) count(rule string) {
+	v.noted.Set(rule, v.noted.At(rule)+1)
 }
 
 // entity is a message, call or span.
@@ -92,14 +107,36 @@ type entity struct {
 	id   string
 }
 
-// set is a set of ids; its JSON is sorted.
-type set map[string]bool
+// byID holds a value for each of some ids. Its JSON is that of an agui.StringMap, and absent without ids.
+type byID[V any] struct{ few.Map[string, V] }
+
+// IsZero is for omitzero.
+func (m byID[V]) IsZero() bool { return m.Len() == 0 }
 
 // MarshalJSON implements json.Marshaler.
-func (s set) MarshalJSON() ([]byte, error) { return agui.StringMap[bool](s).MarshalJSON() }
+func (m byID[V]) MarshalJSON() ([]byte, error) {
+	return agui.StringMap[V](maps.Collect(m.All())).MarshalJSON()
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (s *set) UnmarshalJSON(b []byte) error { return (*agui.StringMap[bool])(s).UnmarshalJSON(b) }
+func (m *byID[V]) UnmarshalJSON(b []byte) error {
+	var all agui.StringMap[V]
+	err := all.UnmarshalJSON(b)
+	for id, v := range all {
+		m.Set(id, v)
+	}
+	return err
+}
+
+// sorted returns the ids.
+func (m *byID[V]) sorted() []string {
+	return slices.Sorted(maps.Keys(maps.Collect(m.All())))
+}
+
+// set is a set of ids.
+type set struct{ byID[bool] }
+
+func (s *set) add(id string) { s.Set(id, true) }
 
 // stepKey identifies a step by its name and owner, since only its owner can finish it.
 func stepKey(name string, o owner) string {
@@ -107,15 +144,6 @@ func stepKey(name string, o owner) string {
 		return name
 	}
 	return strconv.Quote(o.id) + name
-}
-
-// with returns the set with id added.
-func (s set) with(id string) set {
-	if s == nil {
-		s = set{}
-	}
-	s[id] = true
-	return s
 }
 
 // plain verifies an event that has no rule of its own.
@@ -137,34 +165,31 @@ func (v *verifier) runError() { v.Begun = true }
 
 func (v *verifier) runFinished() {
 	v.plain()
-	if len(v.Steps) > 0 {
+	if v.Steps.Len() > 0 {
 		v.note("open-at-end-step")
 	}
 	for _, k := range []entityKind{kindText, kindReasoning, kindSpan, kindTool} {
-		if len(*v.Open.of(k)) > 0 {
+		if v.Open.of(k).Len() > 0 {
 			v.note(openAtEnd + string(k))
 		}
 	}
-	if len(v.Active) > 0 {
+	if v.Active.Len() > 0 {
 		v.note("open-at-end-subagent")
 	}
 }
 
 func own(in *bucket, id string, o owner) {
-	if *in == nil {
-		*in = bucket{}
-	}
 	var who *agui.String
 	if o.set {
 		by := agui.String(o.id)
 		who = &by
 	}
-	(*in)[id] = who
+	in.Set(id, who)
 }
 
 // opener returns who opened the entity with this id.
-func opener(in bucket, id string) (o owner, known bool) {
-	who, known := in[id]
+func opener(in *bucket, id string) (o owner, known bool) {
+	who, known := in.Get(id)
 	if who != nil {
 		o = owner{string(*who), true}
 	}
@@ -173,7 +198,7 @@ func opener(in bucket, id string) (o owner, known bool) {
 
 // agree counts an attribution that differs from the opener's, and reports whether the opener is known. An event without an attribution
 // always agrees.
-func (v *verifier) agree(in bucket, id string, o owner) (known bool) {
+func (v *verifier) agree(in *bucket, id string, o owner) (known bool) {
 	by, known := opener(in, id)
 	if known && o.set && o != by {
 		v.note(ruleMismatch)
@@ -184,52 +209,50 @@ func (v *verifier) agree(in bucket, id string, o owner) (known bool) {
 func (v *verifier) open(k entityKind, id string, o owner) {
 	v.plain()
 	is, owned := v.Open.of(k), v.Owners.of(k)
-	if (*is)[id] {
+	if is.At(id) {
 		v.note(string(k) + startWhileOpen)
 		return
 	}
-	if !v.agree(*owned, id, o) {
+	if !v.agree(owned, id, o) {
 		own(owned, id, o)
 	}
-	*is = is.with(id)
+	is.add(id)
 }
 
 func (v *verifier) within(k entityKind, id string, o owner) {
 	v.plain()
 	if v.inside != (entity{k, id}) {
-		if !(*v.Open.of(k))[id] {
+		if !v.Open.of(k).At(id) {
 			v.note(string(k) + contentNotOpen)
 			return
 		}
 		v.inside = entity{k, id}
 	}
 	if o.set {
-		v.agree(*v.Owners.of(k), id, o)
+		v.agree(v.Owners.of(k), id, o)
 	}
 }
 
 func (v *verifier) close(k entityKind, id string, o owner) {
 	v.plain()
 	is := v.Open.of(k)
-	if !(*is)[id] {
+	if !is.At(id) {
 		v.note(string(k) + endNotOpen)
 		return
 	}
-	v.agree(*v.Owners.of(k), id, o)
+	v.agree(v.Owners.of(k), id, o)
 	v.inside = entity{}
-	if delete(*is, id); len(*is) == 0 {
-		*is = nil
-	}
+	is.Delete(id)
 }
 
 // toolStart opens a call. If the call has a parent message, the owner of that message owns the call.
 func (v *verifier) toolStart(call, parent string, hasParent bool, o owner) {
-	if within, known := opener(v.Owners.Message, parent); hasParent && known {
-		v.agree(v.Owners.Message, parent, o)
+	if within, known := opener(&v.Owners.Message, parent); hasParent && known {
+		v.agree(&v.Owners.Message, parent, o)
 		if !o.set {
 			o = within
 		}
-		if have, known := opener(v.Owners.Tool, call); known && have.set && !o.set && !v.Open.Tool[call] {
+		if have, known := opener(&v.Owners.Tool, call); known && have.set && !o.set && !v.Open.Tool.At(call) {
 			v.note(ruleMismatch) // a subagent's call starts again in a message of the parent agent
 		}
 	}
@@ -243,22 +266,22 @@ func (v *verifier) toolResult(id string, o owner) {
 
 func (v *verifier) activity(id string, o owner, replace bool) {
 	v.plain()
-	if _, known := v.Owners.Activity[id]; !known || replace {
+	if _, known := v.Owners.Activity.Get(id); !known || replace {
 		own(&v.Owners.Activity, id, o)
 	}
 }
 
 func (v *verifier) activityDelta(id string, o owner) {
 	v.plain()
-	v.agree(v.Owners.Activity, id, o)
+	v.agree(&v.Owners.Activity, id, o)
 }
 
 func (v *verifier) encrypted(subtype, id string, o owner) {
 	v.plain()
 	if subtype == "tool-call" {
-		v.agree(v.Owners.Tool, id, o)
-	} else if !v.agree(v.Owners.Message, id, o) {
-		v.agree(v.Owners.Reasoning, id, o)
+		v.agree(&v.Owners.Tool, id, o)
+	} else if !v.agree(&v.Owners.Message, id, o) {
+		v.agree(&v.Owners.Reasoning, id, o)
 	}
 }
 
@@ -266,12 +289,12 @@ func (v *verifier) step(name string, o owner, start bool) {
 	v.plain()
 	key := stepKey(name, o)
 	switch {
-	case start && v.Steps[key]:
+	case start && v.Steps.At(key):
 		v.note("step-start-while-open")
 	case start:
-		v.Steps = v.Steps.with(key)
-	case v.Steps[key]:
-		delete(v.Steps, key)
+		v.Steps.add(key)
+	case v.Steps.At(key):
+		v.Steps.Delete(key)
 	default:
 		v.note("step-end-not-open")
 	}
@@ -280,27 +303,27 @@ func (v *verifier) step(name string, o owner, start bool) {
 func (v *verifier) subagentStarted(id, parent string, hasParent bool) {
 	v.plain()
 	switch {
-	case v.Active[id]:
+	case v.Active.At(id):
 		v.note("subagent-start-while-open")
 		return
-	case v.Closed[id]:
+	case v.Closed.At(id):
 		v.note("subagent-start-again")
 		return
 	}
-	if hasParent && !v.Active[parent] && !v.Closed[parent] {
+	if hasParent && !v.Active.At(parent) && !v.Closed.At(parent) {
 		v.note("subagent-parent-unknown")
 	}
-	v.Active = v.Active.with(id)
+	v.Active.add(id)
 }
 
 func (v *verifier) subagentEnded(id string) {
 	v.plain()
-	if !v.Active[id] {
+	if !v.Active.At(id) {
 		v.note("subagent-end-not-open")
 		return
 	}
-	delete(v.Active, id)
-	v.Closed = v.Closed.with(id)
+	v.Active.Delete(id)
+	v.Closed.add(id)
 }
 
 // seed records the owners that a message of a list names: always for a snapshot (authoritative), and for an input only if no owner
@@ -312,7 +335,7 @@ func (v *verifier) seed(m agui.Message, authoritative bool) {
 		who = owner{stringOf(sub), true}
 	}
 	set := func(in *bucket, id string) {
-		if _, known := (*in)[id]; authoritative || !known {
+		if _, known := in.Get(id); authoritative || !known {
 			own(in, id, who)
 		}
 	}

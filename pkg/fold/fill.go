@@ -104,7 +104,7 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	rec.Interrupts, rec.PendingToolCalls = sum.Interrupts, sum.PendingToolCalls
 	rec.StartedAt = t.StartedAt
 	rec.Stats = record.Stats{
-		Events: maps.Clone(sum.Events), EventBytes: maps.Clone(sum.EventBytes), Messages: len(rec.Messages),
+		Events: sum.Events, EventBytes: sum.EventBytes, Messages: len(rec.Messages),
 		ToolCalls: NotEmpty(sum.ToolCalls), Usage: usageOf(sum.Terminal), Anomalies: NotEmpty(sum.Anomalies),
 		TimeToFirstToken: t.TimeToFirstToken, ToolCallTimes: maps.Clone(t.calls.of),
 	}

@@ -13,7 +13,7 @@ import (
 
 // TableOf returns a table of the runs with these records. A run is sealed if its record is Final.
 func TableOf(records []*record.Run) *Table[*Metadata] {
-	t := NewTable[*Metadata]()
+	var t Table[*Metadata]
 	for _, r := range slices.SortedFunc(slices.Values(records), func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }) {
 		t.Add(&Metadata{Run: LineageOf(r), Next: r.Raw.Next, NextSeq: r.Raw.NextSeq})
 	}

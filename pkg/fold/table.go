@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skeinhq/skein/internal/few"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -15,19 +16,14 @@ type Member interface {
 	Meta() *Metadata
 }
 
-// Table contains the runs of one thread and finds the run that a raw record belongs to.
+// Table contains the runs of one thread and finds the run that a raw record belongs to. The zero Table has none.
 type Table[M Member] struct {
-	byID     map[string]M
+	byID     few.Map[string, M]
 	byStart  []M
-	byClient map[string][]M // by start
-	open     []M            // runs that are not sealed, by start
-	sealed   int64          // the highest Next of the sealed runs
-	recent   M              // the last result of Named
-}
-
-// NewTable returns a table without runs.
-func NewTable[M Member]() Table[M] {
-	return Table[M]{byID: map[string]M{}, byClient: map[string][]M{}}
+	byClient few.Map[string, []M] // by start
+	open     []M                  // runs that are not sealed, by start
+	sealed   int64                // the highest Next of the sealed runs
+	recent   M                    // the last result of Named
 }
 
 func insertByStart[M Member](list []M, m M) []M {
@@ -40,10 +36,11 @@ func insertByStart[M Member](list []M, m M) []M {
 
 // Add adds a run.
 func (t *Table[M]) Add(m M) {
-	meta, none := m.Meta(), *new(M)
-	t.byID[meta.ID], t.recent = m, none
+	meta := m.Meta()
+	t.byID.Set(meta.ID, m)
+	t.recent = *new(M)
 	t.byStart = insertByStart(t.byStart, m)
-	t.byClient[meta.ClientRunID()] = insertByStart(t.byClient[meta.ClientRunID()], m)
+	t.byClient.Set(meta.ClientRunID(), insertByStart(t.byClient.At(meta.ClientRunID()), m))
 	if meta.Sealed {
 		t.sealed = max(t.sealed, meta.Next)
 	} else {
@@ -54,9 +51,9 @@ func (t *Table[M]) Add(m M) {
 // Remove removes a run that is not sealed.
 func (t *Table[M]) Remove(m M) {
 	meta, is := m.Meta(), func(o M) bool { return o == m }
-	delete(t.byID, meta.ID)
+	t.byID.Delete(meta.ID)
 	t.byStart, t.open = slices.DeleteFunc(t.byStart, is), slices.DeleteFunc(t.open, is)
-	t.byClient[meta.ClientRunID()] = slices.DeleteFunc(t.byClient[meta.ClientRunID()], is)
+	t.byClient.Set(meta.ClientRunID(), slices.DeleteFunc(t.byClient.At(meta.ClientRunID()), is))
 	t.recent = *new(M)
 }
 
@@ -67,7 +64,7 @@ func (t *Table[M]) Seal(m M) {
 }
 
 // Get returns the run with this id, or nil.
-func (t *Table[M]) Get(id string) M { return t.byID[id] }
+func (t *Table[M]) Get(id string) M { return t.byID.At(id) }
 
 // Runs returns all runs in the order of their starts.
 func (t *Table[M]) Runs() []M { return t.byStart }
@@ -100,7 +97,7 @@ func (t *Table[M]) Of(d *Decoded) (found M) {
 
 // Named returns the latest run with this client run id that started at or before the offset, or nil.
 func (t *Table[M]) Named(clientRunID string, offset int64) (found M) {
-	if runs := startedBy(t.byClient[clientRunID], offset); len(runs) > 0 {
+	if runs := startedBy(t.byClient.At(clientRunID), offset); len(runs) > 0 {
 		found = runs[len(runs)-1]
 		t.recent = found
 	}
@@ -137,7 +134,7 @@ func (t *Table[M]) Current(offset int64) (found M) {
 // record has the complete one. The function load adds the runs of an id to the table.
 func (t *Table[M]) freeID(clientRunID string, offset int64, load func(id string, offset int64) error) (string, error) {
 	id, n := clientRunID, 1
-	if runs := t.byClient[clientRunID]; len(runs) > 0 {
+	if runs := t.byClient.At(clientRunID); len(runs) > 0 {
 		n = numberOf(clientRunID, runs[len(runs)-1].Meta().ID) // lower numbers are used: each run took the lowest free one
 	}
 	for none := *new(M); ; n++ {
@@ -152,7 +149,7 @@ func (t *Table[M]) freeID(clientRunID string, offset int64, load func(id string,
 		if err := load(id, offset); err != nil {
 			return "", err
 		}
-		if t.byID[id] == none && (id == clientRunID || len(t.byClient[id]) == 0) {
+		if t.Get(id) == none && (id == clientRunID || len(t.byClient.At(id)) == 0) {
 			return id, nil
 		}
 	}

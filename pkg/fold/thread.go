@@ -67,7 +67,7 @@ type Settings struct {
 
 // NewThread returns a Thread with these runs. The directory may add others later.
 func NewThread[M Member](settings Settings, dir Directory[M], runs ...M) (*Thread[M], error) {
-	t := &Thread[M]{Table: NewTable[M](), Settings: settings, dir: dir}
+	t := &Thread[M]{Settings: settings, dir: dir}
 	resolved := make([]lineage.Run, 0, len(runs))
 	for _, m := range runs {
 		t.Add(m)

@@ -167,7 +167,7 @@ func (t *Thread) interrupted(s Start) (best *entry, _ error) {
 				return nil, err
 			}
 		}
-		for _, e := range slices.Backward(startedBefore(t.byKey[k], s.Offset)) {
+		for _, e := range slices.Backward(startedBefore(t.byKey.At(k), s.Offset)) {
 			if e.ID == s.RunID || e.Open() || e.End >= s.Offset {
 				continue
 			}
@@ -304,7 +304,7 @@ func (t *Thread) longestEnded(prefixes []prefix, best *entry, length int, s Star
 		if p.length < length {
 			break
 		}
-		list := startedBefore(t.byKey[p.key], s.Offset)
+		list := startedBefore(t.byKey.At(p.key), s.Offset)
 		for i := len(list) - 1; i >= 0; i-- {
 			e := list[i]
 			if e.ID == s.RunID || e.End >= s.Offset { // its state at the offset is unknown
@@ -375,12 +375,12 @@ const maxTrees = 2
 // descendsFrom reports whether e's tree was spawned, directly or through other trees, by the run whose client run id is the argument named.
 func (t *Thread) descendsFrom(e *entry, named string, offset int64) (bool, error) {
 	for trees := 1; ; trees++ {
-		root := t.runs[e.Root]
+		root := t.runs.At(e.Root)
 		if root == nil { // it is not in memory: its own id names it
 			if _, err := t.latestBefore(e.Root, offset); err != nil {
 				return false, err
 			}
-			root = t.runs[e.Root]
+			root = t.runs.At(e.Root)
 		}
 		if root == nil || root.SpawnedBy == "" {
 			return false, nil

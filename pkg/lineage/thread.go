@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/skeinhq/skein/internal/few"
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
@@ -17,17 +18,17 @@ type Thread struct {
 	// known answers which messages the thread has; nil if it is not set.
 	known Known
 
-	runs map[string]*entry
+	runs few.Map[string, *entry]
 	// byClientRunID holds the runs of each client run id, by start.
-	byClientRunID map[string][]*entry
+	byClientRunID few.Map[string, []*entry]
 	// byKey holds the runs of each of their keys (Run.Keys), by start, without live runs.
-	byKey map[Key][]*entry
+	byKey few.Map[Key, []*entry]
 	// ended holds all runs that have ended, by end.
 	ended []*entry
 	// open holds the runs that have not ended, by start.
 	open []*entry
 	// firstChild maps a parent to the earliest start of a child, which continues its branch.
-	firstChild map[string]int64
+	firstChild few.Map[string, int64]
 }
 
 // Loader loads runs of a thread into a Thread. The Thread may leave only sealed runs to it. Of these, the Thread must hold
@@ -82,8 +83,8 @@ type entry struct {
 // NewThread returns a thread of these runs, in any order.
 func NewThread(runs ...Run) (*Thread, error) {
 	t := &Thread{
-		runs: make(map[string]*entry, len(runs)), byClientRunID: make(map[string][]*entry, len(runs)),
-		byKey: make(map[Key][]*entry, len(runs)), firstChild: make(map[string]int64, len(runs)),
+		runs: few.Sized[string, *entry](len(runs)), byClientRunID: few.Sized[string, []*entry](len(runs)),
+		byKey: few.Sized[Key, []*entry](len(runs)), firstChild: few.Sized[string, int64](len(runs)),
 	}
 	byStart := slices.Clone(runs)
 	slices.SortFunc(byStart, func(a, b Run) int { return cmp.Compare(a.Start, b.Start) })
@@ -119,18 +120,18 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 		return fmt.Errorf("adding a run to its thread: it has no id")
 	}
 	e := &entry{Run: r, messages: messages}
-	if old, ok := t.runs[r.ID]; ok {
+	if old, ok := t.runs.Get(r.ID); ok {
 		if old.Parent != r.Parent || old.Branch != r.Branch || old.Start != r.Start || old.ClientRunID() != r.ClientRunID() {
 			return fmt.Errorf("adding run %q to its thread: it was placed at offset %d under %q on branch %q, and now at %d under %q on %q",
 				r.ID, old.Start, old.Parent, old.Branch, r.Start, r.Parent, r.Branch)
 		}
 		t.remove(old)
 	}
-	t.runs[r.ID] = e
-	t.byClientRunID[e.ClientRunID()] = insert(t.byClientRunID[e.ClientRunID()], e, byStart)
+	t.runs.Set(r.ID, e)
+	t.byClientRunID.Set(e.ClientRunID(), insert(t.byClientRunID.At(e.ClientRunID()), e, byStart))
 	if messages == nil {
 		for _, k := range r.Keys() {
-			t.byKey[k] = insert(t.byKey[k], e, byStart)
+			t.byKey.Set(k, insert(t.byKey.At(k), e, byStart))
 		}
 	}
 	if r.Open() {
@@ -139,8 +140,8 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 		t.ended = insert(t.ended, e, byEnd)
 	}
 	if r.Parent != "" {
-		if first, ok := t.firstChild[r.Parent]; !ok || r.Start < first {
-			t.firstChild[r.Parent] = r.Start
+		if first, ok := t.firstChild.Get(r.Parent); !ok || r.Start < first {
+			t.firstChild.Set(r.Parent, r.Start)
 		}
 	}
 	return nil
@@ -148,13 +149,13 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 
 // remove removes a run from all indexes whose keys may change.
 func (t *Thread) remove(e *entry) {
-	t.byClientRunID[e.ClientRunID()] = without(t.byClientRunID[e.ClientRunID()], e, byStart)
+	t.byClientRunID.Set(e.ClientRunID(), without(t.byClientRunID.At(e.ClientRunID()), e, byStart))
 	if e.messages == nil {
 		for _, k := range e.Keys() {
-			if rest := without(t.byKey[k], e, byStart); len(rest) > 0 {
-				t.byKey[k] = rest
+			if rest := without(t.byKey.At(k), e, byStart); len(rest) > 0 {
+				t.byKey.Set(k, rest)
 			} else {
-				delete(t.byKey, k)
+				t.byKey.Delete(k)
 			}
 		}
 	}
@@ -166,11 +167,11 @@ func (t *Thread) remove(e *entry) {
 }
 
 // Len returns the number of runs.
-func (t *Thread) Len() int { return len(t.runs) }
+func (t *Thread) Len() int { return t.runs.Len() }
 
 // Run returns a run by its id.
 func (t *Thread) Run(id string) (Run, bool) {
-	e, ok := t.runs[id]
+	e, ok := t.runs.Get(id)
 	if !ok {
 		return Run{}, false
 	}
@@ -185,10 +186,10 @@ func (t *Thread) latestBefore(id string, offset int64) (*entry, error) {
 			return nil, err
 		}
 	}
-	if list := startedBefore(t.byClientRunID[id], offset); len(list) > 0 {
+	if list := startedBefore(t.byClientRunID.At(id), offset); len(list) > 0 {
 		return list[len(list)-1], nil
 	}
-	if e := t.runs[id]; e != nil && e.Start < offset {
+	if e := t.runs.At(id); e != nil && e.Start < offset {
 		return e, nil
 	}
 	return nil, nil
@@ -196,7 +197,7 @@ func (t *Thread) latestBefore(id string, offset int64) (*entry, error) {
 
 // firstChildBefore reports whether a child of the run started before the offset.
 func (t *Thread) firstChildBefore(run string, offset int64) (bool, error) {
-	first, ok := t.firstChild[run]
+	first, ok := t.firstChild.Get(run)
 	if ok && first < offset {
 		return true, nil
 	}
