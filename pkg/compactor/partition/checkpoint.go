@@ -144,7 +144,7 @@ func (r *run) announce() (*Output, error) {
 	h.Next, h.LastAt = r.meta.Start, r.meta.LastAt
 	was := newRun(r.thread, r.key, h, fold.NewRun(r.ThreadID, r.ID, r.ClientID), r.touchedAt)
 	// Agent and labels are for readers: fold.Resume takes them from the events again.
-	was.Producer, was.Tally.StartedAt, was.rec.RawLost, was.rec.Kept = r.Producer, r.Tally.StartedAt, r.rec.RawLost, r.rec.Kept
+	was.Producer, was.Tally.StartedAt, was.rawLost, was.kept = r.Producer, r.Tally.StartedAt, r.rawLost, r.kept
 	if resolved := r.unwritten; resolved != nil {
 		h.Placed, was.Placed = true, resolved.Resolution
 		if r.written.exists && r.changedFrom > r.meta.Start {

@@ -76,7 +76,7 @@ func (r *run) isStuck(now time.Time) bool {
 func (r *run) canBeCut() bool {
 	p := r.thread.p
 	ends := r.Fold == nil
-	return r.size() >= p.cfg.leastCut() && (!ends || r.overLimit && !p.rebuilds()) && r.rec.Cut == nil && !r.meta.IsExpired()
+	return r.size() >= p.cfg.leastCut() && (!ends || r.overLimit && !p.rebuilds()) && r.cutAt == nil && !r.meta.IsExpired()
 }
 
 // limitOf returns how many bytes a tenant's open runs may take in a process with this many of the topic's partitions; 0 is no limit.
@@ -102,7 +102,7 @@ const partOverhead = 512
 // between, the fold limits how much patches copy (docs/fold.md).
 func (r *run) cutIfOutgrown(bytes int) error {
 	limit, before := int64(r.thread.p.cfg.RecordLimit), r.eventBytes
-	if r.eventBytes += int64(bytes); r.rec.Cut != nil || before/limit == r.eventBytes/limit {
+	if r.eventBytes += int64(bytes); r.cutAt != nil || before/limit == r.eventBytes/limit {
 		return nil
 	}
 	rec, _, err := r.describe()
@@ -144,13 +144,13 @@ func (r *run) cut(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	at, err := lineage.RestoreFrom(r.base.Unshare(), fold.ContentOf(rec))
+	at, err := lineage.RestoreFrom(r.base().Unshare(), fold.ContentOf(rec))
 	if err != nil {
 		return err
 	}
 	r.Fold = r.Fold.Cut(at.Messages, at.State, rec.Started, rec.Events, len(rec.Stats.Events) == counted)
-	r.rec.Cut = &record.Cut{Events: r.Tally.Events, Next: r.meta.Next}
-	r.rec.Input, r.rec.InputMessages, r.rec.InputLayout, r.rec.Resumes = rec.Input, rec.InputMessages, rec.InputLayout, rec.Resumes
+	r.cutAt = &record.Cut{Events: r.Tally.Events, Next: r.meta.Next}
+	r.setOrigin(rec, r.base())
 	r.written.bytes, r.newBytes, r.overLimit = len(value), 0, false
 	r.requestCheckpoint()
 	p.runs.change(r)

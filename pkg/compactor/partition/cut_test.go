@@ -121,7 +121,7 @@ func TestPartition_GoesOnFromACutRecordTheSame(t *testing.T) {
 			s.Send("t"+run, run, `{"type":"STATE_SNAPSHOT","snapshot":{"a":1}}`)
 		}
 		s.all()
-		if s.part.runs.byKey["acme/tr0/r0"].rec.Cut == nil {
+		if s.part.runs.byKey["acme/tr0/r0"].cutAt == nil {
 			t.Fatal("the run is not cut")
 		}
 		if reopen {

@@ -42,7 +42,7 @@ func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
 		if err != nil {
 			return err
 		}
-		r.rec.RawLost, r.meta.RawLost, r.due = true, true, true
+		r.rawLost, r.meta.RawLost, r.due = true, true, true
 		p.runs.change(r)
 	}
 	return nil

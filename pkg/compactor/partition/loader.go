@@ -78,7 +78,7 @@ func (r *loader) tip(branch string) error {
 		return nil
 	}
 	depth, err := r.store.Deepest(branch)
-	r.tips[branch] = max(r.tips[branch], depth)
+	r.noteDepth(branch, depth)
 	return err
 }
 

@@ -49,10 +49,11 @@ func compactedBytes(messages []agui.Message) (n int) {
 func (r *run) decide(resolved *resolution) error {
 	p := r.thread.p
 	h := r.meta
-	h.Decide(resolved.Run, r.rec.RawLost)
-	resolved.Describe(&r.rec, r.InputSHA256)
-	r.Early, r.Input, r.base = nil, nil, resolved.Base
-	r.rec.Kept = p.cfg.KeepEvents
+	h.Decide(resolved.Run, r.rawLost)
+	var rec record.Run
+	resolved.Describe(&rec, r.InputSHA256)
+	r.setOrigin(&rec, resolved.Base)
+	r.Early, r.Input, r.kept = nil, nil, p.cfg.KeepEvents
 	if r.Placed != nil { // a committed record has the resolution
 		r.Placed = nil
 	} else {

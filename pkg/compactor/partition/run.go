@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -17,13 +18,15 @@ type run struct {
 	thread *thread
 	meta   *threadRun // shared with the thread
 
-	// Run is the run in the loop. Its Input is set until its first event; then rec has the input.
+	// Run is the run in the loop. Its Input is set until its first event; then origin has the input.
 	*fold.Run
-	// rec has what does not change after the first event: ids, lineage, input.
-	rec record.Run
-	// base is the history that rec is encoded relative to; empty without a base. The fold has its messages anyway, and restoring it
-	// for each record could mean reading a long chain.
-	base lineage.History
+	// origin is what the run began with; nil before the first event, and for a run that began with nothing.
+	origin *origin
+	// These members of the record do not follow from the metadata.
+	foldVersion int
+	kept        agui.Families
+	rawLost     bool
+	cutAt       *record.Cut
 
 	ranges record.Ranges
 
@@ -52,6 +55,35 @@ type run struct {
 	expired *Output
 }
 
+// origin is what a run began with. It does not change, except that a cut shortens the input.
+type origin struct {
+	// base is the history that the record is encoded relative to; empty without a base. The fold has its messages anyway, and
+	// restoring it for each record could mean reading a long chain.
+	base lineage.History
+	// These are the members of the record that describe the input.
+	input    json.RawMessage
+	messages []agui.Message
+	layout   agui.Layout
+	form     record.InputForm
+	rewrote  []string
+	resumes  []json.RawMessage
+}
+
+// setOrigin sets what the run began with to that of its record.
+func (r *run) setOrigin(rec *record.Run, base lineage.History) {
+	if r.origin = nil; rec.Input != nil || rec.Base != "" {
+		r.origin = &origin{base, rec.Input, rec.InputMessages, rec.InputLayout, rec.InputForm, rec.Rewrote, rec.Resumes}
+	}
+}
+
+// base returns the history that the run's record is encoded relative to.
+func (r *run) base() lineage.History {
+	if r.origin == nil {
+		return lineage.History{}
+	}
+	return r.origin.base
+}
+
 // written describes the latest committed record of a run.
 type written struct {
 	exists bool
@@ -63,12 +95,10 @@ type written struct {
 }
 
 func newRun(t *thread, key string, h *threadRun, folded *fold.Run, now time.Time) *run {
-	r := &run{
+	return &run{
 		key: key, thread: t, meta: h, Run: folded,
-		changedFrom: -1, written: written{at: now}, touchedAt: now,
+		changedFrom: -1, written: written{at: now}, touchedAt: now, foldVersion: compact.Version,
 	}
-	r.rec = record.Run{Tenant: t.tenant, ThreadID: t.id, RunID: h.ID, ClientRunID: h.ClientID, FoldVersion: compact.Version}
-	return r
 }
 
 // take adds a record of skein.events to the run's raw ranges, whatever its outcome.
@@ -110,7 +140,7 @@ func (r *run) recordCommitted(announces bool, bytes int, now time.Time) (all boo
 	}
 	r.changedFrom, r.due, r.overLimit, r.expired = -1, false, false, nil
 	r.written.at, r.written.bytes, r.newBytes = now, bytes, 0
-	if r.rec.Base == "" { // the record has the whole history
+	if r.meta.Base == "" { // the record has the whole history
 		r.baseBytes = 0
 	}
 	return true
@@ -123,7 +153,7 @@ const runOverhead = 10 << 10
 // which runs of one thread may share.
 func (r *run) size() int {
 	size := runOverhead + r.written.bytes + r.baseBytes
-	if r.rec.Cut == nil { // a cut run keeps nothing of later events
+	if r.cutAt == nil { // a cut run keeps nothing of later events
 		size += r.newBytes
 	}
 	if r.Fold != nil {

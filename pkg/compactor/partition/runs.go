@@ -90,23 +90,20 @@ func (r *run) resume(rec *record.Run, size int, base lineage.History) {
 	for _, n := range rec.Stats.EventBytes {
 		r.eventBytes += n
 	}
-	r.rec.RawLost, r.rec.Cut = rec.RawLost, rec.Cut
+	r.rawLost, r.cutAt = rec.RawLost, rec.Cut
 	if r.Fold == nil {
 		if rec.Stats.Anomalies != nil || r.Placed != nil {
-			r.rec.FoldVersion = rec.FoldVersion // the rules that counted them, or placed the run
+			r.foldVersion = rec.FoldVersion // the rules that counted them, or placed the run
 		}
 		if r.Placed != nil {
 			r.setBase(r.Placed.Parent)
 		}
 		return
 	}
-	r.base = base
+	r.setOrigin(rec, base)
 	if rec.Base != "" {
 		r.setBase(base)
 	}
-	r.rec.FoldVersion = rec.FoldVersion // the rules under which it began
-	r.rec.Kept = rec.Kept
-	r.rec.Lineage, r.rec.Base = rec.Lineage, rec.Base
-	r.rec.Input, r.rec.InputMessages, r.rec.InputLayout = rec.Input, rec.InputMessages, rec.InputLayout
-	r.rec.InputForm, r.rec.Rewrote, r.rec.Resumes, r.rec.InputSHA256 = rec.InputForm, rec.Rewrote, rec.Resumes, rec.InputSHA256
+	r.foldVersion = rec.FoldVersion // the rules under which it began
+	r.kept = rec.Kept
 }

@@ -43,7 +43,7 @@ func (p *Processor) newThread(key, tenant, id string, runs []*threadRun) (*threa
 
 // reset replaces all runs of the thread.
 func (t *thread) reset(runs []*threadRun) (err error) {
-	t.loader, t.tips = nil, map[string]int{}
+	t.loader, t.tips = nil, nil
 	for _, h := range runs {
 		t.noteTip(h)
 	}
@@ -56,8 +56,15 @@ func (t *thread) reset(runs []*threadRun) (err error) {
 
 func (t *thread) noteTip(h *threadRun) {
 	if h.Sealed {
-		t.tips[h.Branch] = max(t.tips[h.Branch], h.Depth)
+		t.noteDepth(h.Branch, h.Depth)
 	}
+}
+
+func (t *thread) noteDepth(branch string, depth int) {
+	if t.tips == nil {
+		t.tips = map[string]int{}
+	}
+	t.tips[branch] = max(t.tips[branch], depth)
 }
 
 // seal updates the thread after a run was sealed.
@@ -80,7 +87,7 @@ func (t *thread) New(id, clientRunID string, first *fold.Decoded) (*threadRun, *
 	h := &threadRun{Metadata: fold.NewMetadata(id, clientRunID, first.Offset)}
 	r := newRun(t, t.runKey(id), h, fold.NewRun(t.id, id, h.ClientRunID()), t.usedAt)
 	if ev := first.Payload(); ev != nil {
-		r.rec.RawLost = t.p.mayHaveBegunInGap(ev, t.usedAt)
+		r.rawLost = t.p.mayHaveBegunInGap(ev, t.usedAt)
 	}
 	h.live = r
 	if first.Input() == nil {
