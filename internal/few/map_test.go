@@ -13,7 +13,8 @@ func TestMap_IsAMap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seedtest.New(t), 0))
 	for range 200 {
 		keys := 1 + rng.IntN(3*most)
-		m, want := Sized[int, int](rng.IntN(2*most)), map[int]int{}
+		var m Map[int, int]
+		want := map[int]int{}
 		for range 100 {
 			if k, v := rng.IntN(keys), rng.Int(); rng.IntN(2) == 0 {
 				m.Set(k, v)
@@ -28,7 +29,7 @@ func TestMap_IsAMap(t *testing.T) {
 					t.Fatalf("of %d: got %d, %t, want %d, %t", k, got, ok, v, has)
 				}
 			}
-			if got := maps.Collect(m.All()); !maps.Equal(got, want) || m.Len() != len(want) {
+			if got := m.Copy(); !maps.Equal(got, want) || m.Len() != len(want) {
 				t.Fatalf("got %v of %d, want %v", got, m.Len(), want)
 			}
 		}

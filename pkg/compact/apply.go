@@ -72,7 +72,7 @@ func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, meta
 	r.p.toolCalls.Set(name, r.p.toolCalls.At(name)+1)
 	r.p.verify.toolStart(call, parent, hasParent, o)
 	if !r.p.called.At(call) {
-		r.p.called.add(call)
+		r.p.called.Set(call, true)
 		r.p.ToolCallIDs = append(r.p.ToolCallIDs, call)
 	}
 	// A second start of a call changes the call's name and keeps its arguments.
@@ -159,7 +159,7 @@ func (r *Run) toolEnd(call string, o owner, metadata json.RawMessage) {
 func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 	call, _ := ev.String(agui.FieldToolCallID)
 	r.p.verify.toolResult(id, o)
-	r.p.Answered.add(call)
+	r.p.Answered.Set(call, true)
 	m := newMessage(id, agui.RoleTool, member{"id", stringValue(id)}, member{"toolCallId", stringValue(call)},
 		member{"role", stringValue(agui.RoleTool)}, member{"content", rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))})
 	o.tag(m.obj)
@@ -266,7 +266,7 @@ func authority(metadata json.RawMessage) (owned set, all, declared bool) {
 		if !agui.IsString(t) {
 			return set{}, false, true
 		}
-		owned.add(stringOf(t))
+		owned.Set(stringOf(t), true)
 	}
 	return owned, false, true
 }

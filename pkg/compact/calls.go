@@ -23,14 +23,14 @@ func (c *conversation) held(callID string, assistant bool) (*message, *toolCall)
 	if c.base.hasCall(callID) {
 		c.unshare()
 	}
-	if c.holders == nil {
-		c.holders = make(map[string][]holder)
+	if !c.holding {
+		c.holding = true
 		for _, m := range c.list {
 			c.hold(m)
 		}
 	}
 	var first holder
-	for _, h := range c.holders[callID] {
+	for _, h := range c.holders.At(callID) {
 		if assistant && h.m.role != agui.RoleAssistant {
 			continue
 		}
@@ -59,13 +59,13 @@ func (c *conversation) position(m *message) int {
 
 // hold records the tool calls of a message of the list. Of several calls with one id, only the first counts.
 func (c *conversation) hold(m *message) {
-	if c.holders == nil {
+	if !c.holding {
 		return
 	}
 	for i, call := range callsOf(m) {
-		held := c.holders[call.id]
+		held := c.holders.At(call.id)
 		if n := len(held); call.odd == nil && (n == 0 || held[n-1].m != m) {
-			c.holders[call.id] = append(held, holder{m, i})
+			c.holders.Set(call.id, append(held, holder{m, i}))
 		}
 	}
 }
@@ -74,11 +74,11 @@ func (c *conversation) hold(m *message) {
 func (c *conversation) release(callIDs []string) {
 	slices.Sort(callIDs)
 	for _, id := range slices.Compact(callIDs) {
-		held := slices.DeleteFunc(c.holders[id], func(h holder) bool { return h.m.places == 0 })
+		held := slices.DeleteFunc(c.holders.At(id), func(h holder) bool { return h.m.places == 0 })
 		if len(held) == 0 {
-			delete(c.holders, id)
+			c.holders.Delete(id)
 		} else {
-			c.holders[id] = held
+			c.holders.Set(id, held)
 		}
 	}
 }
@@ -91,8 +91,8 @@ func (c *conversation) addCall(m *message, call *toolCall) {
 		obj.set("toolCalls", m.calls)
 	}
 	m.calls.list = append(m.calls.list, call)
-	if c.holders != nil { // the search for the message may have unshared the base
-		c.holders[call.id] = append(c.holders[call.id], holder{m, len(m.calls.list) - 1})
+	if c.holding { // the search for the message may have unshared the base
+		c.holders.Set(call.id, append(c.holders.At(call.id), holder{m, len(m.calls.list) - 1}))
 	}
 }
 

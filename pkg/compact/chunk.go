@@ -42,7 +42,7 @@ func (l *lane) owner() owner { return owner{string(l.Owner), l.Tagged} }
 
 func (l *lane) entity() entity { return entity{l.Kind, string(l.ID)} }
 
-// lanes are the open streams: at most one for each owner, and one for each kind and id; nil has none. The code
+// lanes are the open streams: at most one for each owner, and one for each kind and id. The zero value has none. The code
 // never iterates over its maps, since that costs as much as the most entries that they ever held.
 type lanes struct {
 	byOwner few.Map[owner, *lane]
@@ -51,53 +51,24 @@ type lanes struct {
 	opened  list.List // in the order in which they were opened
 }
 
-func (p *progress) openLane(l *lane) {
-	if p.lanes == nil {
-		p.lanes = &lanes{}
+func (s *lanes) open(l *lane) {
+	if s.byKind.At(l.Kind) == nil {
+		s.byKind.Set(l.Kind, list.New())
 	}
-	s := p.lanes
-	of := s.byKind.At(l.Kind)
-	if of == nil {
-		of = list.New()
-		s.byKind.Set(l.Kind, of)
-	}
-	l.entry, l.kindEntry = s.opened.PushBack(l), of.PushBack(l)
+	l.entry, l.kindEntry = s.opened.PushBack(l), s.byKind.At(l.Kind).PushBack(l)
 	s.byOwner.Set(l.owner(), l)
 	s.byID.Set(l.entity(), l)
 }
 
-func (p *progress) closeLane(l *lane) {
-	s := p.lanes
+func (s *lanes) close(l *lane) {
 	s.byOwner.Delete(l.owner())
 	s.byID.Delete(l.entity())
 	s.opened.Remove(l.entry)
 	s.byKind.At(l.Kind).Remove(l.kindEntry)
-	if s.opened.Len() == 0 {
-		p.lanes = nil
-	}
-}
-
-// ofOwner returns the lane of an owner, or nil.
-func (s *lanes) ofOwner(o owner) (found *lane) {
-	if s != nil {
-		found = s.byOwner.At(o)
-	}
-	return found
-}
-
-// of returns the lane of an entity, or nil.
-func (s *lanes) of(e entity) (found *lane) {
-	if s != nil {
-		found = s.byID.At(e)
-	}
-	return found
 }
 
 // anyOf returns a lane of a kind, or nil, and whether the lane is the only one of its kind.
 func (s *lanes) anyOf(kind entityKind) (found *lane, only bool) {
-	if s == nil {
-		return nil, false
-	}
 	of := s.byKind.At(kind)
 	if of == nil || of.Len() == 0 {
 		return nil, false
@@ -107,9 +78,6 @@ func (s *lanes) anyOf(kind entityKind) (found *lane, only bool) {
 
 // all returns the lanes in the order in which they were opened.
 func (s *lanes) all() []*lane {
-	if s == nil {
-		return nil
-	}
 	all := make([]*lane, 0, s.opened.Len())
 	for e := s.opened.Front(); e != nil; e = e.Next() {
 		all = append(all, e.Value.(*lane))
@@ -121,7 +89,7 @@ func (r *Run) closeLane(l *lane) {
 	if l == nil {
 		return
 	}
-	r.p.closeLane(l)
+	r.p.lanes.close(l)
 	event := r.conv.incoming
 	r.conv.incoming = 0 // an end adds nothing, whatever event causes it
 	defer func() { r.conv.incoming = event }()
@@ -136,7 +104,7 @@ func (r *Run) closeLane(l *lane) {
 // closeLanes closes the lanes that an event other than a chunk closes: run-level events close all lanes, most others the
 // lane of their owner. RAW, ACTIVITY_*, REASONING_ENCRYPTED_VALUE, SUBAGENT_STARTED and unknown types close none.
 func (r *Run) closeLanes(t agui.Type, o owner) {
-	if r.p.lanes == nil {
+	if r.p.lanes.opened.Len() == 0 {
 		return
 	}
 	switch t {
@@ -147,7 +115,7 @@ func (r *Run) closeLanes(t agui.Type, o owner) {
 	case agui.Raw, agui.ActivitySnapshot, agui.ActivityDelta, agui.ReasoningEncryptedValue, agui.SubagentStarted:
 	default:
 		if t.Known() {
-			r.closeLane(r.p.lanes.ofOwner(o))
+			r.closeLane(r.p.lanes.byOwner.At(o))
 		}
 	}
 }
@@ -173,7 +141,7 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 		return err
 	}
 	opened := false
-	at := r.p.lanes.ofOwner(in)
+	at := r.p.lanes.byOwner.At(in)
 	if at != nil && at.Kind == kind && (!hasID || id == string(at.ID)) {
 		if err := at.agrees(ev, kind); err != nil {
 			return err
@@ -196,7 +164,7 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 			l.Parent = optional(ev, agui.FieldParentMessageID)
 		}
 		r.closeLane(at)
-		r.p.openLane(l)
+		r.p.lanes.open(l)
 		at, opened = l, true
 		r.startLane(l, ev.JSON(agui.FieldMetadata))
 	}
@@ -240,7 +208,7 @@ func (r *Run) continueLane(l *lane, delta agui.Text, metadata json.RawMessage) {
 // resolveLane returns the owner of the lane that a chunk belongs to.
 func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o owner) (owner, error) {
 	if hasID {
-		l := r.p.lanes.of(entity{kind, id})
+		l := r.p.lanes.byID.At(entity{kind, id})
 		if l == nil {
 			return o, nil
 		}
@@ -252,7 +220,7 @@ func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o
 	if o.set {
 		return o, nil
 	}
-	if l := r.p.lanes.ofOwner(owner{}); l != nil && l.Kind == kind {
+	if l := r.p.lanes.byOwner.At(owner{}); l != nil && l.Kind == kind {
 		return owner{}, nil
 	}
 	l, only := r.p.lanes.anyOf(kind)

@@ -19,8 +19,9 @@ type conversation struct {
 	// first maps an id to the first message of the list with that id. It is shorter than the list if an id repeats, which
 	// only snapshots, inputs and tool results can cause.
 	first few.Map[string, *message]
-	// holders maps a tool call's id to the messages that hold a call with that id. It is nil until the first tool event.
-	holders map[string][]holder
+	// holders maps a tool call's id to the messages that hold a call with that id, from the first tool event on (holding).
+	holders few.Map[string, []holder]
+	holding bool
 	// numbered reports whether message.at is right for all messages.
 	numbered bool
 	// recent caches the last result of find, since deltas of one message follow each other.
@@ -55,7 +56,7 @@ func (c *conversation) len() int { return len(c.base.messages) + len(c.list) }
 
 // reset replaces the list.
 func (c *conversation) reset(list []*message) {
-	*c = conversation{list: list, first: few.Sized[string, *message](len(list)), incoming: c.incoming, pass: c.pass}
+	*c = conversation{list: list, incoming: c.incoming, pass: c.pass}
 	for _, m := range list {
 		m.places = 0
 	}
@@ -221,7 +222,7 @@ func (c *conversation) replace(before, m *message) {
 	c.first.Delete(m.id)
 	c.recent = nil
 	c.occupy(m)
-	if before.places == 0 && c.holders != nil {
+	if before.places == 0 && c.holding {
 		c.release(callIDs(before))
 	}
 	c.hold(m)
@@ -246,7 +247,7 @@ func (c *conversation) merge(fresh []*message, drops func(*message) bool) {
 			}
 			continue
 		}
-		if c.vacate(m); m.places == 0 && c.holders != nil {
+		if c.vacate(m); m.places == 0 && c.holding {
 			calls = append(calls, callIDs(m)...)
 		}
 		if c.first.At(m.id) == m {

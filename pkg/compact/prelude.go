@@ -34,7 +34,7 @@ func (r *Run) prelude(replace bool) []json.RawMessage {
 	if r.p.Started != nil {
 		events = append(events, r.p.Started)
 	}
-	v := &r.p.verify
+	v := r.p.verify
 	// Include ended subagents, since a subagent that starts later may name one as its parent.
 	for _, id := range v.Closed.sorted() {
 		events = append(events, eventOf(agui.SubagentStarted, owner{id, true}, "name", id), eventOf(agui.SubagentFinished, owner{id, true}))
@@ -112,7 +112,7 @@ func (r *Run) beforeActivities(messages []agui.Message) (before []agui.Message, 
 // opened returns the opening events of everything open, except what chunks or THINKING_* events opened. gone has the events whose
 // message is no longer in the conversation.
 func (r *Run) opened() (gone, open []json.RawMessage) {
-	v := &r.p.verify
+	v := r.p.verify
 	// A call that is gone gets a parent message of its own. Otherwise the client would make a message with the call's id, and
 	// a message with that id in the snapshot would take its position.
 	nobody := "gone"
@@ -121,7 +121,7 @@ func (r *Run) opened() (gone, open []json.RawMessage) {
 	}
 	for _, kind := range []entityKind{kindSpan, kindReasoning, kindText, kindTool} {
 		for _, id := range v.Open.of(kind).sorted() {
-			if r.p.lanes.of(entity{kind, id}) != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning ||
+			if r.p.lanes.byID.At(entity{kind, id}) != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning ||
 				id == string(r.p.Thinking.Span) && kind == kindSpan {
 				continue
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
 
 	"github.com/skeinhq/skein/internal/few"
 	"github.com/skeinhq/skein/pkg/agui"
@@ -57,23 +56,25 @@ type progress struct {
 	toolCalls few.Map[string, int64]
 	called    set // ToolCallIDs as a set
 	burst     burst
-	lanes     *lanes // nil if none is open
-	verify    verifier
+	lanes     lanes
+	verify    *verifier
 }
 
 // count counts the events of a type.
 type count struct{ events, bytes int64 }
 
-func newProgress() progress { return progress{Summary: Summary{Status: StatusRunning}} }
+func newProgress() progress {
+	return progress{Summary: Summary{Status: StatusRunning}, verify: &verifier{}}
+}
 
 func (p *progress) summary() Summary {
 	p.addBurst()
 	s := p.Summary
 	s.Events, s.EventBytes = agui.StringMap[int64]{}, agui.StringMap[int64]{}
-	for t, n := range p.events.All() {
+	for t, n := range p.events.Copy() {
 		s.Events[string(t)], s.EventBytes[string(t)] = n.events, n.bytes
 	}
-	s.ToolCalls, s.Anomalies = maps.Collect(p.toolCalls.All()), maps.Collect(p.verify.noted.All())
+	s.ToolCalls, s.Anomalies = p.toolCalls.Copy(), p.verify.noted.Copy()
 	return s
 }
 
@@ -103,12 +104,12 @@ type plainProgress progress
 func (p *progress) MarshalJSON() ([]byte, error) {
 	plain := plainProgress(*p)
 	plain.Summary = p.summary()
-	return json.Marshal(progressJSON{&plain, p.lanes.all(), &p.verify})
+	return json.Marshal(progressJSON{&plain, p.lanes.all(), p.verify})
 }
 
 // UnmarshalJSON implements json.Unmarshaler; p comes from newProgress.
 func (p *progress) UnmarshalJSON(b []byte) error {
-	w := progressJSON{plainProgress: (*plainProgress)(p), Verify: &p.verify}
+	w := progressJSON{plainProgress: (*plainProgress)(p), Verify: p.verify}
 	p.Summary = p.summary() // what is not in b is empty, and null is an error
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
@@ -117,13 +118,13 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 		return errors.New("a part of it is null")
 	}
 	for _, id := range p.ToolCallIDs {
-		p.called.add(id)
+		p.called.Set(id, true)
 	}
 	for _, l := range w.Lanes {
-		if l == nil || p.lanes.ofOwner(l.owner()) != nil || p.lanes.of(l.entity()) != nil {
+		if l == nil || p.lanes.byOwner.At(l.owner()) != nil || p.lanes.byID.At(l.entity()) != nil {
 			return errors.New("two streams are open in one lane, or one in two")
 		}
-		p.openLane(l)
+		p.lanes.open(l)
 	}
 	p.setCounts(&p.Summary)
 	p.Events, p.EventBytes, p.ToolCalls, p.Anomalies = nil, nil, nil, nil

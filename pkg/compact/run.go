@@ -327,7 +327,7 @@ func (r *Run) runFinished(ev *agui.Event) {
 				r.p.verify.note(ruleInterrupt)
 				continue
 			}
-			ids.add(id)
+			ids.Set(id, true)
 			r.p.Interrupts = append(r.p.Interrupts, bytes.Clone(i))
 		}
 		r.end(ev, StatusInterrupted)
@@ -349,7 +349,7 @@ func (r *Run) end(ev *agui.Event, status string) {
 	}
 	r.p.Terminal = bytes.Clone(ev.Body)
 	r.p.Status = status
-	r.p.lanes = nil
+	r.p.lanes = lanes{}
 	if len(r.p.PendingToolCalls) == 0 && status != StatusCancelled {
 		for _, id := range r.p.ToolCallIDs {
 			if !r.p.Answered.At(id) {

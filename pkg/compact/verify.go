@@ -26,6 +26,7 @@ const (
 type verifier struct {
 	Begun   bool `json:"begun,omitempty"`   // an event was seen
 	Started bool `json:"started,omitempty"` // RUN_STARTED was seen
+	silent  bool // note does nothing
 
 	Open   openSets `json:"open,omitzero"`
 	Steps  set      `json:"steps,omitzero"`  // by stepKey
@@ -33,8 +34,7 @@ type verifier struct {
 	Closed set      `json:"closed,omitzero"`
 	Owners owners   `json:"owners,omitzero"`
 
-	noted  few.Map[string, int64] // Summary.Anomalies
-	silent bool
+	noted few.Map[string, int64] // Summary.Anomalies
 	// inside is the entity of the last content event, which is known to be open. It is a cache, since deltas of one entity follow each other.
 	inside entity
 }
@@ -114,9 +114,7 @@ type byID[V any] struct{ few.Map[string, V] }
 func (m byID[V]) IsZero() bool { return m.Len() == 0 }
 
 // MarshalJSON implements json.Marshaler.
-func (m byID[V]) MarshalJSON() ([]byte, error) {
-	return agui.StringMap[V](maps.Collect(m.All())).MarshalJSON()
-}
+func (m byID[V]) MarshalJSON() ([]byte, error) { return agui.StringMap[V](m.Copy()).MarshalJSON() }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (m *byID[V]) UnmarshalJSON(b []byte) error {
@@ -129,14 +127,10 @@ func (m *byID[V]) UnmarshalJSON(b []byte) error {
 }
 
 // sorted returns the ids.
-func (m *byID[V]) sorted() []string {
-	return slices.Sorted(maps.Keys(maps.Collect(m.All())))
-}
+func (m *byID[V]) sorted() []string { return slices.Sorted(maps.Keys(m.Copy())) }
 
 // set is a set of ids.
-type set struct{ byID[bool] }
-
-func (s *set) add(id string) { s.Set(id, true) }
+type set = byID[bool]
 
 // stepKey identifies a step by its name and owner, since only its owner can finish it.
 func stepKey(name string, o owner) string {
@@ -216,7 +210,7 @@ func (v *verifier) open(k entityKind, id string, o owner) {
 	if !v.agree(owned, id, o) {
 		own(owned, id, o)
 	}
-	is.add(id)
+	is.Set(id, true)
 }
 
 func (v *verifier) within(k entityKind, id string, o owner) {
@@ -292,7 +286,7 @@ func (v *verifier) step(name string, o owner, start bool) {
 	case start && v.Steps.At(key):
 		v.note("step-start-while-open")
 	case start:
-		v.Steps.add(key)
+		v.Steps.Set(key, true)
 	case v.Steps.At(key):
 		v.Steps.Delete(key)
 	default:
@@ -313,7 +307,7 @@ func (v *verifier) subagentStarted(id, parent string, hasParent bool) {
 	if hasParent && !v.Active.At(parent) && !v.Closed.At(parent) {
 		v.note("subagent-parent-unknown")
 	}
-	v.Active.add(id)
+	v.Active.Set(id, true)
 }
 
 func (v *verifier) subagentEnded(id string) {
@@ -323,7 +317,7 @@ func (v *verifier) subagentEnded(id string) {
 		return
 	}
 	v.Active.Delete(id)
-	v.Closed.add(id)
+	v.Closed.Set(id, true)
 }
 
 // seed records the owners that a message of a list names: always for a snapshot (authoritative), and for an input only if no owner

@@ -131,7 +131,7 @@ func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 		openSeconds: seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5,
 			1, 2.5, 5, 10, 30, 60, 300),
 		openRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
-		openRunBytes:       gauge("open_run_bytes", "Memory of open runs: about the size of their last records and the events since, plus 10 KiB per run and 0.5 KiB per message."),
+		openRunBytes:       gauge("open_run_bytes", "Memory of open runs: about the size of their last records and the events since, plus 5 KiB per run and 0.5 KiB per message."),
 		cutRuns:            counter("cut_runs_total", "Open runs whose largest contents were replaced by references: the run, or open runs together, exceeded a limit."),
 		partitions:         parts,
 		lag:                lag,

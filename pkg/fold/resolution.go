@@ -19,8 +19,8 @@ type Resolution struct {
 	// Input is the run's input as it is recorded. Fold is the fold before the first event.
 	Input *agui.RunAgentInput
 	Fold  *compact.Run
-	// Before is the run's state before its first event.
-	Before Run
+	// Before is the run's state before its first event; nil if that begins the run.
+	Before *Run
 }
 
 // Resolve returns a run's parent resolution at an offset, or the one in its record (Run.Placed). It changes nothing.

@@ -88,9 +88,9 @@ func (t *Thread[M]) Show(m *Metadata, r *Run) error {
 	case m.IsExpired(): // its record has its history until another event arrives
 		return t.Lineage.Add(m.Run)
 	case r.Fold == nil:
-		return t.Lineage.AddLive(m.Run, func() []agui.Message { return r.Placed.Parent.Messages })
+		return t.Lineage.AddLive(&m.Run, func() []agui.Message { return r.Placed.Parent.Messages })
 	default:
-		return t.Lineage.AddLive(m.Run, r.Fold.Messages)
+		return t.Lineage.AddLive(&m.Run, r.Fold.Messages)
 	}
 }
 
@@ -262,8 +262,11 @@ func (t *Thread[M]) Begin(r *Run, first *Decoded, input *agui.RunAgentInput) (*c
 	for _, rule := range at.Anomalies {
 		at.Fold.Note(rule)
 	}
-	at.Before = *r
-	at.Before.Seq = r.Seq.Clone()
+	if !t.IsNew {
+		before := *r
+		before.Seq = r.Seq.Clone()
+		at.Before = &before
+	}
 	t.Resolution = at
 	return at.Fold, nil
 }

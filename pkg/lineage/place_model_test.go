@@ -105,7 +105,7 @@ func (m *model) part() *Thread {
 	for _, r := range m.runs {
 		switch {
 		case r.Open():
-			err = th.AddLive(r.Run, func() []agui.Message { return ids(r.history) })
+			err = th.AddLive(&r.Run, func() []agui.Message { return ids(r.history) })
 		case !r.Sealed:
 			err = th.Add(r.Run)
 		case last == nil || r.End > last.End:
@@ -251,7 +251,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 			}
 			r := &modelRun{Run: got.Run, history: history}
 			m.runs = append(m.runs, r)
-			must(th.AddLive(r.Run, func() []agui.Message { return ids(r.history) }))
+			must(th.AddLive(&r.Run, func() []agui.Message { return ids(r.history) }))
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"begin":         begin,
@@ -259,7 +259,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 			"say": func(t *rapid.T) {
 				if r := pick("run", true); r != nil {
 					r.history = append(r.history, m.fresh("a"))
-					must(th.AddLive(r.Run, func() []agui.Message { return ids(r.history) }))
+					must(th.AddLive(&r.Run, func() []agui.Message { return ids(r.history) }))
 				}
 			},
 			"leave memory": func(t *rapid.T) {
@@ -284,7 +284,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 			"come back": func(t *rapid.T) {
 				if r := pick("run", false); r != nil && !r.Sealed {
 					r.End, r.Status, r.Synthetic = -1, StatusRunning, false
-					must(th.AddLive(r.Run, func() []agui.Message { return ids(r.history) }))
+					must(th.AddLive(&r.Run, func() []agui.Message { return ids(r.history) }))
 					// What was decided while it counted as ended is not decided again.
 					alone = slices.DeleteFunc(alone, func(p decision) bool { return p.start.Offset > r.Start })
 				}

@@ -288,7 +288,7 @@ func unnamedMsgs(contents string) (list []agui.Message) {
 func live(r Run, history string) func(*testing.T, *Thread) {
 	return func(t *testing.T, th *Thread) {
 		t.Helper()
-		if err := th.AddLive(r, func() []agui.Message { return msgs(history) }); err != nil {
+		if err := th.AddLive(&r, func() []agui.Message { return msgs(history) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -304,7 +304,7 @@ func TestThread_RefusesToMoveARun(t *testing.T) {
 	if err := th.Add(Run{}); err == nil {
 		t.Error("a run without an id was added")
 	}
-	if err := th.AddLive(Run{ID: "x", End: 3}, nil); err == nil {
+	if err := th.AddLive(&Run{ID: "x", End: 3}, nil); err == nil {
 		t.Error("a run that has ended was added as live")
 	}
 }
@@ -437,7 +437,7 @@ func TestThread_PlacesAnInputThatHasThinkingUnderOtherIDs(t *testing.T) {
 				for _, r := range runs {
 					if live {
 						r.End, r.Sealed, r.HistoryKey = -1, false, HistoryKey{}
-						if err := th.AddLive(r, func() []agui.Message { return histories[r.ID] }); err != nil {
+						if err := th.AddLive(&r, func() []agui.Message { return histories[r.ID] }); err != nil {
 							t.Fatal(err)
 						}
 					} else if err := th.Add(r); err != nil {

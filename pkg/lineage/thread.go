@@ -75,17 +75,15 @@ func (s KnownMessages) Any(ids []string, offset int64) (bool, error) {
 }
 
 type entry struct {
-	Run
+	// Run is the caller's if it is live. Once it has ended, the caller adds it again before Place is called.
+	*Run
 	// messages returns the current history of a live run.
 	messages func() []agui.Message
 }
 
 // NewThread returns a thread of these runs, in any order.
 func NewThread(runs ...Run) (*Thread, error) {
-	t := &Thread{
-		runs: few.Sized[string, *entry](len(runs)), byClientRunID: few.Sized[string, []*entry](len(runs)),
-		byKey: few.Sized[Key, []*entry](len(runs)), firstChild: few.Sized[string, int64](len(runs)),
-	}
+	t := &Thread{}
 	byStart := slices.Clone(runs)
 	slices.SortFunc(byStart, func(a, b Run) int { return cmp.Compare(a.Start, b.Start) })
 	for _, r := range byStart {
@@ -104,18 +102,18 @@ func (t *Thread) SetKnown(known Known) { t.known = known }
 
 // Add adds a run, or replaces the one with the same id. HistoryKey identifies its history. For an open run that is still
 // folded in memory, call AddLive instead. The fields that Place sets must not change.
-func (t *Thread) Add(r Run) error { return t.put(r, nil) }
+func (t *Thread) Add(r Run) error { return t.put(&r, nil) }
 
-// AddLive adds an open run whose history may change. Placing another run calls the argument messages, which must return the
-// current history. Add replaces the run once it has ended or left memory.
-func (t *Thread) AddLive(r Run, messages func() []agui.Message) error {
+// AddLive adds an open run whose history may change, and keeps r. Placing another run calls the argument messages, which must
+// return the current history. Add replaces the run once it has ended or left memory.
+func (t *Thread) AddLive(r *Run, messages func() []agui.Message) error {
 	if !r.Open() {
 		return fmt.Errorf("adding run %q to its thread: it has ended and cannot be live", r.ID)
 	}
 	return t.put(r, messages)
 }
 
-func (t *Thread) put(r Run, messages func() []agui.Message) error {
+func (t *Thread) put(r *Run, messages func() []agui.Message) error {
 	if r.ID == "" {
 		return fmt.Errorf("adding a run to its thread: it has no id")
 	}
@@ -159,7 +157,7 @@ func (t *Thread) remove(e *entry) {
 			}
 		}
 	}
-	if e.Open() {
+	if e.messages != nil || e.Open() {
 		t.open = without(t.open, e, byStart)
 	} else {
 		t.ended = without(t.ended, e, byEnd)
@@ -175,7 +173,7 @@ func (t *Thread) Run(id string) (Run, bool) {
 	if !ok {
 		return Run{}, false
 	}
-	return e.Run, true
+	return *e.Run, true
 }
 
 // latestBefore returns the run that a client run id named at an offset: of several, the one that started last. It also
@@ -211,7 +209,7 @@ func (t *Thread) firstChildBefore(run string, offset int64) (bool, error) {
 // LastEnded returns the run that ended last before the offset.
 func (t *Thread) LastEnded(offset int64) (Run, bool) {
 	if e := t.lastEnded(offset); e != nil {
-		return e.Run, true
+		return *e.Run, true
 	}
 	return Run{}, false
 }

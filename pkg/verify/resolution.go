@@ -294,7 +294,7 @@ func (p *resolutionCheck) begin(own *threadRun) error {
 	p.open[r.ID] = own
 	messages := func() []agui.Message { return own.Fold.Messages() }
 	for _, t := range []*lineage.Thread{p.least, p.most} {
-		if err := t.AddLive(r, messages); err != nil {
+		if err := t.AddLive(&r, messages); err != nil {
 			return fmt.Errorf("placing runs again: %w", err)
 		}
 	}

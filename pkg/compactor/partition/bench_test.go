@@ -3,6 +3,7 @@ package partition
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,33 +162,34 @@ func BenchmarkPartition_TurnOfALongConversation(b *testing.B) {
 }
 
 // The heap that an open run takes, one run a thread, once its announcement is committed: one that has said some words, and one
-// that has called a tool and has a state, too.
+// that has called a tool and has a state, too. The runs take turns, so that each event is a range of its own.
 func BenchmarkPartition_OpenRun(b *testing.B) {
 	const runs = 2_000
-	say := func(s *sim, thread, run, id string) {
-		s.Send(thread, run, fmt.Sprintf(`{"type":"RUN_STARTED","timestamp":1767225600000,"threadId":%q,"runId":%q}`, thread, run))
-		s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","timestamp":1767225600000,"messageId":%q,"role":"assistant"}`, id))
-		for i := range 10 {
-			s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","timestamp":1767225600000,"messageId":%q,"delta":"word %d "}`, id, i))
-		}
+	words := []string{
+		`{"type":"RUN_STARTED","timestamp":1767225600000,"threadId":"open-ID","runId":"run-ID"}`,
+		`{"type":"TEXT_MESSAGE_START","timestamp":1767225600000,"messageId":"m-run-ID","role":"assistant"}`,
 	}
-	act := func(s *sim, thread, run, id string) {
-		say(s, thread, run, id)
-		s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","messageId":%q}`, id))
-		s.Send(thread, run, fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"call-%s","toolCallName":"weather","parentMessageId":%q}`, run, id))
-		s.Send(thread, run, fmt.Sprintf(`{"type":"TOOL_CALL_ARGS","toolCallId":"call-%s","delta":"{\"town\":\"Lyon\"}"}`, run))
-		s.Send(thread, run, fmt.Sprintf(`{"type":"TOOL_CALL_END","toolCallId":"call-%s"}`, run))
-		s.Send(thread, run, `{"type":"STATE_SNAPSHOT","snapshot":{"step":1,"town":"Lyon"}}`)
-		s.Send(thread, run, `{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/step","value":2}]}`)
+	for i := range 10 {
+		words = append(words, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","timestamp":1767225600000,"messageId":"m-run-ID","delta":"word %d "}`, i))
 	}
-	for i, play := range []func(s *sim, thread, run, id string){say, act} {
+	acts := append(slices.Clone(words),
+		`{"type":"TEXT_MESSAGE_END","messageId":"m-run-ID"}`,
+		`{"type":"TOOL_CALL_START","toolCallId":"call-run-ID","toolCallName":"weather","parentMessageId":"m-run-ID"}`,
+		`{"type":"TOOL_CALL_ARGS","toolCallId":"call-run-ID","delta":"{\"town\":\"Lyon\"}"}`,
+		`{"type":"TOOL_CALL_END","toolCallId":"call-run-ID"}`,
+		`{"type":"STATE_SNAPSHOT","snapshot":{"step":1,"town":"Lyon"}}`,
+		`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/step","value":2}]}`)
+	for i, values := range [][]string{words, acts} {
 		b.Run([]string{"text", "call and state"}[i], func(b *testing.B) {
 			for b.Loop() {
 				s := newSim(b, nil)
 				s.open(false)
-				for i := range runs {
-					play(s, fmt.Sprintf("open-%08d", i), fmt.Sprintf("run-%08d", i), fmt.Sprintf("m-run-%08d", i))
-					s.feed(len(s.Events))
+				for _, value := range values {
+					for i := range runs {
+						id := fmt.Sprintf("%08d", i)
+						s.Send("open-"+id, "run-"+id, strings.ReplaceAll(value, "ID", id))
+					}
+					s.feed(runs)
 				}
 				s.commit(true)
 				counted := s.part.runs.bytes

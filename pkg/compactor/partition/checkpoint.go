@@ -182,7 +182,7 @@ func (r *run) announce() (*Output, error) {
 
 // coverBefore sets what the run was before its first event, which a record covers: its input came in an earlier transaction.
 func (r *run) coverBefore(resolved *resolution) {
-	before := &resolved.Before
+	before := resolved.Before
 	r.Seq, r.Producer, r.Input, r.InputSHA256 = before.Seq, before.Producer, before.Input, before.InputSHA256
 	r.meta.Next, r.ranges = resolved.next, record.NewRanges(resolved.ranges)
 	r.FirstMalformed = before.FirstMalformed

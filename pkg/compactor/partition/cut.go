@@ -144,13 +144,13 @@ func (r *run) cut(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	at, err := lineage.RestoreFrom(r.base().Unshare(), fold.ContentOf(rec))
+	at, err := lineage.RestoreFrom(r.origin.base.Unshare(), fold.ContentOf(rec))
 	if err != nil {
 		return err
 	}
 	r.Fold = r.Fold.Cut(at.Messages, at.State, rec.Started, rec.Events, len(rec.Stats.Events) == counted)
 	r.cutAt = &record.Cut{Events: r.Tally.Events, Next: r.meta.Next}
-	r.setOrigin(rec, r.base())
+	r.setOrigin(rec, r.origin.base)
 	r.written.bytes, r.newBytes, r.overLimit = len(value), 0, false
 	r.requestCheckpoint()
 	p.runs.change(r)

@@ -15,7 +15,7 @@ func (r *run) build() (*record.Run, lineage.History, error) {
 	p := r.thread.p
 	rec, folded, err := r.describe()
 	if err != nil || folded.Ended() {
-		return rec, r.base(), err
+		return rec, r.origin.base, err
 	}
 	switch {
 	case r.ending != nil:
@@ -25,26 +25,25 @@ func (r *run) build() (*record.Run, lineage.History, error) {
 	}
 	rec.SinceSnapshot = r.meta.SinceSnapshot
 	if record.LeastBytes(rec) > p.cfg.RecordLimit {
-		return rec, r.base(), nil
+		return rec, r.origin.base, nil
 	}
 	err = r.buildOpen(rec, folded)
-	return rec, r.base(), err
+	return rec, r.origin.base, err
 }
 
 // describe makes the run's record without the members that the end of a run adds and those from which a fold resumes.
 func (r *run) describe() (*record.Run, *compact.Run, error) {
 	p := r.thread.p
-	folded, base := r.Fold, r.base()
+	folded, base := r.Fold, r.origin.base
 	rec := record.Run{
 		Tenant: r.thread.tenant, ThreadID: r.thread.id, RunID: r.meta.ID, ClientRunID: r.meta.ClientID,
 		FoldVersion: r.foldVersion, Kept: r.kept, RawLost: r.rawLost, Cut: r.cutAt,
 	}
 	if folded != nil {
 		rec.Lineage, rec.Base, rec.InputSHA256 = fold.RecordLineage(r.meta.Run), r.meta.Base, r.InputSHA256
-		if in := r.origin; in != nil {
-			rec.Input, rec.InputMessages, rec.InputLayout, rec.InputForm = in.input, in.messages, in.layout, in.form
-			rec.Rewrote, rec.Resumes = in.rewrote, in.resumes
-		}
+		in := r.origin
+		rec.Input, rec.InputMessages, rec.InputLayout, rec.InputForm = in.input, in.messages, in.layout, in.form
+		rec.Rewrote, rec.Resumes = in.rewrote, in.resumes
 	} else { // pending: with its final resolution, or a preliminary one as if the first event came now
 		at, err := r.thread.Resolve(&r.meta.Metadata, r.Run, nil, r.Input, p.next)
 		if err != nil {

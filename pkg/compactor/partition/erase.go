@@ -33,7 +33,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 			p.write(p.tombstone(p.topics.Runs, record.KindRun, key))
 		}
 	}
-	for _, branch := range slices.Sorted(maps.Keys(t.tips)) {
+	for _, branch := range slices.Sorted(maps.Keys(t.tips.Copy())) {
 		p.awaiting.drop(t.runKey(branch))
 		for _, kind := range []agui.Type{agui.MessagesSnapshot, agui.StateSnapshot} {
 			key, err := record.SnapshotKey(t.tenant, t.id, branch, kind)

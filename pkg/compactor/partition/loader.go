@@ -78,7 +78,7 @@ func (r *loader) tip(branch string) error {
 		return nil
 	}
 	depth, err := r.store.Deepest(branch)
-	r.noteDepth(branch, depth)
+	r.tips.Set(branch, max(r.tips.At(branch), depth))
 	return err
 }
 

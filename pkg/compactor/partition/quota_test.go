@@ -11,8 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// few gives each tenant a quota of open runs.
-func few(runs int64) func(*Config) {
+// fewRuns gives each tenant a quota of open runs.
+func fewRuns(runs int64) func(*Config) {
 	return func(c *Config) { c.Quota = func(string) Quota { return Quota{OpenRuns: runs} } }
 }
 
@@ -20,7 +20,7 @@ func few(runs int64) func(*Config) {
 func TestPartition_EndsTheLongestSilentRunOfATenantOverItsQuota(t *testing.T) {
 	for _, reopened := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reopened %v", reopened), func(t *testing.T) {
-			s := newSim(t, few(3))
+			s := newSim(t, fewRuns(3))
 			s.open(false)
 			of("other", s.Send("o", "o", started("o")))
 			for i := range 3 {
@@ -79,7 +79,7 @@ func TestQuota_RemarksThatAPartIsSmall(t *testing.T) {
 
 // Expired runs count, as events may come for them, and they go first.
 func TestPartition_EndsExpiredRunsOfATenantOverItsQuotaFirst(t *testing.T) {
-	s := newSim(t, few(2))
+	s := newSim(t, fewRuns(2))
 	s.open(false)
 	s.Send("t0", "r0", started("r0"))
 	s.all()
@@ -124,7 +124,7 @@ func TestPartition_AnyBatchingAndAnyCrashEndRunsOverTheQuotaForGood(t *testing.T
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 3))
-			s := newSim(t, few(2))
+			s := newSim(t, fewRuns(2))
 			partitiontest.Random(s.Script, rng, 40+rng.IntN(200), true)
 			s.open(false)
 			for crashes := 0; s.committed.Processed < int64(len(s.Events)); {

@@ -10,12 +10,12 @@ import (
 const (
 	// MaxOutputBytes bounds outputs. A run whose record is requested counts with its memory.
 	MaxOutputBytes = 32 << 20
-	// maxCheckpointBytes bounds the memory of runs that are written because they are due, or to free memory: some 1,600 small
-	// ones, 800 of 10 KB.
+	// maxCheckpointBytes bounds the memory of runs that are written because they are due, or to free memory: some 3,200 small
+	// ones, 1,000 of 10 KB.
 	maxCheckpointBytes = 16 << 20
 	// maxExpiryBytes bounds the memory of runs that expire or are marked for a gap: some 400 small ones, which are loaded in 0.2 s.
 	// Runs of the thread being processed expire in any case.
-	maxExpiryBytes = 4 << 20
+	maxExpiryBytes = 2 << 20
 )
 
 // Room limits what may still be added to one transaction of a process. All its processors use it concurrently. Each of them may add one run

@@ -20,7 +20,7 @@ type run struct {
 
 	// Run is the run in the loop. Its Input is set until its first event; then origin has the input.
 	*fold.Run
-	// origin is what the run began with; nil before the first event, and for a run that began with nothing.
+	// origin is what the run began with: noOrigin before the first event, and for a run that began with nothing.
 	origin *origin
 	// These members of the record do not follow from the metadata.
 	foldVersion int
@@ -71,18 +71,12 @@ type origin struct {
 
 // setOrigin sets what the run began with to that of its record.
 func (r *run) setOrigin(rec *record.Run, base lineage.History) {
-	if r.origin = nil; rec.Input != nil || rec.Base != "" {
+	if r.origin = noOrigin; rec.Input != nil || rec.Base != "" {
 		r.origin = &origin{base, rec.Input, rec.InputMessages, rec.InputLayout, rec.InputForm, rec.Rewrote, rec.Resumes}
 	}
 }
 
-// base returns the history that the run's record is encoded relative to.
-func (r *run) base() lineage.History {
-	if r.origin == nil {
-		return lineage.History{}
-	}
-	return r.origin.base
-}
+var noOrigin = &origin{}
 
 // written describes the latest committed record of a run.
 type written struct {
@@ -97,7 +91,7 @@ type written struct {
 func newRun(t *thread, key string, h *threadRun, folded *fold.Run, now time.Time) *run {
 	return &run{
 		key: key, thread: t, meta: h, Run: folded,
-		changedFrom: -1, written: written{at: now}, touchedAt: now, foldVersion: compact.Version,
+		changedFrom: -1, written: written{at: now}, touchedAt: now, foldVersion: compact.Version, origin: noOrigin,
 	}
 }
 
@@ -147,7 +141,7 @@ func (r *run) recordCommitted(announces bool, bytes int, now time.Time) (all boo
 }
 
 // runOverhead is the memory of a run without events, with its thread: TestRun_HoldsAboutWhatItIsCountedFor.
-const runOverhead = 10 << 10
+const runOverhead = 5 << 10
 
 // size returns about how much memory the run takes: runOverhead, its last record, the raw bytes since, and the history that it starts from,
 // which runs of one thread may share.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skeinhq/skein/internal/few"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
@@ -19,7 +20,7 @@ type thread struct {
 	loader *loader
 
 	// tips has the depth of each branch's deepest sealed run in memory.
-	tips map[string]int
+	tips few.Map[string, int]
 	// erased is the offset below which events of the thread were erased; 0 if none were.
 	erased int64
 	usedAt time.Time // for eviction: when the thread's last record came
@@ -43,7 +44,7 @@ func (p *Processor) newThread(key, tenant, id string, runs []*threadRun) (*threa
 
 // reset replaces all runs of the thread.
 func (t *thread) reset(runs []*threadRun) (err error) {
-	t.loader, t.tips = nil, nil
+	t.loader, t.tips = nil, few.Map[string, int]{}
 	for _, h := range runs {
 		t.noteTip(h)
 	}
@@ -56,15 +57,8 @@ func (t *thread) reset(runs []*threadRun) (err error) {
 
 func (t *thread) noteTip(h *threadRun) {
 	if h.Sealed {
-		t.noteDepth(h.Branch, h.Depth)
+		t.tips.Set(h.Branch, max(t.tips.At(h.Branch), h.Depth))
 	}
-}
-
-func (t *thread) noteDepth(branch string, depth int) {
-	if t.tips == nil {
-		t.tips = map[string]int{}
-	}
-	t.tips[branch] = max(t.tips[branch], depth)
 }
 
 // seal updates the thread after a run was sealed.
@@ -171,7 +165,7 @@ func (t *thread) tip(branch string) (int, error) {
 			return 0, err
 		}
 	}
-	return t.tips[branch], nil
+	return t.tips.At(branch), nil
 }
 
 // thread returns a thread by its key.
