@@ -88,7 +88,7 @@ func parse(args []string) (l load, c cost) {
 		{&c.ingestEvent, "ingest-us", 65, "µs that ingest takes an event: 65 in the proxy, at most 9 in batches of 100 (ingest.md)"},
 		{&c.compactorEvent, "compactor-us", 5, "µs that the compactor takes an event (compactor.md)"},
 		{&c.compactorRun, "compactor-run-us", 115, "µs that its local store takes a run (compactor.md)"},
-		{&c.openRun, "open-run-bytes", 11 * kib, "bytes of an open run in memory (compactor.md)"},
+		{&c.openRun, "open-run-bytes", 5.5 * kib, "bytes of an open run in memory (compactor.md)"},
 		{&c.openText, "open-text", 1.03, "bytes in memory of a byte of its text"},
 		{&c.indexerRun, "indexer-us", 140, "µs that the indexer takes a run, of 2.8 KB (indexer.md)"},
 		{&c.serverRun, "clickhouse-us", 160, "µs that ClickHouse takes a run, of 2.8 KB, with merges (indexer.md)"},

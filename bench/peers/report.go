@@ -165,26 +165,29 @@ func (s set) table() string {
 		}
 	}
 	b.WriteString(".\n")
+	var rows, shares strings.Builder
 	for _, l := range loads {
 		rounds := s.each(l.name, "compactor", cpu)
 		if len(rounds) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\nLoad %s, %s; medians (rounds: %d), of ratios too:\n\n", l.name, l.is, len(rounds))
-		b.WriteString("| | CPU s a million events | events/s | written on disk per byte read | MiB at most | compactor's CPU to it | compactor's rate to it |\n" +
-			"|---|---|---|---|---|---|---|\n")
+		fmt.Fprintf(&b, "Load %s: %s; medians of %d, of ratios too.\n", l.name, l.is, len(rounds))
 		for _, w := range what {
 			if len(s.each(l.name, w.peer, cpu)) == 0 {
 				continue
 			}
-			fmt.Fprintf(&b, "| %s: %s | %s | %s | %s | %s | %s | %s |\n", w.name, w.does,
+			fmt.Fprintf(&rows, "| %s | %s: %s | %s | %s | %s | %s | %s | %s |\n", l.name, w.name, w.does,
 				s.both(l.name, w.peer, seconds, cpu, warmCPU), s.both(l.name, w.peer, grouped, rate, warmRate),
 				dash("%.2f", s.median(l.name, w.peer, func(r result) float64 { return r.Written })),
 				dash("%.0f", s.median(l.name, w.peer, func(r result) float64 { return r.MiB })),
 				s.part(l.name, w.peer, cpu, cpu, warmCPU), s.part(l.name, w.peer, rate, rate, warmRate))
 		}
-		fmt.Fprintf(&b, "\nThe compactor writes %.2f bytes of keys and values per byte that it reads, unpacked.\n",
-			s.median(l.name, "compactor", func(r result) float64 { return r.Records }))
+		fmt.Fprintf(&shares, " %.2f of load %s", s.median(l.name, "compactor", func(r result) float64 { return r.Records }), l.name)
+	}
+	if rows.Len() > 0 {
+		b.WriteString("\n| load | | CPU s a million events | events/s | written on disk per byte read | MiB at most | compactor's CPU to it | compactor's rate to it |\n" +
+			"|---|---|---|---|---|---|---|---|\n" + rows.String() +
+			"\nKeys and values that the compactor writes per byte that it reads, both unpacked:" + shares.String() + ".\n")
 	}
 	live := func(peer string, of func(result) float64) float64 { return s.median("live", peer, of) }
 	p50, p99 := func(r result) float64 { return r.P50 }, func(r result) float64 { return r.P99 }

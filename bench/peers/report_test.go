@@ -45,7 +45,7 @@ func TestSet_TakesRatiosWithinARound(t *testing.T) {
 }
 
 func TestSet_TableSaysWhatWasMeasured(t *testing.T) {
-	want := "| Kafka Streams: folds, writes snapshots in transactions | 16.00 (10.00 warm) | 100,000 (125,000 warm) | – | – | 0.12 (0.20 warm) | 5.00 (4.00 warm) |\n"
+	want := "| A | Kafka Streams: folds, writes snapshots in transactions | 16.00 (10.00 warm) | 100,000 (125,000 warm) | – | – | 0.12 (0.20 warm) | 5.00 (4.00 warm) |\n"
 	if got := sample().table(); !strings.Contains(got, want) {
 		t.Errorf("the table is\n%swant in it\n%s", got, want)
 	}

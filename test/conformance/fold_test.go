@@ -57,7 +57,7 @@ func foldFrom(tb rapid.TB, start lineage.History, events []json.RawMessage) fold
 		case err != nil:
 			tb.Fatalf("folding event %d: %v", i, err)
 		}
-		if after := countOf(anomalies, verificationRules); f.violated < 0 && !slices.Equal(before, after) {
+		if after := countOf(f.run.Summary().Anomalies, verificationRules); f.violated < 0 && !slices.Equal(before, after) {
 			f.violated = i
 			for r, rule := range verificationRules {
 				if after[r] > before[r] {
