@@ -475,6 +475,37 @@ func TestService_CommitsBesideAProducerOfTheWrongPartition(t *testing.T) {
 	})
 }
 
+// What was sent early in a transaction that then has to wait is aborted with it, and accepted when it is sent again.
+func TestService_SendsAgainWhatItSentTooEarly(t *testing.T) {
+	inWorld(t, 4, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), func(c *Config) { c.CommitInterval = 250 * time.Millisecond })
+		m.waitWorks()
+		var aborts atomic.Int64
+		w.cluster.Fake.ControlKey(int16(kmsg.EndTxn), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.Fake.KeepControl()
+			if !r.(*kmsg.EndTxnRequest).Commit {
+				aborts.Add(1)
+			}
+			return nil, nil, false
+		})
+		for i := range 30 {
+			id := fmt.Sprint("r", i)
+			w.script.Turn(id, "m"+id)
+			w.publish()
+			time.Sleep(60 * time.Millisecond)
+			w.misplaced(1, 10)
+			time.Sleep(97 * time.Millisecond)
+		}
+		w.decided()
+		equal(t, "sealed runs", len(w.sealed()), 30)
+		equal(t, "transactions with refused records", m.outcome(cycleAborted), 0)
+		if aborts.Load() == 0 {
+			t.Error("no transaction was aborted: the test shows nothing")
+		}
+	})
+}
+
 // The client gives an answer a second time for as long as it keeps it, which is from when it came: one that came late says
 // nothing of partitions that were added since.
 func TestService_TakesNoAnswerFromBeforePartitionsWereAdded(t *testing.T) {

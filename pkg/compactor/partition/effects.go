@@ -146,8 +146,14 @@ func (p *Processor) Send(bytes int) (unsent []Output) {
 // HasEnded reports whether a run has ended since the last Collect.
 func (p *Processor) HasEnded() bool { return len(p.counts.Ended) > 0 }
 
-// Resend makes Send and Effects.Sent count from the first output again.
-func (p *Processor) Resend() { p.sent = 0 }
+// Resend makes Send and Effects.Sent count from the first output again. It takes from the records the context of their transaction, which
+// the client has set and would keep.
+func (p *Processor) Resend() {
+	for _, o := range p.outputs[:p.sent] {
+		o.Record.Context = nil
+	}
+	p.sent = 0
+}
 
 // Committed updates the store and memory after the transaction with these effects was committed.
 func (p *Processor) Committed(b Effects, now time.Time) error {
