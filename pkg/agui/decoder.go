@@ -54,9 +54,6 @@ func (d *Decoder) Admit(b []byte) (unreadable, err error) {
 
 // decodeKnown reads an event that has one of the shapes; it reports whether it has.
 func (d *Decoder) decodeKnown(b []byte) bool {
-	if !utf8.Valid(b) {
-		return false
-	}
 	for k := range d.shapes {
 		at := (d.last + k) % len(d.shapes)
 		if s := &d.shapes[at]; s.spec != nil && d.decodeLike(b, s) {
@@ -101,7 +98,7 @@ func (e *Event) decodeLike(b []byte, s *shape) bool {
 		}
 		e.spans[f] = [2]uint32{uint32(start), uint32(i)}
 	}
-	if string(b[i:]) != s.before[len(s.fields)] {
+	if string(b[i:]) != s.before[len(s.fields)] || !utf8.Valid(b) {
 		return false
 	}
 	e.reset()
@@ -114,18 +111,25 @@ func (e *Event) decodeLike(b []byte, s *shape) bool {
 	return true
 }
 
-// shape returns the shape of a decoded event. It has no spec if the event is no delta, or has a value where a shape has a constant.
+// mostShape limits the bytes of an event that a shape keeps, as a sender may write any number of blanks.
+const mostShape = 512
+
+// shape returns the shape of a decoded event. It has no spec if the event is no delta, has a value where a shape has a constant, or has too
+// much beside its values.
 func (e *Event) shape() (s shape) {
 	switch e.Type {
 	case TextMessageContent, ToolCallArgs, ReasoningMessageContent:
 	default:
 		return s
 	}
-	left := e.has &^ (1 << FieldType)
+	left, beside := e.has&^(1<<FieldType), len(e.Body)
 	for _, f := range varying {
 		left &^= 1 << f
+		if e.Has(f) {
+			beside -= int(e.spans[f][1] - e.spans[f][0])
+		}
 	}
-	if left != 0 || e.undescribed || e.beyond {
+	if left != 0 || beside > mostShape || e.undescribed || e.beyond {
 		return s
 	}
 	fields := slices.DeleteFunc(slices.Clone(varying), func(f Field) bool { return !e.Has(f) })

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -81,6 +82,21 @@ func TestDecoder_IsDecode(t *testing.T) {
 				try(base[:i] + in + base[i:])
 			}
 		}
+	}
+}
+
+func TestDecoder_KeepsLittleOfAnEvent(t *testing.T) {
+	d := new(Decoder)
+	for n := range len(d.shapes) {
+		padded := strings.Replace(deltas[n%3], ":", ":"+strings.Repeat(" ", 1<<20), 1)
+		sameAsDecode(t, d, []byte(padded))
+	}
+	kept := 0
+	for _, s := range d.shapes {
+		kept += len(strings.Join(s.before, ""))
+	}
+	if kept > 8*mostShape {
+		t.Errorf("of events with 1 MiB of blanks, %d bytes are kept", kept)
 	}
 }
 
