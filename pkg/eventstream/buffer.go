@@ -98,7 +98,7 @@ func (b *buffer) compact() {
 	rest := b.rest()
 	switch {
 	case b.held > 0 && len(rest) <= b.base/2:
-		b.buf = append(make([]byte, 0, b.base), rest...)
+		b.buf = append((*b.first)[:0:b.base], rest...)
 		b.memory.Release(b.held)
 		b.held = 0
 	case b.start > 0:
