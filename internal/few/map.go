@@ -3,7 +3,7 @@ package few
 
 import "maps"
 
-// Map is a map that takes little memory while it has few entries. The zero Map is empty. Of copies of a Map, only one may be used.
+// Map is a map that takes little memory while it has few entries. The zero Map is empty. Of copies of a Map, only one may be changed.
 type Map[K comparable, V any] struct {
 	first *entry[K, V] // a list of most entries at most
 	many  map[K]V      // or else all of them

@@ -42,8 +42,7 @@ func (l *lane) owner() owner { return owner{string(l.Owner), l.Tagged} }
 
 func (l *lane) entity() entity { return entity{l.Kind, string(l.ID)} }
 
-// lanes are the open streams: at most one for each owner, and one for each kind and id. The zero value has none. The code
-// never iterates over its maps, since that costs as much as the most entries that they ever held.
+// lanes are the open streams: at most one for each owner, and one for each kind and id. The zero value has none.
 type lanes struct {
 	byOwner few.Map[owner, *lane]
 	byID    few.Map[entity, *lane]

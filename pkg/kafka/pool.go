@@ -83,7 +83,7 @@ func sizeOf(class int) int {
 	return (4 + class%4) << (class/4 - 1)
 }
 
-// get returns an empty slice for n elements: one that is kept and has room for less than twice as many, or a new one.
+// get returns an empty slice for n elements: one that is kept and has room for about as many, or a new one.
 func (s *spare[T]) get(n int) []T {
 	class := classOf(n)
 	if sizeOf(class) < n {
