@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash"
+	"sync"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
@@ -29,7 +30,8 @@ func KeyOf(messages []agui.Message) HistoryKey { return HistoryKey{}.Extend(mess
 // Extend returns the key of the history that results from appending messages to the one that k identifies. Its cost
 // depends on these messages alone.
 func (k HistoryKey) Extend(messages []agui.Message) HistoryKey {
-	n := newNamer()
+	n := namers.Get().(*namer)
+	defer namers.Put(n)
 	for _, m := range messages {
 		n.names(m, func(name []byte) { k.IDs = n.next(k.IDs, name) })
 		n.aloud(m, func(said []byte) { k.Contents = n.next(k.Contents, said) })
@@ -63,6 +65,9 @@ type namer struct {
 	head [len(Key{}) + 4]byte
 	sum  [sha256.Size]byte
 }
+
+// namers are those of Extend: the buffer of each is as large as the largest message that it has named.
+var namers = sync.Pool{New: func() any { return newNamer() }}
 
 func newNamer() *namer { return &namer{hash: sha256.New()} }
 
