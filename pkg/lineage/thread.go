@@ -104,8 +104,8 @@ func (t *Thread) SetKnown(known Known) { t.known = known }
 // folded in memory, call AddLive instead. The fields that Place sets must not change.
 func (t *Thread) Add(r Run) error { return t.put(&r, nil) }
 
-// AddLive adds an open run whose history may change, and keeps r, whose ids and place must not change. Placing another run calls the argument messages, which must
-// return the current history. Add replaces the run once it has ended or left memory.
+// AddLive adds an open run whose history may change, and keeps r, whose ids and place must not change. Placing another run calls
+// the argument messages, which must return the current history. Add replaces the run once it has ended or left memory.
 func (t *Thread) AddLive(r *Run, messages func() []agui.Message) error {
 	if !r.Open() {
 		return fmt.Errorf("adding run %q to its thread: it has ended and cannot be live", r.ID)
