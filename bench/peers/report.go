@@ -165,7 +165,8 @@ func (s set) table() string {
 		}
 	}
 	b.WriteString(".\n")
-	var rows, shares strings.Builder
+	var rows strings.Builder
+	var shares []string
 	for _, l := range loads {
 		rounds := s.each(l.name, "compactor", cpu)
 		if len(rounds) == 0 {
@@ -182,12 +183,13 @@ func (s set) table() string {
 				dash("%.0f", s.median(l.name, w.peer, func(r result) float64 { return r.MiB })),
 				s.part(l.name, w.peer, cpu, cpu, warmCPU), s.part(l.name, w.peer, rate, rate, warmRate))
 		}
-		fmt.Fprintf(&shares, " %.2f of load %s", s.median(l.name, "compactor", func(r result) float64 { return r.Records }), l.name)
+		share := s.median(l.name, "compactor", func(r result) float64 { return r.Records })
+		shares = append(shares, fmt.Sprintf("%.2f of load %s", share, l.name))
 	}
 	if rows.Len() > 0 {
 		b.WriteString("\n| load | | CPU s a million events | events/s | written on disk per byte read | MiB at most | compactor's CPU to it | compactor's rate to it |\n" +
 			"|---|---|---|---|---|---|---|---|\n" + rows.String() +
-			"\nKeys and values that the compactor writes per byte that it reads, both unpacked:" + shares.String() + ".\n")
+			"\nKeys and values that the compactor writes per byte that it reads, both unpacked: " + strings.Join(shares, ", ") + ".\n")
 	}
 	live := func(peer string, of func(result) float64) float64 { return s.median("live", peer, of) }
 	p50, p99 := func(r result) float64 { return r.P50 }, func(r result) float64 { return r.P99 }

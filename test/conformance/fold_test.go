@@ -43,9 +43,8 @@ func foldOf(tb rapid.TB, start conformance.Start, events []json.RawMessage) fold
 func foldFrom(tb rapid.TB, start lineage.History, events []json.RawMessage) folded {
 	tb.Helper()
 	f := folded{run: start.Fold(), violated: -1}
-	anomalies := f.run.Summary().Anomalies
+	before := countOf(f.run.Summary().Anomalies, verificationRules)
 	for i, raw := range events {
-		before := countOf(anomalies, verificationRules)
 		ev, err := agui.Decode(raw)
 		if err == nil {
 			err = f.run.Apply(ev)
