@@ -200,7 +200,7 @@ func sharesIDs(events []json.RawMessage) bool {
 		hold(ev.Messages)
 		hold(ev.Input.Messages)
 		switch ev.Type {
-		case agui.TextMessageStart, agui.TextMessageChunk, agui.ReasoningMessageStart, agui.ReasoningMessageChunk:
+		case agui.TextMessageStart, agui.TextMessageChunk, agui.ReasoningMessageStart, agui.ReasoningMessageChunk, agui.ToolCallResult:
 			if ev.MessageID != "" {
 				claim(messages, ev.MessageID, ev.SubagentRunID)
 			}
