@@ -1,0 +1,2 @@
+export * from './client.js';
+export { SkeinAgent, type SkeinAgentConfig } from './agent.js';
