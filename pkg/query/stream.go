@@ -203,6 +203,10 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	case e.Headers.Kind == record.KindErase:
 		s.erasedAt = m.Offset + 1
 		return s.erased()
+	case e.Headers.Kind == record.KindCancel && s.runID != "" && e.Headers.RunID == s.runID && (s.out.begun || !s.resumes()):
+		s.out.begin(s.from) // a producer over HTTP, which does not read Kafka, hears of it by its run's stream
+		s.out.comment(stopRequested)
+		return nil
 	case !e.OfRun():
 		return nil
 	}
@@ -250,6 +254,9 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	s.heard = time.Now()
 	return nil
 }
+
+// stopRequested is the comment of a run's stream where somebody asked that the run be stopped. Programs compare it.
+const stopRequested = "stop requested"
 
 // readable decodes a record; ok is false if the compactor treats it as a dead letter.
 func (s *stream) readable(m *kgo.Record) (e record.Event, ok bool, err error) {

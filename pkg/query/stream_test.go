@@ -449,3 +449,32 @@ func TestStream_HasTheIdsOfItsRun(t *testing.T) {
 	find(t, lines, end)
 	find(t, f.stream(path, ""), end)
 }
+
+// A producer that publishes over HTTP follows its run's stream, where it hears that somebody wants the run to stop.
+func TestStream_TellsARunsReadersOfARequestToStopIt(t *testing.T) {
+	f := newRawFixture(t)
+	thread := f.thread()
+	for _, run := range []string{"r", "other"} {
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, fmt.Sprintf(started, run))
+	}
+	f.produce()
+	lines := f.stream("/v1/threads/"+thread+"/runs/r/stream", "")
+	find(t, lines, `"runId":"r"`)
+	for _, run := range []string{"other", "r"} {
+		f.add("acme", thread, record.Headers{Kind: record.KindCancel, RunID: run, Seq: -1}, "{}")
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(`{"type":"CUSTOM","name":"behind","value":%q}`, run))
+	}
+	f.produce()
+	var got []string
+	for lines.Scan() && len(got) < 3 {
+		if strings.Contains(lines.Text(), "stop requested") || strings.Contains(lines.Text(), "behind") {
+			got = append(got, lines.Text())
+		}
+		if strings.Contains(lines.Text(), `"value":"r"`) {
+			break
+		}
+	}
+	if len(got) != 3 || got[1] != ": stop requested" {
+		t.Errorf("came %q, want the request for r alone, between the events", got)
+	}
+}
