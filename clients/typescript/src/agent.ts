@@ -1,3 +1,4 @@
+import * as agui from '@ag-ui/client';
 import { HttpAgent, type AgentConfig, type BaseEvent, type Message, type RunAgentInput } from '@ag-ui/client';
 import { path, SkeinClient, type Branch, type Fork, type History, type Lineage, type SkeinOptions } from './client.js';
 
@@ -140,24 +141,25 @@ export class SkeinAgent extends HttpAgent {
         throw error;
       });
       let ahead: typeof first | undefined = first;
-      const body = new ReadableStream<Uint8Array>({
-        async pull(controller) {
+      // As much of a Response as HttpAgent reads. The reader of a real one that fails rejects twice, and nobody catches the second.
+      const reader = {
+        async read() {
           try {
             const next = ahead ?? (await source.next());
             ahead = undefined;
-            if (!next.done) return controller.enqueue(encoder.encode(`data: ${next.value.data.replaceAll('\n', '\ndata: ')}\n\n`));
-            controller.close();
+            if (next.done) done();
+            return next.done ? { done: true } : { done: false, value: encoder.encode(`data: ${supported(next.value.data).replaceAll('\n', '\ndata: ')}\n\n`) };
           } catch (error) {
-            controller.error(error);
+            done();
+            throw error;
           }
-          done();
         },
-        cancel: () => {
+        async cancel() {
           done();
           abort.abort();
         },
-      }, { highWaterMark: 0 });
-      return new Response(body, { headers: { 'Content-Type': 'text/event-stream' } });
+      };
+      return { ok: true, status: 200, headers: new Headers({ 'Content-Type': 'text/event-stream' }), body: { getReader: () => reader } } as unknown as Response;
     };
     // super.run reads `this.fetch`: this agent, but for that.
     return super.run.call(Object.create(this, { fetch: { value: fetch } }), input);
@@ -165,6 +167,19 @@ export class SkeinAgent extends HttpAgent {
 }
 
 const encoder = new TextEncoder();
+
+// Clients before AG-UI 1.0 refuse the outcome `cancelled`. To them, such a run has finished.
+const older = !('PROTOCOL_VERSION' in agui);
+
+function supported(data: string): string {
+  return older && data.includes('"cancelled"') && data.includes('RUN_FINISHED') ? JSON.stringify(uncancelled(JSON.parse(data))) : data;
+}
+
+/** An event without the outcome that clients before AG-UI 1.0 refuse. */
+export function uncancelled(event: BaseEvent): BaseEvent {
+  const { outcome, ...rest } = event as BaseEvent & { outcome?: { type?: string } };
+  return event.type === 'RUN_FINISHED' && outcome?.type === 'cancelled' ? rest : event;
+}
 
 /** Restores a thread by snapshots and follows its open run, by POST /v1/connect and, after a cut, the run's stream. */
 export function restore(

@@ -136,6 +136,7 @@ export class SkeinClient {
    */
   async publish(thread: string, run: string, events: Iterable<BaseEvent> | AsyncIterable<BaseEvent>, options: PublishOptions = {}) {
     const publisher = this.publisher(thread, run, { ...options, onLost: options.onLost ?? (() => {}) });
+    publisher.patient = false;
     for await (const event of events) {
       publisher.push(event);
       await publisher.room(); // this source can wait, so nothing need be left out
@@ -161,6 +162,19 @@ export class SkeinClient {
     for await (const block of this.blocks(next, { ...options, endless: run === undefined })) {
       yield { id: block.id, event: JSON.parse(block.data) };
     }
+  }
+
+  /** Whether somebody asks that a run be stopped before it ends. A program that publishes it stops its agent then, and publishes the end. */
+  async whenStopped(thread: string, run: string, signal?: AbortSignal): Promise<boolean> {
+    const heard = new AbortController();
+    const comment = (text: string) => void (text === 'stop requested' && heard.abort());
+    try {
+      for await (const _ of this.stream(thread, run, { comment, signal: signal ? AbortSignal.any([signal, heard.signal]) : heard.signal }));
+    } catch (error) {
+      if (heard.signal.aborted) return true;
+      throw error;
+    }
+    return false;
   }
 
   /** Asks for a live stream, from the event behind lastId on. */

@@ -49,6 +49,9 @@ export class Publisher {
   private inputSent: boolean;
   private sending: Promise<void> | undefined;
   private dead: Error | undefined;
+  private failure: Error | undefined;
+  /** Whether to go on when the client's patience is over. Events from a source that can wait need no more. */
+  patient = true;
   private freed: (() => void)[] = [];
 
   constructor(private readonly client: SkeinClient, private readonly thread: string, private readonly run: string, private readonly options: PublishOptions) {
@@ -123,11 +126,12 @@ export class Publisher {
         } else if (!batch && (error as SkeinError).status >= 400 && (error as SkeinError).status < 500 && ![401, 403, 429].includes((error as SkeinError).status)) {
           this.inputSent = true; // an input that Skein refuses costs the run its parent, not its events
           this.lose(error as Error, 0);
-        } else if (this.stopping.signal.aborted || !(error as SkeinError).retryable) {
-          this.dead = error as Error;
+        } else if (this.stopping.signal.aborted || !(error as SkeinError).retryable || !this.patient) {
+          this.dead = this.stopping.signal.aborted && this.failure ? this.failure : (error as Error);
           this.lose(this.dead, this.drop(this.queue.length));
           this.inputSent = true;
         } else {
+          this.failure = error as Error;
           await sleep(1000, this.stopping.signal).catch(() => {}); // the next round ends it
         }
       }

@@ -12,16 +12,20 @@ export async function* readBlocks(body: ReadableStream<Uint8Array>, comment?: (t
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let rest = '';
+  let half = false; // the last text ended with a carriage return, which may be half of a line break
   let id: string | undefined;
   let data: string[] = [];
   try {
     for (;;) {
       const { done, value } = await awake(reader.read());
       if (done) return;
-      const text = decoder.decode(value, { stream: true });
+      let text = decoder.decode(value, { stream: true });
+      if (half && text.startsWith('\n')) text = text.slice(1);
+      else if (text === '') continue;
+      half = text.endsWith('\r');
       rest += text;
-      if (!/[\r\n]/.test(text)) continue;
-      const lines = rest.split(/\r\n|\n|\r(?!$)/); // a carriage return at the end may be half of a line break
+      if (!/[\r\n]/.test(text)) continue; // a large event comes in many parts
+      const lines = rest.split(/\r\n|\n|\r/);
       rest = lines.pop()!;
       for (const line of lines) {
         if (line === '') {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { HttpAgent } from '@ag-ui/client';
 import { SkeinAgent, SkeinError } from '../dist/index.js';
-import { startAgent, startCutter, startSkein, until, user, wait } from './world.mjs';
+import { freePort, startAgent, startCutter, startFake, startSkein, until, user } from './world.mjs';
 
 let real, skein;
 before(async () => {
@@ -161,8 +161,23 @@ test('a run id that was used is refused, and the caller is told', async (t) => {
 test('an unknown agent, and a server that is away, are told', async (t) => {
   quiet(t);
   await assert.rejects(agentOf('x', { agent: 'nobody' }).runAgent(), { status: 404 });
-  await assert.rejects(agentOf('x', { url: 'http://127.0.0.1:9', patience: 300 }).connectAgent(), { status: 0, message: /127\.0\.0\.1:9 does not answer/ });
+  await assert.rejects(agentOf('x', { url: `http://127.0.0.1:${await freePort()}`, patience: 300 }).connectAgent(), { status: 0, message: /127\.0\.0\.1:\d+ does not answer/ });
   assert.throws(() => new SkeinAgent({ url: skein.url }), /--agent NAME=URL/);
+});
+
+test('a stream that cannot be had any more is an error of the run, told once', async (t) => {
+  quiet(t);
+  const fake = await startFake((request, response, n) => {
+    if (n > 0) return response.writeHead(410, { 'Content-Type': 'application/problem+json' }).end('{"status":410,"title":"Gone","detail":"erased"}');
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' });
+    response.write('data: {"type":"RUN_STARTED","threadId":"a","runId":"b"}\nid: seq:0\n\n', () => response.destroy());
+  });
+  t.after(fake.stop);
+  const agent = agentOf('a', { url: fake.url });
+  const events = watch(agent);
+  await assert.rejects(agent.runAgent(), (error) => error instanceof SkeinError && error.status === 410);
+  assert.deepEqual(events, ['RUN_STARTED']);
+  assert.equal(agent.isRunning, false);
 });
 
 test('a server that is killed in the middle and started again: no event is lost or doubled', async (t) => {

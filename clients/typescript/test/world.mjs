@@ -129,7 +129,7 @@ export const inputOf = (threadId, runId, messages = [], more = {}) => ({
   threadId, runId, state: {}, messages, tools: [], context: [], forwardedProps: {}, ...more,
 });
 
-async function freePort() {
+export async function freePort() {
   const server = createTcpServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address();
