@@ -18,8 +18,8 @@ type Blocks = AsyncGenerator<{ data: string }>;
  * `abortRun` stops the run on the server.
  */
 export class SkeinAgent extends HttpAgent {
-  // CopilotKit sets threadId, headers and messages from outside, and clones without calling the constructor: so there are no private fields,
-  // and each call makes its client anew.
+  // CopilotKit sets threadId, headers and messages from outside, and clones without calling the constructor: so there are no private
+  // fields, and each call makes its client anew.
   protected config: SkeinAgentConfig;
   /** The run that this agent reads, and what ends the reading. */
   protected reading: Reading | undefined;
@@ -46,18 +46,28 @@ export class SkeinAgent extends HttpAgent {
       const skein = this.skein;
       const run = path(input.threadId, input.runId);
       let begun = false; // sent once, then joined: a second request would be a second run
-      return skein.blocks((lastId) => {
-        if (begun) return skein.follow(run, lastId, signal);
-        begun = true;
-        return skein.request('POST', `/v1/agents/${encodeURIComponent(this.config.agent)}`,
-          { body, accept: 'text/event-stream', signal, once: true, write: true });
-      }, { signal });
+      return skein.blocks(
+        (lastId) => {
+          if (begun) return skein.follow(run, lastId, signal);
+          begun = true;
+          return skein.request('POST', `/v1/agents/${encodeURIComponent(this.config.agent)}`, {
+            body,
+            accept: 'text/event-stream',
+            signal,
+            once: true,
+            write: true,
+          });
+        },
+        { signal },
+      );
     });
   }
 
   protected override connect(input: RunAgentInput): Events {
     if (this.abortController.signal.aborted) this.abortController = new AbortController(); // by an earlier abortRun
-    return this.read(input, (body, signal, reading) => restore(this.skein, input.threadId, { body, signal, started: (run) => (reading.runId = run) }));
+    return this.read(input, (body, signal, reading) =>
+      restore(this.skein, input.threadId, { body, signal, started: (run) => (reading.runId = run) }),
+    );
   }
 
   /** Stops the run on the server. Its stream then ends by itself, with what the server closes; if the server cannot stop it, here. */
@@ -65,11 +75,13 @@ export class SkeinAgent extends HttpAgent {
     const { reading } = this;
     if (!reading) return super.abortRun();
     this.skein.cancel(reading.threadId, reading.runId, undefined, AbortSignal.timeout(10_000)).then(
-      () => { // its last events are under way
+      () => {
+        // its last events are under way
         if (this.reading === reading) reading.timer = setTimeout(() => reading.abort.abort(), 2_000);
       },
       (error) => {
-        if (error?.status !== 409) console.error(`skein: run ${reading.runId} goes on, as it could not be stopped: ${error.message}`);
+        if (error?.status !== 409)
+          console.error(`skein: run ${reading.runId} goes on, as it could not be stopped: ${error.message}`);
         reading.abort.abort();
       },
     );
@@ -136,7 +148,8 @@ export class SkeinAgent extends HttpAgent {
         clearTimeout(reading.timer);
         if (this.reading === reading) this.reading = undefined;
       };
-      const first = await source.next().catch((error) => { // a refusal is an error of the request
+      const first = await source.next().catch((error) => {
+        // a refusal is an error of the request
         done();
         throw error;
       });
@@ -148,7 +161,9 @@ export class SkeinAgent extends HttpAgent {
             const next = ahead ?? (await source.next());
             ahead = undefined;
             if (next.done) done();
-            return next.done ? { done: true } : { done: false, value: encoder.encode(`data: ${supported(next.value.data).replaceAll('\n', '\ndata: ')}\n\n`) };
+            return next.done
+              ? { done: true }
+              : { done: false, value: encoder.encode(`data: ${supported(next.value.data).replaceAll('\n', '\ndata: ')}\n\n`) };
           } catch (error) {
             done();
             throw error;
@@ -159,7 +174,12 @@ export class SkeinAgent extends HttpAgent {
           abort.abort();
         },
       };
-      return { ok: true, status: 200, headers: new Headers({ 'Content-Type': 'text/event-stream' }), body: { getReader: () => reader } } as unknown as Response;
+      return {
+        ok: true,
+        status: 200,
+        headers: new Headers({ 'Content-Type': 'text/event-stream' }),
+        body: { getReader: () => reader },
+      } as unknown as Response;
     };
     // super.run reads `this.fetch`: this agent, but for that.
     return super.run.call(Object.create(this, { fetch: { value: fetch } }), input);
@@ -172,7 +192,9 @@ const encoder = new TextEncoder();
 const older = !('PROTOCOL_VERSION' in agui);
 
 function supported(data: string): string {
-  return older && data.includes('"cancelled"') && data.includes('RUN_FINISHED') ? JSON.stringify(uncancelled(JSON.parse(data))) : data;
+  return older && data.includes('"cancelled"') && data.includes('RUN_FINISHED')
+    ? JSON.stringify(uncancelled(JSON.parse(data)))
+    : data;
 }
 
 /** An event without the outcome that clients before AG-UI 1.0 refuse. */
@@ -183,16 +205,27 @@ export function uncancelled(event: BaseEvent): BaseEvent {
 
 /** Restores a thread by snapshots and follows its open run, by POST /v1/connect and, after a cut, the run's stream. */
 export function restore(
-  skein: SkeinClient, threadId: string, { body, signal, started, run }: { body?: string; signal?: AbortSignal; started?: (run: string) => void; run?: string },
+  skein: SkeinClient,
+  threadId: string,
+  { body, signal, started, run }: { body?: string; signal?: AbortSignal; started?: (run: string) => void; run?: string },
 ): AsyncGenerator<{ data: string }> {
-  const input = body ?? JSON.stringify({
-    threadId, runId: crypto.randomUUID(), state: {}, messages: [], tools: [], context: [], forwardedProps: run === undefined ? {} : { skein: { runId: run } },
-  });
+  const input =
+    body ??
+    JSON.stringify({
+      threadId,
+      runId: crypto.randomUUID(),
+      state: {},
+      messages: [],
+      tools: [],
+      context: [],
+      forwardedProps: run === undefined ? {} : { skein: { runId: run } },
+    });
   return (async function* () {
     let current: string | undefined;
-    const next = (lastId?: string) => lastId !== undefined && lastId !== 'join' && current !== undefined
-      ? skein.follow(path(threadId, current), lastId, signal)
-      : skein.request('POST', '/v1/connect', { body: input, accept: 'text/event-stream', signal });
+    const next = (lastId?: string) =>
+      lastId !== undefined && lastId !== 'join' && current !== undefined
+        ? skein.follow(path(threadId, current), lastId, signal)
+        : skein.request('POST', '/v1/connect', { body: input, accept: 'text/event-stream', signal });
     for await (const block of skein.blocks(next, { signal })) {
       if (current === undefined && block.data.includes('RUN_STARTED')) {
         const { type, runId } = JSON.parse(block.data) as BaseEvent & { runId?: string };

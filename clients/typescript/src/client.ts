@@ -67,7 +67,8 @@ export class SkeinClient {
   readonly patience: number;
 
   constructor(private readonly options: SkeinOptions) {
-    if (!/^https?:\/\//.test(options?.url ?? '')) throw new TypeError(`url is ${options?.url}: pass an address such as http://127.0.0.1:8420`);
+    if (!/^https?:\/\//.test(options?.url ?? ''))
+      throw new TypeError(`url is ${options?.url}: pass an address such as http://127.0.0.1:8420`);
     this.url = options.url.replace(/\/+$/, '');
     this.readUrl = (options.readUrl ?? options.url).replace(/\/+$/, '');
     this.patience = options.patience ?? 30_000;
@@ -156,7 +157,9 @@ export class SkeinClient {
    * on after a broken connection without losing or repeating an event.
    */
   async *stream(
-    thread: string, run?: string, options: { lastEventId?: string; signal?: AbortSignal; comment?: (text: string) => void } = {},
+    thread: string,
+    run?: string,
+    options: { lastEventId?: string; signal?: AbortSignal; comment?: (text: string) => void } = {},
   ): AsyncGenerator<Streamed> {
     const next = (lastId?: string) => this.follow(path(thread, run), lastId, options.signal);
     for await (const block of this.blocks(next, { ...options, endless: run === undefined })) {
@@ -164,12 +167,15 @@ export class SkeinClient {
     }
   }
 
-  /** Whether somebody asks that a run be stopped before it ends. A program that publishes it stops its agent then, and publishes the end. */
+  /** Whether somebody asks that a run be stopped before it ends: its publisher then stops the agent, and publishes the end. */
   async whenStopped(thread: string, run: string, signal?: AbortSignal): Promise<boolean> {
     const heard = new AbortController();
     const comment = (text: string) => void (text === 'stop requested' && heard.abort());
     try {
-      for await (const _ of this.stream(thread, run, { comment, signal: signal ? AbortSignal.any([signal, heard.signal]) : heard.signal }));
+      for await (const _ of this.stream(thread, run, {
+        comment,
+        signal: signal ? AbortSignal.any([signal, heard.signal]) : heard.signal,
+      }));
     } catch (error) {
       if (heard.signal.aborted) return true;
       throw error;
@@ -179,7 +185,11 @@ export class SkeinClient {
 
   /** Asks for a live stream, from the event behind lastId on. */
   follow(path: string, lastId?: string, signal?: AbortSignal): Promise<Response> {
-    return this.request('GET', `${path}/stream`, { accept: 'text/event-stream', signal, headers: lastId === undefined ? {} : { 'Last-Event-ID': lastId } });
+    return this.request('GET', `${path}/stream`, {
+      accept: 'text/event-stream',
+      signal,
+      headers: lastId === undefined ? {} : { 'Last-Event-ID': lastId },
+    });
   }
 
   /**
@@ -213,15 +223,12 @@ export class SkeinClient {
       } catch (error) {
         failure = error;
       }
-      if (signal?.aborted) throw signal.reason;
-      for (const one of failure === undefined ? held : []) { // an end without an id is whole if its connection was
-        if (ends(one.data, false)) {
-          yield* held;
-          ended = true;
-          break;
-        }
+      if (failure === undefined && held.some((one) => ends(one.data, false))) {
+        yield* held; // an end without an id is whole if its connection was
+        ended = true;
       }
       if (ended && !endless) return;
+      if (signal?.aborted) throw signal.reason;
       await sleep(Math.min(100 * 2 ** fruitless, 5_000) * (0.5 + Math.random() / 2), signal);
     }
   }
@@ -233,7 +240,11 @@ export class SkeinClient {
   /** Sends a request, again if it may help, and returns a successful response. */
   async request(method: string, path: string, request: Request = {}): Promise<Response> {
     const { query, body, type = 'application/json', accept = 'application/json', signal, once, write } = request;
-    const parameters = new URLSearchParams(Object.entries(query ?? {}).filter(([, value]) => value !== undefined).map(([k, v]) => [k, String(v)]));
+    const parameters = new URLSearchParams(
+      Object.entries(query ?? {})
+        .filter(([, value]) => value !== undefined)
+        .map(([k, v]) => [k, String(v)]),
+    );
     const url = `${write ? this.url : this.readUrl}${path}${parameters.size ? `?${parameters}` : ''}`;
     const headers = {
       ...this.options.headers,
@@ -256,12 +267,21 @@ export class SkeinClient {
         error = await problemOf(`${method} ${path}`, response);
       } catch (cause) {
         if (signal?.aborted) throw signal.reason;
-        error = new SkeinError(0, `${method} ${path}`, `${this.url === this.readUrl || write ? this.url : this.readUrl} does not answer: ${reasonOf(cause)}. ` +
-          'Check the address, that the server runs and, in a browser, that its --cors-origin names this page', undefined, undefined, undefined, { cause });
+        error = new SkeinError(
+          0,
+          `${method} ${path}`,
+          `${this.url === this.readUrl || write ? this.url : this.readUrl} does not answer: ${reasonOf(cause)}. ` +
+            'Check the address, that the server runs and, in a browser, that its --cors-origin names this page',
+          undefined,
+          undefined,
+          undefined,
+          { cause },
+        );
       } finally {
         clearTimeout(timer);
       }
-      const pause = error.retryAfter !== undefined ? error.retryAfter * 1000 : Math.min(100 * 2 ** attempt, 5_000) * (0.5 + Math.random() / 2);
+      const pause =
+        error.retryAfter !== undefined ? error.retryAfter * 1000 : Math.min(100 * 2 ** attempt, 5_000) * (0.5 + Math.random() / 2);
       if (!error.retryable || (once && ![425, 429, 503].includes(error.status)) || Date.now() + pause >= deadline) throw error;
       await sleep(pause, signal);
     }

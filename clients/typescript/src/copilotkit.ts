@@ -6,9 +6,9 @@ import type { PublishOptions } from './publisher.js';
 
 export interface SkeinRunnerOptions extends SkeinOptions {
   /**
-   * Headers for Skein from those of a request, such as its user's credential: `({ authorization }) => ({ 'Skein-Authorization': authorization })`.
-   * CopilotRuntime gives run and connect the agent's headers and, of the request, Authorization and X-…; isRunning and stop get none, and use
-   * `apiKey`. By default nothing is passed on.
+   * Headers for Skein from those of a request, such as its user's credential:
+   * `({ authorization }) => ({ 'Skein-Authorization': authorization })`. CopilotRuntime gives run and connect the agent's headers and, of
+   * the request, Authorization and X-…; isRunning and stop get none, and use `apiKey`. By default nothing is passed on.
    */
   credentials?: (headers: Record<string, string>) => Record<string, string | undefined>;
   onLost?: PublishOptions['onLost'];
@@ -40,7 +40,8 @@ export class SkeinRunner {
     return new Observable((subscriber) => {
       const leave = new AbortController();
       (async () => {
-        for await (const { data } of restore(this.client(headers), threadId, { signal: leave.signal })) subscriber.next(uncancelled(JSON.parse(data)));
+        for await (const { data } of restore(this.client(headers), threadId, { signal: leave.signal }))
+          subscriber.next(uncancelled(JSON.parse(data)));
         subscriber.complete();
       })().catch((error) => subscriber.error(error)); // nobody hears it after leaving
       return () => leave.abort();
@@ -55,19 +56,27 @@ export class SkeinRunner {
   async stop({ threadId, runId }: { threadId: string; runId?: string }): Promise<boolean> {
     const skein = this.client({});
     const runs = (await this.open(threadId)).filter((run) => runId === undefined || run === runId);
-    const stopped = await Promise.all(runs.map(async (run) => {
-      try {
-        await skein.cancel(threadId, run);
-        return true;
-      } catch (error) {
-        if (!(error instanceof SkeinError) || error.status !== 409) throw error;
-        if (error.reason !== 'not-ended' || (await skein.run(threadId, run)).labels?.runner !== label.runner) return false;
-        const end = { type: 'RUN_ERROR', message: 'stopped, as the process that ran the agent is gone', code: 'skein-runner-gone' };
-        await skein.request('POST', `/v1/threads/${encodeURIComponent(threadId)}/runs/${encodeURIComponent(run)}/events`,
-          { body: JSON.stringify([end]), write: true });
-        return true;
-      }
-    }));
+    const stopped = await Promise.all(
+      runs.map(async (run) => {
+        try {
+          await skein.cancel(threadId, run);
+          return true;
+        } catch (error) {
+          if (!(error instanceof SkeinError) || error.status !== 409) throw error;
+          if (error.reason !== 'not-ended' || (await skein.run(threadId, run)).labels?.runner !== label.runner) return false;
+          const end = {
+            type: 'RUN_ERROR',
+            message: 'stopped, as the process that ran the agent is gone',
+            code: 'skein-runner-gone',
+          };
+          await skein.request('POST', `/v1/threads/${encodeURIComponent(threadId)}/runs/${encodeURIComponent(run)}/events`, {
+            body: JSON.stringify([end]),
+            write: true,
+          });
+          return true;
+        }
+      }),
+    );
     return stopped.includes(true);
   }
 
@@ -75,9 +84,14 @@ export class SkeinRunner {
     const { runId } = input;
     const skein = this.client((agent as { headers?: Record<string, string> }).headers ?? {});
     const proxied = agent instanceof SkeinAgent;
-    const publisher = proxied ? undefined : skein.publisher(threadId, runId, {
-      input, labels: label, ...(agent.agentId !== undefined && { agent: agent.agentId }), ...(this.options.onLost && { onLost: this.options.onLost }),
-    });
+    const publisher = proxied
+      ? undefined
+      : skein.publisher(threadId, runId, {
+          input,
+          labels: label,
+          ...(agent.agentId !== undefined && { agent: agent.agentId }),
+          ...(this.options.onLost && { onLost: this.options.onLost }),
+        });
     const open = new Map<string, BaseEvent>(); // what has begun, with the event that ends it
     let state: 'running' | 'ended' | 'stopped' = 'running';
     const emit = (event: BaseEvent) => {
@@ -90,22 +104,29 @@ export class SkeinRunner {
     const finished = new AbortController();
     const stopped = new Promise<void>((resolve) => {
       if (proxied) return; // the proxy stops it, and its stream has the end
-      void skein.whenStopped(threadId, runId, finished.signal).then((asked) => {
-        if (!asked || state !== 'running') return;
-        for (const end of [...open.values()].reverse()) emit(end);
-        emit({ type: 'RUN_FINISHED', threadId, runId, outcome: { type: 'cancelled' } } as BaseEvent);
-        state = 'stopped';
-        agent.abortRun();
-        resolve();
-      }, (error) => {
-        if (!finished.signal.aborted) console.warn(`skein: run ${runId} of thread ${threadId} cannot be stopped from elsewhere: ${error.message}`);
+      void skein.whenStopped(threadId, runId, finished.signal).then(
+        (asked) => {
+          if (!asked || state !== 'running') return;
+          for (const end of [...open.values()].reverse()) emit(end);
+          emit({ type: 'RUN_FINISHED', threadId, runId, outcome: { type: 'cancelled' } } as BaseEvent);
+          state = 'stopped';
+          agent.abortRun();
+          resolve();
+        },
+        (error) => {
+          if (!finished.signal.aborted)
+            console.warn(`skein: run ${runId} of thread ${threadId} cannot be stopped from elsewhere: ${error.message}`);
+        },
+      );
+    });
+    const ran = Promise.resolve()
+      .then(() => agent.runAgent(input, { onEvent: ({ event }) => emit(event) }))
+      .catch((error: Error) => {
+        if (state === 'running') emit({ type: 'RUN_ERROR', message: error.message } as BaseEvent);
       });
-    });
-    const ran = agent.runAgent(input, { onEvent: ({ event }) => emit(event) }).catch((error: Error) => {
-      if (state === 'running') emit({ type: 'RUN_ERROR', message: error.message } as BaseEvent);
-    });
     await Promise.race([ran, stopped]);
-    if (state === 'running') emit({ type: 'RUN_ERROR', message: 'the agent ended without RUN_FINISHED', code: 'agent-no-end' } as BaseEvent);
+    if (state === 'running')
+      emit({ type: 'RUN_ERROR', message: 'the agent ended without RUN_FINISHED', code: 'agent-no-end' } as BaseEvent);
     const published = publisher?.close();
     await Promise.race([published, sleep(250)]); // so that a caller can read the run that it saw end, if Skein is there
     out.complete();
@@ -123,7 +144,9 @@ export class SkeinRunner {
   }
 
   private client(headers: Record<string, string>): SkeinClient {
-    const own = Object.entries(this.options.credentials?.(headers) ?? {}).filter((one): one is [string, string] => one[1] !== undefined);
+    const own = Object.entries(this.options.credentials?.(headers) ?? {}).filter(
+      (one): one is [string, string] => one[1] !== undefined,
+    );
     return new SkeinClient({ ...this.options, headers: { ...this.options.headers, ...Object.fromEntries(own) } });
   }
 }
@@ -145,7 +168,11 @@ function follow(open: Map<string, BaseEvent>, event: BaseEvent): void {
   const began = ends[event.type];
   if (began) {
     const owner = member.subagentRunId === undefined || began[1] === 'subagentRunId' ? {} : { subagentRunId: member.subagentRunId };
-    open.set(JSON.stringify([began[0], member[began[1]]]), { type: began[0], [began[1]]: member[began[1]], ...owner } as unknown as BaseEvent);
+    open.set(JSON.stringify([began[0], member[began[1]]]), {
+      type: began[0],
+      [began[1]]: member[began[1]],
+      ...owner,
+    } as unknown as BaseEvent);
   }
   for (const [end, name] of Object.values(ends)) if (end === event.type) open.delete(JSON.stringify([end, member[name]]));
 }

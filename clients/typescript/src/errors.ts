@@ -44,9 +44,16 @@ export async function problemOf(call: string, response: Response): Promise<Skein
       // the text is quoted
     }
   }
-  const words = response.status === 425 ? 'not indexed yet: ask again, or leave atLeast out' : text.slice(0, 200) || response.statusText;
+  const words =
+    response.status === 425 ? 'not indexed yet: ask again, or leave atLeast out' : text.slice(0, 200) || response.statusText;
   const after = response.headers.get('retry-after');
   const seconds = after === null ? NaN : /^\d+$/.test(after) ? Number(after) : (Date.parse(after) - Date.now()) / 1000;
-  return new SkeinError(response.status, call, String(problem.detail ?? problem.title ?? words),
-    problem.reason as string | undefined, Number.isNaN(seconds) ? undefined : Math.max(0, seconds), problem);
+  return new SkeinError(
+    response.status,
+    call,
+    String(problem.detail ?? problem.title ?? words),
+    problem.reason as string | undefined,
+    Number.isNaN(seconds) ? undefined : Math.max(0, seconds),
+    problem,
+  );
 }

@@ -54,7 +54,12 @@ export class Publisher {
   patient = true;
   private freed: (() => void)[] = [];
 
-  constructor(private readonly client: SkeinClient, private readonly thread: string, private readonly run: string, private readonly options: PublishOptions) {
+  constructor(
+    private readonly client: SkeinClient,
+    private readonly thread: string,
+    private readonly run: string,
+    private readonly options: PublishOptions,
+  ) {
     this.inputSent = options.input === undefined;
     path(thread, run);
   }
@@ -65,13 +70,17 @@ export class Publisher {
     if (this.dead) return this.lose(this.dead);
     let line: string;
     try {
-      if (typeof event?.type !== 'string') throw new TypeError(`event ${seq} has no type, so it is no AG-UI event: pass events as the agent sends them`);
+      if (typeof event?.type !== 'string')
+        throw new TypeError(`event ${seq} has no type, so it is no AG-UI event: pass events as the agent sends them`);
       line = `{"seq":${seq},"event":${JSON.stringify(event)}}\n`;
     } catch (error) {
       return this.lose(error as Error);
     }
     const end = event.type === 'RUN_FINISHED' || event.type === 'RUN_ERROR'; // it always finds room, so that the run does not stay open
-    if (this.full && !end) return this.lose(new Error(`Skein takes events too slowly or not at all, and ${this.waiting} characters wait: see whether it answers`));
+    if (this.full && !end)
+      return this.lose(
+        new Error(`Skein takes events too slowly or not at all, and ${this.waiting} characters wait: see whether it answers`),
+      );
     this.queue.push(line);
     this.waiting += line.length;
     this.sending ??= this.send();
@@ -84,14 +93,21 @@ export class Publisher {
 
   /** Waits until everything is acknowledged, for `timeout` ms at most, by default the client's patience. It does not reject. */
   async close(timeout = this.client.patience): Promise<Published> {
-    const timer = setTimeout(() => this.stopping.abort(new Error(`Skein has not acknowledged all events ${timeout} ms after the run's end`)), timeout);
+    const timer = setTimeout(
+      () => this.stopping.abort(new Error(`Skein has not acknowledged all events ${timeout} ms after the run's end`)),
+      timeout,
+    );
     if (!this.inputSent) this.sending ??= this.send();
     await this.sending;
     clearTimeout(timer);
     const { result } = this;
     if (result.different && !result.error) {
-      result.error = new SkeinError(409, `run ${this.run} of thread ${this.thread}`,
-        `another publisher had sent ${result.different} other events with the same numbers: only one may publish a run`, 'different-events');
+      result.error = new SkeinError(
+        409,
+        `run ${this.run} of thread ${this.thread}`,
+        `another publisher had sent ${result.different} other events with the same numbers: only one may publish a run`,
+        'different-events',
+      );
       this.options.onLost?.(result.error, result.different);
     } else if (result.lost) {
       this.tell(result.error!);
@@ -114,16 +130,29 @@ export class Publisher {
           continue;
         }
         let body = '';
-        while (batch < this.queue.length && (batch === 0 || body.length + this.queue[batch]!.length < batchLength)) body += this.queue[batch++];
-        const ack = (await this.call('POST', 'events', body, 'application/vnd.skein.events+ndjson')) as components['schemas']['Accepted'];
+        while (batch < this.queue.length && (batch === 0 || body.length + this.queue[batch]!.length < batchLength))
+          body += this.queue[batch++];
+        const ack = (await this.call(
+          'POST',
+          'events',
+          body,
+          'application/vnd.skein.events+ndjson',
+        )) as components['schemas']['Accepted'];
         this.acknowledge(batch, ack);
       } catch (error) {
         const problem = (error as SkeinError).problem as components['schemas']['IngestProblem'] | undefined;
-        if (batch && problem?.line) { // one event was refused: those before it are on the topic, those after it go on
-          if (problem.accepted) this.acknowledge(problem.accepted, { ...problem, accepted: problem.accepted } as components['schemas']['Accepted']);
+        if (batch && problem?.line) {
+          // one event was refused: those before it are on the topic, those after it go on
+          if (problem.accepted)
+            this.acknowledge(problem.accepted, { ...problem, accepted: problem.accepted } as components['schemas']['Accepted']);
           this.drop(1);
           this.lose(error as Error);
-        } else if (!batch && (error as SkeinError).status >= 400 && (error as SkeinError).status < 500 && ![401, 403, 429].includes((error as SkeinError).status)) {
+        } else if (
+          !batch &&
+          (error as SkeinError).status >= 400 &&
+          (error as SkeinError).status < 500 &&
+          ![401, 403, 429].includes((error as SkeinError).status)
+        ) {
           this.inputSent = true; // an input that Skein refuses costs the run its parent, not its events
           this.lose(error as Error, 0);
         } else if (this.stopping.signal.aborted || !(error as SkeinError).retryable || !this.patient) {
@@ -142,7 +171,10 @@ export class Publisher {
   private async call(method: string, what: string, body: string, type: string): Promise<unknown> {
     const { agent, labels = {}, headers } = this.options;
     const response = await this.client.request(method, `${path(this.thread, this.run)}/${what}`, {
-      body, type, write: true, signal: this.stopping.signal,
+      body,
+      type,
+      write: true,
+      signal: this.stopping.signal,
       headers: {
         ...headers,
         ...(agent !== undefined && { 'Skein-Agent': utf8(agent) }),
@@ -177,7 +209,10 @@ export class Publisher {
   }
 
   private tell(error: Error): void {
-    const { onLost = (error, events) => console.warn(`skein: ${events} events of run ${this.run} in thread ${this.thread} were not published: ${error.message}`) } = this.options;
+    const {
+      onLost = (error, events) =>
+        console.warn(`skein: ${events} events of run ${this.run} in thread ${this.thread} were not published: ${error.message}`),
+    } = this.options;
     onLost(error, this.result.lost);
   }
 }

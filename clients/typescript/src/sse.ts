@@ -29,7 +29,8 @@ export async function* readBlocks(body: ReadableStream<Uint8Array>, comment?: (t
       rest = lines.pop()!;
       for (const line of lines) {
         if (line === '') {
-          if (id !== undefined || data.length) yield { ...(id !== undefined && { id }), ...(data.length && { data: data.join('\n') }) };
+          if (id !== undefined || data.length)
+            yield { ...(id !== undefined && { id }), ...(data.length && { data: data.join('\n') }) };
           id = undefined;
           data = [];
         } else if (line.startsWith(':')) {

@@ -46,10 +46,14 @@ test('a run through the proxy gives what the agent gives, and is kept', async ()
 });
 
 test('a run whose every connection is cut gives the same messages, each event once', async () => {
-  const cutter = await startCutter(skein.port, 120);
+  const cutter = await startCutter(skein.port, 0);
   const agent = agentOf('cut', { url: cutter.url, initialMessages: [user('u1', 'Hi')] });
   const events = watch(agent);
-  await agent.runAgent({ runId: 'run-cut', forwardedProps: { words: 40, pause: 12 } });
+  const running = agent.runAgent({ runId: 'run-cut', forwardedProps: { words: 40, pause: 12 } });
+  await until(() => agent.state.words > 0, 'the run is under way'); // cut before, it would be joined, by snapshots
+  cutter.ms = 120;
+  cutter.cut();
+  await running;
   cutter.stop();
   const want = await uncut(40);
   assert.ok(cutter.cuts >= 3, `${cutter.cuts} cuts`);
@@ -135,7 +139,10 @@ test('a checked out run is the parent of the next: a branch, and siblings to pic
   assert.deepEqual([fork.index, fork.total, fork.alternatives.map((one) => one.runId)], [1, 2, ['two', 'three']]);
   assert.equal(await clone.siblings('u1'), undefined);
   await clone.checkout(fork.alternatives[0].tipRunId);
-  assert.deepEqual(clone.messages.filter(({ role }) => role === 'user').map(({ id }) => id), ['u1', 'u2']);
+  assert.deepEqual(
+    clone.messages.filter(({ role }) => role === 'user').map(({ id }) => id),
+    ['u1', 'u2'],
+  );
   await clone.checkout('one', 6); // in the middle of its text
   assert.match(clone.messages.at(-1).content, /^wörd\u20280 (wörd\u20281 )?$/);
 });
@@ -155,20 +162,29 @@ test('a run id that was used is refused, and the caller is told', async (t) => {
   quiet(t);
   const agent = agentOf('used');
   await agent.runAgent({ runId: 'same' });
-  await assert.rejects(agent.runAgent({ runId: 'same' }), (error) => error instanceof SkeinError && error.status === 409 && error.reason === 'run-ended');
+  await assert.rejects(
+    agent.runAgent({ runId: 'same' }),
+    (error) => error instanceof SkeinError && error.status === 409 && error.reason === 'run-ended',
+  );
 });
 
 test('an unknown agent, and a server that is away, are told', async (t) => {
   quiet(t);
   await assert.rejects(agentOf('x', { agent: 'nobody' }).runAgent(), { status: 404 });
-  await assert.rejects(agentOf('x', { url: `http://127.0.0.1:${await freePort()}`, patience: 300 }).connectAgent(), { status: 0, message: /127\.0\.0\.1:\d+ does not answer/ });
+  await assert.rejects(agentOf('x', { url: `http://127.0.0.1:${await freePort()}`, patience: 300 }).connectAgent(), {
+    status: 0,
+    message: /127\.0\.0\.1:\d+ does not answer/,
+  });
   assert.throws(() => new SkeinAgent({ url: skein.url }), /--agent NAME=URL/);
 });
 
 test('a stream that cannot be had any more is an error of the run, told once', async (t) => {
   quiet(t);
   const fake = await startFake((request, response, n) => {
-    if (n > 0) return response.writeHead(410, { 'Content-Type': 'application/problem+json' }).end('{"status":410,"title":"Gone","detail":"erased"}');
+    if (n > 0)
+      return response
+        .writeHead(410, { 'Content-Type': 'application/problem+json' })
+        .end('{"status":410,"title":"Gone","detail":"erased"}');
     response.writeHead(200, { 'Content-Type': 'text/event-stream' });
     response.write('data: {"type":"RUN_STARTED","threadId":"a","runId":"b"}\nid: seq:0\n\n', () => response.destroy());
   });
@@ -192,8 +208,11 @@ test('a server that is killed in the middle and started again: no event is lost 
   await own.start();
   const seen = events.length;
   // The proxy that served the run is gone. Somebody else ends the run, with numbers beyond those that were on their way.
-  await agent.skein.request('POST', '/v1/threads/restarted/runs/run-r/events', { write: true, type: 'application/vnd.skein.events+ndjson',
-    body: '{"seq":10000,"event":{"type":"RUN_ERROR","message":"killed"}}\n' });
+  await agent.skein.request('POST', '/v1/threads/restarted/runs/run-r/events', {
+    write: true,
+    type: 'application/vnd.skein.events+ndjson',
+    body: '{"seq":10000,"event":{"type":"RUN_ERROR","message":"killed"}}\n',
+  });
   await running;
   assert.deepEqual(events.slice(seen), ['RUN_ERROR']);
   assert.equal(events.filter((type) => type === 'STATE_DELTA').length, agent.state.words);

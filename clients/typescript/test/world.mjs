@@ -88,23 +88,35 @@ export async function startFake(answer) {
   let n = 0;
   const server = createServer((request, response) => answer(request, response, n++)).listen(0, '127.0.0.1');
   await once(server, 'listening');
-  return { url: `http://127.0.0.1:${server.address().port}`, calls: () => n, stop: () => (server.closeAllConnections(), server.close()) };
+  return {
+    url: `http://127.0.0.1:${server.address().port}`,
+    calls: () => n,
+    stop: () => (server.closeAllConnections(), server.close()),
+  };
 }
 
-/** A TCP proxy that cuts each connection after `ms` milliseconds, by a reset. */
+/** A TCP proxy that cuts each connection `ms` milliseconds after it began, if not 0, and all of them at `cut()`, by a reset. */
 export async function startCutter(port, ms) {
-  const self = { ms, cuts: 0 };
+  const open = new Set();
+  const self = { ms, cuts: 0, cut: () => open.forEach((cut) => cut()) };
   const server = createTcpServer((near) => {
     const far = connect(port, '127.0.0.1');
     near.pipe(far);
     far.pipe(near);
-    const end = () => (near.destroy(), far.destroy());
-    const timer = setTimeout(() => {
+    const cut = () => {
       self.cuts++;
       near.resetAndDestroy();
       far.destroy();
-    }, self.ms);
-    for (const socket of [near, far]) socket.on('error', end).on('close', () => (clearTimeout(timer), end()));
+    };
+    open.add(cut);
+    const timer = self.ms ? setTimeout(cut, self.ms) : undefined;
+    const end = () => {
+      clearTimeout(timer);
+      open.delete(cut);
+      near.destroy();
+      far.destroy();
+    };
+    for (const socket of [near, far]) socket.on('error', end).on('close', end);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   self.url = `http://127.0.0.1:${server.address().port}`;
@@ -126,7 +138,14 @@ export const user = (id, content) => ({ id, role: 'user', content });
 
 /** A RunAgentInput. */
 export const inputOf = (threadId, runId, messages = [], more = {}) => ({
-  threadId, runId, state: {}, messages, tools: [], context: [], forwardedProps: {}, ...more,
+  threadId,
+  runId,
+  state: {},
+  messages,
+  tools: [],
+  context: [],
+  forwardedProps: {},
+  ...more,
 });
 
 export async function freePort() {

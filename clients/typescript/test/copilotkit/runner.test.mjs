@@ -1,8 +1,8 @@
 // CopilotKit's own runtime and client over SkeinRunner, in two processes: npm run test:copilotkit, after make copilotkit.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join, dirname } from 'node:path';
@@ -28,17 +28,24 @@ after(async () => {
 });
 
 async function startRuntime() {
-  const child = spawn(process.execPath, [fileURLToPath(new URL('runtime.mjs', import.meta.url)), skein.url, real.url], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [fileURLToPath(new URL('runtime.mjs', import.meta.url)), skein.url, real.url], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const self = { process: child, output: '' };
   child.stdout.on('data', (text) => (self.output += text));
-  self.url = await until(() => {
-    assert.equal(child.exitCode, null, 'the runtime ended');
-    return /http:\S+/.exec(self.output)?.[0];
-  }, 'the runtime listens', 60_000);
+  self.url = await until(
+    () => {
+      assert.equal(child.exitCode, null, 'the runtime ended');
+      return /http:\S+/.exec(self.output)?.[0];
+    },
+    'the runtime listens',
+    60_000,
+  );
   return self;
 }
 
-const frontOf = (runtime, agentId, threadId, more = {}) => new ProxiedCopilotRuntimeAgent({ runtimeUrl: runtime.url, agentId, threadId, transport: 'rest', ...more });
+const frontOf = (runtime, agentId, threadId, more = {}) =>
+  new ProxiedCopilotRuntimeAgent({ runtimeUrl: runtime.url, agentId, threadId, transport: 'rest', ...more });
 const slow = { words: 1000, pause: 20 };
 
 for (const agent of ['direct', 'proxied']) {
@@ -47,7 +54,10 @@ for (const agent of ['direct', 'proxied']) {
     const first = frontOf(one, agent, threadId);
     first.setMessages([user('u1', 'Hi')]);
     const events = [];
-    const running = first.runAgent({ runId: 'run', forwardedProps: slow }, { onEvent: ({ event }) => void events.push(event.type) });
+    const running = first.runAgent(
+      { runId: 'run', forwardedProps: slow },
+      { onEvent: ({ event }) => void events.push(event.type) },
+    );
     await until(() => first.state.words > 3, 'the run is under way');
     const second = frontOf(two, agent, threadId);
     const joined = second.connectAgent();
@@ -75,7 +85,13 @@ for (const agent of ['direct', 'proxied']) {
     second.addMessage(user('u2', 'And now?'));
     await second.runAgent({ runId: 'two' });
     const { runs } = await client.lineage(threadId);
-    assert.deepEqual(runs.map(({ runId, parentRunId, status }) => [runId, parentRunId, status]), [['one', undefined, 'finished'], ['two', 'one', 'finished']]);
+    assert.deepEqual(
+      runs.map(({ runId, parentRunId, status }) => [runId, parentRunId, status]),
+      [
+        ['one', undefined, 'finished'],
+        ['two', 'one', 'finished'],
+      ],
+    );
     assert.deepEqual((await client.run(threadId, 'two')).stats.anomalies, undefined);
     assert.match(two.output, new RegExp('connect Bearer of-a-user'));
     if (agent === 'direct') assert.match(one.output, new RegExp(`${threadId}/runs/one/events Bearer of-a-user`));
@@ -93,11 +109,22 @@ test('a thread never seen is empty, and nothing of it runs', async () => {
 
 test('the first process is killed in the middle: the other has what came, and ends the run', async () => {
   const doomed = await startRuntime();
-  const running = fetch(`${doomed.url}/agent/direct/run`, { // CopilotKit's client in Node does not survive the death of its server
-    method: 'POST', headers: { 'Content-Type': 'application/json' },
+  const running = fetch(`${doomed.url}/agent/direct/run`, {
+    // CopilotKit's client in Node does not survive the death of its server
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify(inputOf('killed', 'run', [user('u1', 'Hi')], { forwardedProps: slow })),
-  }).then((response) => response.text()).catch(() => {});
-  await until(() => client.thread('killed').then(({ openRuns }) => openRuns === 1, () => false), 'the run is under way');
+  })
+    .then((response) => response.text())
+    .catch(() => {});
+  await until(
+    () =>
+      client.thread('killed').then(
+        ({ openRuns }) => openRuns === 1,
+        () => false,
+      ),
+    'the run is under way',
+  );
   const second = frontOf(two, 'direct', 'killed');
   const joined = second.connectAgent();
   await until(() => second.state.words > 10, 'the run is joined');
@@ -124,7 +151,14 @@ test('Skein is away while a run is served: its user sees it to the end, and the 
   await running;
   assert.equal(front.state.words, 60);
   await skein.start();
-  const history = await until(() => client.history('weather').then((history) => history.status === 'finished' && history, () => false), 'the run is there');
+  const history = await until(
+    () =>
+      client.history('weather').then(
+        (history) => history.status === 'finished' && history,
+        () => false,
+      ),
+    'the run is there',
+  );
   assert.deepEqual([history.messages, history.state], [front.messages, front.state]);
 });
 
@@ -138,7 +172,34 @@ test('SkeinAgent on the AG-UI client that CopilotKit itself has', async (t) => {
   cpSync(join(package_, 'dist'), join(folder, 'node_modules/@skeinhq/client/dist'), { recursive: true });
   cpSync(join(package_, 'package.json'), join(folder, 'node_modules/@skeinhq/client/package.json'));
   const { SkeinAgent } = await import(join(folder, 'node_modules/@skeinhq/client/dist/index.js'));
-  const { CopilotKitCore } = await import(join(dirname(require.resolve('@copilotkit/core')), 'index.mjs')); // as a page has it: one copy of the client
+  // As a page has it: one copy of the client.
+  const { CopilotKitCore } = await import(join(dirname(require.resolve('@copilotkit/core')), 'index.mjs'));
+  for (const name of ['rxjs', '@copilotkit'])
+    symlinkSync(
+      fileURLToPath(new URL(`../../../../test/agents/copilotkit/node_modules/${name}`, import.meta.url)),
+      join(folder, 'node_modules', name),
+    );
+  writeFileSync(
+    join(folder, 'types.ts'),
+    `
+    import { CopilotRuntime } from '@copilotkit/runtime/v2';
+    import { CopilotKitCore } from '@copilotkit/core';
+    import { SkeinAgent } from '@skeinhq/client';
+    import { SkeinRunner } from '@skeinhq/client/copilotkit';
+    const agent = new SkeinAgent({ url: 'http://a', agent: 'b' });
+    export const runtime = new CopilotRuntime({ agents: { agent }, runner: new SkeinRunner({ url: 'http://a' }) });
+    export const core = new CopilotKitCore({ agents__unsafe_dev_only: { agent } });
+  `,
+  );
+  writeFileSync(
+    join(folder, 'tsconfig.json'),
+    JSON.stringify({
+      compilerOptions: { strict: true, noEmit: true, skipLibCheck: true, target: 'es2022', module: 'preserve', types: [] },
+      files: ['types.ts'],
+    }),
+  );
+  const tsc = spawnSync(process.execPath, [join(package_, 'node_modules/typescript/bin/tsc')], { cwd: folder, encoding: 'utf8' });
+  assert.equal(tsc.status, 0, tsc.stdout);
   const cutter = await startCutter(skein.port, 150);
   t.after(() => cutter.stop());
   const agent = new SkeinAgent({ url: cutter.url, agent: 'assistant', threadId: 'older' });

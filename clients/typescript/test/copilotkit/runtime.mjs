@@ -13,10 +13,14 @@ const { HttpAgent } = createRequire(require.resolve('@copilotkit/runtime'))('@ag
 const [url, agent] = process.argv.slice(2);
 const runtime = new CopilotRuntime({
   agents: { direct: new HttpAgent({ url: agent }), proxied: new SkeinAgent({ url, agent: 'assistant' }) },
-  runner: new SkeinRunner({ url, credentials: ({ authorization }) => ({ 'X-Of-The-Caller': authorization }), fetch: (url, init) => {
-    if (/events|connect/.test(url)) console.log('to Skein', new URL(url).pathname, init.headers['X-Of-The-Caller']);
-    return fetch(url, init);
-  } }),
+  runner: new SkeinRunner({
+    url,
+    credentials: ({ authorization }) => ({ 'X-Of-The-Caller': authorization }),
+    fetch: (url, init) => {
+      if (/events|connect/.test(url)) console.log('to Skein', new URL(url).pathname, init.headers['X-Of-The-Caller']);
+      return fetch(url, init);
+    },
+  }),
 });
 const server = createServer(createCopilotNodeListener({ runtime, basePath: '/api/copilotkit' }));
 server.listen(0, '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}/api/copilotkit`));
