@@ -132,10 +132,10 @@ export class SkeinClient {
   }
 
   /**
-   * Publishes a run: its events, numbered from 0, after its input. It can be called again with the same run: Skein drops what it has.
+   * Publishes a run: its events, or their texts, numbered from 0, after its input. It can be called again with the same run: Skein drops what it has.
    * It rejects if anything could not be published.
    */
-  async publish(thread: string, run: string, events: Iterable<BaseEvent> | AsyncIterable<BaseEvent>, options: PublishOptions = {}) {
+  async publish(thread: string, run: string, events: Iterable<BaseEvent | string> | AsyncIterable<BaseEvent | string>, options: PublishOptions = {}) {
     const publisher = this.publisher(thread, run, { ...options, onLost: options.onLost ?? (() => {}) });
     publisher.patient = false;
     for await (const event of events) {

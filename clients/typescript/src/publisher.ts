@@ -64,19 +64,23 @@ export class Publisher {
     path(thread, run);
   }
 
-  /** Takes an event. It never waits and never throws: what cannot be published is counted as lost. */
-  push(event: BaseEvent): void {
+  /** Takes an event, or its text, which is kept byte for byte. It never waits or throws: what cannot be published counts as lost. */
+  push(event: BaseEvent | string): void {
     const seq = this.seq++;
     if (this.dead) return this.lose(this.dead);
     let line: string;
+    let type: string;
     try {
-      if (typeof event?.type !== 'string')
+      type = (typeof event === 'string' ? JSON.parse(event) : event)?.type;
+      if (typeof type !== 'string')
         throw new TypeError(`event ${seq} has no type, so it is no AG-UI event: pass events as the agent sends them`);
-      line = `{"seq":${seq},"event":${JSON.stringify(event)}}\n`;
+      const text = typeof event === 'string' ? event : JSON.stringify(event);
+      if (/[\r\n]/.test(text)) throw new TypeError(`event ${seq} has line breaks: pass it as an object, or in one line`);
+      line = `{"seq":${seq},"event":${text}}\n`;
     } catch (error) {
       return this.lose(error as Error);
     }
-    const end = event.type === 'RUN_FINISHED' || event.type === 'RUN_ERROR'; // it always finds room, so that the run does not stay open
+    const end = type === 'RUN_FINISHED' || type === 'RUN_ERROR'; // it always finds room, so that the run does not stay open
     if (this.full && !end)
       return this.lose(
         new Error(`Skein takes events too slowly or not at all, and ${this.waiting} characters wait: see whether it answers`),

@@ -99,6 +99,18 @@ test('abortRun stops the run on the server, and its caller sees a whole stream',
   assert.equal((await agent.history()).status, 'finished');
 });
 
+test('abortRun before anything is sent sends nothing', async () => {
+  const agent = agentOf('early');
+  const running = agent.runAgent();
+  agent.abortRun();
+  await running;
+  assert.equal(agent.isRunning, false);
+  await assert.rejects(agent.history(), { status: 404 });
+  await agent.connectAgent(); // and the agent is as good as new
+  await agent.runAgent();
+  assert.equal((await agent.history()).status, 'finished');
+});
+
 test('another agent stops a run that it joined', async () => {
   const first = agentOf('stopped-2');
   const running = first.runAgent({ runId: 'run-s', forwardedProps: { words: 1000, pause: 20 } });
