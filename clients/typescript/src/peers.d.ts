@@ -64,3 +64,14 @@ declare module '@assistant-ui/react-ag-ui' {
     messages: readonly unknown[], options?: { showThinking?: boolean },
   ): { id?: string; role: string; content: unknown }[];
 }
+
+declare module '@tanstack/ai' {
+  export type StreamChunk = { type: string };
+  export interface StreamDurability<Offset extends string = string> {
+    resumeFrom(): Offset | null;
+    append(chunks: StreamChunk[]): Promise<Offset[]>;
+    read(offset: Offset, signal?: AbortSignal): AsyncIterable<{ offset: Offset; chunk: StreamChunk }>;
+    close(): Promise<void>;
+    snapshot(): Promise<{ offset: Offset; chunk: StreamChunk }[]>;
+  }
+}
