@@ -309,10 +309,3 @@ test('what finds no room, or no server, is counted and told; the end finds room'
   assert.match(warned.mock.calls[0].arguments[0], /1 events of run r in thread t were not published: .*apiKey/);
   await assert.rejects(client.publish('t', 'r', runEvents({})), { status: 0 });
 });
-
-test('src/api.ts is what schemas/openapi.json gives', async () => {
-  const { default: openapi, astToString } = await import('openapi-typescript');
-  const source = new URL('../../../schemas/openapi.json', import.meta.url);
-  const made = astToString(await openapi(source));
-  assert.ok(readFileSync(new URL('../src/api.ts', import.meta.url), 'utf8').endsWith(made), 'run npm run api');
-});
