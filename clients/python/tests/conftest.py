@@ -24,14 +24,14 @@ RECORDINGS = ROOT / "internal/recordings"
 class Dev:
     """A `skein dev` on a folder; it can be stopped, and started again on the same port."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.address = folder, f"127.0.0.1:{free_port()}"
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.options, self.folder, self.address = options, folder, f"127.0.0.1:{free_port()}"
         self.url = f"http://{self.address}"
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [SKEIN, "dev", "--data", self.folder, "--listen", self.address, "--kafka-listen", "127.0.0.1:0"],
+            [SKEIN, "dev", "--data", self.folder, "--listen", self.address, "--kafka-listen", "127.0.0.1:0", *self.options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

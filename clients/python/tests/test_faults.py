@@ -168,6 +168,19 @@ async def test_wrong_arguments_are_refused_at_once():
         await skein.history("")
 
 
+async def test_a_run_outside_of_its_context_is_told(faulty):
+    server = faulty(lambda method, path, body: accepted(body))
+    run_input = an_input()
+    async with Skein(server.url) as skein:
+        run = skein.run(run_input)
+        assert [e async for e in run.publish(play(a_run(run_input)))] == a_run(run_input)
+        run.close()
+        later = await publish(skein, run_input, a_run(run_input))
+        later.put(a_run(run_input)[0])
+    assert (run.stats.dropped, later.stats.dropped, later.stats.published) == (7, 1, 7)
+    assert run.stats.reason == later.stats.reason and "outside of the run's context" in run.stats.reason
+
+
 async def test_a_label_that_no_header_can_hold_ends_the_run(faulty):
     server = faulty(lambda method, path, body: accepted(body))
     run_input = an_input()

@@ -23,7 +23,7 @@ from starlette.responses import StreamingResponse as Stream
 from starlette.routing import Route
 
 from conftest import Dev, Faulty, a_run, accepted, an_input, free_port, interrupt
-from skein_agui import Skein, SkeinMiddleware
+from skein_agui import Skein, SkeinMiddleware, sync
 
 
 def sse(events: list[dict]) -> list[bytes]:
@@ -167,6 +167,26 @@ def test_a_client_that_goes_away(dev: Dev):
             time.sleep(0.02)
     history = dev.get(f"{run_input['threadId']}/history").json()
     assert history["error"]["message"] == "the stream broke off: the caller has left"
+
+
+def test_cancel_stops_a_run_of_the_proxy(tmp_path: Path):
+    run_input = an_input()
+
+    async def events(given):
+        for chunk in sse(a_run(given, end=False)):
+            yield chunk
+        await asyncio.sleep(60)
+
+    with Served(starlette(Skein("http://127.0.0.1:9"), events, paths=[])) as agent:
+        dev = Dev(tmp_path, "--agent", f"slow={agent.url}/stream")
+        with sync.Skein(dev.url) as skein, httpx.stream("POST", dev.url + "/v1/agents/slow", json=run_input) as stream:
+            chunks = stream.iter_text()
+            while '"delta": "2 "' not in next(chunks):
+                pass
+            stopped = skein.cancel(run_input["threadId"], "r", "enough")
+            assert (stopped["status"], stopped["synthetic"]) == ("cancelled", True)
+            assert "enough" in "".join(chunks)
+        dev.stop()
 
 
 PROGRAM = """

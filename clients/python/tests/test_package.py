@@ -29,9 +29,9 @@ def run(*command: str | Path, env: dict[str, str] | None = None) -> str:
 def test_the_wheel_works_in_an_empty_environment(dev: Dev, tmp_path: Path):
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, FOLDER)
     wheel = tmp_path / "skein_agui-0.1.0-py3-none-any.whl"
-    run(sys.executable, "-m", "venv", tmp_path / "empty")
     python = tmp_path / "empty/bin/python"
-    run(python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", wheel)
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty")
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile", "--disable-pip-version-check", wheel)
     run_input = an_input()
     events = a_run(run_input)
     assert run(python, "-c", PROGRAM, dev.url, json.dumps(run_input), json.dumps(events)).split() == [e["type"] for e in events]

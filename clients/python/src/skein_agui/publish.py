@@ -50,7 +50,7 @@ class BaseRun:
     def __init__(self, skein: Skein, thread_id: str, run_id: str, run_input: bytes, headers: Mapping[str, bytes]) -> None:
         self.thread_id, self.run_id, self.stats = thread_id, run_id, Stats()
         self._skein, self._input, self._headers, self._path = skein, run_input, headers, skein._path(thread_id, run_id)
-        self._sse, self._seq, self._ended, self._closed = SSE(), 0, False, False
+        self._sse, self._seq, self._ended, self._closed = SSE(), 0, False, True
         self._is_sse: bool | None = None
         self._next: BaseRun | None = None  # the next run of the same stream
         # Shared with the background thread, under the lock of skein.
@@ -93,6 +93,7 @@ class BaseRun:
             if not self._skein._take(len(self._input) + _COST):
                 self._stopped, self._input = "the buffer had no room for the run's input", b""
                 self._skein._take(_COST, always=True)
+            self._closed = False
             self._skein._runs.add(self)
         self._sender = background.submit(self._send(after))
 
@@ -124,7 +125,7 @@ class BaseRun:
         wake, reason = False, None
         with self._skein._lock:
             if self._stopped or self._closed:
-                reason = self._stopped or "it came after the run was closed"
+                reason = self._stopped or "it came outside of the run's context: write `with skein.run(…) as run`"
             elif not self._skein._take(len(line) + _COST, always=ends):
                 reason = "the buffer is full: Skein does not answer, or takes less than comes"
             else:
