@@ -239,20 +239,18 @@ async def test_a_restart_of_skein_in_the_middle_costs_nothing(own_dev: Dev):
 
 
 PROGRAM = """
-import asyncio, json, logging, os, sys
+import json, logging, sys
 sys.path[:0] = [{source!r}, {tests!r}]
-from conftest import a_run, play
+from conftest import a_run
 from skein_agui import Skein
 logging.basicConfig(format="%(message)s")
 run_input = json.loads(sys.argv[2])
 skein = Skein(sys.argv[1], flush_timeout=float(sys.argv[3]), on_lost=lambda run, n, why: print("lost", n, flush=True))
-async def main():
-    run = skein.run(run_input)
-    run._open()
-    async for _ in run.publish(play(a_run(run_input))):
-        pass
-    run.close()
-asyncio.run(main())
+run = skein.run(run_input)
+run._open()  # without a context, whose end would wait
+for event in a_run(run_input):
+    run.put(event)
+run.close()
 """
 
 
@@ -263,6 +261,7 @@ def run_program(url: str, run_input: dict, deadline: float) -> subprocess.Comple
 
 
 def test_the_exit_of_python_sends_what_is_left(dev: Dev):
+    """Nothing is connected by then, and the host's name not resolved."""
     run_input = an_input()
     done = run_program(dev.url.replace("127.0.0.1", "localhost"), run_input, 10)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
