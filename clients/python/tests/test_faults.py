@@ -75,9 +75,9 @@ async def test_a_refused_input_does_not_cost_the_events(faulty):
 async def test_the_callers_stream_waits_for_nobody():
     """Neither for an address where nobody listens, nor for one that accepts and is silent."""
     silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(30), "127.0.0.1", 0)
-    for port, longest in ((free_port(), 0.5), (silent.sockets[0].getsockname()[1], 1.5)):
+    for port, longest in ((free_port(), 1.5), (silent.sockets[0].getsockname()[1], 3.5)):
         run_input = an_input()
-        skein = Skein(f"http://127.0.0.1:{port}", flush_timeout=1)
+        skein = Skein(f"http://127.0.0.1:{port}", flush_timeout=2)
         async with skein.run(run_input) as run:
             began = time.monotonic()
             assert len([e async for e in run.publish(play(a_run(run_input, deltas=5000)))]) == 5004
