@@ -3,8 +3,6 @@ package main_test
 import (
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,28 +11,20 @@ import (
 	commands "github.com/skeinhq/skein/test/process"
 )
 
-// startPublishing runs "skein publish" as a process whose stdin stays open and quiet.
+// startPublishing begins a request whose body stays open and quiet.
 func startPublishing(t *testing.T, p *process) {
 	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "publish", "--url", p.url)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	body, events := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = p.client.PostEvents(t.Context(), "t", "r", client.TypeNDJSON, body) // it may have ended with its server
+	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended with its server
-		_ = cmd.Wait()
-		_ = stdin.Close() // nobody reads it any more
+		_ = events.Close() // always nil
+		<-ended
 	})
-	if _, err := io.WriteString(stdin, `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`+"\n"); err != nil {
+	if _, err := io.WriteString(events, `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	commands.Eventually(t, "the request is under way: its event can be read", func() (string, bool) {

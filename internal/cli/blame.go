@@ -44,7 +44,7 @@ If the raw events of a run are gone, the output shows what the whole run changed
 		b := blamed{out: out}
 		for {
 			var page changesPage
-			if _, err := fetch(ctx, c, path+"/changes", q, "changes", &page); err != nil {
+			if _, err := c.Fetch(ctx, path+"/changes", q, &page); err != nil {
 				return out.found(err, args[0], run)
 			}
 			if err := b.page(page); err != nil {

@@ -37,7 +37,7 @@ it again as a branch beside it.`,
 		path, run := runPath(args)
 		q := url.Values{"at": {step}}
 		set(q, "runId", runID)
-		body, err := c.Get(ctx, path+"/checkout", q)
+		body, err := c.Fetch(ctx, path+"/checkout", q, nil)
 		if err != nil {
 			return out.foundStep(err, args[0], run)
 		}
@@ -60,12 +60,12 @@ func noteOpen(ctx context.Context, out *output, c *client.Client, path string, i
 	}
 	var r struct {
 		conversation
-		Interrupts []struct{ ID, Reason, Message string }
+		Interrupts []struct{ ID, Reason, Message string } `json:"interrupts"`
 	}
 	if in.ParentRunID == "" { // it starts the thread again
 		return nil
 	}
-	if _, err := fetch(ctx, c, path+"/history", url.Values{"limit": {"1"}}, "history", &r); err != nil || r.RunID != in.ParentRunID {
+	if _, err := c.Fetch(ctx, path+"/history", url.Values{"limit": {"1"}}, &r); err != nil || r.RunID != in.ParentRunID {
 		return err
 	}
 	for _, remark := range r.remarks() {

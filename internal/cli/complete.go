@@ -34,8 +34,7 @@ func completeIDs(at *server, runs bool) cobra.CompletionFunc {
 				ids, err = threadIDs(ctx, c, q, completeMost)
 				return err
 			}
-			var lineage struct{ Runs []struct{ RunID string } }
-			_, err = fetch(ctx, c, client.ThreadPath(args[0])+"/lineage", nil, "lineage", &lineage)
+			lineage, err := c.Lineage(ctx, args[0])
 			for _, r := range lineage.Runs[max(0, len(lineage.Runs)-completeMost):] {
 				ids = append(ids, r.RunID)
 			}

@@ -6,16 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/skeinhq/skein/pkg/client"
 )
 
-// conversation is the part of a history answer that commands show.
+// conversation is a history with its messages as commands show them.
 type conversation struct {
-	ThreadID, RunID, Status, Basis string
-	Error                          *runFailure
-	Interrupts                     []json.RawMessage
-	Truncated, RawLost             bool
-	Messages                       []message
-	State                          json.RawMessage
+	client.History
+	Messages []message `json:"messages"`
 	// moment is the step that is shown, if it is not the run's last.
 	moment string
 }
@@ -37,7 +35,7 @@ const stateLines = 40
 func (c conversation) text(out *output) string {
 	var b strings.Builder
 	width := out.width()
-	head := fmt.Sprintf("thread %s, run %s: %s", oneLine(c.ThreadID, 80), oneLine(c.RunID, 80), cmp.Or(c.moment, c.Status))
+	head := fmt.Sprintf("thread %s, run %s: %s", oneLine(c.ThreadID, 80), oneLine(c.RunID, 80), cmp.Or(c.moment, string(c.Status)))
 	for _, remark := range c.remarks() {
 		head += ", " + remark
 	}
@@ -56,17 +54,6 @@ func (c conversation) text(out *output) string {
 	}
 	fmt.Fprintf(&b, "\n%s\n%s", out.bold("state"), stateText(c.State, width))
 	return b.String()
-}
-
-// runFailure is the message and code of a RUN_ERROR.
-type runFailure struct{ Message, Code string }
-
-// String implements fmt.Stringer.
-func (f runFailure) String() string {
-	if f.Code != "" {
-		return f.Message + " (" + f.Code + ")"
-	}
-	return f.Message
 }
 
 // toolNames are the names of tools by the ids of their calls.

@@ -106,11 +106,7 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 					set(q, "reason", d.reason)
 					set(q, "thread", d.thread)
 					set(q, "since", d.since)
-					_, err := each(cmd.Context(), c, "/v1/dead-letters", "deadLetters", q, limit, func(raw json.RawMessage) error {
-						var x deadletter.Record
-						if err := decode(raw, "dead letter", &x); err != nil {
-							return err
-						}
+					_, err := each(cmd.Context(), c, "/v1/dead-letters", "deadLetters", q, limit, func(x deadletter.Record, _ json.RawMessage) error {
 						return add(x)
 					})
 					return err

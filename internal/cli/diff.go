@@ -39,7 +39,7 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 			}
 		}
 		var d difference
-		body, err := fetch(ctx, c, client.ThreadPath(args[0])+"/diff", q, "difference", &d)
+		body, err := c.Fetch(ctx, client.ThreadPath(args[0])+"/diff", q, &d)
 		if err != nil {
 			missing := args[1:]
 			for i, run := range missing {
@@ -164,7 +164,7 @@ func (p *differencePrinter) head(d difference) {
 }
 
 func sideLine(s conversation) string {
-	line := "run " + oneLine(s.RunID, 80) + ": " + s.Status
+	line := "run " + oneLine(s.RunID, 80) + ": " + string(s.Status)
 	for _, remark := range s.remarks() {
 		line += ", " + remark
 	}

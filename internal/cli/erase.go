@@ -90,7 +90,11 @@ const unknownRuns = -1
 // read. The index may lag.
 func indexedRuns(ctx context.Context, c *client.Client, thread string) int {
 	var t struct{ Runs int }
-	switch _, err := fetch(ctx, c, client.ThreadPath(thread), nil, "thread", &t); {
+	body, err := c.Get(ctx, client.ThreadPath(thread), nil) // not Fetch: the erasure does not wait for this number
+	if err == nil {
+		err = decode(body, "thread", &t)
+	}
+	switch {
 	case client.IsNotFound(err):
 		return 0
 	case err != nil:
@@ -177,7 +181,7 @@ func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.R
 	noted := begin
 	for {
 		var e erasure
-		body, err := fetch(ctx, c, r.Href, url.Values{"wait": {"true"}}, "answer", &e)
+		body, err := c.Fetch(ctx, r.Href, url.Values{"wait": {"true"}}, &e)
 		if err != nil {
 			return nil, erasure{}, err
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"sync"
@@ -17,14 +16,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-const (
-	// erasedAtOnce limits the concurrent requests for erasures.
-	erasedAtOnce = 8
-	// laterAgain is the pause after a 429 or 503.
-	laterAgain = time.Second
-	// refusedFor limits how long a request is repeated after a 429 or 503. It is longer than a server's restart or a quota's refill takes.
-	refusedFor = 10 * time.Minute
-)
+// erasedAtOnce limits the concurrent requests for erasures.
+const erasedAtOnce = 8
 
 // allErased is the outcome of erasing all threads of a tenant.
 type allErased struct {
@@ -40,8 +33,7 @@ var errLeft = errors.New("threads were published, or indexed, meanwhile: stop th
 
 // eraseAll erases every thread of the tenant that the index has. It can be interrupted and repeated at any time.
 func eraseAll(ctx context.Context, out *output, c *client.Client, ask func(question string) error) error {
-	var threads, left []string
-	err := retried(ctx, out, func() (err error) { threads, err = threadIDs(ctx, c, url.Values{}, 0); return err })
+	threads, err := threadIDs(ctx, c, url.Values{}, 0)
 	if err != nil {
 		return fmt.Errorf("listing the threads: %w", err)
 	}
@@ -57,8 +49,7 @@ func eraseAll(ctx context.Context, out *output, c *client.Client, ask func(quest
 	}
 	done := allErased{Threads: len(threads)}
 	for i, r := range last { // once a partition's last erasure is done, its earlier ones are, too
-		var e erasure
-		err := retried(ctx, out, func() (err error) { _, e, err = awaitErasure(ctx, out, c, r); return err })
+		_, e, err := awaitErasure(ctx, out, c, r)
 		if err == nil && !e.done() {
 			err = fmt.Errorf("it is not done after %v and goes on", erasedWithin)
 		}
@@ -71,7 +62,7 @@ func eraseAll(ctx context.Context, out *output, c *client.Client, ask func(quest
 		}
 		done.extend(e.erasureTimes)
 	}
-	err = retried(ctx, out, func() (err error) { left, err = threadIDs(ctx, c, url.Values{}, 0); return err })
+	left, err := threadIDs(ctx, c, url.Values{}, 0)
 	if err != nil {
 		return fmt.Errorf("looking whether threads are left: %w", err)
 	}
@@ -93,8 +84,7 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 	work.SetLimit(erasedAtOnce)
 	for _, thread := range threads {
 		work.Go(func() error {
-			var receipt client.Receipt
-			err := retried(ctx, out, func() (err error) { receipt, err = c.EraseThread(ctx, thread); return err })
+			receipt, err := c.EraseThread(ctx, thread)
 			if err != nil {
 				return fmt.Errorf("erasing %s: %w; repeat the command for what is left", oneLine(thread, 80), err)
 			}
@@ -116,27 +106,6 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 		return nil, err
 	}
 	return slices.Collect(maps.Values(last)), nil
-}
-
-// retried calls f, and repeats the call after a 429 or 503 of the server, for at most refusedFor.
-func retried(ctx context.Context, out *output, f func() error) error {
-	began := time.Now()
-	for noted := false; ; noted = true {
-		err := f()
-		refused := new(client.Error)
-		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusServiceUnavailable {
-			return err
-		}
-		if time.Since(began) >= refusedFor {
-			return fmt.Errorf("still refused after %v: %w", refusedFor, err)
-		}
-		if !noted {
-			out.note("the server refuses for now, and is asked again: %v", err)
-		}
-		if err := pause(ctx, laterAgain); err != nil {
-			return err
-		}
-	}
 }
 
 // extend sets each time to the later of e's and by's; nil if either is nil.

@@ -69,7 +69,7 @@ breaks a rule is refused with the rule's name.`,
 			set(q, "startedAt", startedAt)
 			return at.connect(func(c *client.Client) error {
 				var answer exported
-				body, err := fetch(cmd.Context(), c, path+"/export", q, "export", &answer)
+				body, err := c.Fetch(cmd.Context(), path+"/export", q, &answer)
 				if err != nil {
 					return out.found(err, args[0], run)
 				}

@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -89,7 +89,7 @@ func reasonsOf(reasons []string, n int) string {
 	return text
 }
 
-// runBody selects the events of one run for the body of a request.
+// runBody selects the events of one run.
 type runBody struct {
 	// first is the first event, which was read to learn the run's ids; skipped are the bad ones before it.
 	first   feedItem
@@ -111,58 +111,56 @@ type sentEvents struct {
 	fault error
 	// err is the error that ended the events early, such as a line that is not an event; nil at the end of the events.
 	err error
+	// from is the number with which to continue after such an error.
+	from int64
 }
 
-// send writes the events of a run to the body of a request, numbered as client.TypeSequenced requires, and closes the body. It closes
-// the body at the end of the run or of the events, but also after an error, so that ingest acknowledges what came before. When
-// interrupted or over is closed, send returns without sending a further event.
+// run iterates over the events of a run for Client.Publish, to the end of the run or of the events, or to an error. It ends with
+// errInterrupted when interrupted is closed. What it found is in sent.
 //
 // A skipped event has a number, too: the run counts the gap, and a later try with the event corrected gives the others the same numbers.
-func (f *feed) send(w *io.PipeWriter, run runBody, interrupted, over <-chan struct{}) (sent sentEvents) {
-	defer func() { _ = w.Close() }() // it always returns nil
-	id, ended := "", false
+func (f *feed) run(run runBody, interrupted <-chan struct{}, sent *sentEvents) iter.Seq2[[]byte, error] {
 	sent.skipped = run.skipped
-	item := run.first
-	for seq := int64(len(run.skipped.seqs)); item.err == nil || item.bad; seq++ {
-		ev, _ := fold.Decode(item.event)
-		if run.several && ev != nil {
-			if ev.Type == agui.RunStarted && id != "" && (ended || ev.RunID != id) {
-				sent.next = item
-				return sent
+	return func(yield func([]byte, error) bool) {
+		for range run.skipped.seqs {
+			if !yield(nil, nil) {
+				return
 			}
-			id = cmp.Or(id, ev.RunID)
-			ended = ended || ev.Type.Terminal()
 		}
-		switch {
-		case item.bad:
-			sent.skipped.add(seq, item.err.Error())
-		case seq >= run.skip:
-			event := bytes.ReplaceAll(item.event, []byte("\n"), []byte("\r")) // one in a string of a malformed end, which stays one
-			if _, err := fmt.Fprintf(w, `{"seq":%d,"event":%s}`+"\n", seq, event); err != nil {
-				return sent // the request is over
+		id, ended := "", false
+		item := run.first
+		for seq := int64(len(run.skipped.seqs)); item.err == nil || item.bad; seq++ {
+			ev, _ := fold.Decode(item.event)
+			if run.several && ev != nil {
+				if ev.Type == agui.RunStarted && id != "" && (ended || ev.RunID != id) {
+					sent.next = item
+					return
+				}
+				id = cmp.Or(id, ev.RunID)
+				ended = ended || ev.Type.Terminal()
 			}
-			sent.last = item.event
+			event := item.event
+			switch {
+			case item.bad:
+				sent.skipped.add(seq, item.err.Error())
+				event = nil
+			case seq < run.skip:
+				event = nil
+			default:
+				sent.last = event
+			}
+			if !yield(event, nil) {
+				return
+			}
+			select {
+			case item = <-f.items:
+			case <-interrupted:
+				item = feedItem{err: errInterrupted}
+			}
 		}
-		select {
-		case item = <-f.items:
-		case <-interrupted:
-			item = feedItem{err: errInterrupted}
-		case <-over:
-			return sent
+		if !errors.Is(item.err, io.EOF) {
+			sent.err = item.err
+			yield(nil, sent.err)
 		}
 	}
-	if !errors.Is(item.err, io.EOF) {
-		sent.err = item.err
-	}
-	return sent
-}
-
-// after returns the number of the event after the first n that were not skipped, counted from an event.
-func (s *sentEvents) after(from, n int64) int64 {
-	for _, bad := range s.skipped.seqs {
-		if bad >= from && bad < from+n {
-			n++
-		}
-	}
-	return from + n
 }

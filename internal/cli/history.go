@@ -31,7 +31,7 @@ With --follow it shows the conversation as a chat and keeps following new events
 		}
 		path, _ := runPath(args)
 		var h conversation
-		body, err := fetch(ctx, c, path+"/history", nil, "history", &h)
+		body, err := c.Fetch(ctx, path+"/history", nil, &h)
 		switch {
 		case err != nil:
 			return err

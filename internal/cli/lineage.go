@@ -46,7 +46,7 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 			q.Set("words", "true")
 		}
 		show := func(ctx context.Context, out *output) error {
-			body, err := c.Get(ctx, client.ThreadPath(args[0])+"/lineage", q)
+			body, err := c.Fetch(ctx, client.ThreadPath(args[0])+"/lineage", q, nil)
 			if err != nil {
 				return out.found(err, args[0], ancestors+descendants+siblings)
 			}
@@ -92,7 +92,7 @@ const formMermaid = "mermaid"
 
 // listIDs prints the ids of the runs of a lineage answer, one per line.
 func listIDs(out *output, answer []byte) error {
-	var a struct{ Runs []struct{ RunID string } }
+	var a client.Lineage
 	if err := decode(answer, "lineage", &a); err != nil {
 		return err
 	}

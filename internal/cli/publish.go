@@ -213,27 +213,17 @@ func publishRun(
 	ctx context.Context, out *output, c *client.Client, o publishOptions, input []byte, feed *feed, run runBody,
 ) (sent sentEvents, err error) {
 	result := published{ThreadID: o.thread, RunID: o.run}
-	var warnings []client.Warning
-	// With --from, the input was accepted before the events that ingest already has. Another input would count as late.
-	if input != nil && o.from == 0 {
-		put, err := c.PutInput(ctx, o.thread, o.run, input)
-		if err != nil {
-			return sent, fmt.Errorf("sending input: %w", err)
-		}
-		result.InputPosition, warnings = put.Position, put.Warnings
+	if o.from > 0 { // the input was accepted before the events that ingest already has: another one would count as late
+		input = nil
 	}
-	ack, sent, err := postEvents(ctx, c, o, feed, run)
+	ack, sent, err := sendRun(ctx, c, o, input, feed, run)
 	if err != nil {
 		return sent, err
 	}
-	for _, w := range ack.Warnings {
-		w.Line = sent.after(o.from, w.Line) // of the body; now the number of the event
-		warnings = append(warnings, w)
-	}
-	ack.Warnings = warnings
-	result.Ack, result.Skipped = ack, len(sent.skipped.seqs)
+	result.InputPosition = ack.InputPosition
+	result.Ack, result.Skipped = ack.Ack, len(sent.skipped.seqs)
 	var unreadable []string
-	for _, w := range warnings {
+	for _, w := range ack.Warnings {
 		text := oneLine(w.Detail, 400)
 		if w.Line > 0 {
 			text = fmt.Sprintf("event %d: %s", w.Line, text)
@@ -247,7 +237,7 @@ func publishRun(
 		}
 	}
 	if sent.err != nil {
-		return sent, endedEarly(sent, ack, o.from)
+		return sent, endedEarly(sent, ack.Ack)
 	}
 	if n := ack.Unreadable; n > maxReasons && n < ack.Accepted {
 		out.note("warning: no client can read %d of %s", n, count(ack.Accepted, "event"))
@@ -275,7 +265,7 @@ func publishRun(
 	}
 	if ack.Accepted > 0 && ack.Unreadable >= ack.Accepted && sent.fault == nil {
 		sent.fault = fmt.Errorf("no client can read any of %s of run %s: %s",
-			count(ack.Accepted, "event"), oneLine(o.run, 80), reasonsOf(unreadable, int(ack.Unreadable)))
+			count(ack.Accepted, "event"), oneLine(o.run, 80), reasonsOf(unreadable[:min(len(unreadable), maxReasons)], int(ack.Unreadable)))
 	}
 	if !o.noWait && ack.Accepted > 0 && sent.next.event == nil && sent.fault == nil {
 		awaitIndexed(ctx, out, c, result, isTerminalEvent(sent.last), indexedWithin)
@@ -283,9 +273,10 @@ func publishRun(
 	return sent, nil
 }
 
-// postEvents sends the events of a run and returns ingest's acknowledgement. Ctrl-C ends the events; postEvents then waits for
-// ingest's answer for at most answerGrace.
-func postEvents(ctx context.Context, c *client.Client, o publishOptions, feed *feed, run runBody) (client.Ack, sentEvents, error) {
+// sendRun sends a run's input and events. Ctrl-C ends the events; sendRun then waits for ingest's answer for at most answerGrace.
+func sendRun(
+	ctx context.Context, c *client.Client, o publishOptions, input []byte, feed *feed, run runBody,
+) (client.Published, sentEvents, error) {
 	request, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	stop := context.AfterFunc(ctx, func() {
@@ -296,19 +287,19 @@ func postEvents(ctx context.Context, c *client.Client, o publishOptions, feed *f
 		}
 	})
 	defer stop()
-	body, events := io.Pipe()
-	over, ended := make(chan struct{}), make(chan sentEvents, 1)
-	go func() { ended <- feed.send(events, run, ctx.Done(), over) }()
-	ack, err := c.PostEvents(request, o.thread, o.run, client.TypeSequenced, body)
-	close(over)
-	sent := <-ended
-	if err != nil && ctx.Err() != nil {
+	var sent sentEvents
+	ack, err := c.Publish(request, o.thread, o.run, input, feed.run(run, ctx.Done(), &sent))
+	sent.from = ack.Next
+	switch {
+	case err == nil, errors.Is(err, sent.err):
+		return ack, sent, nil
+	case ctx.Err() != nil:
 		if errors.Is(err, context.Canceled) {
 			err = fmt.Errorf("no answer in %v", answerGrace)
 		}
 		return ack, sent, fmt.Errorf("%w: how much was accepted is not known (%w): %s", errInterrupted, err, repeatHint)
 	}
-	return ack, sent, resumeHint(err, sent, o.from)
+	return ack, sent, resumeHint(err, ack)
 }
 
 // text describes what ingest has acknowledged.
@@ -321,32 +312,27 @@ func (p published) text() string {
 const repeatHint = "repeat the same command: events are numbered, and Skein drops those that it has"
 
 // resumeHint adds instructions for continuing to an error.
-func resumeHint(err error, sent sentEvents, from int64) error {
-	var refused *client.Error
+func resumeHint(err error, sent client.Published) error {
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, client.ErrUnreachable):
-		return fmt.Errorf("sending events: %w; %s", err, repeatHint)
-	case errors.As(err, &refused) && refused.Accepted > 0:
-		return fmt.Errorf("sending events: %w; %s accepted: correct the rest and continue with --from %d",
-			err, count(refused.Accepted, "event"), sent.after(from, refused.Accepted))
-	default:
-		return fmt.Errorf("sending events: %w", err)
+		return fmt.Errorf("%w; %s", err, repeatHint)
+	case sent.Accepted > 0:
+		return fmt.Errorf("%w; %s accepted: correct the rest and continue with --from %d", err, count(sent.Accepted, "event"), sent.Next)
 	}
+	return err
 }
 
 // endedEarly adds to the error that ended the events how many events were acknowledged, and how to continue.
-func endedEarly(sent sentEvents, ack client.Ack, from int64) error {
+func endedEarly(sent sentEvents, ack client.Ack) error {
 	if !errors.Is(sent.err, errInterrupted) {
 		return fmt.Errorf("sending events: %w; %s accepted: correct the rest and continue with --from %d, or repeat with --skip-bad",
-			sent.err, count(ack.Accepted, "event"), sent.after(from, ack.Accepted))
+			sent.err, count(ack.Accepted, "event"), sent.from)
 	}
 	if ack.Accepted == 0 {
 		return fmt.Errorf("%w: no event was accepted", sent.err)
 	}
 	return fmt.Errorf("%w: %s accepted, up to %d:%d: repeat the same command, or continue with --from %d",
-		sent.err, count(ack.Accepted, "event"), ack.Partition, ack.LastOffset, sent.after(from, ack.Accepted))
+		sent.err, count(ack.Accepted, "event"), ack.Partition, ack.LastOffset, sent.from)
 }
 
 // labelKey matches keys that may be part of an HTTP header's name.

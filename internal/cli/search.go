@@ -120,11 +120,7 @@ separated by tabs.`,
 			{name: "THREAD", keep: true}, {name: "RUN", keep: true}, {name: "STARTED"}, {name: "STATUS"}, {name: "DURATION", right: true},
 			{name: "AGENT"}, {name: "TOKENS", right: true}, {name: "ERROR", wide: true},
 		}}
-		more, err := each(ctx, c, "/v1/runs", "runs", q, limit, func(raw json.RawMessage) error {
-			var r search.Run
-			if err := decode(raw, "run", &r); err != nil {
-				return err
-			}
+		more, err := each(ctx, c, "/v1/runs", "runs", q, limit, func(r client.Run, raw json.RawMessage) error {
 			return l.add(listed{raw, []string{r.ThreadID, r.RunID}, runRow(out, r)})
 		})
 		if err != nil {
@@ -142,7 +138,7 @@ separated by tabs.`,
 	return cmd
 }
 
-func runRow(out *output, r search.Run) []string {
+func runRow(out *output, r client.Run) []string {
 	took := "-"
 	if r.DurationMs != nil {
 		took = (time.Duration(*r.DurationMs) * time.Millisecond).String()
@@ -198,7 +194,7 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 			return flagError(err)
 		}
 		var a statisticsAnswer
-		body, err := fetch(ctx, c, "/v1/statistics", q, "statistics", &a)
+		body, err := c.Fetch(ctx, "/v1/statistics", q, &a)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/client"
-	"github.com/skeinhq/skein/pkg/store"
 )
 
 // defaultURL is the default address of "skein dev".
@@ -105,6 +104,7 @@ func (s *server) connect(f func(c *client.Client) error) error {
 		return app.Usagef("%w", err)
 	}
 	defer c.Close()
+	c = c.Noting(func(text string) { s.out.note("%s", oneLine(text, 1000)) })
 	s.out.at = &given
 	return s.named(addressHint(refusedHint(f(c), key), read, publish))
 }
@@ -256,15 +256,6 @@ func set(q url.Values, name, value string) {
 	}
 }
 
-// fetch gets a JSON document, decodes it into v, and returns its unchanged text. Decoding errors call the document what.
-func fetch(ctx context.Context, c *client.Client, path string, q url.Values, what string, v any) ([]byte, error) {
-	body, err := c.Get(ctx, path, q)
-	if err != nil {
-		return nil, err
-	}
-	return body, decode(body, what, v)
-}
-
 // decode decodes JSON. Its errors call the document what.
 func decode(text []byte, what string, v any) error {
 	if err := json.Unmarshal(text, v); err != nil {
@@ -285,55 +276,46 @@ func elements(answer []byte, member string) (list []json.RawMessage, err error) 
 // pageSize is the maximum number of elements of a list that one request asks for.
 const pageSize = 1000
 
-// each calls f with the elements of a list, page by page, but with at most limit of them unless limit is 0. It reports whether
-// there are more. The argument member names the member of a page with the elements.
-func each(
-	ctx context.Context, c *client.Client, path, member string, q url.Values, limit int, f func(json.RawMessage) error,
+// each calls f with the elements of a list, each also as unchanged JSON, but with at most limit of them unless limit is 0. It reports
+// whether there are more. The argument member names the member of an answer with the elements.
+func each[T any](
+	ctx context.Context, c *client.Client, path, member string, q url.Values, limit int, f func(T, json.RawMessage) error,
 ) (more bool, err error) {
-	q.Del("after")
-	for left := limit; ; {
-		size := pageSize
-		if limit > 0 {
-			size = min(size, left)
-		}
-		q.Set("limit", strconv.Itoa(size))
-		var page struct{ Next string }
-		body, err := fetch(ctx, c, path, q, member, &page)
-		if err != nil {
-			return false, err
-		}
-		list, err := elements(body, member)
-		if err != nil {
-			return false, err
-		}
-		for _, raw := range list {
-			if err := f(raw); err != nil {
-				return false, err
-			}
-		}
-		left -= len(list)
-		if page.Next == "" || limit > 0 && left <= 0 {
-			return page.Next != "", nil
-		}
-		q.Set("after", page.Next)
+	size := pageSize
+	if limit > 0 {
+		size = min(size, limit+1)
 	}
+	q.Set("limit", strconv.Itoa(size))
+	n := 0
+	for raw, err := range c.List(ctx, path, member, q) {
+		if err != nil {
+			return false, err
+		}
+		if n++; limit > 0 && n > limit {
+			return true, nil
+		}
+		var v T
+		if err := decode(raw, member, &v); err != nil {
+			return false, err
+		}
+		if err := f(v, raw); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // eachThread is each for threads that match a query.
-func eachThread(ctx context.Context, c *client.Client, q url.Values, limit int, f func(t store.Thread, raw json.RawMessage) error) error {
-	_, err := each(ctx, c, "/v1/threads", "threads", q, limit, func(raw json.RawMessage) error {
-		var t store.Thread
-		if err := decode(raw, "thread", &t); err != nil {
-			return err
-		}
-		return f(t, raw)
-	})
+func eachThread(
+	ctx context.Context, c *client.Client, q url.Values, limit int, f func(t client.Thread, raw json.RawMessage) error,
+) error {
+	_, err := each(ctx, c, "/v1/threads", "threads", q, limit, f)
 	return err
 }
 
 // threadIDs returns the ids of the threads that match a query.
 func threadIDs(ctx context.Context, c *client.Client, q url.Values, limit int) (ids []string, err error) {
-	err = eachThread(ctx, c, q, limit, func(t store.Thread, _ json.RawMessage) error {
+	err = eachThread(ctx, c, q, limit, func(t client.Thread, _ json.RawMessage) error {
 		ids = append(ids, t.ThreadID)
 		return nil
 	})

@@ -34,13 +34,13 @@ Without RUN it shows the tip of the thread with the latest start.`,
 		path, run := runPath(args)
 		if run == "" {
 			var t struct{ LastRunID string }
-			if _, err := fetch(ctx, c, path, nil, "thread", &t); err != nil {
+			if _, err := c.Fetch(ctx, path, nil, &t); err != nil {
 				return err
 			}
 			path = client.RunPath(args[0], t.LastRunID)
 		}
 		var d details
-		body, err := fetch(ctx, c, path, nil, "run", &d)
+		body, err := c.Fetch(ctx, path, nil, &d)
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (d details) honesty() []string {
 	if d.Synthetic {
 		out = append(out, "the end is not the agent's: Skein made it")
 	}
-	out = append(out, conversation{Truncated: d.Truncated, RawLost: d.RawLost}.remarks()...)
+	out = append(out, conversation{History: client.History{Limits: client.Limits{Truncated: d.Truncated, RawLost: d.RawLost}}}.remarks()...)
 	if len(d.Rewrote) > 0 {
 		out = append(out, "the input departs from the parent's history: "+strings.Join(d.Rewrote, ", "))
 	}
@@ -175,7 +175,7 @@ func tally[K ~string, N int | int64](m map[K]N) string {
 func runError(terminal json.RawMessage) string {
 	var e struct {
 		Type agui.Type
-		runFailure
+		client.RunFailure
 	}
 	if json.Unmarshal(terminal, &e) != nil || e.Type != agui.RunError {
 		return ""

@@ -40,7 +40,7 @@ position, by @ and a time, or as start or end. The raw events have to exist stil
 	onServer(cmd, out, func(ctx context.Context, c *client.Client, args []string) error {
 		path, run := runPath(args)
 		var s stateAt
-		body, err := fetch(ctx, c, path+"/state", url.Values{"at": {step}}, "state", &s)
+		body, err := c.Fetch(ctx, path+"/state", url.Values{"at": {step}}, &s)
 		switch {
 		case err != nil:
 			return out.foundStep(err, args[0], run)
@@ -74,7 +74,7 @@ func (o *output) foundStep(err error, thread, run string) error {
 // stateAt is the part of a state answer that the command shows.
 type stateAt struct {
 	conversation
-	Total     int
+	Total     int `json:"total"`
 	LateError *record.LateError
 	Step      steps.Step
 }

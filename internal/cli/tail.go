@@ -71,26 +71,31 @@ const waitingAfter = 2 * time.Second
 func follow(
 	ctx context.Context, out *output, c *client.Client, args []string, show func(client.LiveEvent) error, pause func() error,
 ) error {
-	path, run := runPath(args)
+	_, run := runPath(args)
 	what := "thread " + oneLine(args[0], 80)
 	if run != "" {
 		what = "run " + oneLine(run, 80)
 	}
 	waiting := time.AfterFunc(waitingAfter, func() { out.note("waiting for %s", what) })
 	defer waiting.Stop()
-	note := func(text string) {
+	c = c.Noting(func(text string) {
 		if pause() == nil { // if pause fails, so does the next event
 			out.note("%s", oneLine(text, 300))
 		}
-	}
-	err := c.Follow(ctx, path+"/stream", func(e client.LiveEvent) error {
+	})
+	for e, err := range c.Stream(ctx, args[0], run) {
 		waiting.Stop()
-		return show(e)
-	}, note)
-	if errors.Is(err, context.Canceled) {
-		err = nil
+		if err == nil {
+			err = show(e)
+		}
+		if errors.Is(err, context.Canceled) {
+			break
+		}
+		if err != nil {
+			return errors.Join(err, pause())
+		}
 	}
-	return errors.Join(err, pause())
+	return pause()
 }
 
 // chat shows live events as a conversation.

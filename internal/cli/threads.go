@@ -17,7 +17,6 @@ import (
 	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
-	"github.com/skeinhq/skein/pkg/store"
 )
 
 // The orders of skein threads.
@@ -111,7 +110,7 @@ func listThreads(ctx context.Context, out *output, c *client.Client, q url.Value
 	if o.part != "" || o.sort != sortID {
 		limit = 0 // the limit applies after filtering and sorting
 	}
-	err := eachThread(ctx, c, q, limit, func(t store.Thread, raw json.RawMessage) error {
+	err := eachThread(ctx, c, q, limit, func(t client.Thread, raw json.RawMessage) error {
 		switch {
 		case !strings.Contains(t.ThreadID, o.part):
 		case o.sort != sortID:
@@ -136,7 +135,7 @@ func listThreads(ctx context.Context, out *output, c *client.Client, q url.Value
 
 // listedThread is a thread and its unchanged JSON.
 type listedThread struct {
-	store.Thread
+	client.Thread
 	raw json.RawMessage
 }
 
@@ -155,7 +154,7 @@ func (o *threadsOptions) first(list []listedThread) []listedThread {
 	return list
 }
 
-func threadRow(out *output, t store.Thread, raw json.RawMessage) listed {
+func threadRow(out *output, t client.Thread, raw json.RawMessage) listed {
 	status := t.Status
 	if t.OpenRuns > 0 && t.Status != string(record.StatusRunning) {
 		status += fmt.Sprintf(" (%d running)", t.OpenRuns)

@@ -70,7 +70,7 @@ const (
 // verifyRun verifies the run that the arguments name.
 func verifyRun(ctx context.Context, out *output, c *client.Client, thread, run string) error {
 	var p proof
-	body, err := fetch(ctx, c, client.RunPath(thread, run)+"/verify", nil, "proof", &p)
+	body, err := c.Fetch(ctx, client.RunPath(thread, run)+"/verify", nil, &p)
 	if err == nil {
 		err = out.result(body, p.text())
 	}
@@ -88,7 +88,7 @@ func verifyRun(ctx context.Context, out *output, c *client.Client, thread, run s
 // verifyThread verifies all runs of a thread.
 func verifyThread(ctx context.Context, out *output, c *client.Client, thread string) error {
 	var t struct{ Runs int }
-	if _, err := fetch(ctx, c, client.ThreadPath(thread), nil, "thread", &t); err != nil {
+	if _, err := c.Fetch(ctx, client.ThreadPath(thread), nil, &t); err != nil {
 		return err
 	}
 	return verifyMany(ctx, out, c, client.ThreadPath(thread)+"/verify", t.Runs)

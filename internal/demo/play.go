@@ -1,10 +1,8 @@
 package demo
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -92,19 +90,13 @@ func (p Player) Play(ctx context.Context, conversations []Conversation) (Played,
 
 // existing returns the statuses of a thread's runs in the API.
 func (p Player) existing(ctx context.Context, thread string) (map[string]string, error) {
-	var lineage struct {
-		Runs []struct{ RunID, Status string }
-	}
-	body, err := p.Client.Get(ctx, client.ThreadPath(thread)+"/lineage", nil)
+	lineage, err := p.Client.Lineage(ctx, thread)
 	if client.IsNotFound(err) {
 		return nil, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(body, &lineage)
-	}
 	runs := make(map[string]string, len(lineage.Runs))
 	for _, r := range lineage.Runs {
-		runs[r.RunID] = r.Status
+		runs[r.RunID] = string(r.Status)
 	}
 	return runs, err
 }
@@ -112,21 +104,18 @@ func (p Player) existing(ctx context.Context, thread string) (map[string]string,
 // send publishes a run and returns the position of its last event. It numbers the events, so that Skein drops those of an
 // earlier, interrupted try. It sends the input first, unless the run has begun, because the input would then count as late.
 func (p Player) send(ctx context.Context, c Conversation, r Run, begins bool) (string, error) {
-	as := p.Client.As(c.Producer)
-	if begins {
-		if _, err := as.PutInput(ctx, c.ThreadID, r.ID, r.Input); err != nil {
-			return "", fmt.Errorf("sending input: %w", err)
+	input := r.Input
+	if !begins {
+		input = nil
+	}
+	sent, err := p.Client.As(c.Producer).Publish(ctx, c.ThreadID, r.ID, input, func(yield func([]byte, error) bool) {
+		for _, event := range r.Events {
+			if !yield(event, nil) {
+				return
+			}
 		}
-	}
-	var body bytes.Buffer
-	for seq, event := range r.Events {
-		fmt.Fprintf(&body, `{"seq":%d,"event":%s}`+"\n", seq, event)
-	}
-	ack, err := as.PostEvents(ctx, c.ThreadID, r.ID, client.TypeSequenced, &body)
-	if err != nil {
-		return "", fmt.Errorf("sending events: %w", err)
-	}
-	return fmt.Sprintf("%d:%d", ack.Partition, ack.LastOffset), nil
+	})
+	return fmt.Sprintf("%d:%d", sent.Partition, sent.LastOffset), err
 }
 
 const (

@@ -11,16 +11,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
-// The media types of events that ingest accepts.
-const (
-	TypeNDJSON = "application/x-ndjson"
-	TypeSSE    = "text/event-stream"
-	// TypeSequenced wraps each event as {"seq": n, "event": …}, so that ingest's readers can drop a repeat.
-	TypeSequenced = "application/vnd.skein.events+ndjson"
-	typeJSON      = "application/json"
-)
+const typeJSON = "application/json"
 
 // maxAnswerBytes bounds an answer that is read into memory. Several histories of the largest run records fit.
 const maxAnswerBytes = 256 << 20
@@ -33,6 +28,10 @@ type Client struct {
 	key      string
 	http     *http.Client
 	producer Producer
+	patience time.Duration
+	note     func(text string)
+	// answered is true once the server has answered. Copies of the client share it.
+	answered *atomic.Bool
 }
 
 // Producer describes the producer of a run's inputs and events.
@@ -83,9 +82,11 @@ func WithoutRedirects() Option {
 func New(base string, options ...Option) (*Client, error) {
 	// The client has a transport of its own, so that Close leaves idle connections of others open.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	watchConns(transport)
 	base = strings.TrimRight(base, "/")
-	c := &Client{read: base, publish: base, http: &http.Client{Transport: transport}}
+	c := &Client{
+		read: base, publish: base, http: &http.Client{Transport: transport},
+		patience: defaultPatience, note: func(string) {}, answered: new(atomic.Bool),
+	}
 	for _, o := range options {
 		o(c)
 	}
@@ -105,58 +106,6 @@ func (c *Client) URL() string { return c.read }
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Ack is ingest's answer after Kafka acknowledged all events.
-type Ack struct {
-	Accepted    int64 `json:"accepted"`
-	Partition   int32 `json:"partition"`
-	FirstOffset int64 `json:"firstOffset"`
-	LastOffset  int64 `json:"lastOffset"`
-	// Unreadable is how many of them no client can read.
-	Unreadable int64 `json:"unreadable,omitempty"`
-	// Repeated and Different are how many of them were dropped, as their run has events of their numbers: with the same bytes, or others.
-	// Ingest knows only what it received lately.
-	Repeated  int64 `json:"repeated,omitempty"`
-	Different int64 `json:"different,omitempty"`
-	// Warnings are about events that were accepted and that no client can read, or that count as anomalies of the run.
-	Warnings []Warning `json:"warnings,omitempty"`
-}
-
-// Warning is about an event that cannot be folded, or an id in an event or input that contradicts the path of the request.
-type Warning struct {
-	// Line is the line of the body on which the event begins, from 1; 0 for an input.
-	Line    int64  `json:"line,omitempty"`
-	Anomaly string `json:"anomaly"`
-	Detail  string `json:"detail"`
-}
-
-// InputAck is ingest's answer to an input. Position is the input's, "partition:offset".
-type InputAck struct {
-	Position string
-	Warnings []Warning
-}
-
-// PutInput sends a run's RunAgentInput.
-func (c *Client) PutInput(ctx context.Context, thread, run string, input []byte) (InputAck, error) {
-	at, err := answer[struct {
-		Partition int32     `json:"partition"`
-		Offset    int64     `json:"offset"`
-		Warnings  []Warning `json:"warnings"`
-	}](c.call(ctx, http.MethodPut, RunPath(thread, run)+"/input", nil, typeJSON, bytes.NewReader(input)))
-	if err != nil {
-		return InputAck{}, err
-	}
-	return InputAck{fmt.Sprintf("%d:%d", at.Partition, at.Offset), at.Warnings}, nil
-}
-
-// PostEvents streams events in one of the Type… forms to ingest. If ingest refuses one of them, the error is an *Error
-// with the number of events accepted before it.
-//
-// If events is an io.Closer, it is closed when ctx ends, the connection closes or the request is over. That may happen
-// during a Read, which must then return.
-func (c *Client) PostEvents(ctx context.Context, thread, run, mediaType string, events io.Reader) (Ack, error) {
-	return answer[Ack](c.call(ctx, http.MethodPost, RunPath(thread, run)+"/events", nil, mediaType, events))
-}
-
 // Receipt is the answer to an erasure: its position, and in Href the path of the query stage for its progress.
 type Receipt struct {
 	ThreadID string `json:"threadId"`
@@ -166,7 +115,9 @@ type Receipt struct {
 
 // EraseThread requests the erasure of all that a thread has so far.
 func (c *Client) EraseThread(ctx context.Context, thread string) (Receipt, error) {
-	return answer[Receipt](c.call(ctx, http.MethodDelete, ThreadPath(thread), nil, "", nil))
+	return again(ctx, &tries{client: c, acts: true}, func() (Receipt, error) {
+		return answer[Receipt](c.call(ctx, http.MethodDelete, ThreadPath(thread), nil, "", nil))
+	})
 }
 
 // Cancelled is the answer of CancelRun: how the run ended.
@@ -268,17 +219,8 @@ func RunPath(thread, run string) string {
 }
 
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, mediaType string, body io.Reader) ([]byte, error) {
-	closer, ok := body.(io.Closer)
-	if ok {
-		var stop func()
-		ctx, stop = closeWith(ctx, closer)
-		defer stop()
-	}
 	req, err := c.request(ctx, method, path, query, body)
 	if err != nil {
-		if ok {
-			_ = closer.Close() // it only ends reads
-		}
 		return nil, err
 	}
 	if mediaType != "" {
@@ -297,7 +239,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
 	out, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading answer: %w", err)
+		return nil, brokenOff(ctx, err)
 	}
 	if len(out) > maxAnswerBytes {
 		return nil, fmt.Errorf("reading answer: it has more than %d bytes", maxAnswerBytes)
@@ -338,6 +280,7 @@ func (c *Client) do(ctx context.Context, req *http.Request) (*http.Response, err
 		}
 		return nil, fmt.Errorf("no answer from %s://%s: is Skein running there? (%w: %w)", req.URL.Scheme, req.URL.Host, ErrUnreachable, err)
 	}
+	c.answered.Store(true)
 	if resp.StatusCode/100 != 2 {
 		defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
 		return nil, readError(req.Method, resp)

@@ -2,15 +2,18 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 )
 
-// ErrUnreachable is returned if no answer came: the address is wrong, or the server is not running.
+// ErrUnreachable is returned if no answer came, or not all of it: the address is wrong, or the server is not running, or it has ended.
 var ErrUnreachable = errors.New("unreachable")
 
 // ErrNoReadURL and ErrNoPublishURL are returned by calls of a stage of which the client has no address.
@@ -35,6 +38,8 @@ type Error struct {
 	Ack
 	// Line is the line of the body that was refused, from 1; 0 if the answer names none.
 	Line int64 `json:"line"`
+	// RetryAfter is how long the server asks to wait before the same call is made again; 0 if it does not say so.
+	RetryAfter time.Duration `json:"-"`
 	// Body is the answer's body; that of a 425 is the answer so far.
 	Body []byte `json:"-"`
 	// Method is the method of the request that was refused.
@@ -46,7 +51,7 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string {
 	text := cmp.Or(e.Detail, e.Title, http.StatusText(e.Status))
-	if e.Line > 0 && !strings.Contains(text, "line") {
+	if e.Line > 0 && !strings.Contains(text, "line") && !strings.HasPrefix(text, "event ") {
 		text = fmt.Sprintf("line %d: %s", e.Line, text)
 	}
 	return fmt.Sprintf("%s (HTTP %d)", text, e.Status)
@@ -56,6 +61,14 @@ func (e *Error) Error() string {
 func IsNotFound(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Status == http.StatusNotFound && !e.NoRoute || e.Status == http.StatusGone && e.Reason == "erased")
+}
+
+// brokenOff is the error of an answer that ended too early.
+func brokenOff(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("reading answer: it was broken off (%w: %w)", ErrUnreachable, err)
 }
 
 // maxProblemBytes bounds how much of an error's body is read.
@@ -82,5 +95,8 @@ func readError(method string, resp *http.Response) error {
 		resp.Header.Get("Content-Type") != "application/problem+json")
 	e.Body = body
 	e.Status, e.Method = resp.StatusCode, method
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
 	return e
 }

@@ -1,68 +1,148 @@
 package client
 
 import (
+	"bytes"
 	"context"
-	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
-	"net"
+	"iter"
 	"net/http"
-	"net/http/httptrace"
-	"sync"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/eventstream"
 )
 
-// A body that arrives slowly must end with its connection. net/http notices at once that a connection is closed, but
-// then waits for the current Read of the body, which may take hours. So the body is closed as soon as the connection
-// is.
-
-// watched is a connection that reports its Close.
-type watched struct {
-	net.Conn
-	once   sync.Once
-	closed chan struct{}
+// LiveEvent is one event of a live stream.
+type LiveEvent struct {
+	// Position is the event's position, or "" for the events with which a stream begins for a reader that joins late.
+	Position string
+	// Data is the AG-UI event, on one line.
+	Data []byte
 }
 
-// Close implements net.Conn.
-func (w *watched) Close() error {
-	w.once.Do(func() { close(w.closed) })
-	return w.Conn.Close()
-}
-
-// watchConns wraps the connections of a transport in watched.
-func watchConns(t *http.Transport) {
-	dial := t.DialContext
-	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &watched{Conn: conn, closed: make(chan struct{})}, nil
-	}
-}
-
-// closeWith closes a body when ctx ends, or when the request's connection does. The returned function stops that.
-func closeWith(ctx context.Context, body io.Closer) (context.Context, func()) {
-	over := make(chan struct{})
-	shut := sync.OnceFunc(func() { _ = body.Close() }) // it only ends reads
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		conn := info.Conn
-		if secure, ok := conn.(*tls.Conn); ok {
-			conn = secure.NetConn()
-		}
-		w, ok := conn.(*watched)
-		if !ok {
-			return // made by somebody else's dialer: net/http does what it can
-		}
-		go func() {
-			select {
-			case <-w.closed:
-				shut()
-			case <-over:
+// Stream iterates over the events of a run, each once and in order: those so far, then new ones as they come, to the run's end. If run is
+// "", it goes on with the thread's next runs, and does not end. A thread or run that does not exist yet is waited for.
+//
+// If a connection breaks or the server goes away, it resumes after the last event, until ctx ends. The last element has an error if it
+// ends by one: that of ctx, or the server's refusal.
+func (c *Client) Stream(ctx context.Context, thread, run string) iter.Seq2[LiveEvent, error] {
+	return func(yield func(LiveEvent, error) bool) {
+		s := &streaming{client: c, path: path(thread, run) + "/stream", yield: yield}
+		t := tries{client: c, forever: true}
+		for {
+			came, err := s.read(ctx)
+			if s.over {
+				return
 			}
-		}()
-	}})
-	stop := context.AfterFunc(ctx, shut)
-	return ctx, func() {
-		stop()
-		close(over)
+			if came {
+				t = tries{client: c, forever: true}
+			}
+			if err := t.wait(ctx, err); err != nil {
+				yield(LiveEvent{}, err)
+				return
+			}
+		}
 	}
+}
+
+// streaming reads a live stream over consecutive connections.
+type streaming struct {
+	client *Client
+	path   string
+	yield  func(LiveEvent, error) bool
+	// last is the id after which the next connection resumes; "" is none.
+	last string
+	// over is true once no further event can come, or the caller wants none.
+	over bool
+}
+
+// read reads one connection to its end and reports whether an event came.
+func (s *streaming) read(ctx context.Context) (came bool, err error) {
+	req, err := s.client.request(ctx, http.MethodGet, s.path, nil, nil)
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Accept", TypeSSE)
+	if s.last != "" {
+		req.Header.Set("Last-Event-ID", s.last)
+	}
+	resp, err := s.client.do(ctx, req)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
+	if resp.StatusCode == http.StatusNoContent {
+		s.over = true
+		return false, nil
+	}
+	// Events without an id belong to the next event that has one: if the stream breaks between them, all of them come again.
+	var before []LiveEvent
+	stream := eventstream.NewSSE(resp.Body, maxAnswerBytes, eventstream.Memory{})
+	defer stream.Close()
+	for {
+		piece, err := stream.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			s.ended(before)
+			return came, nil
+		case err != nil:
+			return came, brokenOff(ctx, err)
+		case piece.Partial:
+			return came, fmt.Errorf("reading live stream: an event has more than %d bytes", maxAnswerBytes)
+		}
+		id := s.last
+		for name, value := range eventstream.Fields(piece.Raw) {
+			switch name {
+			case "":
+				s.comment(string(value))
+			case "id":
+				id = string(value)
+			}
+		}
+		switch {
+		case piece.Data == nil: // an id alone, or comments
+			s.last = id
+			continue
+		case id == s.last:
+			before = append(before, LiveEvent{Data: bytes.Clone(piece.Data)})
+			continue
+		}
+		s.last = id
+		for _, e := range append(before, LiveEvent{Position: id, Data: bytes.Clone(piece.Data)}) {
+			if s.over = !s.yield(e, nil); s.over {
+				return came, nil
+			}
+		}
+		before, came = nil, true
+	}
+}
+
+// ended handles the end of a connection, given the events that have no id.
+func (s *streaming) ended(before []LiveEvent) {
+	// The event of an erasure has no id, since a stream cannot resume after it.
+	if n := len(before); n > 0 && isErased(before[n-1].Data) {
+		s.yield(before[n-1], nil)
+		s.over = true
+	}
+}
+
+// maxComment bounds a comment in bytes; the rest of a longer one is left out.
+const maxComment = 500
+
+// resumes is the end of comments that the server writes before it closes a connection. Stream resumes, so they are left out.
+const resumes = "; resume from the last id"
+
+// comment passes a comment of the server to note, unless it is a heartbeat or ends with resumes.
+func (s *streaming) comment(text string) {
+	if text = strings.TrimSpace(text[:min(len(text), maxComment)]); text != "" && !strings.HasSuffix(text, resumes) {
+		s.client.note("server: " + text)
+	}
+}
+
+// isErased reports whether an event ends the stream of a thread that was erased.
+func isErased(event []byte) bool {
+	var e struct{ Type, Code string }
+	return json.Unmarshal(event, &e) == nil && e.Type == "RUN_ERROR" && e.Code == "skein-erased"
 }

@@ -30,6 +30,17 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
+// client returns a client of the script.
+func (s *script) client(t *testing.T) *Client {
+	t.Helper()
+	c, err := New("http://x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.http.Transport = s
+	return c
+}
+
 func says(text string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) { _, _ = fmt.Fprint(w, text) } // a recorder takes everything
 }
@@ -38,7 +49,7 @@ func status(code int) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) { w.WriteHeader(code) }
 }
 
-func TestFollow_GivesEachEventOnce(t *testing.T) {
+func TestStream_GivesEachEventOnce(t *testing.T) {
 	const join = "retry: 1000\nid: join\n\n"
 	for name, c := range map[string]struct {
 		answers []func(http.ResponseWriter)
@@ -80,20 +91,22 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{answers: c.answers}
-				client := &Client{read: "http://x", http: &http.Client{Transport: s}}
 				var got []string
 				var comments []string
 				away := 0
-				err := client.Follow(t.Context(), "/v1/threads/t/stream", func(e LiveEvent) error {
-					got = append(got, e.Position+" "+string(e.Data))
-					return nil
-				}, func(text string) {
+				client := s.client(t).Noting(func(text string) {
 					if comment, is := strings.CutPrefix(text, "server: "); is {
 						comments = append(comments, comment)
 					} else {
 						away++
 					}
 				})
+				var err error
+				for e, failed := range client.Stream(t.Context(), "t", "r") {
+					if err = failed; err == nil {
+						got = append(got, e.Position+" "+string(e.Data))
+					}
+				}
 				if !slices.Equal(got, c.want) || !slices.Equal(s.ids, c.ids) || away != c.away {
 					t.Errorf("it gives %q by %q, away %d; want %q by %q, away %d", got, s.ids, away, c.want, c.ids, c.away)
 				}
@@ -108,18 +121,34 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 	}
 }
 
-func TestFollow_EndsWithItsCaller(t *testing.T) {
-	enough := errors.New("enough")
-	client := &Client{read: "http://x", http: &http.Client{Transport: &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\nid: 3:2\ndata: b\n\n")}}}}
+func TestStream_EndsWithItsCaller(t *testing.T) {
+	two := func() *script {
+		return &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\nid: 3:2\ndata: b\n\n")}}
+	}
 	n := 0
-	if err := client.Follow(t.Context(), "/", func(LiveEvent) error { n++; return enough }, nil); !errors.Is(err, enough) || n != 1 {
-		t.Errorf("after %d events: %v", n, err)
+	for _, err := range two().client(t).Stream(t.Context(), "t", "") {
+		if n++; err != nil {
+			t.Error(err)
+		}
+		break
+	}
+	if n != 1 {
+		t.Errorf("it gives %d events", n)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		client := &Client{read: "http://x", http: &http.Client{Transport: &script{answers: []func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n")}}}}
-		if err := client.Follow(ctx, "/", func(LiveEvent) error { return nil }, func(string) { stop() }); !errors.Is(err, context.Canceled) {
-			t.Errorf("it ends with %v", err)
+		defer stop()
+		n := 0
+		for _, err := range two().client(t).Stream(ctx, "t", "") {
+			if n++; n == 2 {
+				go stop() // while it waits for the next connection
+			}
+			if n == 3 && !errors.Is(err, context.Canceled) {
+				t.Errorf("it ends with %v", err)
+			}
+		}
+		if n != 3 {
+			t.Errorf("%d elements, want two events and an error", n)
 		}
 	})
 }
