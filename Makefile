@@ -102,6 +102,28 @@ check-beside:
 	go test -vet=off -timeout 10m $(patsubst %,./%,$(filter-out $(RANDOM_CRASHES),$(SEQUENTIAL)))
 	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=10 -seed=$(TEST_SEED)
 	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
+	$(MAKE) --no-print-directory clients
+
+# $(call WITHOUT,what,advice) says that tests are skipped for want of something, or fails with CI=true.
+WITHOUT = if [ "$$CI" = true ]; then echo '$(1): needed with CI=true' >&2; exit 1; fi; echo 'Skipped: $(1)'; \
+	  if [ -n "$$SKEIN_TEST_SKIPPED" ]; then echo '$(1); $(2)' >>"$$SKEIN_TEST_SKIPPED"; fi
+
+# $(call NPM_CI,folder) installs what a folder's lock file names, where that is newer. The stamp is npm's own.
+NPM_CI = { [ $(1)/node_modules/.package-lock.json -nt $(1)/package-lock.json ] || \
+	 { npm ci --prefix $(1) --ignore-scripts --no-progress --loglevel=error && touch $(1)/node_modules/.package-lock.json; }; }
+
+.PHONY: clients
+clients: export SKEIN_TEST_BIN := $(CURDIR)/bin
+clients: build ## build the clients in TypeScript and Python, test them against skein dev, pack and install them
+	@if ! command -v npm >/dev/null; then $(call WITHOUT,no Node: the TypeScript client was not tested,install Node 20 or later); else \
+	  for dir in clients/typescript clients/typescript/test/react; do $(call NPM_CI,$$dir) && npm test --silent --prefix $$dir || exit; done; fi
+	@if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  $(call WITHOUT,no Python: its client was not tested,install Python 3.11 or later with venv); else clients/python/check; fi
+
+.PHONY: sdks
+sdks: export SKEIN_TEST_BIN := $(CURDIR)/bin
+sdks: build ## put AG-UI's Go and Rust SDKs through Skein; Rust's is built in some minutes, with cargo
+	SKEIN_SDKS=1 go test -vet=off -v -count=1 -timeout 30m ./test/sdks
 
 .PHONY: faults
 faults: ## put each fault at every request of the compactor ("make check": at every fourth, from a random one on)
@@ -157,9 +179,10 @@ chaos-mutants: ## take a protection out of the compactor; the same faults have t
 	SKEIN_MUTANTS=1 go test -v -count=1 -timeout 1h ./test/chaos -run TestMutants -chaos.seed=$(or $(SEED),0)
 
 .PHONY: copilotkit
-copilotkit: conformance-setup ## put an unchanged CopilotKit runtime (300 MB of packages) before the proxy and a real agent
-	npm ci --prefix test/agents/copilotkit --ignore-scripts --no-progress --loglevel=error
+copilotkit: build conformance-setup ## put an unchanged CopilotKit runtime (300 MB of packages) before the proxy and a real agent, and run it with SkeinRunner in two processes
+	$(call NPM_CI,test/agents/copilotkit) && $(call NPM_CI,clients/typescript)
 	SKEIN_COPILOTKIT=1 go test -vet=off -v -count=1 ./test/agents -run CopilotKit
+	SKEIN_TEST_BIN=$(CURDIR)/bin npm run --silent --prefix clients/typescript test:copilotkit
 
 .PHONY: race-setup
 race-setup:
@@ -255,17 +278,14 @@ corpus: ## fold and lint AG-UI's own conformance corpus: make corpus AGUI_CORPUS
 conformance-update: conformance-setup ## write expected results anew from the official client
 	go test -count=1 ./$(KIT) -run 'TestExpected|OnCases' -update
 
-# The packages of the official client, where Node is at hand. The stamp is npm's own lock file in
-# node_modules, so that nothing is done twice.
+# The packages of the official client, where Node is at hand.
 .PHONY: conformance-setup
 conformance-setup:
 	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
 		if [ "$$CI" = true ]; then echo 'Node 20 or later is needed with CI=true.' >&2; exit 1; fi; \
 		echo 'No Node here: tests compare with checked-in results of the official client.'; \
 		if [ -n "$$SKEIN_TEST_SKIPPED" ]; then echo 'no Node: the official client was compared by its checked-in results; install Node 20 or later' >>"$$SKEIN_TEST_SKIPPED"; fi; \
-	else for dir in $(KIT) test/api; do \
-		[ $$dir/node_modules/.package-lock.json -nt $$dir/package-lock.json ] || \
-		{ npm ci --prefix $$dir --ignore-scripts --no-progress --loglevel=error && touch $$dir/node_modules/.package-lock.json; } || exit; done; fi
+	else for dir in $(KIT) test/api; do $(call NPM_CI,$$dir) || exit; done; fi
 
 .PHONY: first-hour
 first-hour: ## do a newcomer's first hour on a clean clone with an empty HOME and only Go, make, git and curl, with TESTS=1 make test as well; takes ports 8420, 8492 and 8000
