@@ -135,6 +135,18 @@ func latestRuns(t *testing.T, all []*kgo.Record) map[string]*record.Run {
 	return runs
 }
 
+// detailsOf returns the latest titles and marks of threads, by key.
+func detailsOf(all []*kgo.Record) map[string]string {
+	details := map[string]string{}
+	for _, m := range all {
+		if strings.Contains(string(m.Key), "//") {
+			details[string(m.Key)] = string(m.Value)
+		}
+	}
+	maps.DeleteFunc(details, func(_, value string) bool { return value == "" })
+	return details
+}
+
 // send writes raw records of a thread.
 func (s *topicSet) send(kind record.Kind, thread, run string, values ...string) {
 	s.t.Helper()
@@ -190,6 +202,8 @@ func (s *topicSet) fill(then func()) map[string]*record.Run {
 		s.send(record.KindEvent, thread, "c", runEvents(thread, "c", true)...)
 	}
 	s.send(record.KindEvent, "gone", "x", runEvents("gone", "x", true)...)
+	s.send(record.KindThread, "gone", "", `{"title":"gone","archived":true}`)
+	s.send(record.KindThread, "t0", "", `{"title":"stays","archived":true}`, `{"archived":false}`)
 	s.send(record.KindErase, "gone", "", `{}`)
 	s.send(record.KindEvent, "gone", "y", runEvents("gone", "y", true)...)
 	s.send(record.KindEvent, "t1", "", `{"type":"CUSTOM","name":"of no run","value":1}`)
@@ -322,6 +336,10 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 			t.Errorf("the erasure record of %s leads to %v", m.Key, e)
 		}
 		erased++
+	}
+	details := detailsOf(kafkatest.Consume(t, after.cfg, after.cfg.Topics().Runs))
+	if !maps.Equal(details, map[string]string{"acme/t0//title": `"stays"`}) {
+		t.Errorf("details of threads: %v", details)
 	}
 	if erased != 1 {
 		t.Errorf("%d erasure records, want 1", erased)

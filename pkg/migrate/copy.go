@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -223,7 +224,8 @@ func (g *migration) dropDeadLetters(ctx context.Context) error {
 
 // threadOf returns the thread's key from the key of a derived record, and the thread's new partition.
 func (g *migration) threadOf(key []byte) (string, int32, error) {
-	parts, err := record.SplitKey(string(key))
+	of, _, _ := strings.Cut(string(key), "//") // a detail's key goes on with its name
+	parts, err := record.SplitKey(of)
 	if err == nil && len(parts) < 2 {
 		err = fmt.Errorf("key of %d part", len(parts))
 	}
@@ -239,7 +241,7 @@ func (g *migration) copyRun(p *places, m *kgo.Record) (*kgo.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if headers.Kind != record.KindRun && headers.Kind != record.KindErase {
+	if headers.Kind != record.KindRun && headers.Kind != record.KindErase && headers.Kind != record.KindThread {
 		return nil, nil // fences and progress records have positions of the old set
 	}
 	thread, partition, err := g.threadOf(m.Key)
@@ -250,7 +252,11 @@ func (g *migration) copyRun(p *places, m *kgo.Record) (*kgo.Record, error) {
 	if len(m.Value) == 0 {
 		return out, nil
 	}
-	if headers.Kind == record.KindErase {
+	switch headers.Kind {
+	case record.KindThread:
+		out.Value = m.Value
+		return out, nil
+	case record.KindErase:
 		below, err := record.DecodeErased(m.Value)
 		if err != nil {
 			return nil, err

@@ -23,9 +23,11 @@ type Proof struct {
 	Events  int `json:"events"`
 	Threads int `json:"threads"`
 	// Runs and Snapshots are the numbers of latest records, compared byte by byte. Of a run's positions, only those of the first and last
-	// event are compared: they must be copies of the old events. Erasures is the number of records of erasures whose event exists.
+	// event are compared: they must be copies of the old events. Erasures is the number of records of erasures whose event exists, Details
+	// that of titles and marks of threads.
 	Runs      int `json:"runs"`
 	Erasures  int `json:"erasures"`
+	Details   int `json:"details"`
 	Snapshots int `json:"snapshots"`
 	// DeadLetters were copied. Retried, which were published again, and Erased, whose threads were erased since, were not.
 	DeadLetters int `json:"deadLetters"`
@@ -75,6 +77,9 @@ func (g *migration) prove(ctx context.Context, places *places) (*Proof, error) {
 	runs, err := g.proveLatest(ctx, p, g.old.Runs, g.new.Runs,
 		func(m *kgo.Record) ([]byte, error) {
 			kind, text, err := textOf(m, func(thread string, raw record.Raw) [3]int64 { return places.wanted(thread, raw, g.counts[1]) })
+			if err == nil && kind == record.KindThread {
+				p.Details++
+			}
 			if err != nil || kind != record.KindErase {
 				return text, err
 			}
@@ -103,7 +108,7 @@ func (g *migration) prove(ctx context.Context, places *places) (*Proof, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Runs = runs - p.Erasures
+	p.Runs = runs - p.Erasures - p.Details
 	value := func(m *kgo.Record) ([]byte, error) { return m.Value, nil }
 	if p.Snapshots, err = g.proveLatest(ctx, p, g.old.Snapshots, g.new.Snapshots, value, value); err != nil {
 		return nil, err
@@ -252,13 +257,13 @@ func (g *migration) proveLatest(
 }
 
 // textOf returns the bytes to compare of a record of skein.runs: of a run, with its positions replaced by those that place returns; of an
-// erasure, its value. It returns nil for other kinds, which belong to one set.
+// erasure and of a detail, its value. It returns nil for other kinds, which belong to one set.
 func textOf(m *kgo.Record, place func(thread string, raw record.Raw) [3]int64) (record.Kind, []byte, error) {
 	headers, err := kafka.ParseHeaders(m.Headers)
 	switch {
 	case err != nil:
 		return "", nil, err
-	case headers.Kind == record.KindErase:
+	case headers.Kind == record.KindErase, headers.Kind == record.KindThread:
 		return headers.Kind, m.Value, nil
 	case headers.Kind != record.KindRun:
 		return headers.Kind, nil, nil

@@ -97,15 +97,17 @@ func (l Label) Valid() bool {
 // Kind is the kind of a record's value.
 type Kind string
 
-// The kinds: event, input, erase and cancel on skein.events, run, fence, progress and erase on skein.runs, snapshot
-// and oversize (in the place of a snapshot that is too large) on skein.snapshots.
+// The kinds: event, input, erase, cancel and thread on skein.events, run, fence, progress, erase and thread on
+// skein.runs, snapshot and oversize (in the place of a snapshot that is too large) on skein.snapshots.
 const (
 	KindEvent Kind = "event"
 	KindInput Kind = "input"
 	KindErase Kind = "erase"
 	// KindCancel asks the holder of a run to stop it: Skein's proxy, or the agent itself. Everyone else ignores it; the
 	// end that may follow is an ordinary event.
-	KindCancel   Kind = "cancel"
+	KindCancel Kind = "cancel"
+	// KindThread is a patch of a thread's details on skein.events (DecodePatch), and one detail on skein.runs (DecodeDetail).
+	KindThread   Kind = "thread"
 	KindRun      Kind = "run"
 	KindFence    Kind = "fence"
 	KindProgress Kind = "progress"
@@ -116,7 +118,9 @@ const (
 // kinds maps names to kinds, so that reading a known name allocates nothing.
 var kinds = func() map[string]Kind {
 	m := map[string]Kind{}
-	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindCancel, KindRun, KindFence, KindProgress, KindSnapshot, KindOversize} {
+	for _, k := range []Kind{
+		KindEvent, KindInput, KindErase, KindCancel, KindThread, KindRun, KindFence, KindProgress, KindSnapshot, KindOversize,
+	} {
 		m[string(k)] = k
 	}
 	return m

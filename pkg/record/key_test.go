@@ -3,6 +3,7 @@ package record_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,15 @@ type keyVectors struct {
 		Key        string           `json:"key"`
 		Partitions map[string]int32 `json:"partitions"`
 	} `json:"keys"`
+	DetailKeys []struct {
+		Name  string   `json:"name"`
+		Parts []string `json:"parts"`
+		Key   string   `json:"key"`
+	} `json:"detailKeys"`
+	RefusedDetailKeys []struct {
+		Name string `json:"name"`
+		Key  string `json:"key"`
+	} `json:"refusedDetailKeys"`
 	RefusedIDs []struct {
 		Name string `json:"name"`
 		ID   string `json:"id"`
@@ -33,7 +43,7 @@ func vectors(t testing.TB) keyVectors {
 	if err := json.Unmarshal(schemas.KeyVectors, &v); err != nil {
 		t.Fatal(err)
 	}
-	if len(v.Keys) == 0 || len(v.RefusedIDs) == 0 || len(v.RefusedKeys) == 0 {
+	if len(v.Keys) == 0 || len(v.DetailKeys) == 0 || len(v.RefusedDetailKeys) == 0 || len(v.RefusedIDs) == 0 || len(v.RefusedKeys) == 0 {
 		t.Fatal("the vectors are empty")
 	}
 	return v
@@ -73,6 +83,38 @@ func TestKey_FollowsTheVectors(t *testing.T) {
 				if got := record.Partition([]byte(v.Key), n); got != want {
 					t.Errorf("partition of %d is %d, want %d", n, got, want)
 				}
+			}
+		})
+	}
+}
+
+func TestDetailKey_FollowsTheVectors(t *testing.T) {
+	for _, v := range vectors(t).DetailKeys {
+		t.Run(v.Name, func(t *testing.T) {
+			key, err := record.DetailKey(v.Parts[0], v.Parts[1], v.Parts[2])
+			if err != nil || key != v.Key {
+				t.Errorf("key is %q, %v; want %q", key, err, v.Key)
+			}
+			tenant, thread, name, err := record.SplitDetailKey(v.Key)
+			if err != nil || !slices.Equal([]string{tenant, thread, name}, v.Parts) {
+				t.Errorf("parts are %q, %q, %q, %v; want %q", tenant, thread, name, err, v.Parts)
+			}
+			if parts, err := record.SplitKey(v.Key); err == nil {
+				t.Errorf("it is a key of another record, too: %q", parts)
+			}
+		})
+	}
+	if _, err := record.DetailKey("acme", "", record.DetailTitle); !errors.Is(err, record.ErrInvalidID) {
+		t.Errorf("error of an empty thread is %v, want ErrInvalidID", err)
+	}
+}
+
+func TestSplitDetailKey_RefusesTheVectors(t *testing.T) {
+	for _, v := range vectors(t).RefusedDetailKeys {
+		t.Run(v.Name, func(t *testing.T) {
+			_, _, name, err := record.SplitDetailKey(v.Key)
+			if !errors.Is(err, record.ErrInvalidKey) && !errors.Is(err, record.ErrInvalidID) {
+				t.Errorf("name is %q, error is %v; want ErrInvalidKey or ErrInvalidID", name, err)
 			}
 		})
 	}

@@ -41,6 +41,7 @@ const (
 	outputOversize  = "oversize"
 	outputTombstone = "tombstone"
 	outputErasure   = "erasure"
+	outputDetail    = "detail" // of a thread
 	// outputOverQuota: the final record of a run that was ended as its tenant had too many: see endOverQuota.
 	outputOverQuota = "over-quota"
 )
@@ -49,7 +50,7 @@ const (
 func OutputKinds() []string {
 	return []string{
 		outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone,
-		outputErasure, outputOverQuota, outputLateError,
+		outputErasure, outputDetail, outputOverQuota, outputLateError,
 	}
 }
 

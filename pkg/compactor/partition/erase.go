@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// erase deletes the runs and snapshots of a thread. Later records begin the thread as if it were new.
+// erase deletes the runs, snapshots and details of a thread. Later records begin the thread as if it were new.
 //
 // One transaction contains all tombstones, then an erasure record, and the processed offset. The erasure record is written even if the
 // thread has no runs, because the thread may have dead letters, and the list of dead letters omits those that the record covers. If an open
@@ -42,6 +42,9 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 			}
 			p.write(p.tombstone(p.topics.Snapshots, record.KindSnapshot, key))
 		}
+	}
+	for _, name := range record.DetailNames() { // nothing knows which of them the thread has
+		p.writeDetail(t.key, record.Detail{Name: name})
 	}
 	below := m.Offset + 1
 	p.write(Output{

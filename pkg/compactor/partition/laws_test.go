@@ -156,8 +156,8 @@ func (s *sim) checkHeads() {
 func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 	seed := newSeed(t)
 	var proofs tally
-	late, answered, spawned := 0, 0, 0
-	for i := range untilShown(func() bool { return late > 0 && answered > 0 && spawned > 0 }) {
+	late, answered, spawned, named := 0, 0, 0, 0
+	for i := range untilShown(func() bool { return late > 0 && answered > 0 && spawned > 0 && named > 0 }) {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -166,10 +166,16 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			partitiontest.Random(want.Script, rng, 40+rng.IntN(200), true)
 			failLate(want.Script, rng)
 			vary(want.Events, rng)
+			patch(want.Script, rng)
 			spoilEnds(want.Events, rng)
 			sameHowever(t, rng, want, func(c *Config) {
 				c.OpenRunBytes, c.maxThreadRunsInMemory, c.KeepEvents = rng.IntN(2)<<20, rng.IntN(2)*maxThreadRunsInMemory, kept
 			}).isProved(rng, &proofs)
+			for key := range want.values() {
+				if strings.HasSuffix(key, "//title") {
+					named++
+				}
+			}
 			for _, r := range want.latest() {
 				if r.LateError != nil {
 					late++
@@ -186,8 +192,8 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%+v, %d failed late, %d answered interrupts, %d were spawned", proofs, late, answered, spawned)
-	if late == 0 || answered == 0 || spawned == 0 {
+	t.Logf("%+v, %d failed late, %d answered interrupts, %d were spawned, %d titles", proofs, late, answered, spawned, named)
+	if late == 0 || answered == 0 || spawned == 0 || named == 0 {
 		t.Error("the histories lack some of these")
 	}
 	// A share of few histories says little.
@@ -259,6 +265,24 @@ func failLate(s *partitiontest.Script, rng *rand.Rand) {
 		one := *m
 		s.Append(&one)
 	}
+}
+
+// patch puts patches of threads between the events of a history.
+func patch(s *partitiontest.Script, rng *rand.Rand) {
+	events := s.Events
+	s.Events, s.Says = nil, nil
+	now := s.Now
+	for i, m := range events {
+		s.Append(m)
+		if rng.IntN(20) == 0 {
+			s.Now = m.Timestamp
+			s.SendKind(record.KindThread, fmt.Sprint("t", 1+rng.IntN(3)), "", []string{
+				fmt.Sprintf(`{"title":"%d"}`, i), `{"title":null}`, `{"archived":true}`, `{"archived":false}`,
+				fmt.Sprintf(`{"title":"%d","archived":true}`, i), `{"title":7}`,
+			}[rng.IntN(6)])
+		}
+	}
+	s.Now = now
 }
 
 // sameHowever demands that what a script makes when it is folded at once comes out with batches and crashes at
@@ -434,7 +458,7 @@ func (s *sim) checkNothingLost() {
 		switch kind := record.Kind(header(m, record.HeaderKind)); {
 		case kind == record.KindErase:
 			erased[string(m.Key)] = true
-		case found[m.Offset], erased[string(m.Key)], kind == record.KindInput, header(m, record.HeaderSeq) != "",
+		case found[m.Offset], erased[string(m.Key)], kind == record.KindInput, kind == record.KindThread, header(m, record.HeaderSeq) != "",
 			strings.Contains(string(m.Value), "RUN_FINISHED"):
 		default:
 			s.tb.Errorf("event %d is in no record and no dead letter", m.Offset)

@@ -23,6 +23,8 @@ const (
 	outcomeErased  fold.Outcome = "erased"
 	// outcomeCancel is a request to stop a run, which the compactor ignores.
 	outcomeCancel fold.Outcome = "cancel"
+	// outcomeDetails is a patch of a thread's details.
+	outcomeDetails fold.Outcome = "thread"
 )
 
 // Outcomes returns the outcomes of records of skein.events, for the metric; Counts counts them.
@@ -30,7 +32,7 @@ func Outcomes() []string {
 	return []string{
 		string(fold.Folded), string(fold.Input), string(outcomeDropped), string(outcomeDeadLetter), string(fold.LateError),
 		string(fold.SecondTerminal), string(outcomeErasure), string(outcomeErased), string(outcomeCancel),
-		string(outcomeDiffers),
+		string(outcomeDetails), string(outcomeDiffers),
 	}
 }
 

@@ -306,8 +306,11 @@ func (p *Processor) route(t *thread, m *message) (_ fold.Outcome, err error) {
 	case bad != nil:
 		return p.deadLetter(m, deadletter.BadHeaders, bad.Error())
 	}
-	if m.event.Headers.Kind == record.KindCancel { // a cancel request neither begins a run nor keeps one open
+	switch m.event.Headers.Kind { // these neither begin a run nor keep one open
+	case record.KindCancel:
 		return outcomeCancel, nil
+	case record.KindThread:
+		return p.setDetails(m)
 	}
 	if t == nil {
 		if t, err = p.thread(string(m.Key), tenant, id); err != nil {

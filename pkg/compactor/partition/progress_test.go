@@ -30,7 +30,7 @@ func (s *sim) checkTold() {
 		if string(m.Key) == record.ProgressKey {
 			continue
 		}
-		if header(m, record.HeaderKind) == string(record.KindErase) {
+		if header(m, record.HeaderKind) == string(record.KindErase) || partitiontest.IsDetail(m) {
 			continue
 		}
 		if m.Value == nil { // all that there was of it is decided

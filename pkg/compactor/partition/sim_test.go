@@ -249,6 +249,9 @@ func (s *sim) latest() map[string]*record.Run { return partitiontest.Latest(s.tb
 func (s *sim) run(id string) *record.Run {
 	s.tb.Helper()
 	for _, m := range slices.Backward(s.runs) {
+		if partitiontest.IsDetail(m) {
+			continue
+		}
 		parts, err := record.SplitKey(string(m.Key))
 		s.check(err)
 		if len(parts) < 3 || parts[2] != id {

@@ -15,7 +15,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Entry is one committed record of skein.runs. Value is nil for a tombstone; a fence or a progress record has no key.
+// Entry is one committed record of skein.runs. Value is nil for a tombstone; a fence, a
+// detail of a thread or a progress record has no key.
 type Entry struct {
 	Key   []byte
 	Value []byte
@@ -46,6 +47,9 @@ func EntryOf(m *kgo.Record) (Entry, error) {
 		return Entry{Offset: m.Offset, Progress: &reached}, nil
 	}
 	h, err := kafka.ParseHeaders(m.Headers)
+	if err == nil && h.Kind == record.KindThread { // nor is a detail of a thread
+		return Entry{Offset: m.Offset}, nil
+	}
 	e := Entry{Key: m.Key, Value: m.Value, Offset: m.Offset, Time: m.Timestamp}
 	if err == nil && h.Kind == record.KindErase {
 		e.Erased, err = record.DecodeErased(m.Value)

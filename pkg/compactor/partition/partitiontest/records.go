@@ -62,6 +62,9 @@ func Latest(tb testing.TB, runs []*kgo.Record) map[string]*record.Run {
 	tb.Helper()
 	out := map[string]*record.Run{}
 	for _, m := range runs {
+		if IsDetail(m) {
+			continue
+		}
 		parts, err := record.SplitKey(string(m.Key))
 		if err != nil {
 			tb.Fatal(err)
@@ -79,6 +82,9 @@ func Latest(tb testing.TB, runs []*kgo.Record) map[string]*record.Run {
 	}
 	return out
 }
+
+// IsDetail reports whether a record of skein.runs has a thread's title, or that it is archived.
+func IsDetail(m *kgo.Record) bool { return Header(m, record.HeaderKind) == string(record.KindThread) }
 
 // Letters returns the records on a topic of dead letters, as "position reason".
 func Letters(topic string, records []*kgo.Record) []string {
