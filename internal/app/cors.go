@@ -105,7 +105,7 @@ func (c CORS) Handler(h http.Handler) http.Handler {
 			return
 		}
 		// This is a preflight, which carries no key.
-		answer.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
+		answer.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
 		answer.Set("Access-Control-Allow-Headers", strings.Join(append(labelsOf(r), allowed...), ", "))
 		answer.Set("Access-Control-Max-Age", "600")
 		w.WriteHeader(http.StatusNoContent)

@@ -62,14 +62,14 @@ skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above erro
 	root.AddGroup(
 		&cobra.Group{ID: groupServe, Title: "Run Skein on this machine:"},
 		&cobra.Group{ID: groupRead, Title: "Read threads:"},
-		&cobra.Group{ID: groupWrite, Title: "Publish events, erase them, or fold them without a server:"},
+		&cobra.Group{ID: groupWrite, Title: "Publish events, change threads, or fold events without a server:"},
 		&cobra.Group{ID: groupOperate, Title: "Run Skein on many machines:"},
 	)
 	root.AddCommand(
 		newDev(out), newDemo(out),
 		newThreads(out), newShow(out), newRuns(out), newStats(out), newLineage(out), newHistory(out), newTail(out), newState(out),
 		newBlame(out), newDiff(out), newCheckout(out), newContext(out), newReplay(out), newVerify(out), newExport(out),
-		newPublish(out), newErase(out), newCancel(out), newFold(out), newLint(out),
+		newPublish(out), newRename(out), newArchive(out), newErase(out), newCancel(out), newFold(out), newLint(out),
 		newTopics(out), newDeadLetters(out), newRefold(out), newMigrate(out), newKeys(out), newStatus(out), newVersion(out),
 	)
 	if width := out.drawingWidth(); width > 0 {

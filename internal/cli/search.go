@@ -40,7 +40,8 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 			strings.Join(search.Rewrotes, ", ")},
 		{search.ParamDepth, "only runs so many runs from their root: `N` or FROM:TO"},
 		{search.ParamPrefix, "only runs of threads whose id starts with `TEXT`"},
-		{search.ParamWords, "only runs with a message, error or id that has all `WORDS`, ignoring case"},
+		{search.ParamWords, "only runs with a message, error, title of the thread or id that has all `WORDS`, ignoring case"},
+		{search.ParamArchived, "only runs of `WHICH` threads: no (not archived), yes (archived) or all, the default"},
 	} {
 		c.texts = append(c.texts, f.name)
 		cmd.Flags().String(f.name, "", f.usage)

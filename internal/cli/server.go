@@ -19,6 +19,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/client"
+	"github.com/skeinhq/skein/pkg/search"
 )
 
 // defaultURL is the default address of "skein dev".
@@ -313,8 +314,9 @@ func eachThread(
 	return err
 }
 
-// threadIDs returns the ids of the threads that match a query.
+// threadIDs returns the ids of the threads that match a query, archived ones included.
 func threadIDs(ctx context.Context, c *client.Client, q url.Values, limit int) (ids []string, err error) {
+	q.Set("archived", search.ArchivedAll)
 	err = eachThread(ctx, c, q, limit, func(t client.Thread, _ json.RawMessage) error {
 		ids = append(ids, t.ThreadID)
 		return nil

@@ -79,10 +79,10 @@ func completes(t *testing.T, url string) {
 func namesMethods(t *testing.T, url string) {
 	defer http.DefaultClient.CloseIdleConnections()
 	for path, want := range map[string]string{
-		"/v1/threads/t/runs/r/events": "GET, HEAD, POST", "/v1/threads/t": "DELETE, GET, HEAD", "/v1/threads": "GET, HEAD",
+		"/v1/threads/t/runs/r/events": "GET, HEAD, POST", "/v1/threads/t": "DELETE, GET, HEAD, PATCH", "/v1/threads": "GET, HEAD",
 		"/v1/threads/t/runs/r/input": "PUT", "/v1/connect": "POST",
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, url+path, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodTrace, url+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func namesMethods(t *testing.T, url string) {
 		}
 		_ = resp.Body.Close() // not read
 		if got := resp.Header.Get("Allow"); resp.StatusCode != http.StatusMethodNotAllowed || got != want {
-			t.Errorf("PATCH %s: %d, Allow %q, want %q", path, resp.StatusCode, got, want)
+			t.Errorf("TRACE %s: %d, Allow %q, want %q", path, resp.StatusCode, got, want)
 		}
 	}
 }

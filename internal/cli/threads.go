@@ -17,6 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 // The orders of skein threads.
@@ -26,9 +27,13 @@ const (
 	sortID      = "id"
 )
 
+// maxTitle is the number of characters of a title in a list; JSON has the whole one.
+const maxTitle = 60
+
 type threadsOptions struct {
 	prefix, status, agent string
 	part, since, sort     string
+	archived              string
 	limit                 int
 	watch                 bool
 }
@@ -39,10 +44,11 @@ func newThreads(out *output) *cobra.Command {
 		Use:     "threads [TEXT]",
 		GroupID: groupRead,
 		Short:   "List threads, most recently changed first",
-		Long: `List threads, most recently changed first. With TEXT, only threads whose id contains it.
+		Long: `List threads, most recently changed first. With TEXT, only threads whose id or title contains it. Archived threads
+are left out, unless --archived asks for them.
 
 On a terminal, ids are never cut, and columns that do not fit are left out; -o wide prints all columns. Elsewhere the
-list is tab-separated, without a header, with times in UTC: id, last change, status, runs, branches, messages.
+list is tab-separated, without a header, with times in UTC: id, title, last change, status, runs, branches, messages.
 Except with --sort id, the command reads the whole list before it prints anything.`,
 		Example: `  skein threads
   skein threads order-17 --since 24h
@@ -69,6 +75,8 @@ Except with --sort id, the command reads the whole list before it prints anythin
 	choiceFlag(cmd, &o.status, "status", "", "", "only threads whose last run is `STATUS`: "+orList(texts(search.Statuses)),
 		texts(search.Statuses)...)
 	cmd.Flags().StringVar(&o.agent, "agent", "", "only threads with a run of the agent `NAME`")
+	choiceFlag(cmd, &o.archived, "archived", "", search.ArchivedNo, "`WHICH` threads: no (not archived), yes (archived) or all",
+		search.ArchivedNo, search.ArchivedYes, search.ArchivedAll)
 	cmd.Flags().StringVar(&o.since, "since", "",
 		"only threads that changed since `TIME`: 2026-09-17T12:00:00Z, or how long ago, such as 90m or 24h")
 	choiceFlag(cmd, &o.sort, "sort", "", sortUpdated, "`ORDER` of the list: updated or started (latest first) or id",
@@ -86,6 +94,9 @@ func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 	set(q, "prefix", o.prefix)
 	set(q, "status", o.status)
 	set(q, "agent", o.agent)
+	if o.archived != search.ArchivedNo {
+		q.Set("archived", o.archived)
+	}
 	if o.since != "" {
 		if ago, err := time.ParseDuration(o.since); err == nil {
 			o.since = now.Add(-ago).Format(time.RFC3339Nano)
@@ -102,8 +113,8 @@ func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 // listThreads prints the list. If the order is by id, which is the server's order, it prints each thread as it comes.
 func listThreads(ctx context.Context, out *output, c *client.Client, q url.Values, o threadsOptions) error {
 	l := lister{out: out, none: "no threads", columns: []column{
-		{name: "THREAD", keep: true}, {name: "UPDATED"}, {name: "STATUS"}, {name: "RUNS", right: true}, {name: "BRANCHES", right: true},
-		{name: "MESSAGES", right: true}, {name: "STARTED", wide: true}, {name: "LAST RUN", wide: true},
+		{name: "THREAD", keep: true}, {name: "TITLE"}, {name: "UPDATED"}, {name: "STATUS"}, {name: "RUNS", right: true},
+		{name: "BRANCHES", right: true}, {name: "MESSAGES", right: true}, {name: "STARTED", wide: true}, {name: "LAST RUN", wide: true},
 	}}
 	var all []listedThread
 	limit := o.limit
@@ -112,7 +123,7 @@ func listThreads(ctx context.Context, out *output, c *client.Client, q url.Value
 	}
 	err := eachThread(ctx, c, q, limit, func(t client.Thread, raw json.RawMessage) error {
 		switch {
-		case !strings.Contains(t.ThreadID, o.part):
+		case !strings.Contains(t.ThreadID, o.part) && !strings.Contains(store.Folded(t.Title), store.Folded(o.part)):
 		case o.sort != sortID:
 			if all = append(all, listedThread{t, raw}); o.limit > 0 && len(all) >= 2*o.limit+1000 {
 				all = o.first(all)
@@ -159,8 +170,11 @@ func threadRow(out *output, t client.Thread, raw json.RawMessage) listed {
 	if t.OpenRuns > 0 && t.Status != string(record.StatusRunning) {
 		status += fmt.Sprintf(" (%d running)", t.OpenRuns)
 	}
+	if t.Archived {
+		status += " (archived)"
+	}
 	return listed{raw, []string{t.ThreadID}, []string{
-		t.ThreadID, out.when(t.UpdatedAt), status, strconv.Itoa(t.Runs), strconv.Itoa(t.Branches), strconv.Itoa(t.Messages),
-		out.when(t.StartedAt), t.LastRunID,
+		t.ThreadID, oneLine(t.Title, maxTitle), out.when(t.UpdatedAt), status, strconv.Itoa(t.Runs), strconv.Itoa(t.Branches),
+		strconv.Itoa(t.Messages), out.when(t.StartedAt), t.LastRunID,
 	}}
 }

@@ -29,6 +29,8 @@ func threadsServer(t *testing.T) *httptest.Server {
 		if r.URL.Query().Get("after") != "" {
 			page, next = thread("c-order", "2026-01-03T00:00:00Z"), ""
 		}
+		page = strings.Replace(page, `"a-order"`, `"a-order","title":"Trip to Oslo"`, 1)
+		page = strings.Replace(page, `"c-order"`, `"c-order","archived":true`, 1)
 		_, _ = io.WriteString(w, `{"threads":[`+page+`]`+next+`}`) // a test's answer
 	}))
 	t.Cleanup(s.Close)
@@ -37,13 +39,14 @@ func threadsServer(t *testing.T) *httptest.Server {
 
 func TestThreads_InAPipeAreTabSeparatedNewestFirst(t *testing.T) {
 	url := threadsServer(t).URL
-	const a, b, c = "a-order\t2026-01-02T00:00:00Z\tfinished\t1\t1\t2\n", "b\uFFFDmail\t2026-01-04T00:00:00Z\tfinished\t1\t1\t2\n",
-		"c-order\t2026-01-03T00:00:00Z\tfinished\t1\t1\t2\n"
+	const a, b, c = "a-order\tTrip to Oslo\t2026-01-02T00:00:00Z\tfinished\t1\t1\t2\n",
+		"b\uFFFDmail\t\t2026-01-04T00:00:00Z\tfinished\t1\t1\t2\n", "c-order\t\t2026-01-03T00:00:00Z\tfinished (archived)\t1\t1\t2\n"
 	for args, want := range map[string]string{
 		"":                                  b + c + a,
 		"--sort id":                         a + b + c,
 		"--limit 2":                         b + c,
 		"order":                             c + a,
+		"OSLO":                              a,
 		"order --sort id --limit 1":         a,
 		"-o name":                           "b\uFFFDmail\nc-order\na-order\n",
 		"--since 2026-01-02T01:00:00+01:00": b + c + a,

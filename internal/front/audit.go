@@ -20,7 +20,7 @@ import (
 type Entry struct {
 	Time  time.Time `json:"time"`
 	Stage string    `json:"stage"`
-	// Action is the kind of request: read, export, or a call of ingest (events, input, agent, cancel, erase); "" if no
+	// Action is the kind of request: read, export, or a call of ingest (events, input, agent, cancel, patch, erase); "" if no
 	// route matches.
 	Action string `json:"action,omitempty"`
 	// Route is the method and the path pattern.

@@ -56,7 +56,7 @@ type Option func(*Client)
 func WithAPIKey(key string) Option { return func(c *Client) { c.key = key } }
 
 // WithPublishURL sets the address of the ingest stage, if it has another one than the query stage. It takes events, inputs, and
-// requests to cancel a run or erase a thread.
+// requests to cancel a run or change or erase a thread.
 func WithPublishURL(base string) Option {
 	return func(c *Client) { c.publish = strings.TrimRight(base, "/") }
 }
@@ -105,6 +105,39 @@ func (c *Client) URL() string { return c.read }
 
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// SetTitle sets the title of a thread, which shows once the thread has a run; "" removes it. It returns the position of the change: a read
+// with atLeast of it has the title.
+func (c *Client) SetTitle(ctx context.Context, thread, title string) (position string, err error) {
+	if title == "" {
+		return c.patch(ctx, thread, map[string]any{"title": nil})
+	}
+	return c.patch(ctx, thread, map[string]any{"title": title})
+}
+
+// SetArchived archives a thread, so that lists leave it out unless they are asked for it, or takes that back. It returns the position of
+// the change.
+func (c *Client) SetArchived(ctx context.Context, thread string, archived bool) (position string, err error) {
+	return c.patch(ctx, thread, map[string]any{"archived": archived})
+}
+
+func (c *Client) patch(ctx context.Context, thread string, patch map[string]any) (string, error) {
+	body, err := json.Marshal(patch)
+	if err != nil { // impossible: it is one text or bool
+		return "", fmt.Errorf("encoding patch: %w", err)
+	}
+	type place struct {
+		Partition int32 `json:"partition"`
+		Offset    int64 `json:"offset"`
+	}
+	at, err := again(ctx, &tries{client: c}, func() (place, error) {
+		return answer[place](c.call(ctx, http.MethodPatch, ThreadPath(thread), nil, typeJSON, bytes.NewReader(body)))
+	})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d:%d", at.Partition, at.Offset), nil
+}
 
 // Receipt is the answer to an erasure: its position, and in Href the path of the query stage for its progress.
 type Receipt struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// runKey identifies a run, or without a run the erasure of a thread.
-type runKey struct{ tenant, thread, run string }
+// runKey identifies a run; without one the erasure of a thread, or the detail of a thread.
+type runKey struct{ tenant, thread, run, detail string }
 
 // entry is an entry of a block.
 type entry struct {
@@ -34,7 +34,7 @@ type progress struct {
 //
 // Of several records of one run only the newest is written: a row is a pure function of one record, and the store would drop the
 // others. A tombstone is written even if the run's id came again after it, because only the tombstone deletes older rows. Of several
-// erasures of a thread only the newest is written.
+// erasures of a thread, and of several values of a detail, only the newest is written.
 type block struct {
 	entries []entry
 	index   map[runKey]int
@@ -88,7 +88,10 @@ func (b *block) add(n entry) {
 		b.positions[n.Partition] = n
 		return
 	}
-	k := runKey{n.Tenant, n.ThreadID, n.RunID}
+	k := runKey{tenant: n.Tenant, thread: n.ThreadID, run: n.RunID}
+	if n.Detail != nil {
+		k.detail = n.Detail.Name
+	}
 	b.bytes += n.bytes
 	if i, ok := b.index[k]; ok && (n.Tombstone() || !b.entries[i].Tombstone()) {
 		b.bytes -= b.entries[i].bytes
@@ -115,8 +118,8 @@ func (b *block) kept(current func(partition int32, epoch int64) bool) *block {
 	return kept
 }
 
-// ordered returns the entries in the order of writing: records of runs, then erasures, then positions. Erasures and positions promise
-// that the entries before them are in the store.
+// ordered returns the entries in the order of writing: records of runs and details, then erasures, then positions. Erasures and positions
+// promise that the entries before them are in the store.
 func (b *block) ordered() []store.Entry {
 	ordered := make([]store.Entry, 0, len(b.entries)+len(b.positions))
 	for _, erasures := range []bool{false, true} {

@@ -22,13 +22,15 @@ const (
 	outcomeProgress  outcome = "progress"
 	// outcomeErasure is the record that ends a thread's erasure, after the tombstones of its runs.
 	outcomeErasure outcome = "erasure"
+	// outcomeDetail is a detail of a thread, or its tombstone.
+	outcomeDetail outcome = "detail"
 	// outcomeUnknownVersion is a record of a newer Skein, at which the partition stops.
 	outcomeUnknownVersion outcome = "unknown-version"
 	outcomeUndecodable    outcome = "undecodable"
 )
 
-var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomeProgress, outcomeErasure, outcomeUnknownVersion,
-	outcomeUndecodable}
+var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomeProgress, outcomeErasure, outcomeDetail,
+	outcomeUnknownVersion, outcomeUndecodable}
 
 // decode decodes a record of skein.runs of a known version. The entry of a fence is empty. An error means that the record is skipped.
 func decode(r *kgo.Record) (store.Entry, outcome, error) {
@@ -40,6 +42,8 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 		return store.Entry{}, outcomeFence, nil
 	case h.Kind == record.KindErase:
 		return decodeErasure(r)
+	case h.Kind == record.KindThread:
+		return decodeDetail(r)
 	case h.Kind == record.KindProgress:
 		return decodeProgress(r)
 	}
@@ -85,6 +89,18 @@ func decodeErasure(r *kgo.Record) (store.Entry, outcome, error) {
 		Partition: r.Partition, Version: r.Offset, Tenant: parts[0], ThreadID: parts[1],
 		Erasure: &store.Erasure{Below: below, At: r.Timestamp.UTC().Truncate(time.Millisecond)},
 	}, outcomeErasure, nil
+}
+
+func decodeDetail(r *kgo.Record) (store.Entry, outcome, error) {
+	tenant, thread, name, err := record.SplitDetailKey(string(r.Key))
+	if err != nil {
+		return store.Entry{}, outcomeUndecodable, err
+	}
+	d, err := record.DecodeDetail(name, r.Value)
+	if err != nil {
+		return store.Entry{}, outcomeUndecodable, err
+	}
+	return store.Entry{Partition: r.Partition, Version: r.Offset, Tenant: tenant, ThreadID: thread, Detail: &d}, outcomeDetail, nil
 }
 
 func decodeProgress(r *kgo.Record) (store.Entry, outcome, error) {

@@ -84,6 +84,9 @@ func (f *fakeStore) Write(ctx context.Context, entries []store.Entry) error {
 			continue
 		}
 		k := e.Tenant + "/" + e.ThreadID + "/" + e.RunID
+		if e.Detail != nil {
+			k += "/" + e.Detail.Name
+		}
 		if old, ok := f.rows[k]; !ok || old.Version <= e.Version {
 			f.rows[k] = e
 		}
@@ -112,6 +115,8 @@ func (f *fakeStore) text() string {
 			status = string(e.Run.Status)
 		case e.Erasure != nil:
 			status = fmt.Sprintf("erased below %d", e.Erasure.Below)
+		case e.Detail != nil:
+			status = fmt.Sprintf("%q", e.Detail.Value)
 		}
 		fmt.Fprintf(&b, "%s %d:%d %s\n", k, e.Partition, e.Version, status)
 	}
@@ -222,6 +227,13 @@ func committed(t *testing.T, cfg Config) map[int32]int64 {
 	return out
 }
 
+// detailRecord is a record of a detail of acme's thread.
+func detailRecord(k kafka.Config, partition int32, name, value string) *kgo.Record {
+	key := record.DetailKeyOf("acme/thread", name)
+	return &kgo.Record{Topic: k.Topics().Runs, Partition: partition, Key: []byte(key), Value: []byte(value),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindThread, Seq: -1})}
+}
+
 func TestService_IndexesRunsAndTombstonesAndSkipsFences(t *testing.T) {
 	k := kafkatest.Start(t, 2)
 	cfg, st := testConfig(k), newFakeStore()
@@ -232,23 +244,27 @@ func TestService_IndexesRunsAndTombstonesAndSkipsFences(t *testing.T) {
 		runRecord(t, k, 0, "a", record.StatusFinished),
 		runRecord(t, k, 0, "c", record.StatusError),
 		runRecord(t, k, 0, "c", ""),
+		detailRecord(k, 0, record.DetailTitle, `"Trip to Oslo"`), detailRecord(k, 0, record.DetailArchived, ""),
+		detailRecord(k, 0, record.DetailTitle, `{"no": "title"}`),
 		&kgo.Record{Topic: k.Topics().Runs, Partition: 0, Key: []byte("acme/thread"), Value: record.EncodeErased(9),
 			Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1})},
 	)
 	s := start(t, cfg, st)
 	until(t, "ready", func() bool { return s.Ready() == nil })
-	want := "acme/thread/ 0:5 erased below 9\nacme/thread/a 0:2 finished\nacme/thread/b 1:0 finished\nacme/thread/c 0:4 deleted\n"
+	want := "acme/thread/ 0:8 erased below 9\nacme/thread//archived 0:6 \"\"\nacme/thread//title 0:5 \"Trip to Oslo\"\n" +
+		"acme/thread/a 0:2 finished\nacme/thread/b 1:0 finished\nacme/thread/c 0:4 deleted\n"
 	until(t, "all rows are there", func() bool { return st.text() == want })
-	until(t, "offsets are committed", func() bool { return maps.Equal(committed(t, cfg), map[int32]int64{0: 6, 1: 1}) })
+	until(t, "offsets are committed", func() bool { return maps.Equal(committed(t, cfg), map[int32]int64{0: 9, 1: 1}) })
 	metrics := `
 # HELP skein_indexer_records_total Records of skein.runs that were read, by outcome.
 # TYPE skein_indexer_records_total counter
+skein_indexer_records_total{outcome="detail"} 2
 skein_indexer_records_total{outcome="erasure"} 1
 skein_indexer_records_total{outcome="fence"} 1
 skein_indexer_records_total{outcome="progress"} 0
 skein_indexer_records_total{outcome="run"} 4
 skein_indexer_records_total{outcome="tombstone"} 1
-skein_indexer_records_total{outcome="undecodable"} 0
+skein_indexer_records_total{outcome="undecodable"} 1
 skein_indexer_records_total{outcome="unknown-version"} 0
 `
 	if err := testutil.GatherAndCompare(cfg.Registerer.(*prometheus.Registry), strings.NewReader(metrics),

@@ -22,10 +22,12 @@ import (
 
 // The media types of events.
 const (
-	typeNDJSON    = "application/x-ndjson"
-	typeJSON      = "application/json"
-	typeSSE       = "text/event-stream"
-	typeSequenced = "application/vnd.skein.events+ndjson"
+	typeNDJSON = "application/x-ndjson"
+	typeJSON   = "application/json"
+	// typeMergePatch is typeJSON of a patch (RFC 7396).
+	typeMergePatch = "application/merge-patch+json"
+	typeSSE        = "text/event-stream"
+	typeSequenced  = "application/vnd.skein.events+ndjson"
 )
 
 const acceptedTypes = typeNDJSON + ", application/jsonl, " + typeJSON + ", " + typeSSE + ", " + typeSequenced

@@ -81,7 +81,7 @@ func (s *Service) maxInput(t target) int {
 
 // openJSON opens a request's body that must be one JSON value. The argument what names this value in refusals.
 func (s *Service) openJSON(c *front.Call, t target, what string) (*body, error) {
-	if m := mediaType(c.R); m != "" && m != typeJSON {
+	if m := mediaType(c.R); m != "" && m != typeJSON && (m != typeMergePatch || c.R.Method != http.MethodPatch) {
 		return nil, front.Refuse(http.StatusUnsupportedMediaType, reasonMediaType, "cannot read %s as %.100q: set Content-Type to %s", what, m,
 			typeJSON)
 	}

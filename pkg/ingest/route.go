@@ -25,6 +25,8 @@ func (s *Service) routes() []front.Route {
 			Serve: s.onTarget(s.postAgent)},
 		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/cancel", Scope: tenant.ScopePublish, Action: "cancel",
 			Serve: s.onTarget(s.postCancel)},
+		{Method: http.MethodPatch, Pattern: "/v1/threads/{thread}", Scope: tenant.ScopePublish, Action: "patch",
+			Serve: s.onTarget(s.patchThread)},
 		{Method: http.MethodDelete, Pattern: "/v1/threads/{thread}", Scope: tenant.ScopeErase, Action: "erase",
 			Serve: s.onTarget(s.deleteThread)},
 	}
@@ -81,7 +83,7 @@ func (t target) of(thread, run string) (target, error) {
 	return t, err
 }
 
-// named refuses ids in the path that a new thread or run may not have. What was recorded with such ids can be cancelled and erased.
+// named refuses ids in the path that a new thread or run may not have. What was recorded with such ids can be cancelled, named and erased.
 func named(serve func(*front.Call, target) error) func(*front.Call, target) error {
 	return func(c *front.Call, t target) error {
 		for _, id := range [][2]string{{"thread", t.thread}, {"run", t.run}} {

@@ -368,12 +368,14 @@ skein_ingest_event_bytes_total{kind="cancel"} 0
 skein_ingest_event_bytes_total{kind="erase"} 0
 skein_ingest_event_bytes_total{kind="event"} %d
 skein_ingest_event_bytes_total{kind="input"} %d
+skein_ingest_event_bytes_total{kind="thread"} 0
 # HELP skein_ingest_events_total Records that Kafka has acknowledged, by kind.
 # TYPE skein_ingest_events_total counter
 skein_ingest_events_total{kind="cancel"} 0
 skein_ingest_events_total{kind="erase"} 0
 skein_ingest_events_total{kind="event"} 3
 skein_ingest_events_total{kind="input"} 1
+skein_ingest_events_total{kind="thread"} 0
 # HELP skein_ingest_requests_total Requests by call and outcome.
 # TYPE skein_ingest_requests_total counter
 skein_ingest_requests_total{call="agent",outcome="accepted"} 0
@@ -391,6 +393,9 @@ skein_ingest_requests_total{call="events",outcome="unavailable"} 0
 skein_ingest_requests_total{call="input",outcome="accepted"} 1
 skein_ingest_requests_total{call="input",outcome="rejected"} 0
 skein_ingest_requests_total{call="input",outcome="unavailable"} 0
+skein_ingest_requests_total{call="patch",outcome="accepted"} 0
+skein_ingest_requests_total{call="patch",outcome="rejected"} 0
+skein_ingest_requests_total{call="patch",outcome="unavailable"} 0
 # HELP skein_ingest_tenant_event_bytes_total Bytes of acknowledged values, before compression, of the largest tenants and of all others.
 # TYPE skein_ingest_tenant_event_bytes_total counter
 skein_ingest_tenant_event_bytes_total{tenant="dev"} %d

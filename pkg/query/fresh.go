@@ -75,7 +75,7 @@ func (c *call) follow(v *view, indexed int64, end record.Position, until time.Ti
 		return end.Offset - 1, nil
 	}
 	err = c.load.pause(c.R.Context(), func() error { // the follower takes slots and memory of its own
-		of := &call{Service: c.Service, Call: c.Call, threadID: c.threadID, load: c.room.load(c.Tenant)}
+		of := &call{Service: c.Service, Call: c.Call, threadID: c.threadID, details: c.details, load: c.room.load(c.Tenant)}
 		defer of.load.close()
 		until := time.Now().Add(max(time.Until(until), followWait))
 		ctx, cancel := context.WithDeadlineCause(c.R.Context(), until, errUnknown)
@@ -85,7 +85,7 @@ func (c *call) follow(v *view, indexed int64, end record.Position, until time.Ti
 		switch s.partition, s.until = end.Partition, end.Offset; {
 		case err != nil:
 		case open:
-			lacks, err = c.followOpen(v, s)
+			lacks, err = c.followOpen(v, s, indexed)
 		default:
 			lacks, err = s.lastFrom(indexed)
 			v.erase(s.erasedAt)
@@ -114,7 +114,7 @@ func (c *call) forgetOpen() {
 }
 
 // followOpen is follow for a thread with open runs. If an earlier read has followed the thread, it continues there.
-func (c *call) followOpen(v *view, s *stream) (lacks int64, err error) {
+func (c *call) followOpen(v *view, s *stream, indexed int64) (lacks int64, err error) {
 	held, err := c.cache.acquire(s.ctx, cacheKey{tenant: c.Tenant, thread: c.threadID}, "")
 	if err != nil {
 		return -1, err
@@ -147,6 +147,9 @@ func (c *call) followOpen(v *view, s *stream) (lacks int64, err error) {
 				lacks, err = c.overlay(v, s)
 				return err
 			})
+			if c.details && s.patchedAt >= max(indexed, 1) { // no run is before the first record
+				lacks = max(lacks, s.patchedAt)
+			}
 		case !errors.Is(err, errUnread):
 			return -1, err
 		}
@@ -171,7 +174,7 @@ func (s *stream) lastFrom(offset int64) (int64, error) {
 		b, err = s.reader.Next(s.ctx)
 		for _, m := range s.below(b.Records) {
 			h, err := kafka.ParseHeaders(m.Headers)
-			if err != nil || h.Kind != record.KindCancel { // which changes no row
+			if err != nil || s.changesRows(h.Kind) {
 				last = m.Offset
 			}
 			if err == nil && h.Kind == record.KindErase {
@@ -183,8 +186,14 @@ func (s *stream) lastFrom(offset int64) (int64, error) {
 	return last, err
 }
 
+// changesRows reports whether a record of a kind changes what the call reads. A request to stop a run changes nothing.
+func (c *call) changesRows(kind record.Kind) bool {
+	return kind != record.KindCancel && (kind != record.KindThread || c.details)
+}
+
 // erase drops the rows of runs that began before an erasure that the index may lack.
 func (v *view) erase(below int64) {
+	v.erasedBelow = below
 	v.runs = slices.DeleteFunc(slices.Clone(v.runs), func(r store.Run) bool { return r.Raw.First < below })
 }
 

@@ -58,7 +58,7 @@ func (s *Service) routes() []front.Route {
 	erasure := read("/v1/erasures/{position}", (*call).erasure, "wait")
 	erasure.Scope = tenant.ScopeErase
 	return []front.Route{
-		read("/v1/threads", (*call).threads, "prefix", "status", "agent", "since", "limit", "after"),
+		read("/v1/threads", (*call).threads, "prefix", "status", "agent", "since", "title", "archived", "limit", "after"),
 		read("/v1/threads/{thread}", (*call).thread, "atLeast", "fresh"),
 		read("/v1/threads/{thread}/lineage", (*call).lineage, "atLeast", "fresh", "format", "width", "lanes", "words", "bundle", "ancestorsOf",
 			"descendantsOf", "siblingsOf"),
@@ -118,6 +118,8 @@ type call struct {
 	openBytes int64
 	// one means that read has the row of runID alone.
 	one bool
+	// details means that a read waits for the thread's details, too.
+	details bool
 	// threadID and runID are those of the path; runID is empty if the path has none.
 	threadID, runID string
 	// load tracks the memory and slot of the request.

@@ -39,6 +39,8 @@ type stream struct {
 	partition int32
 	// erasedAt is the position after the thread's last erasure that was read since the thread was opened; 0 if there is none.
 	erasedAt int64
+	// patchedAt is the position of the last patch of the thread's details that was read; 0 if there is none.
+	patchedAt int64
 	// held is the memory that was taken for the stream itself, its rows and its folds.
 	held int64
 	// reader returns raw records. The stream has processed all of them below through.
@@ -206,6 +208,9 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	case e.Headers.Kind == record.KindCancel && s.runID != "" && e.Headers.RunID == s.runID && (s.out.begun || !s.resumes()):
 		s.out.begin(s.from) // a producer over HTTP, which does not read Kafka, hears of it by its run's stream
 		s.out.comment(stopRequested)
+		return nil
+	case e.Headers.Kind == record.KindThread:
+		s.patchedAt = m.Offset
 		return nil
 	case !e.OfRun():
 		return nil

@@ -28,6 +28,8 @@ type view struct {
 	indexedTo record.Position
 	// status is 200, or 425 if the index did not reach atLeast in time.
 	status int
+	// erasedBelow is the offset below which the log says that the thread is erased; 0 if it does not.
+	erasedBelow int64
 }
 
 // maxLook is the longest pause between two reads of the store while a call waits for a change in it.
@@ -68,9 +70,11 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 		if err != nil {
 			return view{}, err
 		}
-		v, lacks := newView(runs, to), int64(-1)
+		v, lacks, followed := newView(runs, to), int64(-1), int64(-1)
 		if end.Offset >= 0 {
-			lacks, err = c.follow(&v, to[end.Partition], end, freshUntil)
+			if lacks, err = c.follow(&v, to[end.Partition], end, freshUntil); err == nil {
+				followed = end.Offset
+			}
 			unknown = errors.Is(err, errUnknown)
 		}
 		behind := errors.Is(err, errBehind)
@@ -80,7 +84,7 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 		if want != nil && len(runs) > 0 && runs[0].Raw.Partition != want.Partition {
 			return view{}, badRequest("atLeast names partition %d, but this thread lies on partition %d", want.Partition, runs[0].Raw.Partition)
 		}
-		late := want != nil && !reached(v.runs, c.runID, to, *want)
+		late := want != nil && !reached(v.runs, c.runID, to, followed, *want)
 		next, until := record.Position{Partition: end.Partition, Offset: lacks}, freshUntil
 		if late {
 			next, until = *want, deadline
@@ -179,10 +183,10 @@ func newView(runs []store.Run, to map[int32]int64) view {
 
 // reached reports whether rows certainly include the event at a position. They do if a run's record includes it.
 // Otherwise the partition must be indexed beyond it, and the requested run must be among the rows and not be an open
-// run whose record ends before it (without an id: there are rows, none of them such a run). The index's progress proves
-// nothing about an open run, because its record is written only from time to time. For a sealed run it is sufficient:
-// an event below the progress was a repeat, a dead letter, or another run's.
-func reached(runs []store.Run, runID string, to map[int32]int64, want record.Position) bool {
+// run whose record ends before it (without an id: there are rows, none of them such a run), unless open runs were followed beyond the
+// event. The index's progress proves nothing about an open run, because its record is written only from time to time. For a sealed run it
+// is sufficient: an event below the progress was a repeat, a dead letter, or another run's.
+func reached(runs []store.Run, runID string, to map[int32]int64, followed int64, want record.Position) bool {
 	open := false
 	for _, r := range runs {
 		holds := func(part [2]int64) bool { return part[0] <= want.Offset && want.Offset < part[1] }
@@ -190,7 +194,7 @@ func reached(runs []store.Run, runID string, to map[int32]int64, want record.Pos
 			return true
 		}
 		if runID == "" || r.RunID == runID {
-			open = open || r.Status == record.StatusRunning && r.Raw.Next <= want.Offset
+			open = open || r.Status == record.StatusRunning && max(r.Raw.Next, followed) <= want.Offset
 		}
 	}
 	return names(runs, runID) && !open && to[want.Partition] > want.Offset

@@ -51,6 +51,12 @@ func (c *call) threads() (*answer, error) {
 	if q.Since, err = c.time("since"); err != nil {
 		return nil, err
 	}
+	if q.Archived, err = oneOf(c, search.ParamArchived, search.ArchivedNo, search.ArchivedYes, search.ArchivedAll); err != nil {
+		return nil, err
+	}
+	if q.Words, err = search.ParseWords(c.Query, "title"); err != nil {
+		return nil, err
+	}
 	to, err := c.store.IndexedTo(c.R.Context(), c.Tenant)
 	if err != nil {
 		return nil, err
@@ -75,11 +81,19 @@ func positions(to map[int32]int64) []record.Position {
 }
 
 func (c *call) thread() (*answer, error) {
+	c.details = true
 	v, err := c.read(c.store.Lineage)
 	if err != nil {
 		return nil, err
 	}
+	details := store.Details{}
+	if v.erasedBelow-1 <= v.indexedTo.Offset { // else they may be those of the thread before
+		if details, err = c.store.Details(c.R.Context(), c.Tenant, c.threadID); err != nil {
+			return nil, err
+		}
+	}
 	a := threadAnswer{Thread: summary(v.runs), Running: running(v.runs), IndexedTo: v.indexedTo}
+	a.Details = details
 	return &answer{status: v.status, body: document(a)}, nil
 }
 

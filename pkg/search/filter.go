@@ -30,12 +30,14 @@ const (
 	ParamPrefix  = "prefix"
 	ParamDepth   = "depth"
 	ParamWords   = "words"
+	// ParamArchived is a parameter of the list of threads, too.
+	ParamArchived = "archived"
 )
 
 // FilterParams are the parameters of a filter. ParamLabel may be repeated.
 var FilterParams = []string{
 	ParamSince, ParamUntil, ParamStatus, ParamAgent, ParamUser, ParamLabel, ParamTool, ParamModel, ParamError, ParamRewrote, ParamPending,
-	ParamDepth, ParamPrefix, ParamWords,
+	ParamDepth, ParamPrefix, ParamWords, ParamArchived,
 }
 
 // The limits of a filter's values.
@@ -89,9 +91,19 @@ type Filter struct {
 	Depth        *Depth          // nil: any
 	Prefix       string          // of the thread's id
 	// Words must all be in the text of one message that the run or its input added, in the error of such a tool message, in the
-	// message of the RUN_ERROR that ended it, all ignoring case, or in an id as HasWords has it. Messages of running runs are not searched.
+	// message of the RUN_ERROR that ended it or in the thread's title, all ignoring case, or in an id as HasWords has it. Messages of running
+	// runs are not searched.
 	Words []string
+	// Archived is ArchivedNo or ArchivedYes; empty: all threads.
+	Archived string
 }
+
+// The values of ParamArchived.
+const (
+	ArchivedNo  = "no"  // threads that are not archived
+	ArchivedYes = "yes" // archived ones
+	ArchivedAll = "all"
+)
 
 // HasWords reports whether an id contains all words of the filter, if there are any, ignoring the case of A to Z only.
 func (f *Filter) HasWords(id string) bool {
@@ -196,14 +208,31 @@ func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 	if f.Depth, err = parseDepth(q.Get(ParamDepth)); err != nil {
 		return f, err
 	}
-	if text := q.Get(ParamWords); text != "" {
-		f.Words = strings.Fields(text)
-		long := func(w string) bool { return utf8.RuneCountInString(w) > maxWord }
-		if len(f.Words) == 0 || len(f.Words) > maxWords || slices.ContainsFunc(f.Words, long) || !utf8.ValidString(text) {
-			return f, &ParameterError{ParamWords, fmt.Sprintf("1 to %d words of at most %d characters", maxWords, maxWord), text}
-		}
+	if f.Words, err = ParseWords(q, ParamWords); err != nil {
+		return f, err
+	}
+	switch which := q.Get(ParamArchived); which {
+	case "", ArchivedAll:
+	case ArchivedNo, ArchivedYes:
+		f.Archived = which
+	default:
+		return f, &ParameterError{ParamArchived, "no, yes or all", which}
 	}
 	return f, nil
+}
+
+// ParseWords reads words that are searched in texts. It returns none if the parameter is absent.
+func ParseWords(q url.Values, name string) ([]string, error) {
+	text := q.Get(name)
+	if text == "" {
+		return nil, nil
+	}
+	words := strings.Fields(text)
+	long := func(w string) bool { return utf8.RuneCountInString(w) > maxWord }
+	if len(words) == 0 || len(words) > maxWords || slices.ContainsFunc(words, long) || !utf8.ValidString(text) {
+		return nil, &ParameterError{name, fmt.Sprintf("1 to %d words of at most %d characters", maxWords, maxWord), text}
+	}
+	return words, nil
 }
 
 // maxDepth is the greatest depth in a store.

@@ -25,7 +25,8 @@ var ErrOtherTopic = errors.New("the rows in the store are of another topic")
 var ErrRefused = errors.New("the store refuses the data")
 
 // Entry is one decoded record of skein.runs: a run (Run is set), a tombstone (it has a run's ids, and Run is nil), a thread's erasure
-// (Erasure is set, and RunID is empty), or a progress record (Position is set, and all ids are empty).
+// (Erasure is set, and RunID is empty), a detail of a thread (Detail is set, and RunID is empty), or a progress record (Position is set,
+// and all ids are empty).
 type Entry struct {
 	// Partition and Version are the record's partition and offset in skein.runs.
 	Partition int32
@@ -37,11 +38,12 @@ type Entry struct {
 	// Run is nil for a tombstone, which deletes the run with its contents.
 	Run      *record.Run
 	Erasure  *Erasure
+	Detail   *record.Detail
 	Position *Position
 }
 
-// Erasure means that the thread's events below an offset of skein.events are erased. The tombstones of their runs have lower versions, so
-// the store no longer has rows of those runs.
+// Erasure means that the thread's events below an offset of skein.events are erased. The tombstones of their runs and of the thread's
+// details have lower versions, so the store no longer has those rows.
 type Erasure struct {
 	Below int64
 	// At is when the compactor wrote the erasure, in UTC with milliseconds.
@@ -53,7 +55,9 @@ type Erasure struct {
 type Position struct{ Next int64 }
 
 // Tombstone reports whether the entry deletes a run.
-func (e Entry) Tombstone() bool { return e.Run == nil && e.Erasure == nil && e.Position == nil }
+func (e Entry) Tombstone() bool {
+	return e.Run == nil && e.Erasure == nil && e.Detail == nil && e.Position == nil
+}
 
 // Run is a row of the runs table: the run record without messages, input messages and state (Reader.Contents returns these) and without
 // the open fold.
@@ -93,6 +97,23 @@ type Thread struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 	LastRunID string    `json:"lastRunId"` // the run with the latest start
 	Status    string    `json:"status"`    // of that run
+	Details
+}
+
+// Details are what callers have set on a thread.
+type Details struct {
+	Title    string `json:"title,omitempty"` // empty if it has none
+	Archived bool   `json:"archived,omitempty"`
+}
+
+// Set sets a detail, as a row of thread_details has it.
+func (d *Details) Set(name, value string) {
+	switch name {
+	case record.DetailTitle:
+		d.Title = value
+	case record.DetailArchived:
+		d.Archived = value != ""
+	}
 }
 
 // ThreadQuery selects and pages threads.
@@ -101,8 +122,12 @@ type ThreadQuery struct {
 	Status record.Status
 	Agent  string    // of any of its runs
 	Since  time.Time // last updated at or after
-	Limit  int       // 1 to 1000
-	After  string    // cursor: the last thread id of the previous page
+	// Words must all be in the title, ignoring case as searches do.
+	Words []string
+	// Archived is search.ArchivedYes, search.ArchivedAll, or empty or search.ArchivedNo.
+	Archived string
+	Limit    int    // 1 to 1000
+	After    string // cursor: the last thread id of the previous page
 }
 
 // InterruptQuery selects and pages runs that wait for an answer.
@@ -124,19 +149,19 @@ type Writer interface {
 	// Follow ties the store to a topic, by its id in Kafka. The first call on an empty store stores the id; a call with another id returns
 	// ErrOtherTopic. Call it before Write.
 	Follow(ctx context.Context, topicID string) error
-	// Write makes the entries' rows durable before it returns. An entry changes nothing if the store has a newer row of the run, erasure of
-	// the thread or position. An erasure becomes visible after the rows of its call, and a position after both. After an error some entries
-	// may be written; the caller may repeat the call, unless the error is ErrRefused.
+	// Write makes the entries' rows durable before it returns. An entry changes nothing if the store has a newer row of the run, erasure or
+	// detail of the thread, or position. An erasure becomes visible after the rows of its call, and a position after both. After an error
+	// some entries may be written; the caller may repeat the call, unless the error is ErrRefused.
 	Write(ctx context.Context, entries []Entry) error
 	Close() error
 }
 
 // Expirer deletes threads after a tenant's retention.
 type Expirer interface {
-	// Expire deletes the rows of each thread whose runs have all ended and were all recorded before the given time. It returns the number of
-	// threads, and may leave some to the next call. The time of a record is Entry.At, as agents' timestamps may be in wrong units or ahead;
-	// if Entry.At is unknown, it is the run's end. The records stay on skein.runs, so reading them again writes the rows again, until the
-	// next call.
+	// Expire deletes the rows, with the details, of each thread whose runs have all ended and were all recorded before the given time. It
+	// returns the number of threads, and may leave some to the next call. The time of a record is Entry.At, as agents' timestamps may be in
+	// wrong units or ahead; if Entry.At is unknown, it is the run's end. The records stay on skein.runs, so reading them again writes the
+	// rows again, until the next call.
 	Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error)
 	// Tenants returns the tenants with threads, and perhaps some that had threads before.
 	Tenants(ctx context.Context) ([]string, error)
@@ -164,6 +189,8 @@ type Reader interface {
 	Holding(ctx context.Context, tenant, thread string, messageIDs []string) (map[string]int64, error)
 	// Threads returns a page of threads, ordered by thread id, and the cursor of the next page ("" at the end).
 	Threads(ctx context.Context, tenant string, q ThreadQuery) ([]Thread, string, error)
+	// Details returns the details of a thread; the zero value if it has none. Threads without runs may have some.
+	Details(ctx context.Context, tenant, thread string) (Details, error)
 	// Interrupted returns a page of the runs that ended with an interrupt and were not continued, the oldest end first, and the
 	// cursor of the next page (nil at the end).
 	Interrupted(ctx context.Context, tenant string, q InterruptQuery) ([]Run, *InterruptCursor, error)

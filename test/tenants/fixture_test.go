@@ -176,6 +176,9 @@ func (s *tenants) call(st stage, method, path string, who http.Header) reply {
 	case strings.HasSuffix(path, "/cancel"):
 		header.Set("Content-Type", "application/json")
 		body = strings.NewReader(`{"reason":"of nobody","tenant":"acme"}`)
+	case method == http.MethodPatch:
+		header.Set("Content-Type", "application/json")
+		body = strings.NewReader(`{"title":"of nobody"}`)
 	case method == http.MethodPost:
 		header.Set("Content-Type", "application/x-ndjson")
 		// What a payload says of tenants and threads is nobody's.

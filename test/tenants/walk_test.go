@@ -79,6 +79,13 @@ func walkEveryRoute(t *testing.T, s *tenants) {
 	s.publish("acme", "t1", "r2", secretOfAcme, false)
 	s.publish("acme", secretOfAcme, "r1", secretOfAcme, true)
 	s.publish("umbrella", "t1", "r1", "what umbrella says", true)
+	titled := s.as("acme")
+	titled.Set("Content-Type", "application/json")
+	s.send(http.MethodPatch, s.stages[0].url+"/v1/threads/t1", titled, strings.NewReader(`{"title":"titled `+secretOfAcme+`"}`))
+	site.Eventually(s.t, "acme's thread has a title", func() (string, bool) {
+		r := s.call(api, http.MethodGet, "/v1/threads", s.as("acme"))
+		return r.String(), strings.Contains(r.body, "titled "+secretOfAcme)
+	})
 	for who, paths := range map[string][]string{
 		"acme":     {"/v1/threads/t1/runs/r1", "/v1/threads/t1/runs/r2", "/v1/threads/" + secretOfAcme + "/runs/r1"},
 		"umbrella": {"/v1/threads/t1/runs/r1"},

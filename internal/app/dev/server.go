@@ -203,7 +203,7 @@ func split(writes, reads http.Handler) http.Handler {
 			front.WriteProblem(w, front.Refuse(http.StatusMethodNotAllowed, "", "this path takes %s", methods))
 			return
 		}
-		if (r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodDelete) && r.URL.Path != "/v1/connect" {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != "/v1/connect" {
 			writes.ServeHTTP(w, r)
 			return
 		}

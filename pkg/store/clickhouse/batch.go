@@ -23,11 +23,22 @@ type batch struct {
 	interrupts []*interruptRow
 	answers    []*answerRow
 	erasures   []*erasureRow
+	details    []*detailRow
 	positions  []*positionRow
 	deletions  []*deletion
+	erased     []*deletion // of details
 }
 
-type runKey struct{ tenant, thread, run string }
+// runKey identifies a run; without one an erasure of a thread, or the detail of a thread.
+type runKey struct{ tenant, thread, run, detail string }
+
+func keyOf(e store.Entry) runKey {
+	k := runKey{tenant: e.Tenant, thread: e.ThreadID, run: e.RunID}
+	if e.Detail != nil {
+		k.detail = e.Detail.Name
+	}
+	return k
+}
 
 func newBatch(entries []store.Entry) (*batch, error) {
 	newest, err := newestOf(entries)
@@ -40,6 +51,10 @@ func newBatch(entries []store.Entry) (*batch, error) {
 			b.erasures = append(b.erasures, &erasureRow{
 				Tenant: e.Tenant, ThreadID: e.ThreadID, Below: e.Erasure.Below, At: clamp(e.Erasure.At), Version: uint64(e.Version),
 			})
+			continue
+		}
+		if e.Detail != nil {
+			b.details = append(b.details, newDetailRow(e))
 			continue
 		}
 		b.ofRuns = append(b.ofRuns, e)
@@ -56,7 +71,8 @@ func newBatch(entries []store.Entry) (*batch, error) {
 		b.addFacts(e)
 	}
 	b.positions = positionsOf(entries)
-	b.deletions = deletionsOf(entries)
+	b.deletions = deletionsOf(entries, store.Entry.Tombstone)
+	b.erased = deletionsOf(entries, func(e store.Entry) bool { return e.Erasure != nil })
 	return b, nil
 }
 
@@ -72,8 +88,8 @@ func (b *batch) runRows() ([]*runRow, error) {
 	return rows, nil
 }
 
-// newestOf returns each run's newest entry and each thread's newest erasure, without positions, in the order of the tables' keys.
-// Rows of older entries would have no effect.
+// newestOf returns each run's newest entry, and the newest erasure and details of each thread, without positions, in the order of the
+// tables' keys. Rows of older entries would have no effect.
 func newestOf(entries []store.Entry) ([]store.Entry, error) {
 	newest := make(map[runKey]store.Entry, len(entries))
 	for _, e := range entries {
@@ -83,14 +99,14 @@ func newestOf(entries []store.Entry) ([]store.Entry, error) {
 		if e.Position != nil {
 			continue
 		}
-		k := runKey{e.Tenant, e.ThreadID, e.RunID} // an erasure's key has no run id, so no run has it
+		k := keyOf(e)
 		if have, ok := newest[k]; !ok || e.Version >= have.Version {
 			newest[k] = e
 		}
 	}
 	sorted := slices.Collect(maps.Values(newest))
 	slices.SortFunc(sorted, func(a, b store.Entry) int {
-		return runKey{a.Tenant, a.ThreadID, a.RunID}.compare(runKey{b.Tenant, b.ThreadID, b.RunID})
+		return keyOf(a).compare(keyOf(b))
 	})
 	return sorted, nil
 }

@@ -2,9 +2,11 @@ package clickhouse
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -16,9 +18,15 @@ func TestSweep_RemovesWhatWasErased(t *testing.T) {
 		e.Run.Resumes = []json.RawMessage{json.RawMessage(`{"interruptId":"i","status":"resolved","payload":true}`)}
 		return e
 	}
+	titled := func(version int64, thread string) store.Entry {
+		return store.Entry{Partition: 3, Version: version, Tenant: "t", ThreadID: thread,
+			Detail: &record.Detail{Name: record.DetailTitle, Value: "secret"}}
+	}
 	erase := func(version int64, thread string) {
 		t.Helper()
-		if err := s.Write(t.Context(), []store.Entry{answered(version, thread), answered(version+1, "stays-"+thread)}); err != nil {
+		if err := s.Write(t.Context(), []store.Entry{
+			answered(version, thread), answered(version+1, "stays-"+thread), titled(version, thread), titled(version+1, "stays-"+thread),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Write(t.Context(), []store.Entry{
@@ -64,7 +72,7 @@ func TestSweep_RemovesWhatWasErased(t *testing.T) {
 		t.Error("the rows are gone before anything removed them, so this test shows nothing")
 	}
 	until("the rows stay", func() bool { sweep(0); return is("gone") })
-	for _, table := range contentTables {
+	for _, table := range append(slices.Clone(contentTables), detailTable) {
 		query := "SELECT toString((countIf(thread_id = 'gone'), countIf(thread_id = 'stays-gone') > 0)) FROM " + table + " WHERE version != 12 SETTINGS apply_deleted_mask = 0"
 		if got := text(t, s, query); got != "(0,1)" {
 			t.Errorf("%s has %s of the erased and of the other thread", table, got)

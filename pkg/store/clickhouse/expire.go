@@ -31,12 +31,12 @@ func (s *Store) Tenants(ctx context.Context) (tenants []string, err error) {
 // Expire implements store.Expirer and keeps tombstones. When it returns, the threads are hidden; Sweep makes the server remove the rows.
 func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (int, error) {
 	var threads []string
-	var versions []uint64
+	var versions, details []uint64
 	err := s.each(ctx, selectExpired, named{"tenant": tenant, "before": before.UnixMilli(), "limit": maxExpired}, func(r row) error {
 		var thread string
-		var version uint64
-		err := r.Scan(&thread, &version)
-		threads, versions = append(threads, thread), append(versions, version)
+		var version, detail uint64
+		err := r.Scan(&thread, &version, &detail)
+		threads, versions, details = append(threads, thread), append(versions, version), append(details, detail)
 		return err
 	})
 	if err != nil {
@@ -45,8 +45,13 @@ func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (in
 	if len(threads) == 0 {
 		return 0, nil
 	}
-	for _, table := range contentTables { // with runs last, the next call finds the thread again after an error
-		if err := s.deleteThreads(ctx, table, tenant, threads, versions); err != nil {
+	// With runs last, the next call finds the thread again after an error.
+	for _, table := range append([]string{detailTable}, contentTables...) {
+		of := versions
+		if table == detailTable {
+			of = details
+		}
+		if err := s.deleteThreads(ctx, table, tenant, threads, of); err != nil {
 			return 0, fmt.Errorf("deleting expired threads from %s: %w", table, explain(err))
 		}
 	}
@@ -62,7 +67,7 @@ func (s *Store) deleteThreads(ctx context.Context, table, tenant string, threads
 	}
 	statement := strings.NewReplacer("$table", table, "$threads", strings.Join(quoted, ", "), "$versions",
 		strings.Join(numbers, ", ")).Replace(deleteThreads)
-	if table == "runs" {
+	if table == "runs" || table == detailTable {
 		statement += " AND deleted = 0"
 	}
 	settings := ch.Settings{"max_query_size": 16 << 20} // 5,000 ids of 512 bytes, twice, up to double the size with escapes

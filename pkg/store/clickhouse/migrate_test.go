@@ -34,6 +34,32 @@ func TestMigrate_FromNothingByManyAtOnce(t *testing.T) {
 	}
 }
 
+// Rows that are there stay, and the tables of later migrations come to them.
+func TestMigrate_UpgradesAnEarlierSchema(t *testing.T) {
+	s := connect(t, optionsFor(t))
+	if err := s.apply(t.Context(), schema[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, ErrSchemaOld) {
+		t.Errorf("Ping: %v, want ErrSchemaOld", err)
+	}
+	if err := insert(t.Context(), s, "erasures", "", []*erasureRow{{Tenant: "t", ThreadID: "th", Below: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Erasure(t.Context(), "t", "th"); err != nil || e.Below != 7 {
+		t.Errorf("a row from before: %+v, %v", e, err)
+	}
+	if _, err := s.Details(t.Context(), "t", "th"); err != nil {
+		t.Error(err)
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPing_TellsAnOldSchema(t *testing.T) {
 	s := connect(t, optionsFor(t))
 	for _, c := range []struct {

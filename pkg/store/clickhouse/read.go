@@ -17,6 +17,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -254,8 +255,13 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 		since = q.Since.UnixMilli()
 	}
 	limit := min(max(q.Limit, 1), 1000)
+	words := []string{}
+	for _, w := range q.Words {
+		words = append(words, store.Folded(w))
+	}
 	args := named{
 		"tenant": tenant, "prefix": q.Prefix, "after": q.After, "status": string(q.Status), "agent": q.Agent, "since": since,
+		"archived": cmp.Or(q.Archived, search.ArchivedNo), "words": words,
 		"limit": limit + 1, // one more than the page, to see whether there is a next one
 	}
 	threads := []store.Thread{}
@@ -275,10 +281,48 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading threads: %w", err)
 	}
-	if len(threads) <= limit {
-		return threads, "", nil
+	next := ""
+	if len(threads) > limit {
+		threads = slices.Clip(threads[:limit])
+		next = threads[limit-1].ThreadID
 	}
-	return slices.Clip(threads[:limit]), threads[limit-1].ThreadID, nil
+	ids := make([]string, len(threads))
+	for i, t := range threads {
+		ids[i] = t.ThreadID
+	}
+	details, err := s.details(ctx, tenant, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range threads {
+		threads[i].Details = details[threads[i].ThreadID]
+	}
+	return threads, next, nil
+}
+
+// Details implements store.Reader.
+func (s *Store) Details(ctx context.Context, tenant, thread string) (store.Details, error) {
+	details, err := s.details(ctx, tenant, []string{thread})
+	return details[thread], err
+}
+
+// details returns the details of those threads that have some.
+func (s *Store) details(ctx context.Context, tenant string, threads []string) (map[string]store.Details, error) {
+	details := map[string]store.Details{}
+	for _, ids := range idChunks(threads) {
+		err := s.each(ctx, selectDetails, named{"tenant": tenant, "threads": ids}, func(r row) error {
+			var thread, name, value string
+			err := r.Scan(&thread, &name, &value)
+			d := details[thread]
+			d.Set(name, value)
+			details[thread] = d
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading details of threads: %w", err)
+		}
+	}
+	return details, nil
 }
 
 // Interrupted implements store.Reader.

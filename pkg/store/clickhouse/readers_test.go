@@ -13,6 +13,7 @@ import (
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -169,7 +170,9 @@ func TestReaders_SeeTheirTenantAlone(t *testing.T) {
 			e.Tenant, e.Run.Tenant, e.Run.Agent = tenant, tenant, "of "+tenant
 		}
 		erasure := &store.Erasure{Below: version, At: first.Run.StartedAt}
-		entries = append(entries, first, again, store.Entry{Version: version + 2, Tenant: tenant, ThreadID: "erased", Erasure: erasure})
+		title := &record.Detail{Name: record.DetailTitle, Value: "of " + tenant}
+		entries = append(entries, first, again, store.Entry{Version: version + 2, Tenant: tenant, ThreadID: "erased", Erasure: erasure},
+			store.Entry{Version: version + 3, Tenant: tenant, ThreadID: first.ThreadID, Detail: title})
 	}
 	if err := s.Write(t.Context(), append(entries, store.Entry{Version: 40, Position: &store.Position{Next: 40}})); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,8 @@ func (s *Store) Drop(ctx context.Context) error {
 var ofView = regexp.MustCompile(`^CREATE (MATERIALIZED )?VIEW`) //nolint:misspell // the server's spelling
 
 // exchangeOrder is the order in which Replace exchanges these tables. positions and then all other tables come before them.
-var exchangeOrder = []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs_by_time", "runs", "erasures", "sources"}
+var exchangeOrder = []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs_by_time", "runs", "thread_details",
+	"erasures", "sources"}
 
 // Replace exchanges the tables of this store, one at a time, with those of the argument by (a store from Beside), and creates the
 // views again. Afterwards by has the former tables. While Replace runs, views are missing, and rows written to this store may go to

@@ -217,6 +217,28 @@ type erasureRow struct {
 	Version  uint64    `ch:"version"`
 }
 
+// detailRow is a row of thread_details.
+type detailRow struct {
+	Tenant   string `ch:"tenant"`
+	ThreadID string `ch:"thread_id"`
+	Name     string `ch:"name"`
+	Version  uint64 `ch:"version"`
+	Deleted  uint8  `ch:"deleted"`
+	Value    string `ch:"value"`
+	Folded   string `ch:"folded"`
+}
+
+func newDetailRow(e store.Entry) *detailRow {
+	row := &detailRow{
+		Tenant: e.Tenant, ThreadID: e.ThreadID, Name: e.Detail.Name, Version: uint64(e.Version),
+		Value: e.Detail.Value, Folded: store.Folded(e.Detail.Value),
+	}
+	if row.Value == "" {
+		row.Deleted = 1
+	}
+	return row
+}
+
 // positionRow is a row of positions.
 type positionRow struct {
 	Tenant       string `ch:"tenant"`

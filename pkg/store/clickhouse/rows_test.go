@@ -257,9 +257,11 @@ func TestStatements_ReadOneRange(t *testing.T) {
 		"run":             {selectRun, named{"tenant": "t", "thread": "thread-0700", "run": "run-3"}, 2},
 		"another tenant's threads": {selectThreads, named{
 			"tenant": "u", "prefix": "", "after": "", "status": "", "agent": "", "since": int64(0), "limit": 10,
+			"archived": "no", "words": []string{},
 		}, 0},
 		"threads by prefix": {selectThreads, named{
 			"tenant": "t", "prefix": "thread-07", "after": "", "status": "", "agent": "", "since": int64(0), "limit": 10,
+			"archived": "no", "words": []string{},
 		}, 9}, // 1,000 runs
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,8 @@ type selection struct {
 	Words                                                                      []wordParam
 	// AsksAgain selects regenerations, or edits if Regenerations is false. Rewrote selects runs by Run.Rewrote of the record.
 	AsksAgain, Regenerations, Rewrote, Pending bool
+	// Archived selects runs of archived threads, or with NotArchived those of others.
+	Archived, NotArchived bool
 	// ByThread searches in the order of threads, not of time.
 	ByThread bool
 	// Narrow means that the filter has conditions that make a subquery smaller.
@@ -50,7 +52,7 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 		Model: f.Model != "", Error: f.Error != "", AnyError: f.Error == search.ErrorAny,
 		Prefix: f.Prefix != "", ByThread: f.Prefix != "", Depth: f.Depth != nil,
 		AsksAgain: f.AsksAgain(), Regenerations: f.Rewrote == search.Regeneration, Rewrote: f.Rewrote != "" && !f.AsksAgain(),
-		Pending: f.Pending,
+		Pending: f.Pending, Archived: f.Archived != "", NotArchived: f.Archived == search.ArchivedNo,
 	}
 	s.Narrow = s.Since || s.Until || s.Statuses || s.Agent || s.Tool || s.Model || s.Error || s.Prefix || s.Depth || len(f.Labels) > 0
 	for name, v := range map[string]any{

@@ -27,6 +27,7 @@ var (
 	selectHolding     = statement("holding")
 	selectThreads     = statement("threads")
 	selectInterrupted = statement("interrupted")
+	selectDetails     = statement("details")
 	selectErasure     = statement("erasure")
 	selectPositions   = statement("positions")
 	selectSources     = statement("sources")
@@ -36,6 +37,7 @@ var (
 	selectExpired     = statement("expired")
 	selectMasked      = statement("masked")
 	deleteOlder       = statement("delete_older")
+	deleteDetails     = statement("delete_details")
 	deleteThreads     = statement("delete_threads")
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -35,7 +36,8 @@ func (s *Store) KeepSweeping(ctx context.Context, every time.Duration, logger *s
 // not wait for the server.
 func (s *Store) Sweep(ctx context.Context, notWithin time.Duration) error {
 	var tables []string
-	args := named{"database": s.opts.Database, "tables": contentTables, "seconds": int64(notWithin.Seconds())}
+	all := append(slices.Clone(contentTables), detailTable)
+	args := named{"database": s.opts.Database, "tables": all, "seconds": int64(notWithin.Seconds())}
 	if err := s.each(ctx, selectMasked, args, func(r row) error {
 		var table string
 		err := r.Scan(&table)
@@ -56,12 +58,13 @@ func (s *Store) Sweep(ctx context.Context, notWithin time.Duration) error {
 // purged is the statement of Purged. It also counts rows that a deletion hides.
 var purged = func() string {
 	const count = "SELECT count() AS n FROM $table WHERE tenant = {tenant:String} AND thread_id = {thread:String} AND version < erased"
-	counts := make([]string, len(contentTables))
-	for i, table := range contentTables {
-		counts[i] = strings.Replace(count, "$table", table, 1)
-		if table == "runs" {
-			counts[i] += " AND deleted = 0"
+	var counts []string
+	for _, table := range append(slices.Clone(contentTables), detailTable) {
+		one := strings.Replace(count, "$table", table, 1)
+		if table == "runs" || table == detailTable {
+			one += " AND deleted = 0"
 		}
+		counts = append(counts, one)
 	}
 	return "WITH (SELECT max(version) FROM erasures WHERE tenant = {tenant:String} AND thread_id = {thread:String}) AS erased " +
 		"SELECT sum(n) = 0 FROM (" + strings.Join(counts, " UNION ALL ") + ") SETTINGS apply_deleted_mask = 0, enable_global_with_statement = 1"

@@ -50,8 +50,9 @@ func (s *Store) follows(ctx context.Context, topicID string) (followed bool, err
 // Write implements store.Writer. It runs several inserts, each durable when it returns, and stops at the first error. A repeated
 // call sends the same blocks with the same tokens.
 //
-// Write first writes the contents, all tables concurrently, so that a visible sealed run has them. Then come the rows of runs; deletions,
-// once no row of runs refers to the deleted rows; erasures and positions, which promise that everything before them is written.
+// Write first writes the contents, all tables concurrently, so that a visible sealed run has them. Then come the rows of runs; details of
+// threads; deletions, once no row of runs refers to the deleted rows; erasures and positions, which promise that everything before them is
+// written.
 func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -67,7 +68,8 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	for _, step := range []func() error{
 		func() (err error) { runs, err = s.insertContents(ctx, b); return err },
 		func() error { return insert(ctx, s, "runs", b.from, runs) },
-		func() error { return s.delete(ctx, b.deletions) },
+		func() error { return insert(ctx, s, detailTable, b.from, b.details) },
+		func() error { return s.delete(ctx, b) },
 		func() error { return insert(ctx, s, "erasures", b.from, b.erasures) },
 		func() error { return insert(ctx, s, "positions", b.from, b.positions) },
 	} {

@@ -54,10 +54,16 @@ func TestStore_ErasedTextIsInNoByte(t *testing.T) {
 		}}
 	}
 	write(saying(1, "erased", secret), saying(2, "kept", other))
+	titled := func(version int64, title string) {
+		write(store.Entry{Version: version, Tenant: "acme", ThreadID: "erased", Detail: &record.Detail{Name: record.DetailTitle, Value: title}})
+	}
+	titled(1, "titled: "+secret)
+	titled(2, secret)
 	if names := holding(t, dir, secret); len(names) == 0 {
 		t.Fatal("the text is nowhere before it is erased: the test looks in the wrong place")
 	}
 	write(store.Entry{Version: 3, Tenant: "acme", ThreadID: "erased", RunID: "r"})
+	titled(3, "")
 	write(store.Entry{Version: 4, Tenant: "acme", ThreadID: "erased", Erasure: &store.Erasure{Below: 9, At: time.Unix(1, 0)}})
 	if names := holding(t, dir, secret); len(names) > 0 {
 		t.Errorf("the erased text is in %v", names)

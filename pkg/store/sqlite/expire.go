@@ -39,9 +39,9 @@ func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (th
 	if threads == 0 {
 		return 0, nil
 	}
-	for _, table := range append(slices.Clone(contentTables), "runs") {
+	for _, table := range append(slices.Clone(contentTables), "thread_details", "runs") {
 		statement := "DELETE FROM " + table + " WHERE tenant = ?1 AND thread_id IN (" + expired + ")"
-		if table == "runs" {
+		if table == "runs" || table == "thread_details" {
 			statement += " AND deleted = 0"
 		}
 		if _, err := tx.ExecContext(ctx, statement, tenant, before.UnixMilli()); err != nil {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -156,7 +158,17 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 		since = q.Since.UnixMilli()
 	}
 	limit := min(max(q.Limit, 1), 1000)
+	folded := make([]string, len(q.Words))
+	for i, w := range q.Words {
+		folded[i] = store.Folded(w)
+	}
+	words, err := json.Marshal(folded)
+	if err != nil { // impossible: they are texts
+		return nil, "", fmt.Errorf("reading threads: %w", err)
+	}
 	args := []any{
+		sql.Named("words", string(words)),
+		sql.Named("archived", cmp.Or(q.Archived, search.ArchivedNo)),
 		sql.Named("tenant", tenant),
 		sql.Named("after", q.After),
 		sql.Named("from", max(q.Prefix, q.After)),
@@ -167,10 +179,11 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 		sql.Named("limit", limit+1), // one more than the page, to see whether there is a next one
 	}
 	threads := []store.Thread{}
-	err := each(ctx, s.read, selectThreads, args, func(scan func(...any) error) error {
+	err = each(ctx, s.read, selectThreads, args, func(scan func(...any) error) error {
 		var t store.Thread
 		var started, updated int64
-		err := scan(&t.ThreadID, &t.Runs, &t.OpenRuns, &t.Branches, &started, &updated, &t.LastRunID, &t.Status, &t.Messages)
+		err := scan(&t.ThreadID, &t.Runs, &t.OpenRuns, &t.Branches, &started, &updated, &t.LastRunID, &t.Status, &t.Messages,
+			&t.Title, &t.Archived)
 		t.StartedAt, t.UpdatedAt = time.UnixMilli(started).UTC(), time.UnixMilli(updated).UTC()
 		threads = append(threads, t)
 		return err
@@ -183,6 +196,20 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	}
 	threads = threads[:limit]
 	return threads, threads[limit-1].ThreadID, nil
+}
+
+// Details implements store.Reader.
+func (s *Store) Details(ctx context.Context, tenant, thread string) (d store.Details, err error) {
+	err = each(ctx, s.read, selectDetails, []any{tenant, thread}, func(scan func(...any) error) error {
+		var name, value string
+		err := scan(&name, &value)
+		d.Set(name, value)
+		return err
+	})
+	if err != nil {
+		return store.Details{}, fmt.Errorf("reading details of thread: %w", err)
+	}
+	return d, nil
 }
 
 // Interrupted implements store.Reader. It compares parents in Go, because only records have them, and SQLite's JSON functions

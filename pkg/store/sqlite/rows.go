@@ -160,17 +160,33 @@ SELECT thread_id, count(*), sum(status = 'running'), count(DISTINCT branch_id),
        min(started_at), max(updated_at),
        (SELECT run_id ` + lastRun + `),
        (SELECT status ` + lastRun + `) AS last_status,
-       (SELECT message_count ` + lastRun + `)
+       (SELECT message_count ` + lastRun + `),
+       coalesce((SELECT value ` + detail + ` AND name = 'title'), ''), EXISTS (SELECT 1 ` + detail + ` AND name = 'archived') AS archived
 FROM runs t
 WHERE tenant = :tenant AND deleted = 0 AND thread_id >= :from AND thread_id < :to AND thread_id <> :after
+  AND (:words = '[]' OR EXISTS (SELECT 1 ` + detail + ` AND name = 'title'
+       AND NOT EXISTS (SELECT 1 FROM json_each(:words) w WHERE instr(folded, w.value) = 0)))
 GROUP BY thread_id
 HAVING max(updated_at) >= :since AND (:status = '' OR last_status = :status) AND (:agent = '' OR sum(agent = :agent) > 0)
+   AND (:archived = 'all' OR archived = (:archived = 'yes'))
 ORDER BY thread_id
 LIMIT :limit`
 
 // lastRun is the tip of thread t.
 const lastRun = `FROM runs l WHERE l.tenant = :tenant AND l.thread_id = t.thread_id AND l.deleted = 0
         ORDER BY l.spawned, l.raw_first DESC, l.run_id DESC LIMIT 1`
+
+// detail is a detail of thread t.
+const detail = `FROM thread_details d WHERE d.tenant = :tenant AND d.thread_id = t.thread_id AND d.deleted = 0`
+
+const selectDetails = `SELECT name, value FROM thread_details WHERE tenant = ? AND thread_id = ? AND deleted = 0`
+
+// upsertDetail keeps the newest row of a detail. It replaces one of an equal version too, as a newer binary may build another row.
+const upsertDetail = `
+INSERT INTO thread_details (tenant, thread_id, name, version, deleted, value, folded) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, thread_id, name) DO UPDATE SET
+    version = excluded.version, deleted = excluded.deleted, value = excluded.value, folded = excluded.folded
+WHERE excluded.version >= version`
 
 // selectInterrupted selects runs that ended with an interrupt, including those that were continued.
 const selectInterrupted = `SELECT ` + runColumns + `, updated_at FROM runs

@@ -28,8 +28,13 @@ const (
         SELECT 1 FROM messages m
         WHERE m.tenant = r.tenant AND m.thread_id = r.thread_id AND m.run_id = r.run_id AND m.version = r.version
           AND skein_has_words(m.raw, :words))
+    OR EXISTS (SELECT 1 FROM thread_details d WHERE ` + ofThread + ` AND d.name = 'title'
+        AND NOT EXISTS (SELECT 1 FROM json_each(iif(:words = '', '[]', :words)) w WHERE instr(d.folded, w.value) = 0))
 FROM runs r
-WHERE tenant = :tenant AND deleted = 0 AND thread_id >= :from AND thread_id < :to`
+WHERE tenant = :tenant AND deleted = 0 AND thread_id >= :from AND thread_id < :to
+  AND (:archived = '' OR (:archived = 'yes') = EXISTS (SELECT 1 FROM thread_details d WHERE ` + ofThread + ` AND d.name = 'archived'))`
+
+	ofThread = `d.tenant = r.tenant AND d.thread_id = r.thread_id AND d.deleted = 0`
 
 	selectFound = foundColumns + ` ORDER BY thread_id, raw_first, run_id`
 
@@ -95,7 +100,8 @@ func (s *Store) scan(
 	if !q.Until.IsZero() {
 		until = q.Until.UnixMilli()
 	}
-	args := []any{sql.Named("tenant", tenant), sql.Named("words", words), sql.Named("from", q.Prefix), sql.Named("to", q.Prefix+"\xff")}
+	args := []any{sql.Named("tenant", tenant), sql.Named("words", words), sql.Named("from", q.Prefix), sql.Named("to", q.Prefix+"\xff"),
+		sql.Named("archived", q.Archived)}
 	if query != selectFound {
 		args = append(args, sql.Named("since", since), sql.Named("until", until),
 			sql.Named("key", after.Key), sql.Named("thread", after.ThreadID), sql.Named("run", after.RunID))

@@ -16,6 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/store/storetest"
+	"github.com/skeinhq/skein/schemas"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -104,6 +105,40 @@ func TestStore_FactsAreDeletedWithTheirRun(t *testing.T) {
 	}
 }
 
+// Rows that are there stay, and the tables of later migrations come to them.
+func TestMigrate_UpgradesAnEarlierSchema(t *testing.T) {
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "store.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	ms, err := store.Migrations(schemas.SQLite, "sqlite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := s.migrateNext(t.Context(), ms[:1]); err != nil || done {
+		t.Fatalf("migrating to the first version: done %v, %v", done, err)
+	}
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("Ping of the first version succeeds")
+	}
+	if _, err := s.write.ExecContext(t.Context(), "INSERT INTO erasures VALUES ('t', 'th', 7, 0, 1)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Erasure(t.Context(), "t", "th"); err != nil || e.Below != 7 {
+		t.Errorf("a row from before: %+v, %v", e, err)
+	}
+	if _, err := s.Details(t.Context(), "t", "th"); err != nil {
+		t.Error(err)
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStore_RefusesANewerSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)
@@ -141,9 +176,10 @@ func TestStore_SyncsEveryCommit(t *testing.T) {
 func TestStatements_UseAnIndex(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))
 	named := []any{sql.Named("tenant", "t"), sql.Named("after", ""), sql.Named("from", ""), sql.Named("to", "x"),
-		sql.Named("since", 0), sql.Named("status", ""), sql.Named("agent", ""), sql.Named("limit", 10)}
-	byTime := []any{named[0], named[2], named[3], sql.Named("words", ""), sql.Named("since", 0), sql.Named("until", 9),
-		sql.Named("key", 5), sql.Named("thread", "t"), sql.Named("run", "r")}
+		sql.Named("since", 0), sql.Named("status", ""), sql.Named("agent", ""), sql.Named("limit", 10),
+		sql.Named("words", `["a"]`), sql.Named("archived", "no")}
+	byTime := []any{named[0], named[2], named[3], sql.Named("words", ""), sql.Named("archived", "no"), sql.Named("since", 0),
+		sql.Named("until", 9), sql.Named("key", 5), sql.Named("thread", "t"), sql.Named("run", "r")}
 	for _, c := range []struct {
 		name, sql string
 		args      []any
@@ -153,8 +189,9 @@ func TestStatements_UseAnIndex(t *testing.T) {
 		{"states", strings.ReplaceAll(selectStates, "%s", "?,?"), []any{"t", "th", "a", "b"}},
 		{"messages", strings.ReplaceAll(selectMessages, "%s", "?,?"), []any{"t", "th", "a", "b"}},
 		{"threads", selectThreads, named},
+		{"details", selectDetails, []any{"t", "th"}},
 		{"indexed to", selectIndexedTo, named[:1]},
-		{"found", selectFound, []any{named[0], named[2], named[3], sql.Named("words", "")}},
+		{"found", selectFound, []any{named[0], named[2], named[3], sql.Named("words", ""), sql.Named("archived", "no")}},
 		{"found by time", selectFoundDescending, byTime},
 		{"found by time, ascending", selectFoundAscending, byTime},
 	} {
@@ -174,7 +211,7 @@ func TestStatements_UseAnIndex(t *testing.T) {
 				if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") || strings.Contains(step, "AUTOMATIC") {
 					t.Errorf("reads all before the first row: %s", step)
 				}
-				for _, table := range []string{"runs", "messages", "states", "m", "s", "r", "l"} {
+				for _, table := range []string{"runs", "messages", "states", "m", "s", "r", "l", "d", "thread_details"} {
 					if step == "SCAN "+table || strings.HasPrefix(step, "SCAN "+table+" ") {
 						t.Errorf("reads a whole table: %s\n%s", step, strings.Join(plan, "\n"))
 					}

@@ -98,10 +98,15 @@ func (b *block) exec(ctx context.Context, statement string, args ...any) (sql.Re
 	return stmt.ExecContext(ctx, args...)
 }
 
-// add replaces the rows of a run, unless the store has a newer version, or writes an erasure or a position.
+// add replaces the rows of a run, unless the store has a newer version, or writes an erasure, a detail or a position.
 func (b *block) add(ctx context.Context, e store.Entry) error {
 	if e.Erasure != nil {
 		_, err := b.exec(ctx, upsertErasure, e.Tenant, e.ThreadID, e.Erasure.Below, e.Erasure.At.UnixMilli(), e.Version)
+		return err
+	}
+	if e.Detail != nil {
+		_, err := b.exec(ctx, upsertDetail, e.Tenant, e.ThreadID, e.Detail.Name, e.Version, e.Detail.Value == "", e.Detail.Value,
+			store.Folded(e.Detail.Value))
 		return err
 	}
 	if e.Position != nil {

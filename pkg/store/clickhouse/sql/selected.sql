@@ -34,6 +34,9 @@ tenant = {tenant:String}
             UNION ALL
             SELECT thread_id, run_id FROM runs_by_time WHERE tenant = {tenant:String} AND raw_events = 0)))
 {{- end}}
+{{- if .Archived}} AND thread_id {{if .NotArchived}}NOT {{end}}IN (
+    SELECT thread_id FROM thread_details FINAL WHERE tenant = {tenant:String} AND name = 'archived')
+{{- end}}
 {{- if .Words}} AND (thread_id, run_id, version) IN (
     SELECT thread_id, run_id, version
     FROM messages FINAL
@@ -64,7 +67,9 @@ if(notEmpty(folded), folded, lowerUTF8(if(JSONType(raw, 'content') = 'String', J
 SELECT thread_id, run_id, version FROM runs WHERE tenant = {tenant:String}
     {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}} AND (1
         {{- range .Words}} AND position(lower(thread_id), { {{- .InID}}:String}) > 0{{end}} OR 1
-        {{- range .Words}} AND position(lower(run_id), { {{- .InID}}:String}) > 0{{end}})
+        {{- range .Words}} AND position(lower(run_id), { {{- .InID}}:String}) > 0{{end}} OR thread_id IN (
+        SELECT thread_id FROM thread_details FINAL WHERE tenant = {tenant:String} AND name = 'title'
+        {{- range .Words}} AND position(folded, { {{- .Param}}:String}) > 0{{end}}))
 {{- end}}
 
 {{- /* The places of runs among those of one parent that ask something, and among those of them that ask the same: what asks the same as an

@@ -14,6 +14,13 @@ SELECT
     argMax(message_count, (NOT spawned, raw_first, run_id)) AS last_messages
 FROM runs FINAL
 WHERE tenant = {tenant:String} AND startsWith(thread_id, {prefix:String}) AND thread_id > {after:String}
+  AND ({archived:String} != 'yes' OR thread_id IN (
+      SELECT thread_id FROM thread_details FINAL WHERE tenant = {tenant:String} AND name = 'archived'))
+  AND ({archived:String} != 'no' OR thread_id NOT IN (
+      SELECT thread_id FROM thread_details FINAL WHERE tenant = {tenant:String} AND name = 'archived'))
+  AND (empty({words:Array(String)}) OR thread_id IN (
+      SELECT thread_id FROM thread_details FINAL
+      WHERE tenant = {tenant:String} AND name = 'title' AND arrayAll(w -> position(folded, w) > 0, {words:Array(String)})))
 GROUP BY thread_id
 HAVING toUnixTimestamp64Milli(thread_updated_at) >= {since:Int64}
    AND ({status:String} = '' OR last_status = {status:String})
