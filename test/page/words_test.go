@@ -114,7 +114,7 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 		p.shows("#reads", "the status is error or running", "the labels are env=prod and user", "at most 40 runs from its root",
 			"it started in the last 24h")
 		p.until(`[...document.querySelectorAll("[data-row]")].length === 1`)
-		if p.asked("/v1/runs?status=error%2Crunning&depth=%3A40&since=24h&label=env%3Dprod&label=user&limit=200") != 1 {
+		if p.asked("/v1/runs?archived=no&status=error%2Crunning&depth=%3A40&since=24h&label=env%3Dprod&label=user&limit=200") != 1 {
 			t.Errorf("the page asks %q", p.requests)
 		}
 		p.visit("?q=" + url.QueryEscape("depth:x since:yesterday status:error,broken"))

@@ -99,7 +99,7 @@ export class List {
   }
 
   private async page(limit: number, after?: string): Promise<{ runs: FoundRun[]; next?: string }> {
-    const page = await get<{ runs: FoundRun[]; next?: string; indexedTo: string[] }>("/v1/runs", { ...this.query, limit, after }, this.closed.signal);
+    const page = await get<{ runs: FoundRun[]; next?: string; indexedTo: string[] }>("/v1/runs", { archived: "no", ...this.query, limit, after }, this.closed.signal);
     this.indexed = page.indexedTo.join();
     return page;
   }
@@ -220,7 +220,7 @@ export class List {
 
   private async read(thread: string): Promise<void> {
     // Ids come in order: the first that begins with an id is that id.
-    const { threads } = await get<{ threads: Thread[] }>("/v1/threads", { prefix: thread, limit: 1 }, this.closed.signal);
+    const { threads } = await get<{ threads: Thread[] }>("/v1/threads", { prefix: thread, archived: "all", limit: 1 }, this.closed.signal);
     const summary = threads[0]?.threadId === thread ? threads[0] : undefined;
     let last = this.filtered ? [] : (this.byThread.get(thread)?.found ?? []);
     if (!summary || last.length < Math.min(EACH, summary.runs))

@@ -13,6 +13,8 @@ export interface Thread {
   updatedAt: string;
   lastRunId: string;
   status: Status;
+  title?: string;
+  archived?: boolean;
 }
 
 export interface Interrupt {

@@ -3,7 +3,9 @@ import type { LinkTemplate } from "../lib/links";
 // What all parts of the page share: the clock, messages that go by themselves, text that waits to be copied, the theme.
 export const ui = $state({ now: Date.now(), toast: "", chosen: "", local: false, theme: "auto" as "auto" | "light" | "dark",
   /** Whether the view follows a live stream, and since when (0: not) the index has lacked an event that the stream has sent. */
-  live: false, behind: 0, printing: false, links: [] as LinkTemplate[] });
+  live: false, behind: 0, printing: false, links: [] as LinkTemplate[],
+  /** The title of the thread that is shown; empty where it has none. */
+  title: "" });
 setInterval(() => {
   if (!document.hidden) ui.now = Date.now();
 }, 5000);
