@@ -40,6 +40,13 @@ async def test_reads(dev: Dev):
         assert middle.run_id not in ("r", "edit", "more")
         listed = await skein.threads(prefix="thread/")
         assert [t["threadId"] for t in listed["threads"]] == [thread]
+        await skein.update_thread(thread, title="Ein Gruß", archived=True)
+        while not (listed := (await skein.threads(prefix="thread/", archived="yes"))["threads"]):  # a list does not wait for the index
+            await asyncio.sleep(0.05)
+        assert [(t["threadId"], t.get("title"), t.get("archived")) for t in listed] == [(thread, "Ein Gruß", True)]
+        with pytest.raises(SkeinError) as caught:
+            await skein.update_thread(thread, title="two\nlines")
+        assert caught.value.status == 400
         with pytest.raises(SkeinError) as caught:
             await skein.history("no such thread")
         assert caught.value.status == 404

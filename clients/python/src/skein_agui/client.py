@@ -132,7 +132,7 @@ class Skein(Options):
         return (await self.lineage(thread))["branches"]
 
     async def threads(self, **query: str | int) -> Threads:
-        """Returns a page of the threads: prefix, status, agent, since and limit select; after is next of the page before."""
+        """Returns a page of threads: prefix, title, archived, status, agent, since and limit select; after is next of the page before."""
         return await self._json(Threads, "GET", "/v1/threads", params=query)
 
     async def checkout(self, thread: str, run: str | None = None, at: int | None = None) -> RunAgentInput:

@@ -8,7 +8,7 @@ ParentBy = Literal["explicit", "content", "latest", "none"]
 Object = dict[str, Any]
 
 
-class Thread(TypedDict):
+class _Thread(TypedDict):
     threadId: str
     runs: int
     openRuns: int
@@ -18,6 +18,11 @@ class Thread(TypedDict):
     updatedAt: str
     lastRunId: str
     status: Status
+
+
+class Thread(_Thread, total=False):
+    title: str
+    archived: bool
 
 
 # Members that may be absent are in the class, the others in its base: NotRequired needs Python 3.11.
