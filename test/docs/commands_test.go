@@ -192,7 +192,8 @@ func TestREADME_IsShort(t *testing.T) {
 // markdown lists the documentation, README first.
 func markdown(t *testing.T) []string {
 	t.Helper()
-	files := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "internal/recordings/README.md", "test/conformance/README.md"}
+	files := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "clients/typescript/README.md", "clients/python/README.md",
+		"internal/recordings/README.md", "test/conformance/README.md"}
 	for _, dir := range []string{"docs", "examples"} {
 		err := fs.WalkDir(os.DirFS(root), dir, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".md") {
