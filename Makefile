@@ -120,6 +120,12 @@ clients: build ## build the clients in TypeScript and Python, test them against 
 	@if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	  $(call WITHOUT,no Python: its client was not tested,install Python 3.11 or later with venv); else clients/python/check; fi
 
+.PHONY: app-test
+app-test: export SKEIN_APP := 1
+app-test: build ## drive the example app in Chromium: reload in mid-answer, branch pickers, Stop, a killed runtime, ten tabs; make its picture, docs/pictures/app.gif. 1 GB of packages
+	SKEIN_TEST_BIN=$(CURDIR)/bin SKEIN_TEST_PICTURES=$(CURDIR)/.cache/pictures go test -vet=off -v -count=1 -timeout 30m -run TestApp ./test/page
+	cp .cache/pictures/app.gif docs/pictures/
+
 .PHONY: sdks
 sdks: export SKEIN_TEST_BIN := $(CURDIR)/bin
 sdks: build ## put AG-UI's Go and Rust SDKs through Skein; Rust's is built in some minutes, with cargo
