@@ -102,7 +102,7 @@ check-beside:
 	go test -vet=off -timeout 10m $(patsubst %,./%,$(filter-out $(RANDOM_CRASHES),$(SEQUENTIAL)))
 	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=10 -seed=$(TEST_SEED)
 	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
-	$(MAKE) --no-print-directory clients
+	$(MAKE) --no-print-directory clients-tests
 
 # $(call WITHOUT,what,advice) says that tests are skipped for want of something, or fails with CI=true.
 WITHOUT = if [ "$$CI" = true ]; then echo '$(1): needed with CI=true' >&2; exit 1; fi; echo 'Skipped: $(1)'; \
@@ -113,8 +113,11 @@ NPM_CI = { [ $(1)/node_modules/.package-lock.json -nt $(1)/package-lock.json ] |
 	 { npm ci --prefix $(1) --ignore-scripts --no-progress --loglevel=error && touch $(1)/node_modules/.package-lock.json; }; }
 
 .PHONY: clients
-clients: export SKEIN_TEST_BIN := $(CURDIR)/bin
-clients: build ## build the clients in TypeScript and Python, test them against skein dev, pack and install them
+clients: build clients-tests ## build the clients in TypeScript and Python, test them against skein dev, pack and install them
+
+.PHONY: clients-tests
+clients-tests: export SKEIN_TEST_BIN := $(CURDIR)/bin
+clients-tests:
 	@if ! command -v npm >/dev/null; then $(call WITHOUT,no Node: the TypeScript client was not tested,install Node 20 or later); else \
 	  for dir in clients/typescript clients/typescript/test/react; do $(call NPM_CI,$$dir) && npm test --silent --prefix $$dir || exit; done; fi
 	@if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
