@@ -23,8 +23,8 @@ export class SkeinAgent extends HttpAgent {
   protected config: SkeinAgentConfig;
   /** The run that this agent reads, and what ends the reading. */
   protected reading: Reading | undefined;
-  /** The run that was checked out: the parent of the next one. */
-  protected base: { threadId: string; runId: string } | undefined;
+  /** The run that was checked out, its messages, and the parent of the next run: it, or its own at an event of it. */
+  protected base: { threadId: string; runId: string; messages: string[]; parent: string | undefined } | undefined;
 
   constructor(config: SkeinAgentConfig) {
     if (!config.agent) throw new TypeError('agent is missing: pass the name that --agent NAME=URL of Skein gives the agent');
@@ -41,7 +41,9 @@ export class SkeinAgent extends HttpAgent {
   override run(input: RunAgentInput): Events {
     const base = this.base;
     this.base = undefined;
-    const sent = base?.threadId === input.threadId ? { ...input, parentRunId: base.runId } : input;
+    // An edit cuts what was checked out: then Skein finds the parent by the messages.
+    const goesOn = base?.threadId === input.threadId && base.messages.every((id, i) => input.messages[i]?.id === id);
+    const sent = goesOn && base.parent !== undefined ? { ...input, parentRunId: base.parent } : input;
     return this.read(sent, (body, signal) => {
       const skein = this.skein;
       const run = path(input.threadId, input.runId);
@@ -109,7 +111,9 @@ export class SkeinAgent extends HttpAgent {
       this.pendingInterrupts = [];
       parent = parentRunId;
     }
-    this.base = parent === undefined ? undefined : { threadId, runId: parent };
+    // AG-UI's client leaves activity messages out of inputs.
+    const messages = this.messages.filter(({ role }) => role !== 'activity').map(({ id }) => id);
+    this.base = { threadId, runId: run, messages, parent };
   }
 
   history(run?: string): Promise<History> {
@@ -124,8 +128,8 @@ export class SkeinAgent extends HttpAgent {
     return this.skein.branches(this.threadId);
   }
 
-  /** The versions of one of this agent's messages: undefined if there is one only. */
-  siblings(message: Message | string, run?: string): Promise<Fork | undefined> {
+  /** The versions of one of this agent's messages: undefined if there is one only. The default run is the one that was checked out. */
+  siblings(message: Message | string, run = this.base?.runId): Promise<Fork | undefined> {
     return this.skein.siblings(this.threadId, typeof message === 'string' ? message : message.id, run);
   }
 

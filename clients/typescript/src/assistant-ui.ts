@@ -196,7 +196,7 @@ export function skeinThreadList(client: SkeinClient): SkeinThreadList {
     archive: (threadId) => client.updateThread(threadId, { archived: true }),
     unarchive: (threadId) => client.updateThread(threadId, { archived: false }),
     async delete(threadId) {
-      await client.request('DELETE', path(threadId), { write: true });
+      await client.erase(threadId);
     },
     /** The beginning of the first question. */
     async generateTitle(threadId, messages: readonly ThreadMessage[]) {

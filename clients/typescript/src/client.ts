@@ -102,10 +102,13 @@ export class SkeinClient {
 
   /**
    * The versions of a message: the runs that are alternatives where it stands, an edit or a regeneration each. The message is one of the
-   * history of `run`, by default of the run that began last. It resolves to undefined where the thread does not branch.
+   * history of `run`, by default of the run that began last. It resolves to undefined where the thread does not branch, or has no run yet.
    */
   async siblings(thread: string, messageId: string, run?: string, signal?: AbortSignal): Promise<Fork | undefined> {
-    const { messages, forks } = await this.history(thread, run, {}, signal);
+    const { messages, forks } = await this.history(thread, run, {}, signal).catch((error) => {
+      if (error instanceof SkeinError && error.status === 404) return { messages: [], forks: [] };
+      throw error;
+    });
     const index = messages.findIndex((message) => message.id === messageId);
     return index < 0 ? undefined : forks.findLast((fork) => fork.message === index);
   }
@@ -129,6 +132,11 @@ export class SkeinClient {
   /** Sets a thread's title, and whether lists leave it out; null removes the title. */
   async updateThread(thread: string, change: { title?: string | null; archived?: boolean }, signal?: AbortSignal): Promise<void> {
     await (await this.request('PATCH', path(thread), { body: JSON.stringify(change), signal, write: true })).text();
+  }
+
+  /** Asks for the erasure of all that a thread has so far. `href` of the answer says how far it is. */
+  async erase(thread: string, signal?: AbortSignal): Promise<Schemas['ErasureReceipt']> {
+    return (await this.request('DELETE', path(thread), { signal, write: true })).json();
   }
 
   /**

@@ -155,6 +155,11 @@ test('a checked out run is the parent of the next: a branch, and siblings to pic
     clone.messages.filter(({ role }) => role === 'user').map(({ id }) => id),
     ['u1', 'u2'],
   );
+  assert.equal((await clone.siblings('u2')).index, 0); // of what is checked out, not of the run that began last
+  clone.setMessages([...clone.messages.slice(0, clone.messages.findIndex(({ id }) => id === 'u2')), user('u4', 'And then?')]);
+  await clone.runAgent({ runId: 'edited' });
+  assert.equal((await clone.lineage()).runs.at(-1).parentRunId, 'one'); // not the run whose question was edited
+  assert.equal(await agentOf('never').siblings('u1'), undefined);
   await clone.checkout('one', 6); // in the middle of its text
   assert.match(clone.messages.at(-1).content, /^wörd\u20280 (wörd\u20281 )?$/);
 });
