@@ -15,8 +15,6 @@ export default function Page() {
   );
 }
 
-let picked; // the run that is shown, if it is not the latest
-
 /** CopilotKit's own message, with the buttons that it leaves to the application: edit, and the versions that Skein has. */
 function UserMessage(props) {
   const { agent } = useAgent({ agentId: 'assistant' });
@@ -25,8 +23,7 @@ function UserMessage(props) {
   const { message } = props;
 
   useEffect(() => {
-    if (agent.isRunning) picked = undefined;
-    else if (message !== agent.messages.at(-1)) agent.siblings(message, picked).then(setFork, console.error);
+    if (!agent.isRunning && message !== agent.messages.at(-1)) agent.siblings(message).then(setFork, console.error);
   }, [agent, agent.isRunning, message.id]);
 
   return (
@@ -41,7 +38,7 @@ function UserMessage(props) {
       }}
       branchIndex={fork?.index}
       numberOfBranches={fork?.total}
-      onSwitchToBranch={({ branchIndex }) => agent.checkout((picked = fork.alternatives[branchIndex - fork.from].tipRunId))}
+      onSwitchToBranch={({ branchIndex }) => agent.checkout(fork.alternatives[branchIndex - fork.from].tipRunId)}
     />
   );
 }
