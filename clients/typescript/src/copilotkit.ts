@@ -103,21 +103,26 @@ export class SkeinRunner {
     };
     const finished = new AbortController();
     const stopped = new Promise<void>((resolve) => {
-      if (proxied) return; // the proxy stops it, and its stream has the end
-      void skein.whenStopped(threadId, runId, finished.signal).then(
-        (asked) => {
-          if (!asked || state !== 'running') return;
-          for (const end of [...open.values()].reverse()) emit(end);
-          emit({ type: 'RUN_FINISHED', threadId, runId, outcome: { type: 'cancelled' } } as BaseEvent);
-          state = 'stopped';
-          agent.abortRun();
-          resolve();
-        },
-        (error) => {
-          if (!finished.signal.aborted)
-            console.warn(`skein: run ${runId} of thread ${threadId} cannot be stopped from elsewhere: ${error.message}`);
-        },
-      );
+      let warned = false;
+      const listen = () =>
+        void skein.whenStopped(threadId, runId, finished.signal).then(
+          (asked) => {
+            if (!asked || state !== 'running') return;
+            for (const end of [...open.values()].reverse()) emit(end);
+            emit({ type: 'RUN_FINISHED', threadId, runId, outcome: { type: 'cancelled' } } as BaseEvent);
+            state = 'stopped';
+            agent.abortRun();
+            resolve();
+          },
+          (error) => {
+            if (finished.signal.aborted) return;
+            if (!warned)
+              console.warn(`skein: run ${runId} of thread ${threadId} cannot be stopped from elsewhere for now: ${error.message}`);
+            warned = true;
+            sleep(1_000, finished.signal).then(listen, () => {}); // who comes late is told of the request again
+          },
+        );
+      if (!proxied) listen(); // the proxy stops it itself, and its stream has the end
     });
     const ran = Promise.resolve()
       .then(() => agent.runAgent(input, { onEvent: ({ event }) => emit(event) }))
