@@ -10,7 +10,7 @@ export interface SkeinAgentConfig extends AgentConfig, Omit<SkeinOptions, 'heade
 }
 
 type Events = ReturnType<HttpAgent['run']>;
-type Reading = { threadId: string; runId: string; abort: AbortController; timer?: ReturnType<typeof setTimeout> };
+type Reading = { threadId: string; runId?: string; stop?: boolean; abort: AbortController; timer?: ReturnType<typeof setTimeout> };
 type Blocks = AsyncGenerator<{ data: string }>;
 
 /**
@@ -67,15 +67,25 @@ export class SkeinAgent extends HttpAgent {
 
   protected override connect(input: RunAgentInput): Events {
     if (this.abortController.signal.aborted) this.abortController = new AbortController(); // by an earlier abortRun
-    return this.read(input, (body, signal, reading) =>
-      restore(this.skein, input.threadId, { body, signal, started: (run) => (reading.runId = run) }),
-    );
+    return this.read(input, (body, signal, reading) => {
+      delete reading.runId; // the input's is nobody's: the thread's own is yet to come
+      const started = (run: string) => {
+        reading.runId = run;
+        if (reading.stop) this.stop(reading);
+      };
+      return restore(this.skein, input.threadId, { body, signal, started });
+    });
   }
 
   /** Stops the run on the server. Its stream then ends by itself, with what the server closes; if the server cannot stop it, here. */
   override abortRun(): void {
-    const { reading } = this;
-    if (!reading) return super.abortRun();
+    if (this.reading) this.stop(this.reading);
+    else super.abortRun();
+  }
+
+  protected stop(reading: Reading): void {
+    reading.stop = true;
+    if (reading.runId === undefined) return; // connectAgent stops it when it knows it
     this.skein.cancel(reading.threadId, reading.runId, undefined, AbortSignal.timeout(10_000)).then(
       () => {
         // its last events are under way

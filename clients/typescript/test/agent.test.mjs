@@ -123,6 +123,26 @@ test('another agent stops a run that it joined', async () => {
   assert.equal((await first.history()).status, 'cancelled');
 });
 
+test('abortRun while connectAgent does not know the run yet stops it once it does', async (t) => {
+  const cancelled = [];
+  let connected;
+  const fake = await startFake((request, response) => {
+    if (request.url === '/v1/connect') return (connected = response);
+    cancelled.push(request.url);
+    response.end('{}');
+    connected.end('data: {"type":"RUN_FINISHED","threadId":"t","runId":"open"}\nid: 0:2\n\n');
+  });
+  t.after(fake.stop);
+  const agent = agentOf('t', { url: fake.url });
+  const joining = agent.connectAgent();
+  await until(() => connected, 'the request is there');
+  connected.writeHead(200, { 'Content-Type': 'text/event-stream' }).flushHeaders();
+  agent.abortRun();
+  connected.write('data: {"type":"RUN_STARTED","threadId":"t","runId":"open"}\nid: 0:1\n\n');
+  await joining;
+  assert.deepEqual(cancelled, ['/v1/threads/t/runs/open/cancel']);
+});
+
 test('detachActiveRun leaves the run, which goes on', async () => {
   const agent = agentOf('left');
   const running = agent.runAgent({ runId: 'run-l', forwardedProps: { words: 30, pause: 10 } });
