@@ -56,6 +56,8 @@ export interface Request {
   signal?: AbortSignal | undefined;
   /** Not sent again unless the server refused it, as sending it twice would do more. */
   once?: boolean;
+  /** Called before the request is sent again. */
+  again?: () => void;
   /** Ingest's, not query's. */
   write?: boolean;
 }
@@ -245,9 +247,9 @@ export class SkeinClient {
     return (await this.request('GET', path, { query, signal })).json();
   }
 
-  /** Sends a request, again if it may help, and returns a successful response. */
+  /** Sends a request, again if it may help, and returns a successful response: a stream as it comes, any other once it is whole. */
   async request(method: string, path: string, request: Request = {}): Promise<Response> {
-    const { query, body, type = 'application/json', accept = 'application/json', signal, once, write } = request;
+    const { query, body, type = 'application/json', accept = 'application/json', signal, once, again, write } = request;
     const parameters = new URLSearchParams(
       Object.entries(query ?? {})
         .filter(([, value]) => value !== undefined)
@@ -271,7 +273,10 @@ export class SkeinClient {
       try {
         signal?.throwIfAborted();
         const response = await fetching(url, { method, headers, signal: either, ...(body !== undefined && { body }) });
-        if (response.ok) return response;
+        if (response.ok)
+          return response.status === 204 || accept === 'text/event-stream'
+            ? response
+            : new Response(await response.arrayBuffer(), response);
         error = await problemOf(`${method} ${path}`, response);
       } catch (cause) {
         if (signal?.aborted) throw signal.reason;
@@ -292,6 +297,7 @@ export class SkeinClient {
         error.retryAfter !== undefined ? error.retryAfter * 1000 : Math.min(100 * 2 ** attempt, 5_000) * (0.5 + Math.random() / 2);
       if (!error.retryable || (once && ![425, 429, 503].includes(error.status)) || Date.now() + pause >= deadline) throw error;
       await sleep(pause, signal);
+      again?.();
     }
   }
 }

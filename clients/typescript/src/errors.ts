@@ -21,7 +21,7 @@ export class SkeinError extends Error {
 
   /** Whether the same call may succeed later. */
   get retryable(): boolean {
-    return [0, 425, 429, 502, 503, 504].includes(this.status);
+    return [0, 408, 425, 429, 502, 503, 504].includes(this.status) || this.reason === 'cut'; // cut: the request came in part
   }
 }
 

@@ -22,7 +22,7 @@ export interface PublishOptions {
 export interface Published {
   /** Events that Skein has acknowledged. */
   accepted: number;
-  /** Of these, repeats of events that it had. */
+  /** Of these, repeats of events that it had. What the publisher itself sent again does not count. */
   repeated: number;
   /** Of these, dropped ones: another publisher had sent other events with their numbers. */
   different: number;
@@ -45,6 +45,8 @@ export class Publisher {
   private readonly queue: string[] = [];
   private readonly stopping = new AbortController();
   private waiting = 0;
+  /** Events at the queue's front that were sent, and may have arrived. */
+  private unsure = 0;
   private seq = 0;
   private inputSent: boolean;
   private sending: Promise<void> | undefined;
@@ -112,7 +114,7 @@ export class Publisher {
         `another publisher had sent ${result.different} other events with the same numbers: only one may publish a run`,
         'different-events',
       );
-      this.options.onLost?.(result.error, result.different);
+      this.tell(result.error, result.different);
     } else if (result.lost) {
       this.tell(result.error!);
     }
@@ -141,25 +143,24 @@ export class Publisher {
           'events',
           body,
           'application/vnd.skein.events+ndjson',
+          () => (this.unsure = batch),
         )) as components['schemas']['Accepted'];
-        this.acknowledge(batch, ack);
+        this.acknowledge(batch, this.unsure ? { ...ack, repeated: 0 } : ack);
       } catch (error) {
+        const { status } = error as SkeinError;
         const problem = (error as SkeinError).problem as components['schemas']['IngestProblem'] | undefined;
-        if (batch && problem?.line) {
-          // one event was refused: those before it are on the topic, those after it go on
-          if (problem.accepted)
-            this.acknowledge(problem.accepted, { ...problem, accepted: problem.accepted } as components['schemas']['Accepted']);
-          this.drop(1);
+        // What is no JSON comes from something in between.
+        const retryable = error instanceof SkeinError ? error.retryable : error instanceof SyntaxError;
+        this.unsure = batch;
+        if (batch && problem?.accepted) this.acknowledge(problem.accepted, problem as components['schemas']['Accepted']);
+        if (batch && problem?.line && !retryable && (status === 400 || status === 413)) {
+          this.drop(1); // one event was refused: those after it go on
+          this.unsure = 0;
           this.lose(error as Error);
-        } else if (
-          !batch &&
-          (error as SkeinError).status >= 400 &&
-          (error as SkeinError).status < 500 &&
-          ![401, 403, 429].includes((error as SkeinError).status)
-        ) {
+        } else if (!batch && !retryable && status >= 400 && status < 500 && status !== 401 && status !== 403) {
           this.inputSent = true; // an input that Skein refuses costs the run its parent, not its events
           this.lose(error as Error, 0);
-        } else if (this.stopping.signal.aborted || !(error as SkeinError).retryable || !this.patient) {
+        } else if (this.stopping.signal.aborted || !retryable || !this.patient) {
           this.dead = this.stopping.signal.aborted && this.failure ? this.failure : (error as Error);
           this.lose(this.dead, this.drop(this.queue.length));
           this.inputSent = true;
@@ -172,12 +173,13 @@ export class Publisher {
     this.sending = undefined;
   }
 
-  private async call(method: string, what: string, body: string, type: string): Promise<unknown> {
+  private async call(method: string, what: string, body: string, type: string, again?: () => void): Promise<unknown> {
     const { agent, labels = {}, headers } = this.options;
     const response = await this.client.request(method, `${path(this.thread, this.run)}/${what}`, {
       body,
       type,
       write: true,
+      ...(again && { again }),
       signal: this.stopping.signal,
       headers: {
         ...headers,
@@ -201,6 +203,7 @@ export class Publisher {
 
   private drop(events: number): number {
     for (const line of this.queue.splice(0, events)) this.waiting -= line.length;
+    this.unsure = Math.max(0, this.unsure - events);
     for (const wake of this.freed.splice(0)) wake();
     return events;
   }
@@ -212,12 +215,16 @@ export class Publisher {
     if (first) this.tell(error);
   }
 
-  private tell(error: Error): void {
+  private tell(error: Error, lost = this.result.lost): void {
     const {
       onLost = (error, events) =>
         console.warn(`skein: ${events} events of run ${this.run} in thread ${this.thread} were not published: ${error.message}`),
     } = this.options;
-    onLost(error, this.result.lost);
+    try {
+      onLost(error, lost);
+    } catch (failure) {
+      console.warn('skein: onLost failed:', failure);
+    }
   }
 }
 

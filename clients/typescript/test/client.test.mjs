@@ -309,3 +309,59 @@ test('what finds no room, or no server, is counted and told; the end finds room'
   assert.match(warned.mock.calls[0].arguments[0], /1 events of run r in thread t were not published: .*apiKey/);
   await assert.rejects(client.publish('t', 'r', runEvents({})), { status: 0 });
 });
+
+test('an answer that breaks off, stalls or comes from something in between costs nothing', async (t) => {
+  let answer;
+  const fake = await startFake((request, response, n) => answer(response, n));
+  t.after(fake.stop);
+  const cut = (response) => response.writeHead(200, { 'Content-Length': '100' }).write('{', () => response.destroy());
+  answer = (response, n) => (n === 0 ? cut(response) : response.end('{"threads":[]}'));
+  assert.deepEqual((await new SkeinClient({ url: fake.url }).threads()).threads, []);
+  answer = (response) => response.writeHead(200).write('{');
+  const impatient = new SkeinClient({ url: fake.url, patience: 200 });
+  await assert.rejects(impatient.threads(), { status: 0, message: /no answer within 200 ms/ });
+  answer = (response, n) => {
+    if (n === 3) cut(response);
+    else if (n === 4) response.end('<html>hello</html>');
+    else response.end('{"accepted":1,"repeated":1,"lastOffset":1}');
+  };
+  const publisher = new SkeinClient({ url: fake.url }).publisher('t', 'r');
+  publisher.push({ type: 'RUN_STARTED', threadId: 't', runId: 'r' });
+  await until(() => fake.calls() === 6, 'the event is acknowledged', 5_000);
+  publisher.push({ type: 'RUN_FINISHED', threadId: 't', runId: 'r' });
+  const { accepted, repeated, lost } = await publisher.close();
+  assert.deepEqual([accepted, repeated, lost], [2, 1, 0], 'only the second event was another publisher\'s before');
+});
+
+test('a refusal for the moment costs no event and no input, one of an event only that event', async (t) => {
+  const asked = [];
+  const later = { 'Retry-After': '1' }; // longer than this client is patient
+  const answers = [
+    (response) => problem(response, 408, {}, later),
+    (response) => problem(response, 425, {}, later),
+    (response) => response.end('{}'),
+    (response) => problem(response, 503, { line: 3, accepted: 2, lastOffset: 7, reason: 'unavailable' }, later),
+    (response) => problem(response, 400, { line: 1, reason: 'cut' }),
+    (response) => problem(response, 400, { line: 2, accepted: 1, lastOffset: 8, reason: 'event-type' }),
+    (response) => response.end('{"accepted":15,"lastOffset":9}'),
+  ];
+  const fake = await startFake(async (request, response, n) => {
+    let body = '';
+    for await (const part of request) body += part;
+    asked.push(request.method === 'PUT' ? 'input' : JSON.parse(body.split('\n')[0]).seq);
+    answers[n](response);
+  });
+  t.after(fake.stop);
+  const publisher = new SkeinClient({ url: fake.url, patience: 200 }).publisher('t', 'r', {
+    input: inputOf('t', 'r'),
+    onLost: () => {
+      throw new Error('the callback is broken');
+    },
+  });
+  const warned = t.mock.method(console, 'warn', () => {});
+  for (const event of runEvents({ threadId: 't', runId: 'r' })) publisher.push(event);
+  const { accepted, lost, error } = await publisher.close(10_000);
+  assert.deepEqual(asked, ['input', 'input', 'input', 0, 2, 2, 4]);
+  assert.deepEqual([accepted, lost, error.reason], [18, 1, 'event-type']);
+  assert.match(String(warned.mock.calls[0].arguments[1]), /the callback is broken/);
+});
