@@ -108,7 +108,9 @@ export class SkeinClient {
    */
   async siblings(thread: string, messageId: string, run?: string, signal?: AbortSignal): Promise<Fork | undefined> {
     const { messages, forks } = await this.history(thread, run, {}, signal).catch((error) => {
-      if (error instanceof SkeinError && error.status === 404) return { messages: [], forks: [] };
+      // Skein's 404 of a path that it does not have gives a reason, and that of another server is no problem document.
+      const { problem, reason } = error as SkeinError;
+      if (run === undefined && problem?.status === 404 && !reason) return { messages: [], forks: [] };
       throw error;
     });
     const index = messages.findIndex((message) => message.id === messageId);
@@ -136,9 +138,12 @@ export class SkeinClient {
     await (await this.request('PATCH', path(thread), { body: JSON.stringify(change), signal, write: true })).text();
   }
 
-  /** Asks for the erasure of all that a thread has so far. `href` of the answer says how far it is. */
+  /**
+   * Asks for the erasure of all that a thread has so far. `href` of the answer says how far it is. A request is sent once: a second one
+   * would erase what came meanwhile.
+   */
   async erase(thread: string, signal?: AbortSignal): Promise<Schemas['ErasureReceipt']> {
-    return (await this.request('DELETE', path(thread), { signal, write: true })).json();
+    return (await this.request('DELETE', path(thread), { signal, once: true, write: true })).json();
   }
 
   /**

@@ -365,3 +365,14 @@ test('a refusal for the moment costs no event and no input, one of an event only
   assert.deepEqual([accepted, lost, error.reason], [18, 1, 'event-type']);
   assert.match(String(warned.mock.calls[0].arguments[1]), /the callback is broken/);
 });
+
+test('an erasure is asked for once, and siblings tell a missing thread from a wrong address', async (t) => {
+  const fake = await startFake((request, response) => response.destroy());
+  t.after(fake.stop);
+  await assert.rejects(new SkeinClient({ url: fake.url }).erase('t'), { status: 0 });
+  assert.equal(fake.calls(), 1);
+  await publish('versions', 'one');
+  assert.equal(await client.siblings('none', 'u1'), undefined);
+  await assert.rejects(client.siblings('versions', 'u1', 'none'), { status: 404 });
+  await assert.rejects(new SkeinClient({ url: `${skein.url}/wrong` }).siblings('versions', 'u1'), { status: 404 });
+});
