@@ -1,4 +1,5 @@
--- The title of a thread, and that it is archived, each as one record of skein.runs says. Readers ask with FINAL, which leaves out deleted rows.
+-- The title of a thread, and that it is archived, each as one record of skein.runs says. Readers ask with FINAL, which leaves out deleted rows. A
+-- tenant's archived threads, few of those with titles, are one range: each list of threads reads them.
 CREATE TABLE IF NOT EXISTS thread_details /* on cluster */
 (
     tenant    String COMMENT 'the tenant' CODEC(ZSTD(1)),
@@ -10,7 +11,7 @@ CREATE TABLE IF NOT EXISTS thread_details /* on cluster */
     folded    String COMMENT 'the title as searches compare it' CODEC(ZSTD(1))
 )
 ENGINE = /* replicated */ReplacingMergeTree(version, deleted)
-ORDER BY (tenant, thread_id, name)
+ORDER BY (tenant, name, thread_id)
 SETTINGS index_granularity = 512, non_replicated_deduplication_window = 1000;
 
 CREATE VIEW IF NOT EXISTS v_thread_details /* on cluster */

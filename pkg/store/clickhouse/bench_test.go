@@ -8,6 +8,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -87,6 +88,20 @@ func BenchmarkStore_Thread(b *testing.B) {
 	b.Run("page of threads", func(b *testing.B) {
 		for b.Loop() {
 			if page, _, err := s.Threads(b.Context(), "t", store.ThreadQuery{Limit: 50}); err != nil || len(page) != 50 {
+				b.Fatal(len(page), err)
+			}
+		}
+	})
+	details := "INSERT INTO thread_details SELECT 't', concat('thread-', leftPad(toString(number), 7, '0')), %s, 1, 0, 'a title', 'a title' FROM numbers(%d)"
+	for name, threads := range map[string]int{"'title'": 1_000_000, "'archived'": 2000} {
+		if err := s.exec(b.Context(), fmt.Sprintf(details, name, threads)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("page of threads of a tenant with a million titles", func(b *testing.B) {
+		for b.Loop() {
+			page, _, err := s.Threads(b.Context(), "t", store.ThreadQuery{Limit: 50, Archived: search.ArchivedNo})
+			if err != nil || len(page) != 50 {
 				b.Fatal(len(page), err)
 			}
 		}

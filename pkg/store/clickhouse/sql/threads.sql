@@ -15,12 +15,13 @@ SELECT
 FROM runs FINAL
 WHERE tenant = {tenant:String} AND startsWith(thread_id, {prefix:String}) AND thread_id > {after:String}
   AND ({archived:String} != 'yes' OR thread_id IN (
-      SELECT thread_id FROM thread_details FINAL WHERE tenant = {tenant:String} AND name = 'archived'))
+      SELECT thread_id FROM thread_details FINAL WHERE tenant = {tenant:String} AND name = 'archived' AND thread_id > {after:String}))
   AND ({archived:String} != 'no' OR thread_id NOT IN (
-      SELECT thread_id FROM thread_details FINAL WHERE tenant = {tenant:String} AND name = 'archived'))
+      SELECT thread_id FROM thread_details FINAL WHERE tenant = {tenant:String} AND name = 'archived' AND thread_id > {after:String}))
   AND (empty({words:Array(String)}) OR thread_id IN (
       SELECT thread_id FROM thread_details FINAL
-      WHERE tenant = {tenant:String} AND name = 'title' AND arrayAll(w -> position(folded, w) > 0, {words:Array(String)})))
+      WHERE tenant = {tenant:String} AND name = 'title' AND thread_id > {after:String}
+        AND arrayAll(w -> position(folded, w) > 0, {words:Array(String)})))
 GROUP BY thread_id
 HAVING toUnixTimestamp64Milli(thread_updated_at) >= {since:Int64}
    AND ({status:String} = '' OR last_status = {status:String})
