@@ -4,10 +4,15 @@ import { CopilotRuntime, copilotRuntimeNodeHttpEndpoint, ExperimentalEmptyAdapte
 import { SkeinAgent } from '@skeinhq/client';
 import { SkeinRunner } from '@skeinhq/client/copilotkit';
 
-const { SKEIN: url, RUNTIME } = process.env;
+const { SKEIN: url, RUNTIME, ORIGIN } = process.env;
 const runtime = new CopilotRuntime({
   agents: { assistant: new SkeinAgent({ url, agent: 'assistant' }) },
   runner: new SkeinRunner({ url }),
 });
-const handler = copilotRuntimeNodeHttpEndpoint({ runtime, serviceAdapter: new ExperimentalEmptyAdapter(), endpoint: '/api/copilotkit' });
+const handler = copilotRuntimeNodeHttpEndpoint({
+  runtime,
+  serviceAdapter: new ExperimentalEmptyAdapter(),
+  endpoint: '/api/copilotkit',
+  cors: { origin: ORIGIN }, // without it, every web page may call
+});
 createServer(handler).listen(new URL(RUNTIME).port, '127.0.0.1', () => console.log(`CopilotKit's runtime is process ${process.pid}`));
