@@ -367,6 +367,40 @@ func TestPublish_TwoPublishersOfOneRun(t *testing.T) {
 	}
 }
 
+func TestStopRequested_TellsAnAgentThatPublishes(t *testing.T) {
+	c := devtest.Client(t, address)
+	events := run("stopped", "r", 1)
+	publish := func(events ...[]byte) {
+		t.Helper()
+		if _, err := c.Publish(t.Context(), "stopped", "r", nil, each(events, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(events[0])
+	var last []byte
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := c.CancelRun(t.Context(), "stopped", "r", "enough")
+		stopped <- err
+	}()
+	if asked, err := c.StopRequested(t.Context(), "stopped", "r"); !asked || err != nil {
+		t.Fatal(asked, err)
+	}
+	publish(events[0], []byte(`{"type":"RUN_FINISHED","threadId":"stopped","runId":"r","outcome":{"type":"cancelled"}}`))
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	for event, err := range c.Stream(t.Context(), "stopped", "r") {
+		if err != nil {
+			t.Error(err)
+		}
+		last = event.Data
+	}
+	if !bytes.Contains(last, []byte("cancelled")) {
+		t.Errorf("the run ends with %s", last)
+	}
+}
+
 func TestStream_GoesOnOverCuts(t *testing.T) {
 	cuts := []fault{cutAnswer(1000)} // behind what was there when it joined
 	for i := range 5 {               // in the second event of a connection, here and there

@@ -8,6 +8,7 @@
 //	for event, err := range c.Stream(ctx, thread, run) { … }               // a run from its start, then live
 //	next, err := c.Checkout(ctx, thread, run, "")                          // an input for the agent: a branch
 //	ended, err := c.CancelRun(ctx, thread, run, "the user pressed stop")
+//	asked, err := c.StopRequested(ctx, thread, run)                        // in the agent, which then ends the run
 //
 // Messages, states and events are JSON, unchanged: numbers, the order of keys and escapes are kept.
 //

@@ -47,6 +47,26 @@ func (c *Client) Stream(ctx context.Context, thread, run string) iter.Seq2[LiveE
 	}
 }
 
+// StopRequested waits until somebody asks that a run be stopped, and is then true; it is false once the run has ended. An agent that
+// publishes its events and hears of it ends its run with the outcome cancelled, within the 3 s for which CancelRun waits.
+func (c *Client) StopRequested(ctx context.Context, thread, run string) (asked bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hearing := c.Noting(func(text string) {
+		if text == fromServer+"stop requested" { // the query stage's stopRequested
+			asked = true
+			cancel()
+		}
+	})
+	for _, failed := range hearing.Stream(ctx, thread, run) {
+		err = failed
+	}
+	if asked {
+		return true, nil
+	}
+	return false, err
+}
+
 // streaming reads a live stream over consecutive connections.
 type streaming struct {
 	client *Client
@@ -131,13 +151,16 @@ func (s *streaming) ended(before []LiveEvent) {
 // maxComment bounds a comment in bytes; the rest of a longer one is left out.
 const maxComment = 500
 
+// fromServer begins the texts of Noting that are the server's.
+const fromServer = "server: "
+
 // resumes is the end of comments that the server writes before it closes a connection. Stream resumes, so they are left out.
 const resumes = "; resume from the last id"
 
 // comment passes a comment of the server to note, unless it is a heartbeat or ends with resumes.
 func (s *streaming) comment(text string) {
 	if text = strings.TrimSpace(text[:min(len(text), maxComment)]); text != "" && !strings.HasSuffix(text, resumes) {
-		s.client.note("server: " + text)
+		s.client.note(fromServer + text)
 	}
 }
 
