@@ -1,12 +1,14 @@
 """Publishing to a server that is away, slow, or refuses."""
 
 import asyncio
+import json
+import multiprocessing
 import time
 
 import pytest
 
 from conftest import a_run, accepted, an_input, free_port, play, problem
-from skein_agui import Skein, SkeinError
+from skein_agui import Skein, SkeinError, sync
 
 
 async def publish(skein: Skein, run_input: dict, events: list):
@@ -188,3 +190,35 @@ async def test_a_label_that_no_header_can_hold_ends_the_run(faulty):
         async with skein.run(run_input, labels={"user": "two\nlines"}) as run:
             assert [e async for e in run.publish(play(a_run(run_input)))] == a_run(run_input)
     assert run.stats.dropped == 7 and "cannot be sent" in run.stats.reason
+
+
+def work(skein: sync.Skein, run_input: dict) -> None:
+    with skein.run(run_input) as run:
+        assert list(run.publish(iter(a_run(run_input)))) == a_run(run_input)
+    assert run.stats.published == 7 and skein._skein._held == 0
+
+
+def idle(*_) -> None:
+    pass
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("target", [idle, work])
+def test_a_process_that_forks(faulty, target):
+    """Its children neither hang, whether they use Skein or not, nor send what it publishes."""
+    server = faulty(lambda method, path, body: accepted(body))
+    one, two = an_input(), an_input()
+    with sync.Skein(server.url, linger=0.5) as skein:
+        with skein.run(one) as run:
+            for event in a_run(one)[:4]:
+                run.put(event)
+            child = multiprocessing.get_context("fork").Process(target=target, args=(skein, two))
+            child.start()
+            child.join(20)
+            child.kill()  # if it hangs
+            for event in a_run(one)[4:]:
+                run.put(event)
+        assert child.exitcode == 0 and (run.stats.published, run.stats.reason) == (7, None)
+    for run_input in (one, two)[: 1 + (target is work)]:
+        bodies = [body for method, path, body in server.requests if method == "POST" and run_input["threadId"] in path]
+        assert [json.loads(line)["event"] for body in bodies for line in body.splitlines()] == a_run(run_input)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures.thread  # before _exit is registered: handlers run in reverse order
+import os
 import threading
 import weakref
 from collections.abc import Coroutine
@@ -19,6 +20,7 @@ clients: weakref.WeakSet[Skein] = weakref.WeakSet()
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_of_parents: list[object] = []
 
 
 def loop() -> asyncio.AbstractEventLoop:
@@ -54,4 +56,19 @@ async def _close_all() -> None:
 
 
 def _exit() -> None:
-    wait(_close_all())
+    if _loop:
+        wait(_close_all())
+
+
+def _after_fork() -> None:
+    """Begins anew in a child process, which has the loop, but not its thread. The parent sends what its runs have published."""
+    global _lock, _loop
+    # Kept: the loop's epoll is the parent's, too, and tasks that nobody refers to would complain.
+    _of_parents.append((_loop, [vars(client).copy() for client in clients]))
+    _lock, _loop = threading.Lock(), None
+    for client in clients:
+        client._begin()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)

@@ -65,9 +65,8 @@ class Skein(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
-        self._lock, self._held, self._runs = threading.Lock(), 0, set[BaseRun]()
-        self._closing = asyncio.Event()  # of the background thread
+        self._runs: set[BaseRun] = set()
+        self._begin()
         background.clients.add(self)
 
     def run(self, run_input: RunAgentInput | Mapping[str, Any] | str | bytes, *, labels: Mapping[str, str] | None = None) -> Run:
@@ -168,6 +167,15 @@ class Skein(Options):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+    def _begin(self) -> None:
+        """Begins, or begins anew in a forked process, where runs of the parent take no more events."""
+        for run in self._runs:
+            run._stopped, run._settled = "the process has forked: its parent publishes the run", asyncio.Event()
+            run._settled.set()
+        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+        self._lock, self._held, self._runs = threading.Lock(), 0, set()
+        self._closing = asyncio.Event()  # of the background thread
 
     def _run(self, kind: type[R], run_input: RunAgentInput | Mapping[str, Any] | str | bytes, labels: Mapping[str, str] | None) -> R:
         body = encode(run_input)
