@@ -192,6 +192,59 @@ async def test_a_label_that_no_header_can_hold_ends_the_run(faulty):
     assert run.stats.dropped == 7 and "cannot be sent" in run.stats.reason
 
 
+async def test_a_connection_that_broke_costs_no_event(faulty):
+    """Skein may still answer, when something between closes only the way to it."""
+
+    def answer(method, path, body):
+        posts = [r for r in server.requests if r[0] == "POST"]
+        return problem(400, reason="cut", accepted=2, line=3) if method == "POST" and len(posts) == 1 else accepted(body)
+
+    server = faulty(answer)
+    run_input = an_input()
+    async with Skein(server.url) as skein:
+        run = await publish(skein, run_input, a_run(run_input))
+        assert await skein.flush(10)
+    assert (run.stats.published, run.stats.refused, run.stats.reason) == (7, 0, None)
+    assert {line["seq"] for line in server.lines()} == set(range(7))
+
+
+async def test_a_bad_request_that_names_no_line_ends_the_run(faulty):
+    server = faulty(lambda method, path, body: problem(400, accepted=0, detail="a label is too long"))
+    run_input = an_input()
+    async with Skein(server.url) as skein:
+        run = await publish(skein, run_input, a_run(run_input))
+    assert (run.stats.dropped, run.stats.refused) == (7, 0) and len(server.requests) == 2
+
+
+async def test_deep_json_raises_nothing(faulty):
+    server = faulty(lambda method, path, body: accepted(body))
+    run_input = an_input()
+    deep = '{"type":"RUN_FINISHED","result":' + "[" * 5000 + "]" * 5000 + "}"
+    async with Skein(server.url) as skein:
+        async with skein.run(run_input) as run:
+            run.put(deep)
+    assert server.requests[-1][2].startswith(b'{"seq":0,"event":' + deep.encode())
+
+
+@pytest.mark.parametrize(("start", "end"), [(b"data: ", b""), (b"x\r\ndata: ", b""), (b"data: ", b"\n"), (b"data: ", b"\r")])
+async def test_a_stream_without_an_end_of_its_event_keeps_no_more_than_an_event_may_have(faulty, start, end):
+    server = faulty(lambda method, path, body: accepted(body))
+    run_input = an_input()
+    events = [f"data: {json.dumps(event)}\n\n".encode() for event in a_run(run_input)]
+    async with Skein(server.url) as skein:
+        async with skein.run(run_input) as run:
+            run.put(events[0])
+            for _ in range(24):
+                run.put(start + b"x" * (1 << 20) + end)
+                assert run._sse._size <= 17 << 20
+            run.put(b"\r\n\r\n")
+            for event in events[1:]:
+                run.put(event)
+    assert (run.stats.published, run.stats.refused) == (7, 1) and "16 MiB" in run.stats.reason
+    assert [line["event"] for line in server.lines()] == a_run(run_input)
+    assert [line["seq"] for line in server.lines()] == [0, *range(2, 8)]
+
+
 def work(skein: sync.Skein, run_input: dict) -> None:
     with skein.run(run_input) as run:
         assert list(run.publish(iter(a_run(run_input)))) == a_run(run_input)

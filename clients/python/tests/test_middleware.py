@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from conftest import Dev, Faulty, a_run, accepted, an_input, free_port, interrupt
 from skein_agui import Skein, SkeinMiddleware, sync
+from skein_agui.publish import BaseRun
 
 
 def sse(events: list[dict]) -> list[bytes]:
@@ -220,3 +221,23 @@ def test_it_needs_one_address():
     for wrong in ({}, {"skein": Skein(), "url": "http://127.0.0.1:1"}):
         with pytest.raises(ValueError, match="one of them"):
             SkeinMiddleware(None, **wrong)
+
+
+@pytest.mark.parametrize("method", ["_open", "_feed"])
+def test_a_fault_of_the_recorder_does_not_reach_the_caller(faulty, caplog, monkeypatch, method):
+    server: Faulty = faulty(lambda method, path, body: accepted(body))
+    run_input, lost = an_input(), []
+    monkeypatch.setattr(BaseRun, method, lambda *_: 1 / 0)
+    skein = Skein(server.url, on_lost=lambda run, n, reason: lost.append(reason), flush_timeout=0.1)
+    with Served(starlette(skein, lambda given: iter(sse(a_run(given))))) as app:
+        assert httpx.post(app.url + "/stream", json=run_input).content == b"".join(sse(a_run(run_input)))
+    assert "recording has failed" in caplog.text and "ZeroDivisionError" in caplog.text
+    assert any("recording has failed" in reason for reason in lost) == (method != "_open")  # before it, there is no run
+
+
+def test_deep_json_passes(dev: Dev):
+    run_input = an_input()
+    deep = b'data: {"type":"RUN_FINISHED","result":' + b"[" * 5000 + b"]" * 5000 + b"}\n\n"
+    with Served(starlette(Skein(dev.url), lambda given: iter([*sse(a_run(given, end=False)), deep]))) as app:
+        assert httpx.post(app.url + "/stream", json=run_input).content == b"".join([*sse(a_run(run_input, end=False)), deep])
+    assert dev.get(f"{run_input['threadId']}/history").json()["messages"][-1]["content"] == "0 1 2 "

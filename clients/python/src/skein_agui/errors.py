@@ -24,7 +24,7 @@ class SkeinError(Exception):
 
     def __init__(self, status: int, reason: str, detail: str, retry_after: float | None = None) -> None:
         self.status, self.reason, self.detail, self.retry_after = status, reason, detail, retry_after
-        self._accepted = -1  # how many events of the request Kafka acknowledged before one was refused; -1: not said
+        self._bad: int | None = None  # which event of the request was refused, counted from 0; Kafka acknowledged those before it
         text = f"{detail} (HTTP {status})" if status else detail
         if status in _ADVICE:
             text += f": {_ADVICE[status]}"
@@ -35,14 +35,14 @@ class SkeinError(Exception):
     @property
     def transient(self) -> bool:
         """Whether the same call may succeed later."""
-        return self.status in (0, 408, 425, 429) or self.status >= 500
+        return self.status in (0, 408, 425, 429) or self.status >= 500 or self.reason == "cut"  # what Skein calls a broken connection
 
 
 def object_of(text: bytes) -> dict[str, Any]:
     """Returns a JSON object, {} if the text is none."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # too deep
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -61,5 +61,6 @@ def refusal(answer: httpx.Response) -> SkeinError:
     detail = problem.get("detail") or problem.get("title") or (not problem and first_line) or answer.reason_phrase
     seconds = answer.headers.get("Retry-After", "")
     error = SkeinError(answer.status_code, problem.get("reason", ""), detail, float(seconds) if seconds.isdecimal() else None)
-    error._accepted = problem.get("accepted", -1)
+    if "line" in problem:
+        error._bad = problem.get("accepted")
     return error

@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+MAX_BYTES = 16 << 20  # of an event, or an input: ingest takes none above
+
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a CR at the end may be half of a CRLF
 
 
@@ -27,31 +29,49 @@ def encode(value: Any) -> bytes:
 class SSE:
     """Reads server-sent events from pieces that end anywhere. id is the last event id so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
         self.id = ""
+        self._limit = limit
         self._pieces: list[bytes] = []
         self._data: list[bytes] = []
+        self._size = self._data_size = 0  # of both, of data, in bytes of memory
+        self._dropping = False  # to the end of an event
 
-    def feed(self, piece: bytes) -> Iterator[tuple[str, bytes]]:
-        """Yields the id and the data of each event that the piece completes. The data is empty if there is only an id."""
+    def feed(self, piece: bytes) -> Iterator[tuple[str, bytes | None]]:
+        """Yields the id and the data of each event that the piece completes. The data is empty if there is only an id.
+
+        It is None for an event that is dropped, because limit bytes of it have come without its end.
+        """
         if piece:
             self._pieces.append(piece)
-        if b"\n" not in piece and b"\r" not in piece:
-            return
+            self._size += len(piece)
+        if b"\n" in piece or b"\r" in piece:
+            yield from self._lines()
+        if self._limit and self._size > self._limit:
+            # What follows of the line becomes a comment. Its last byte may be a CR.
+            self._pieces = [b":" + self._pieces[-1][-1:]] if self._pieces else []
+            self._data, self._size, self._data_size = [], 0, 0
+            if not self._dropping:
+                self._dropping = True
+                yield self.id, None
+
+    def _lines(self) -> Iterator[tuple[str, bytes]]:
         *lines, rest = _LINE_END.split(b"".join(self._pieces))
         self._pieces = [rest] if rest else []
         for line in lines:
             if not line:
-                data, self._data = b"\n".join(self._data), []
+                data, self._data, self._data_size, self._dropping = b"\n".join(self._data), [], 0, False
                 yield self.id, data
                 continue
             name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
-            if name == b"data":
+            if name == b"data" and not self._dropping:
                 self._data.append(value.removeprefix(b" "))
+                self._data_size += len(line) + 40
             elif name == b"id":
                 self.id = value.removeprefix(b" ").decode("utf-8", "replace")
+        self._size = len(rest) + self._data_size
 
     @property
     def partial(self) -> bool:
         """Whether an event has begun and not ended."""
-        return bool(self._pieces or self._data)
+        return bool(self._pieces or self._data or self._dropping)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, MutableMapping
+from collections.abc import Awaitable, Callable, Container, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
 from .client import Skein
 from .errors import object_of
+from .events import MAX_BYTES
 from .publish import BaseRun, log
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
-_MAX_INPUT = 16 << 20  # ingest takes none above
 
 
 class SkeinMiddleware:
@@ -48,19 +48,20 @@ class SkeinMiddleware:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
-            if size <= _MAX_INPUT:
+            if size <= MAX_BYTES:
                 body.append(message.get("body", b""))
             return message
 
         async def take_events(message: Message) -> None:
             nonlocal run, whole
             await send(message)
-            if message["type"] == "http.response.start":
-                run = self._begin(b"".join(body), message) if size <= _MAX_INPUT else None
-                body.clear()
-            elif run and message["type"] == "http.response.body":
-                run._feed(message.get("body", b""))
-                whole = not message.get("more_body", False)
+            with _alone(run):
+                if message["type"] == "http.response.start":
+                    run = self._begin(b"".join(body), message) if size <= MAX_BYTES else None
+                    body.clear()
+                elif run and message["type"] == "http.response.body":
+                    whole = not message.get("more_body", False)
+                    run._feed(message.get("body", b""))
 
         cut: str | None = "the caller has left"
         try:
@@ -69,8 +70,9 @@ class SkeinMiddleware:
             cut = type(error).__name__
             raise
         finally:
-            if run:
-                run.close(None if whole else cut)
+            with _alone(run):
+                if run:
+                    run.close(None if whole else cut)
 
     def _begin(self, body: bytes, start: Message) -> BaseRun | None:
         """Begins a run, if the answer is a stream of events and the body an input."""
@@ -97,6 +99,17 @@ class SkeinMiddleware:
             await send(message)
 
         return close_first
+
+
+@contextmanager
+def _alone(run: BaseRun | None) -> Iterator[None]:
+    """Keeps a fault of the recorder from the application, which goes on."""
+    try:
+        yield
+    except Exception as error:
+        log.exception("recording has failed")
+        if run:
+            run._miss(f"recording has failed: {error!r}")
 
 
 def _header(of: MutableMapping[str, Any], name: bytes) -> bytes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from . import background
 from .errors import SkeinError, object_of
-from .events import SSE, encode
+from .events import MAX_BYTES, SSE, encode
 
 if TYPE_CHECKING:
     from .client import Skein
@@ -38,7 +38,7 @@ class Stats:
     dropped: int = 0
     """Not sent: the buffer was full, Skein refused the run, or the process ended."""
     refused: int = 0
-    """No events, such as JSON without a type; or those of another publisher have their numbers."""
+    """No events, such as JSON without a type, or too large; or those of another publisher have their numbers."""
     unreadable: int = 0
     """Published, but no AG-UI client can read them."""
     reason: str | None = None
@@ -50,7 +50,7 @@ class BaseRun:
     def __init__(self, skein: Skein, thread_id: str, run_id: str, run_input: bytes, headers: Mapping[str, bytes]) -> None:
         self.thread_id, self.run_id, self.stats = thread_id, run_id, Stats()
         self._skein, self._input, self._headers, self._path = skein, run_input, headers, skein._path(thread_id, run_id)
-        self._sse, self._seq, self._ended, self._closed = SSE(), 0, False, True
+        self._sse, self._seq, self._ended, self._closed = SSE(MAX_BYTES), 0, False, True
         self._is_sse: bool | None = None
         self._next: BaseRun | None = None  # the next run of the same stream
         # Shared with the background thread, under the lock of skein.
@@ -66,8 +66,7 @@ class BaseRun:
         try:
             data = encode(event)
         except Exception as error:  # whatever a foreign object raises is about this event
-            self._seq += 1
-            return self._lost("refused", 1, f"{type(event).__name__} has no JSON: {error}")
+            return self._miss(f"{type(event).__name__} has no JSON: {error}")
         if isinstance(event, (str, bytes, bytearray, memoryview)):
             if self._is_sse is None:
                 self._is_sse = data.lstrip()[:1] != b"{"  # the first text says it of all
@@ -106,6 +105,15 @@ class BaseRun:
         for _, data in self._sse.feed(piece):
             if data:
                 self._add(data)
+            elif data is None:
+                self._miss(f"an event has more than the {MAX_BYTES >> 20} MiB that Skein takes")
+
+    def _miss(self, reason: str) -> None:
+        """Counts an event that cannot be sent. It has a number: readers see the gap."""
+        if self._next:
+            return self._next._miss(reason)
+        self._seq += 1
+        self._lost("refused", 1, reason)
 
     def _add(self, data: bytes) -> None:
         if self._next:
@@ -224,10 +232,11 @@ class BaseRun:
         try:
             answer = await self._deliver("POST", "/events", b"".join(batch), "application/vnd.skein.events+ndjson")
         except SkeinError as error:
-            if error.status not in (400, 413) or not 0 <= error._accepted < len(batch):
+            bad = error._bad
+            if error.status not in (400, 413) or bad is None or bad >= len(batch):
                 return self._stop(str(error))
-            self._done(error._accepted + 1, refused=1)  # one line is bad, and those before it are there
-            return self._lost("refused", 1, f"event {batch[error._accepted][7:].split(b',', 1)[0].decode()}: {error}")
+            self._done(bad + 1, refused=1)  # those before it are there
+            return self._lost("refused", 1, f"event {batch[bad][7:].split(b',', 1)[0].decode()}: {error}")
         different, unreadable = answer.get("different", 0), answer.get("unreadable", 0)
         self._done(len(batch), refused=different)
         if different:
