@@ -180,3 +180,35 @@ def test_types_are_those_of_the_openapi_document():
     assert list(types.Status.__args__) == schemas["Status"]["enum"]
     assert list(types.ParentBy.__args__) == schemas["ParentBy"]["enum"]
     assert list(types.Basis.__args__) == schemas["History"]["properties"]["basis"]["enum"]
+
+
+async def test_cancel_stops_a_run_that_looks_for_it(dev: Dev):
+    run_input = an_input()
+    events = a_run(run_input, deltas=2000)
+    ids = {"threadId": run_input["threadId"], "runId": "r"}
+    async with Skein(dev.url, linger=0.05) as skein:
+        cancelled = asyncio.create_task(skein.when_stopped(run_input["threadId"], "r"))
+        async with skein.run(run_input) as run:
+            async for _ in run.publish(play(events)):
+                await asyncio.sleep(0.01)
+                if run._seq == 50:
+                    stop = asyncio.create_task(skein.cancel(ids["threadId"], "r", "enough"))
+                if run.stop_requested:
+                    run.put(events[-2])
+                    run.put({"type": "RUN_FINISHED", **ids, "outcome": {"type": "cancelled"}})
+                    break
+        assert 50 <= run._seq < 1000
+        stopped = await asyncio.wait_for(stop, 10)
+        assert (stopped["status"], stopped.get("synthetic")) == ("cancelled", None)
+        assert await asyncio.wait_for(cancelled, 10)
+        assert run._watch.result()
+
+
+async def test_a_run_that_ends_is_watched_no_longer(dev: Dev):
+    run_input = an_input()
+    async with Skein(dev.url) as skein:
+        async with skein.run(run_input) as run:
+            async for _ in run.publish(play(a_run(run_input))):
+                assert not run.stop_requested
+        assert run._watch.done() and not run.stop_requested
+        assert not await skein.when_stopped(run_input["threadId"], "r")

@@ -29,6 +29,10 @@ class LiveEvent(dict[str, Any]):
     id: str = ""
 
 
+class _Commented(Exception):
+    """The comment has come that a reader waits for."""
+
+
 @dataclass(eq=False)
 class Options:
     """Where Skein is, and how to publish."""
@@ -73,12 +77,30 @@ class Skein(Options):
         """Returns a run to publish: `async with skein.run(input) as run`. The input names the thread and the run."""
         return self._run(Run, run_input, labels)
 
-    async def stream(self, thread: str, run: str | None = None, *, last_event_id: str = "") -> AsyncGenerator[LiveEvent, None]:
+    def stream(self, thread: str, run: str | None = None, *, last_event_id: str = "") -> AsyncGenerator[LiveEvent, None]:
         """Yields the events of a run to its end; without a run, those of the thread's latest run, and then of its next ones, without end.
 
         It goes on where a connection broke off. Who joins late gets snapshots of what there was before.
         """
-        path, last, answered, pause = self._path(thread, run) + "/stream", last_event_id, False, 0.1
+        return self._follow(self._path(thread, run) + "/stream", last_event_id)
+
+    async def when_stopped(self, thread: str, run: str) -> bool:
+        """Waits until somebody asks that a run be stopped, and returns True; False once the run has ended."""
+        try:
+            async for _ in self._follow(self._path(thread, run) + "/stream", until=b"stop requested"):
+                pass
+        except _Commented:
+            return True
+        return False
+
+    async def _follow(self, path: str, last: str = "", until: bytes | None = None) -> AsyncGenerator[LiveEvent, None]:
+        """Yields the events of a live stream. With until, a comment that raises _Commented, it waits for a Skein that does not answer."""
+
+        def comment(text: bytes) -> None:
+            if text == until:
+                raise _Commented
+
+        answered, pause = until is not None, 0.1
         while True:
             before: list[LiveEvent] = []  # events without an id come again if the connection breaks before the next id
             wait = pause
@@ -91,7 +113,7 @@ class Skein(Options):
                     if not answer.is_success:
                         await answer.aread()
                         raise refusal(answer)
-                    answered, sse = True, SSE()
+                    answered, sse = True, SSE(on_comment=comment)
                     sse.id = last
                     async for piece in answer.aiter_raw():
                         for event_id, data in sse.feed(piece):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -29,9 +29,9 @@ def encode(value: Any) -> bytes:
 class SSE:
     """Reads server-sent events from pieces that end anywhere. id is the last event id so far."""
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, on_comment: Callable[[bytes], None] | None = None) -> None:
         self.id = ""
-        self._limit = limit
+        self._limit, self._on_comment = limit, on_comment
         self._pieces: list[bytes] = []
         self._data: list[bytes] = []
         self._size = self._data_size = 0  # of both, of data, in bytes of memory
@@ -67,6 +67,8 @@ class SSE:
             if name == b"data" and not self._dropping:
                 self._data.append(value.removeprefix(b" "))
                 self._data_size += len(line) + 40
+            elif not name and self._on_comment:
+                self._on_comment(value.strip())
             elif name == b"id":
                 self.id = value.removeprefix(b" ").decode("utf-8", "replace")
         self._size = len(rest) + self._data_size

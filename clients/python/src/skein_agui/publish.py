@@ -53,6 +53,7 @@ class BaseRun:
         self._sse, self._seq, self._ended, self._closed = SSE(MAX_BYTES), 0, False, True
         self._is_sse: bool | None = None
         self._next: BaseRun | None = None  # the next run of the same stream
+        self._watch: Future[bool] | None = None  # whether somebody asks that the run be stopped
         # Shared with the background thread, under the lock of skein.
         self._pending: deque[bytes] = deque()
         self._idle = False
@@ -73,6 +74,20 @@ class BaseRun:
             if self._is_sse:
                 return self._feed(data)
         self._add(data.strip())
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether somebody asked that the run be stopped. The first look begins to watch for it: a request more, open as long as the run.
+
+        Who stops publishes the run's end: RUN_FINISHED with the outcome `cancelled`.
+        """
+        if self._next:
+            return self._next.stop_requested
+        if not self._watch:
+            if self._closed:
+                return False
+            self._watch = background.submit(self._stop_asked())
+        return self._watch.done() and not self._watch.cancelled() and self._watch.result()
 
     def close(self, cut: str | None = None) -> None:
         """Says that no event follows; cut is why the stream broke off. A run without its end gets RUN_ERROR, as by Skein's proxy."""
@@ -99,6 +114,8 @@ class BaseRun:
     def _finish(self) -> None:
         with self._skein._lock:
             self._closed = True
+        if self._watch:
+            self._watch.cancel()
         background.loop().call_soon_threadsafe(self._work_came)
 
     def _feed(self, piece: bytes) -> None:
@@ -176,6 +193,13 @@ class BaseRun:
         if not self._stopped and not self._away:
             self._settled.clear()
         self._wake.set()
+
+    async def _stop_asked(self) -> bool:
+        try:
+            return await self._skein.when_stopped(self.thread_id, self.run_id)
+        except Exception as error:
+            log.warning("run %r of thread %r cannot be stopped from elsewhere: %s", self.run_id, self.thread_id, error)
+            return False
 
     async def _send(self, after: Future[None] | None) -> None:
         try:

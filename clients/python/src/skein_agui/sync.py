@@ -80,6 +80,9 @@ class Skein(Options):
     def cancel(self, thread: str, run: str, reason: str | None = None) -> Cancelled:
         return background.wait(self._skein.cancel(thread, run, reason))
 
+    def when_stopped(self, thread: str, run: str) -> bool:
+        return background.wait(self._skein.when_stopped(thread, run))
+
     def update_thread(self, thread: str, *, title: str | EllipsisType | None = ..., archived: bool | EllipsisType = ...) -> dict[str, Any]:
         return background.wait(self._skein.update_thread(thread, title=title, archived=archived))
 
