@@ -4,6 +4,7 @@ import asyncio
 import json
 import multiprocessing
 import time
+from collections import deque
 
 import pytest
 
@@ -275,3 +276,20 @@ def test_a_process_that_forks(faulty, target):
     for run_input in (one, two)[: 1 + (target is work)]:
         bodies = [body for method, path, body in server.requests if method == "POST" and run_input["threadId"] in path]
         assert [json.loads(line)["event"] for body in bodies for line in body.splitlines()] == a_run(run_input)
+
+
+async def test_no_event_is_added_while_others_are_taken(faulty):
+    """Else a caller on another thread may break the iteration of the queue, which costs the run: rarely, so the lock is what is tested."""
+
+    class Queue(deque):
+        def __iter__(self):
+            assert run._skein._lock.locked()
+            return super().__iter__()
+
+    server = faulty(lambda method, path, body: accepted(body))
+    run_input = an_input()
+    async with Skein(server.url) as skein:
+        async with skein.run(run_input) as run:
+            run._pending = Queue()
+            assert [e async for e in run.publish(play(a_run(run_input)))] == a_run(run_input)
+    assert (run.stats.published, run.stats.reason) == (7, None)

@@ -246,7 +246,9 @@ class BaseRun:
     async def _send_batch(self) -> None:
         batch: list[bytes] = []
         size = 0
-        for line in islice(self._pending, _BATCH_EVENTS):
+        with self._skein._lock:
+            waiting = list(islice(self._pending, _BATCH_EVENTS))
+        for line in waiting:
             if batch and size + len(line) > _BATCH_BYTES:
                 break
             batch.append(line)
