@@ -81,7 +81,7 @@ async def main() -> None:
     async with Skein(sys.argv[1], on_lost=lambda run, events, reason: lost.append(reason)) as skein:
         await play(SkeinMiddleware(agent, skein), 1, 10, None)  # imports and connects
         for name, workload in WORKLOADS.items():
-            if workload[2] and "--quick" in sys.argv:
+            if workload[2] == 50 and "--quick" in sys.argv:
                 continue
             print(f"{name}: {await measure(skein, *workload):.0f} µs an event", flush=True)
     if lost:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,7 @@ def test_the_wheel_works_in_an_empty_environment(dev: Dev, tmp_path: Path):
     assert installed.strip().endswith("py.typed")
 
 
-def test_the_middleware_costs_under_50_microseconds_an_event(dev: Dev):
+def test_what_the_middleware_costs_an_event(dev: Dev):
     said = run(sys.executable, FOLDER / "benchmark.py", dev.url, "--quick", env={"PYTHONPATH": str(FOLDER / "src")})
-    assert int(said.rsplit(" µs", 1)[0].rsplit(" ", 1)[1]) < 50, said
+    at_full_speed, paced = [int(cost) for cost in re.findall(r": (-?\d+) µs", said)]
+    assert at_full_speed < 50 and paced < 300, said  # paced, requests cost more than events: README says why
