@@ -63,7 +63,7 @@ func TestPage_FindsAndComesBack(t *testing.T) {
 			p.until(rows + ` === "` + order + `"`)
 		}
 		p.visit(`?q="keine+Plätze"+frei`)
-		p.shows("#reads", "one message, error or id has “keine” and “Plätze” and “frei”")
+		p.shows("#reads", "one message, error, title or id has “keine” and “Plätze” and “frei”")
 		p.visit("?q=talk-4")
 		p.until(rows + ` === "talk-4,talk-40,talk-41,talk-42,talk-43,talk-44,talk-45,talk-46,talk-47,talk-48,talk-49"`)
 	})
