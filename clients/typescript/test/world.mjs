@@ -95,7 +95,7 @@ export async function startFake(answer) {
   };
 }
 
-/** A TCP proxy that cuts each connection `ms` milliseconds after it began, if not 0, and all of them at `cut()`, by a reset. */
+/** A TCP proxy that cuts each stream of events `ms` milliseconds after it began, if not 0, and all connections at `cut()`, by a reset. */
 export async function startCutter(port, ms) {
   const open = new Set();
   const self = { ms, cuts: 0, cut: () => open.forEach((cut) => cut()) };
@@ -109,7 +109,11 @@ export async function startCutter(port, ms) {
       far.destroy();
     };
     open.add(cut);
-    const timer = self.ms ? setTimeout(cut, self.ms) : undefined;
+    let timer;
+    near.on('data', () => clearTimeout(timer)); // the connection's next request
+    far.on('data', (chunk) => {
+      if (self.ms && chunk.includes('text/event-stream')) timer = setTimeout(cut, self.ms);
+    });
     const end = () => {
       clearTimeout(timer);
       open.delete(cut);
