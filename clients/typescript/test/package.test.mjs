@@ -27,7 +27,7 @@ test('packed and installed into an empty project: README runs there, and its typ
     files.every(({ path }) => /^(dist\/|README\.md|LICENSE|package\.json)/.test(path)),
     'only what a user needs is packed',
   );
-  const project = { cwd: folder, timeout: 60_000 };
+  const project = { cwd: folder, timeout: 300_000 }; // a registry takes what it takes
   writeFileSync(join(folder, 'package.json'), '{"name":"empty","private":true,"type":"module"}');
   await run(
     'npm',
