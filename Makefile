@@ -100,7 +100,7 @@ check-race:
 check-beside:
 	$(call RERUN,$$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')) -vet=off -p 3 -timeout 15m
 	go test -vet=off -timeout 10m $(patsubst %,./%,$(filter-out $(RANDOM_CRASHES),$(SEQUENTIAL)))
-	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=10 -seed=$(TEST_SEED)
+	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=5 -seed=$(TEST_SEED)
 	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
 	$(MAKE) --no-print-directory clients-tests
 
@@ -135,7 +135,7 @@ sdks: build ## put AG-UI's Go and Rust SDKs through Skein; Rust's is built in so
 	SKEIN_SDKS=1 go test -vet=off -v -count=1 -timeout 30m ./test/sdks
 
 .PHONY: faults
-faults: ## put each fault at every request of the compactor ("make check": at every fourth, from a random one on)
+faults: ## put each fault at every request of the compactor ("make check": at every eleventh, from a random one on)
 	go test -v -count=1 -timeout 30m -run AFaultAtEachRequest ./pkg/compactor -faults.all
 
 .PHONY: laws

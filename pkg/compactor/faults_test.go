@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	everyRequest = flag.Bool("faults.all", false, "put each fault at every request, not at every fourth")
+	everyRequest = flag.Bool("faults.all", false, "put each fault at every request, not at every eleventh")
 	faultSeed    = flag.Uint64("faults.seed", 0, "decides at which requests faults are put; 0 draws one")
 )
 
@@ -101,7 +101,7 @@ func everyFault(t *testing.T, h history, only []kmsg.Key, broker ...kfake.Opt) m
 		}
 	}
 
-	step := 4 // every fourth request, from a random one on for each fault
+	step := 11 // every eleventh request, from a random one on for each fault; odd, as every other keeps the folder
 	if *everyRequest {
 		step = 1
 	}
