@@ -42,7 +42,7 @@ check-web: web ## say whether the committed files of the page are those of a fre
 
 .PHONY: pictures
 pictures: build ## take pictures of all views of the page, by Chromium, into .cache/pictures, and README's that moves, which is copied into docs/pictures
-	SKEIN_TEST_BIN=$(CURDIR)/bin SKEIN_TEST_PICTURES=$(CURDIR)/.cache/pictures go test -count=1 -run Pictures ./test/page
+	SKEIN_TEST_BIN=$(CURDIR)/bin SKEIN_TEST_PICTURES=$(CURDIR)/.cache/pictures go test -count=1 -run Pictures ./test/page -page.long
 	mkdir -p docs/pictures && cp .cache/pictures/tour.gif docs/pictures/
 
 .PHONY: run

@@ -26,6 +26,9 @@ import (
 // TestPage_PicturesMove makes README's picture that moves, of what "make run" shows: an answer that streams in, a thread's branches, and a
 // run event by event.
 func TestPage_PicturesMove(t *testing.T) {
+	if !*long {
+		t.Skip("make pictures runs it")
+	}
 	agent, err := demo.ServeRollout(t.Context())
 	if err != nil {
 		t.Fatal(err)
