@@ -38,7 +38,7 @@ func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 	}
 	walk(newRoot(newOutput(io.Discard, io.Discard, nil), strings.NewReader("")))
 	apptest.Settings(t, "skein", all.String())
-	apptest.Golden(t, all.String())
+	apptest.Golden(t, "help.golden", all.String())
 }
 
 func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
@@ -74,6 +74,9 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"picture":             {[]string{"lineage", "t", "-o", "png"}, app.ExitUsage, "jsonl or mermaid"},
 		"topics of nobody":    {[]string{"topics", "check"}, app.ExitUsage, "no Kafka brokers: pass --brokers"},
 		"partitions below 0":  {[]string{"topics", "create", "--brokers", "a:1", "--partitions", "-1"}, app.ExitUsage, "neither can be negative"},
+		"topics as JSON":      {[]string{"topics", "--format", "json"}, app.ExitUsage, "say strimzi or terraform"},
+		"no partitions":       {[]string{"topics", "--format", "strimzi", "--partitions", "0"}, app.ExitUsage, "both must be 1 or more"},
+		"prefix as code":      {[]string{"topics", "--format", "strimzi", "--topic-prefix", "a/b"}, app.ExitUsage, "checking topic prefix"},
 		"bad prefix":          {[]string{"topics", "alter", "--brokers", "a:1", "--topic-prefix", "a/b"}, app.ExitUsage, "checking topic prefix"},
 		"refold nothing":      {[]string{"refold"}, app.ExitUsage, "select runs: THREAD"},
 		"refold twice":        {[]string{"refold", "t", "--all"}, app.ExitUsage, "select runs: THREAD"},

@@ -41,7 +41,7 @@ type Config struct {
 func DefaultConfig(k kafka.Config) Config {
 	return Config{
 		Kafka:        k,
-		Group:        k.TopicPrefix + "skein-indexer",
+		Group:        k.IndexerGroup(),
 		MaxRecords:   10_000,
 		MaxBytes:     40 << 20,
 		MaxDelay:     500 * time.Millisecond,

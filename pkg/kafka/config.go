@@ -74,6 +74,17 @@ var topicPrefix = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,200}$`)
 // CompactorGroup returns the default consumer group of the topic set's compactors.
 func (c Config) CompactorGroup() string { return c.TopicPrefix + "skein-compactor" }
 
+// IndexerGroup returns the default consumer group of the topic set's indexers.
+func (c Config) IndexerGroup() string { return c.TopicPrefix + "skein-indexer" }
+
+// ValidatePrefix returns an error if topic names cannot begin with a prefix.
+func ValidatePrefix(prefix string) error {
+	if topicPrefix.MatchString(prefix) {
+		return nil
+	}
+	return fmt.Errorf("checking topic prefix %q: topic names may have letters, digits, '.', '_' and '-' only, the prefix up to 200", prefix)
+}
+
 // Validate returns all invalid settings as one error.
 func (c Config) Validate() error {
 	var errs []error
@@ -85,11 +96,7 @@ func (c Config) Validate() error {
 			errs = append(errs, errors.New("checking brokers: an address holds user or password: say HOST:PORT only"))
 		}
 	}
-	if !topicPrefix.MatchString(c.TopicPrefix) {
-		errs = append(errs, fmt.Errorf(
-			"checking topic prefix %q: topic names may have letters, digits, '.', '_' and '-' only, the prefix up to 200", c.TopicPrefix))
-	}
-	return errors.Join(append(errs, c.Security.validate())...)
+	return errors.Join(append(errs, ValidatePrefix(c.TopicPrefix), c.Security.validate())...)
 }
 
 // more returns the Options for a new client.

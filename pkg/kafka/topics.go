@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,6 +202,29 @@ func awaitTopics(ctx context.Context, adm *kadm.Client, topics Topics) (n int32,
 		return 0, fmt.Errorf("waiting for topics: %w", errors.Join(ctx.Err(), err))
 	}
 	return n, err
+}
+
+// TopicPlan is a topic as EnsureTopics makes it.
+type TopicPlan struct {
+	Name        string
+	Partitions  int32
+	Replication int16
+	Settings    map[string]string
+}
+
+// PlanTopics returns the topics that EnsureTopics makes on a cluster of three brokers or more, events first.
+func PlanTopics(topics Topics, spec TopicSpec) []TopicPlan {
+	spec.Replication = cmp.Or(spec.Replication, defaultReplication)
+	settings := topicConfigs(topics, spec)
+	var plan []TopicPlan
+	for _, name := range topics.All() {
+		t := TopicPlan{Name: name, Partitions: spec.Partitions, Replication: spec.Replication, Settings: map[string]string{}}
+		for key, value := range settings[name] {
+			t.Settings[key] = *value
+		}
+		plan = append(plan, t)
+	}
+	return plan
 }
 
 // timestampLimit is the setting for how far timestamps may be ahead of the broker's clock. Brokers before 3.6 do not have it.

@@ -32,18 +32,18 @@ func Help(t *testing.T, s app.Stage) {
 		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 	Settings(t, s.Name, stdout)
-	Golden(t, stdout)
+	Golden(t, "help.golden", stdout)
 }
 
-// Golden compares a help text with testdata/help.golden; -update rewrites it.
-func Golden(t *testing.T, help string) {
+// Golden compares a text with a file of testdata; -update rewrites it.
+func Golden(t *testing.T, file, text string) {
 	t.Helper()
-	path := filepath.Join("testdata", "help.golden")
+	path := filepath.Join("testdata", file)
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(help), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,8 +51,8 @@ func Golden(t *testing.T, help string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if help != string(want) {
-		t.Errorf("help has changed; go test -update rewrites %s. It is now:\n%s", path, help)
+	if text != string(want) {
+		t.Errorf("%s has changed; go test -update rewrites it. It is now:\n%s", path, text)
 	}
 }
 
