@@ -27,7 +27,8 @@ func printTopicsAs(t *testing.T, args ...string) string {
 }
 
 func TestTopics_PrintsTerraform(t *testing.T) {
-	apptest.Golden(t, "topics.tf.golden", printTopicsAs(t, "terraform", "--topic-prefix", "9.Acme_", "--partitions", "48", "--events-retention", "-1s"))
+	printed := printTopicsAs(t, "terraform", "--topic-prefix", "9.Acme_", "--partitions", "48", "--events-retention", "-1s")
+	apptest.Golden(t, "topics.tf.golden", printed)
 }
 
 // resource has the fields of Strimzi's KafkaTopic and KafkaUser that are printed, as its custom resource definitions name them.
@@ -39,11 +40,12 @@ type resource struct {
 		Labels map[string]string
 	}
 	Spec struct {
-		TopicName            string `yaml:"topicName"`
-		Partitions, Replicas int
-		Config               map[string]string
-		Authentication       struct{ Type string }
-		Authorization        struct {
+		TopicName      string `yaml:"topicName"`
+		Partitions     int32
+		Replicas       int16
+		Config         map[string]string
+		Authentication struct{ Type string }
+		Authorization  struct {
 			Type string
 			ACLs []struct {
 				Resource struct {
@@ -59,12 +61,14 @@ type resource struct {
 // What is printed for Strimzi is, read again, what skein topics create makes and what the rules say.
 func TestTopics_PrintsStrimzi(t *testing.T) {
 	apptest.Golden(t, "topics.strimzi.golden", printTopicsAs(t, "strimzi"))
+	kinds := map[string]string{"topic literal": "topic", "group literal": "group", "transactionalId prefix": "transactional id"}
 	names := map[string]bool{} // of all sets: those of one namespace differ
 	for _, prefix := range []string{"", "acme.", "Acme.", "acme_", "-a..b-.", "9", strings.Repeat("x", 200)} {
 		cfg := kafka.Config{TopicPrefix: prefix}
 		var topics []kafka.TopicPlan
 		var rules []kafka.Rule
-		dec := yaml.NewDecoder(strings.NewReader(printTopicsAs(t, "strimzi", "--topic-prefix="+prefix, "--replication", "2", "--strimzi-cluster", "prod")))
+		printed := printTopicsAs(t, "strimzi", "--topic-prefix="+prefix, "--replication", "2", "--strimzi-cluster", "prod")
+		dec := yaml.NewDecoder(strings.NewReader(printed))
 		dec.KnownFields(true)
 		for {
 			var r resource
@@ -80,14 +84,15 @@ func TestTopics_PrintsStrimzi(t *testing.T) {
 			}
 			names[name] = true
 			if r.Kind == "KafkaTopic" {
-				topics = append(topics, kafka.TopicPlan{Name: r.Spec.TopicName, Partitions: int32(r.Spec.Partitions), Replication: int16(r.Spec.Replicas), Settings: r.Spec.Config})
+				topics = append(topics, kafka.TopicPlan{Name: r.Spec.TopicName, Partitions: r.Spec.Partitions, Replication: r.Spec.Replicas,
+					Settings: r.Spec.Config})
 				continue
 			}
 			if r.Kind != "KafkaUser" || r.Spec.Authentication.Type != "scram-sha-512" || r.Spec.Authorization.Type != "simple" {
 				t.Errorf("%s is %+v", name, r)
 			}
 			for _, a := range r.Spec.Authorization.ACLs {
-				kind := map[string]string{"topic literal": "topic", "group literal": "group", "transactionalId prefix": "transactional id"}[a.Resource.Type+" "+a.Resource.PatternType]
+				kind := kinds[a.Resource.Type+" "+a.Resource.PatternType]
 				stage := stageNames[slices.IndexFunc(stageNames, func(s string) bool { return strings.Contains(name, "skein-"+s) })]
 				rules = append(rules, kafka.Rule{Stage: stage, Resource: kind, Name: a.Resource.Name, Operations: a.Operations})
 			}

@@ -72,7 +72,8 @@ func (d *downstream) publish(thread, run string, events ...string) {
 	for _, e := range events {
 		body += "\n" + strings.ReplaceAll(strings.ReplaceAll(e, "THREAD", thread), "RUN-ID", run)
 	}
-	if _, err := d.client.As(client.Producer{Agent: "planner"}).PostEvents(d.t.Context(), thread, run, "application/x-ndjson", strings.NewReader(body)); err != nil {
+	c := d.client.As(client.Producer{Agent: "planner"})
+	if _, err := c.PostEvents(d.t.Context(), thread, run, client.TypeNDJSON, strings.NewReader(body)); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -217,7 +218,8 @@ func TestDownstream_ClickHouse(t *testing.T) {
 		var input, output, first int64
 		var tools map[string]int64
 		var messages []string
-		if err := rows.Scan(&tenant, &thread, &run, &status, &agent, &started, &ended, &input, &output, &tools, &messages, &key, &first); err != nil {
+		err := rows.Scan(&tenant, &thread, &run, &status, &agent, &started, &ended, &input, &output, &tools, &messages, &key, &first)
+		if err != nil {
 			t.Fatal(err)
 		}
 		id, err := record.RunKey(tenant, thread, run)
@@ -239,7 +241,8 @@ func TestDownstream_ClickHouse(t *testing.T) {
 			}
 		}
 		got := fmt.Sprint(status, agent, input, output, tools, len(messages), key, first, ended != nil || rec.EndedAt == nil)
-		expected := fmt.Sprint(rec.Status, rec.Agent, in, out, map[string]int64(rec.Stats.ToolCalls), len(rec.Messages), strings.TrimSuffix(id, "/"+record.EscapeKeyPart(run)), rec.Raw.First, true)
+		expected := fmt.Sprint(rec.Status, rec.Agent, in, out, map[string]int64(rec.Stats.ToolCalls), len(rec.Messages),
+			strings.TrimSuffix(id, "/"+record.EscapeKeyPart(run)), rec.Raw.First, true)
 		if got != expected {
 			t.Errorf("%s has the row %s, want %s", id, got, expected)
 		}
@@ -295,7 +298,8 @@ func TestDownstream_KafkaConnect(t *testing.T) {
 		}
 		in.WriteString(line + "\n")
 	}
-	cmd := exec.CommandContext(ctx, java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", filepath.Join(jars, "*"), "connect/Transforms.java", file)
+	cmd := exec.CommandContext(ctx, java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", filepath.Join(jars, "*"),
+		"connect/Transforms.java", file)
 	cmd.Stdin, cmd.Stderr = &in, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -376,7 +380,8 @@ func TestDownstream_Webhook(t *testing.T) {
 	d.records()
 	first := start()
 	has("the ends are posted", func() bool {
-		return posted["order 17/é tools"] == "finished" && posted["order 17/é fails"] == "error" && posted["late far"] == "finished" && posted["open goes on"] == ""
+		return posted["order 17/é tools"] == "finished" && posted["order 17/é fails"] == "error" && posted["late far"] == "finished" &&
+			posted["open goes on"] == ""
 	})
 	mu.Lock()
 	refuse = true
