@@ -74,6 +74,7 @@ each with an --instance-id of its own.`,
 			p.Admin.AddRemark("versions", func(context.Context) error { return s.CheckVersions() })
 			p.Admin.AddBeat("indexer", s.Turned)
 			if ch, is := st.(*clickhouse.Store); is {
+				p.Admin.AddRemark("purge", func(context.Context) error { return ch.Overdue() })
 				p.Group.Go(ctx, "purge", func(ctx context.Context) error { return ch.KeepSweeping(ctx, settings.purge, p.Logger) })
 			}
 			p.Group.Go(ctx, "retention", func(ctx context.Context) error { return s.Retain(ctx, st, settings.retention) })

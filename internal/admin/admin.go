@@ -41,6 +41,7 @@ type Check func(ctx context.Context) error
 //	/debug/pprof  profiles, after ServeProfiles: they show the contents of the process's memory
 type Admin struct {
 	gatherer prometheus.Gatherer
+	failing  *prometheus.GaugeVec // check
 	version  string
 	stages   []string
 
@@ -80,9 +81,16 @@ const (
 	remark                 // of the process's work, which continues
 )
 
-// New returns an Admin that is not ready until Started is called.
-func New(gatherer prometheus.Gatherer) *Admin {
-	return &Admin{gatherer: gatherer, state: "starting"}
+// New returns an Admin that is not ready until Started is called. It serves the registry's metrics, and adds one of its checks.
+func New(registry interface {
+	prometheus.Gatherer
+	prometheus.Registerer
+}) *Admin {
+	a := &Admin{gatherer: registry, state: "starting", failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "skein_admin_check_failing", Help: "1 while a check of readiness fails, by check.",
+	}, []string{"check"})}
+	registry.MustRegister(a.failing)
+	return a
 }
 
 // Identify sets the version and the stages that the process has.
@@ -105,6 +113,7 @@ func (a *Admin) add(name string, k kind, ask Check) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.checks = append(a.checks, &check{name: name, kind: k, ask: ask})
+	a.failing.WithLabelValues(name)
 }
 
 // Started ends the start-up. After that, readiness depends on the checks.
@@ -300,6 +309,7 @@ func (a *Admin) look(ctx context.Context) []result {
 		default:
 			results[i].err = errNoAnswer
 		}
+		a.failing.WithLabelValues(results[i].name).Set(map[bool]float64{true: 1}[results[i].err != nil])
 	}
 	return results
 }

@@ -108,6 +108,9 @@ func TestAdmin_LogsOneLineWhenACheckFailsAndOneWhenItPasses(t *testing.T) {
 		fault.set(errors.New("refused by a"))
 		time.Sleep(30 * time.Second)
 		lines("away", `msg="check fails" check=kafka error="refused by a"`)
+		if _, metrics := get(t, a.Handler(), "/metrics"); !strings.Contains(metrics, `skein_admin_check_failing{check="kafka"} 1`) {
+			t.Errorf("the metrics are\n%s", metrics)
+		}
 		fault.set(errors.New("refused by b"))
 		time.Sleep(watchEvery)
 		lines("another reason within a minute", "")
@@ -116,5 +119,8 @@ func TestAdmin_LogsOneLineWhenACheckFailsAndOneWhenItPasses(t *testing.T) {
 		fault.set(nil)
 		time.Sleep(watchEvery)
 		lines("back", `msg="check passes again" check=kafka after=1h0m`)
+		if _, metrics := get(t, a.Handler(), "/metrics"); !strings.Contains(metrics, `skein_admin_check_failing{check="kafka"} 0`) {
+			t.Errorf("the metrics are\n%s", metrics)
+		}
 	})
 }

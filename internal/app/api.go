@@ -128,6 +128,7 @@ func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticat
 			return nil, err
 		}
 		p.Admin.AddCheck("jwks", func(context.Context) error { return tokens.Ready() })
+		p.Admin.AddRemark("jwks-set", func(context.Context) error { return tokens.Stale() })
 		p.Group.Go(ctx, "key set of tokens", tokens.Run)
 	}
 	switch {

@@ -62,6 +62,7 @@ func (p *Process) openProbe(ctx context.Context) error {
 		return err
 	}
 	p.probe = probe
+	p.Admin.AddRemark("kafka-files", func(context.Context) error { return p.Kafka.Security.CheckFiles() })
 	p.Group.Closing(ctx, "Kafka probe", func() error { probe.Close(); return nil })
 	return nil
 }

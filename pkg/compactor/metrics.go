@@ -162,3 +162,18 @@ func newMetrics(reg prometheus.Registerer, tenants int) *metrics {
 	}
 	return m
 }
+
+// registerDisk adds metrics of the disk that the local stores are on.
+func registerDisk(reg prometheus.Registerer, dir string) {
+	gauge := func(name, help string, value func() float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "compactor", Name: name, Help: help}, value))
+	}
+	gauge("disk_free_bytes", "Bytes that are free on the disk of the local stores.", func() float64 {
+		free, _ := runstore.DiskUsage(dir)
+		return free
+	})
+	gauge("disk_size_bytes", "Size of the disk of the local stores.", func() float64 {
+		_, size := runstore.DiskUsage(dir)
+		return size
+	})
+}

@@ -40,7 +40,9 @@ func New(cfg Config, k kafka.Config, logger *slog.Logger) (*Service, error) {
 	if reg == nil {
 		reg = prometheus.NewRegistry()
 	}
-	return newService(cfg, k, logger, newMetrics(reg, cfg.TenantMetrics)), nil
+	m := newMetrics(reg, cfg.TenantMetrics)
+	registerDisk(reg, cfg.Dir)
+	return newService(cfg, k, logger, m), nil
 }
 
 func newService(cfg Config, k kafka.Config, logger *slog.Logger, m *metrics) *Service {

@@ -119,6 +119,20 @@ func (s Security) tlsConfig(addr string) (*tls.Config, error) {
 	return cfg, nil
 }
 
+// CheckFiles returns why a new connection could not use the files, or nil. Connections that are open go on without them.
+func (s Security) CheckFiles() error {
+	if s.TLS {
+		if _, err := s.tlsConfig("localhost:0"); err != nil { // the name matters only to connections
+			return err
+		}
+	}
+	if s.PasswordFile != "" {
+		_, err := s.password()
+		return err
+	}
+	return nil
+}
+
 func (s Security) mechanism() sasl.Mechanism {
 	scramAuth := func(context.Context) (scram.Auth, error) {
 		text, err := s.password()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http/httptest"
 	"os"
@@ -39,6 +40,27 @@ func TestConfig_RefusesSecurityThatCannotWork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Connections that are open do not read the files, so readiness does.
+func TestSecurity_ChecksItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	s := kafka.Security{TLS: true, CAFile: filepath.Join(dir, "ca"), SASL: "PLAIN", User: "u", PasswordFile: filepath.Join(dir, "password")}
+	check := func(want string) {
+		t.Helper()
+		if err := s.CheckFiles(); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	check("reading the CA of Kafka")
+	put(t, s.CAFile, "none")
+	check("has no PEM certificate")
+	put(t, s.CAFile, anotherCA(t))
+	check("reading the password of Kafka")
+	put(t, s.PasswordFile, "secret")
+	check("<nil>")
+	s.CertFile, s.KeyFile = s.CAFile, s.PasswordFile
+	check("reading the certificate for Kafka")
 }
 
 // Every way to log in, through every kind of client, on Apache Kafka.

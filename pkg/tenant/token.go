@@ -175,6 +175,14 @@ func (t *Tokens) Ready() error {
 	return t.source.Err()
 }
 
+// Stale returns the error of reading the key set since one was in force, or nil.
+func (t *Tokens) Stale() error {
+	if t.keys.Load() == nil {
+		return nil
+	}
+	return t.source.Err()
+}
+
 // take puts a key set in force. It ignores keys that are not for signatures.
 func (t *Tokens) take(raw []byte) error {
 	n := 0

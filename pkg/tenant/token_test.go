@@ -288,6 +288,9 @@ func TestTokens_ReadsAFileAgain(t *testing.T) {
 			if (oldErr == nil) != step.old || (freshErr == nil) != step.fresh || (tokens.Ready() == nil) != (step.old || step.fresh) {
 				t.Errorf("%s: old %v, fresh %v, ready %v", step.name, oldErr, freshErr, tokens.Ready())
 			}
+			if stale := strings.HasPrefix(step.name, "a broken") || strings.HasPrefix(step.name, "an empty"); (tokens.Stale() != nil) != stale {
+				t.Errorf("%s: stale is %v", step.name, tokens.Stale())
+			}
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/usage"
 	"github.com/skeinhq/skein/pkg/compactor"
@@ -149,6 +150,7 @@ func stages(t *testing.T) map[string]*metric {
 			watch.Run(ctx, logger)
 		})
 	}
+	admin.New(l).AddCheck("kafka", func(context.Context) error { return nil })
 	q := query.DefaultConfig()
 	q.Tail.Kafka, q.Logger, q.Registerer, q.TenantMetrics = k, logger, l, 1
 	answers, err := query.New(q, nil, tenant.Fixed("t"))
@@ -188,10 +190,14 @@ func stages(t *testing.T) map[string]*metric {
 	return l.metrics
 }
 
-// clients is the subsystem of the Kafka clients' own metrics: their names are the library's.
-const clients = "kafka"
+const (
+	// clients is the subsystem of the Kafka clients' own metrics: their names are the library's.
+	clients = "kafka"
+	// checks is that of the checks, which docs/operations.md lists.
+	checks = "admin"
+)
 
-var metricName = regexp.MustCompile(`^skein_(ingest|compactor|indexer|query|auth|audit|quota|` + clients + `)_[a-z][a-z0-9_]*$`)
+var metricName = regexp.MustCompile(`^skein_(ingest|compactor|indexer|query|auth|audit|quota|` + checks + `|` + clients + `)_[a-z][a-z0-9_]*$`)
 
 func TestMetrics_HaveNamesOfOneForm(t *testing.T) {
 	for name, m := range stages(t) {
@@ -265,7 +271,7 @@ func table(stage string, all map[string]*metric) string {
 		labels := make([]string, len(m.labels))
 		for i, label := range m.labels {
 			labels[i] = "`" + label + "`"
-			if values := slices.Sorted(slices.Values(m.values[label])); len(values) > 0 && stage != clients {
+			if values := slices.Sorted(slices.Values(m.values[label])); len(values) > 0 && stage != clients && stage != checks {
 				labels[i] += ": `" + strings.Join(values, "`, `") + "`"
 			}
 		}

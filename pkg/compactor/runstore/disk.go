@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,15 @@ type disk struct {
 func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
 	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute, purgeAfter: record.ErasedLocallyAfter,
 		purging: make(chan struct{}, 1)}
+}
+
+// DiskUsage returns how many bytes are free on the disk of a folder, and its size; NaN if the system does not say.
+func DiskUsage(dir string) (free, size float64) {
+	usage, err := vfs.Default.GetDiskUsage(dir)
+	if err != nil {
+		return math.NaN(), math.NaN()
+	}
+	return float64(usage.AvailBytes), float64(usage.TotalBytes)
 }
 
 // watch fails the disk unless done is called within the timeout.

@@ -1,8 +1,12 @@
 package clickhouse
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,5 +92,40 @@ func TestSweep_RemovesWhatWasErased(t *testing.T) {
 	}
 	if is("next") {
 		t.Error("what is not yet removed is said to be gone")
+	}
+}
+
+// A removal that the server was asked for and does not end is told of, until it does.
+func TestSweep_TellsOfRowsThatStay(t *testing.T) {
+	s := open(t)
+	if err := s.Write(t.Context(), []store.Entry{told(10, "t", "r")}); err != nil {
+		t.Fatal(err)
+	}
+	do := func(statement string) {
+		t.Helper()
+		if err := s.conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("ALTER TABLE messages APPLY DELETED MASK, DELETE WHERE throwIf(version > 0) SETTINGS mutations_sync = 0") // which fails, again and again
+	ctx, cancel := context.WithCancel(t.Context())
+	swept := make(chan error, 1)
+	go func() { swept <- s.KeepSweeping(ctx, 4*time.Second, slog.New(slog.DiscardHandler)) }()
+	until := func(what string, is func(error) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !is(s.Overdue()); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %v", what, s.Overdue())
+			}
+		}
+	}
+	until("it says nothing", func(err error) bool {
+		return err != nil && strings.Contains(err.Error(), "removed nothing from messages") && strings.Contains(err.Error(), "throwIf")
+	})
+	do("KILL MUTATION WHERE database = currentDatabase() SYNC")
+	until("it goes on saying it", func(err error) bool { return err == nil })
+	cancel()
+	if err := <-swept; !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

@@ -36,6 +36,7 @@ var (
 	selectErased      = statement("erased")
 	selectExpired     = statement("expired")
 	selectMasked      = statement("masked")
+	selectUnfinished  = statement("unfinished")
 	deleteOlder       = statement("delete_older")
 	deleteDetails     = statement("delete_details")
 	deleteThreads     = statement("delete_threads")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
@@ -21,6 +22,8 @@ type Store struct {
 	conn   driver.Conn // a pool
 	http   *sharedTransport
 	types  sync.Map // of columns, by table: []ch.ColumnNameAndType
+	// overdue is why erased rows stay on disk for longer than they may; nil: they do not, or nobody sweeps.
+	overdue atomic.Pointer[error]
 }
 
 var (

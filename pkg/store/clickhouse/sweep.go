@@ -15,14 +15,24 @@ const DefaultSweepEvery = 24 * time.Hour
 
 // KeepSweeping makes the server remove deleted rows from its parts, at most the duration every after their deletion, until ctx
 // ends. A deletion only hides rows until the next merge of their part, and large parts may never be merged. Several processes may
-// sweep one database. It logs errors and retries; Purged reports whether a thread's rows are removed.
+// sweep one database. It logs errors and retries, and Overdue returns one that lasts; Purged reports whether a thread's rows are removed.
 func (s *Store) KeepSweeping(ctx context.Context, every time.Duration, logger *slog.Logger) error {
 	// A check costs two small statements. With these fractions, rows that are deleted just after a sweep are swept within that duration.
 	tick := time.NewTicker(max(every/8, time.Second))
 	defer tick.Stop()
+	well := time.Now()
 	for {
-		if err := s.Sweep(ctx, every-every/4); err != nil && ctx.Err() == nil {
+		err := errors.Join(s.Sweep(ctx, every-every/4), s.checkRemovals(ctx, every/4))
+		if err == nil {
+			well = time.Now()
+		} else if ctx.Err() == nil {
 			logger.WarnContext(ctx, "rows that were erased stay on disk for now", "error", err)
+		}
+		if late := time.Since(well); late < every/4 {
+			s.overdue.Store(nil)
+		} else {
+			err = fmt.Errorf("erased rows have stayed on disk for %v too long: %w", late.Round(time.Second), err)
+			s.overdue.Store(&err)
 		}
 		select {
 		case <-ctx.Done():
@@ -53,6 +63,29 @@ func (s *Store) Sweep(ctx context.Context, notWithin time.Duration) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// checkRemovals returns an error if the server has not ended a removal that it was asked for so long ago.
+func (s *Store) checkRemovals(ctx context.Context, ago time.Duration) error {
+	var unfinished []error
+	err := s.each(ctx, selectUnfinished, named{"database": s.opts.Database, "seconds": int64(ago.Seconds())}, func(r row) error {
+		var table, reason string
+		if err := r.Scan(&table, &reason); err != nil {
+			return err
+		}
+		unfinished = append(unfinished,
+			fmt.Errorf("the server has removed nothing from %s for %v: see system.mutations; its reason is %q", table, ago, reason))
+		return nil
+	})
+	return errors.Join(append(unfinished, err)...)
+}
+
+// Overdue returns why KeepSweeping could not have erased rows removed in time, or nil.
+func (s *Store) Overdue() error {
+	if err := s.overdue.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // purged is the statement of Purged. It also counts rows that a deletion hides.
