@@ -200,6 +200,7 @@ func TestCompose_ScrapesEachStage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var config struct {
+		RuleFiles     []string `json:"rule_files"`
 		ScrapeConfigs []struct {
 			StaticConfigs []struct{ Targets []string } `json:"static_configs"`
 		} `json:"scrape_configs"`
@@ -219,6 +220,11 @@ func TestCompose_ScrapesEachStage(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("Prometheus scrapes %q, want %q", got, want)
+	}
+	if !slices.ContainsFunc(prometheus.Volumes, func(v types.ServiceVolumeConfig) bool {
+		return strings.HasSuffix(v.Source, "/"+alertsFile) && slices.Contains(config.RuleFiles, v.Target)
+	}) {
+		t.Errorf("Prometheus has no alerts: its rules are %q", config.RuleFiles)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -809,5 +810,42 @@ func TestChart_TakesTokensWithoutKeys(t *testing.T) {
 		if strings.Contains(tokens, "api_keys:") || !strings.Contains(both, "api_keys:") {
 			t.Errorf("%s takes keys where there are none, or none where there are", stage)
 		}
+	}
+}
+
+// The operator's objects are opt-in. What it scrapes are the stages, in the way that they ask for; the rules are those of the file.
+func TestChart_HasPrometheusScrapeAndAlert(t *testing.T) {
+	objects := mustRender(t, everything())
+	if objects["PodMonitor prod-skein"]+objects["PrometheusRule prod-skein"] != "" {
+		t.Error("there is what only the operator knows, and nobody asked for it")
+	}
+	operated := values{"podMonitor": true, "rules": true, "labels": values{"release": "monitoring"}}
+	objects = mustRender(t, everything(), values{"prometheus": operated})
+	monitor := strict[monitoringv1.PodMonitor](t, "PodMonitor", objects["PodMonitor prod-skein"])
+	for name, p := range pods(t, objects) {
+		found := true
+		for k, v := range monitor.Spec.Selector.MatchLabels {
+			found = found && p.Labels[k] == v
+		}
+		if stage := slices.Contains(stages, strings.TrimPrefix(name, "prod-skein-")); found != stage {
+			t.Errorf("%s is scraped: %v", name, found)
+		}
+	}
+	e := monitor.Spec.PodMetricsEndpoints[0]
+	if *e.Port != "admin" || *e.Scheme != "https" || *e.TLSConfig.ServerName != "prod-skein-admin.agents" ||
+		e.TLSConfig.CA.Secret.Key != "ca.crt" || e.Authorization.Credentials.Name != "admin" || monitor.Labels["release"] != "monitoring" {
+		t.Errorf("the monitor is %+v", monitor)
+	}
+	rules := strict[monitoringv1.PrometheusRule](t, "PrometheusRule", objects["PrometheusRule prod-skein"])
+	var got []string
+	for _, rule := range rules.Spec.Groups[0].Rules {
+		got = append(got, rule.Alert+rule.Expr.String()+rule.Annotations["summary"])
+	}
+	var want []string
+	for _, rule := range alerts(t) {
+		want = append(want, rule.Alert+rule.Expr+rule.Annotations["summary"])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the rules are %q, want %q", got, want)
 	}
 }
