@@ -58,7 +58,9 @@ func everything() values {
 		"kafka": values{"topicPrefix": "acme.", "existingSecret": "kafka",
 			"tls": values{"enabled": true, "serverName": "kafka", "authorityKey": "ca.crt", "certificateKey": "tls.crt",
 				"privateKeyKey": "tls.key"},
-			"sasl": values{"mechanism": "SCRAM-SHA-512", "user": "skein"}},
+			"sasl": values{"mechanism": "OAUTHBEARER", "user": "skein", "oauth": values{"url": "https://id.example/token", "scope": "kafka",
+				"authorityKey": "id.crt", "extensions": values{"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}}},
+			"rack": "zone-a"},
 		"image":       values{"pullSecrets": []any{values{"name": "pull"}}},
 		"ingest":      scale(values{"enabled": true}),
 		"query":       scale(values{"enabled": true}),
@@ -486,6 +488,9 @@ func TestChart_OneLineForWhatCannotWork(t *testing.T) {
 		"no ClickHouse":     {values{"clickhouse": values{"urls": []any{}}}, "clickhouse.urls is missing: write --set 'clickhouse.urls={http://HOST:8123}'"},
 		"TLS by half":       {values{"kafka": values{"tls": values{"serverName": "kafka"}}}, "kafka.tls has values and is not enabled: write --set kafka.tls.enabled=true"},
 		"nobody to log in":  {values{"kafka": values{"sasl": values{"mechanism": "PLAIN"}}}, "kafka.sasl.user is missing: write --set kafka.sasl.user=NAME"},
+		"no token":          {values{"kafka": values{"sasl": values{"mechanism": "OAUTHBEARER"}}}, "kafka.sasl.oauth.url is missing: write --set kafka.sasl.oauth.url=https://…"},
+		"no client":         {values{"kafka": values{"sasl": values{"mechanism": "OAUTHBEARER", "oauth": values{"url": "https://id.example/"}}}}, "kafka.sasl.user is missing"},
+		"MSK in plain text": {values{"kafka": values{"sasl": values{"mechanism": "AWS_MSK_IAM"}}}, "kafka.tls is not enabled, and AWS_MSK_IAM needs it"},
 		"no files":          {values{"kafka": values{"sasl": values{"mechanism": "PLAIN", "user": "u"}}}, "kafka.existingSecret is missing"},
 		"scale upside down": {values{"compactor": values{"autoscaling": values{"enabled": true, "minReplicas": 9}}}, "compactor.autoscaling.maxReplicas is 6, below minReplicas 9: write at least that"},
 	} {
@@ -607,14 +612,16 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 		}
 	}
 	open := mustRender(t, values{
+		"kafka": values{"existingSecret": "kafka",
+			"sasl": values{"mechanism": "OAUTHBEARER", "user": "u", "oauth": values{"url": "https://id.example:8443/token"}}},
 		"jwt": values{"jwks": "https://id.example/keys", "issuer": "i", "audience": "a"},
 		"ingest": values{"agents": []any{values{"name": "helper", "url": "http://helper.agents:8000/run"},
 			values{"name": "other", "url": "https://other.example/"}}},
 		"networkPolicy": values{"egressPorts": []any{9095}},
 	})
-	reaches := map[string]string{"ingest": "53 53 9092 8421 8420 443 80 8000 9095", "query": "53 53 9092 8123 443 9095",
-		"indexer":   "53 53 9092 8123 9095",
-		"compactor": "53 53 9092 9095", "topics": "53 53 9092 9095", "migrate": "53 53 8123 9095"}
+	reaches := map[string]string{"ingest": "53 53 9092 8421 8420 8443 443 80 8000 9095", "query": "53 53 9092 8443 8123 443 9095",
+		"indexer":   "53 53 9092 8443 8123 9095",
+		"compactor": "53 53 9092 8443 9095", "topics": "53 53 9092 8443 9095", "migrate": "53 53 8123 9095"}
 	closed := mustRender(t, everything())
 	all := pods(t, open)
 	for stage := range reaches {

@@ -16,6 +16,7 @@ import (
 type KafkaFlags struct {
 	brokers     []string
 	topicPrefix string
+	rack        string
 	security    kafka.Security
 }
 
@@ -23,6 +24,7 @@ type KafkaFlags struct {
 func (k *KafkaFlags) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&k.brokers, "brokers", nil, "Kafka brokers, `HOST:PORT` separated by commas")
 	f.StringVar(&k.topicPrefix, "topic-prefix", "", "prefix `TEXT` of all topic names")
+	f.StringVar(&k.rack, "kafka-rack", "", "`NAME` of the rack or zone where this process runs, to read from brokers there (broker.rack)")
 	s := &k.security
 	f.BoolVar(&s.TLS, "kafka-tls", false, "use TLS for connections to the brokers")
 	f.StringVar(&s.CAFile, "kafka-ca-file", "", "PEM `FILE` of the CAs to trust for the brokers; by default the system's")
@@ -30,8 +32,14 @@ func (k *KafkaFlags) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.KeyFile, "kafka-key-file", "", "PEM `FILE` with the certificate's private key")
 	f.StringVar(&s.ServerName, "kafka-server-name", "", "`NAME` to expect in the brokers' certificates; by default the host of each address")
 	f.StringVar(&s.SASL, "kafka-sasl", "", "`MECHANISM` to log in with: "+strings.Join(kafka.SASLMechanisms(), ", "))
-	f.StringVar(&s.User, "kafka-user", "", "`NAME` of the user to log in as")
+	f.StringVar(&s.User, "kafka-user", "", "`NAME` of the user to log in as; the client id for --kafka-oauth-url")
 	f.StringVar(&s.PasswordFile, "kafka-password-file", "", "`FILE` with the user's password; read for each new connection")
+	o := &s.OAuth
+	f.StringVar(&o.TokenFile, "kafka-oauth-token-file", "", "`FILE` with the token for OAUTHBEARER; read for each new connection")
+	f.StringVar(&o.URL, "kafka-oauth-url", "", "`URL` of the endpoint that gives tokens for OAUTHBEARER (client credentials)")
+	f.StringVar(&o.Scope, "kafka-oauth-scope", "", "`SCOPES` to ask the token endpoint for, separated by spaces")
+	f.StringVar(&o.CAFile, "kafka-oauth-ca-file", "", "PEM `FILE` of the CAs to trust for the token endpoint; by default the system's")
+	f.StringVar(&o.Extensions, "kafka-oauth-extensions", "", "`PAIRS` KEY=VALUE to send the brokers with the token, separated by commas")
 }
 
 // Config returns the configuration of the flags, for clients with an id.
@@ -39,7 +47,7 @@ func (k *KafkaFlags) Config(clientID string) (kafka.Config, error) {
 	if len(k.brokers) == 0 {
 		return kafka.Config{}, Usagef("no Kafka brokers: pass --brokers HOST:PORT,… (or SKEIN_BROKERS)")
 	}
-	cfg := kafka.Config{Brokers: k.brokers, TopicPrefix: k.topicPrefix, Security: k.security, ClientID: clientID}
+	cfg := kafka.Config{Brokers: k.brokers, TopicPrefix: k.topicPrefix, Rack: k.rack, Security: k.security, ClientID: clientID}
 	if err := cfg.Validate(); err != nil {
 		return kafka.Config{}, Usagef("%w", err)
 	}

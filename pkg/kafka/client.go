@@ -43,7 +43,10 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 		// Do not send the client's metrics to brokers (KIP-714), because Skein serves its own.
 		kgo.DisableClientMetrics(),
 	}
-	opts = append(opts, c.Security.options()...)
+	opts = append(opts, c.Security.options(c.Logger)...)
+	if c.Rack != "" {
+		opts = append(opts, kgo.Rack(c.Rack))
+	}
 	if c.Logger != nil {
 		opts = append(opts, kgo.WithLogger(kslog.New(c.Logger)))
 	}

@@ -26,6 +26,9 @@ type Config struct {
 	Brokers []string
 	// TopicPrefix is the start of each topic's name ("acme." gives acme.skein.events).
 	TopicPrefix string
+	// Rack is where this process runs. Readers fetch from a replica in the same rack (KIP-392), if the brokers have
+	// replica.selector.class. Empty: from the leaders.
+	Rack string
 	// Security protects the connections.
 	Security Security
 	// ClientID identifies this process at the brokers (quotas, request logs). Each constructor appends the client's role.

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ type Probe struct {
 	topics  Topics
 	cl      *kgo.Client
 	brokers string
+	login   *tokens // nil if no token endpoint is asked
 }
 
 // NewProbe returns a probe, which connects at its first call.
@@ -24,12 +26,20 @@ func NewProbe(cfg Config) (*Probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Probe{cl: cl, topics: cfg.Topics(), brokers: strings.Join(cfg.Brokers, ",")}, nil
+	p := &Probe{cl: cl, topics: cfg.Topics(), brokers: strings.Join(cfg.Brokers, ",")}
+	if cfg.Security.OAuth.URL != "" {
+		p.login = cfg.Security.tokens()
+	}
+	return p, nil
 }
 
 // Ping returns nil if any broker answers, else the error of the last broker that it tried.
 func (p *Probe) Ping(ctx context.Context) error {
 	if err := p.cl.Ping(ctx); err != nil {
+		// A connection that waits for a token does not return why.
+		if p.login != nil && ctx.Err() != nil {
+			err = cmp.Or(p.login.lastTrouble(), err)
+		}
 		return fmt.Errorf("asking brokers from %s on: %w", p.brokers, explain(err))
 	}
 	return nil

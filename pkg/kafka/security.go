@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -20,7 +21,8 @@ import (
 )
 
 // Security has the settings for encryption and authentication. The zero value means plain text without authentication. Each new
-// connection reads the files again, so that they can be rotated without a restart.
+// connection reads the files again, so that they can be rotated without a restart. Connections whose session the brokers limit
+// (KIP-368) log in anew before it ends, without losing a request.
 type Security struct {
 	// TLS turns on TLS 1.2 or later.
 	TLS bool
@@ -31,14 +33,25 @@ type Security struct {
 	// ServerName is the name in the brokers' certificates. Empty: the host of each broker's address.
 	ServerName string
 
-	// SASL is one of SASLMechanisms. Empty: none. PLAIN sends the password to the brokers, in plain text if there is no TLS.
+	// SASL is one of SASLMechanisms. Empty: none. PLAIN sends the password to the brokers, in plain text if there is no TLS, and
+	// OAUTHBEARER the token. AWS_MSK_IAM takes its credentials where AWS's programs look for them.
 	SASL string
-	// User is the SASL user, PasswordFile the file with the password. A line end at the end of the file is ignored.
+	// User is the SASL user, PasswordFile the file with the password. A line end at the end of the file is ignored. With OAuth.URL they
+	// are the client id and its secret.
 	User, PasswordFile string
+	// OAuth says where OAUTHBEARER gets its token.
+	OAuth OAuth
 }
 
+const (
+	oauthBearer = "OAUTHBEARER"
+	awsMSKIAM   = "AWS_MSK_IAM"
+)
+
 // SASLMechanisms returns the values of Security.SASL.
-func SASLMechanisms() []string { return []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} }
+func SASLMechanisms() []string {
+	return []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", oauthBearer, awsMSKIAM}
+}
 
 // validate checks the settings without reading the files.
 func (s Security) validate() error {
@@ -54,23 +67,32 @@ func (s Security) validate() error {
 	switch {
 	case s.SASL == "":
 		wrong(s.User+s.PasswordFile != "", "a user or a password is given, and no SASL mechanism: say which")
+	case s.SASL == "GSSAPI":
+		wrong(true, "Kerberos (GSSAPI) is not offered: have the brokers open a listener for client certificates or for one of "+
+			strings.Join(SASLMechanisms(), ", "))
 	case !slices.Contains(SASLMechanisms(), s.SASL):
 		wrong(true, fmt.Sprintf("SASL mechanism %q is not one of %s", s.SASL, strings.Join(SASLMechanisms(), ", ")))
+	case s.SASL == oauthBearer:
+		errs = append(errs, s.validateOAuth())
+	case s.SASL == awsMSKIAM:
+		wrong(!s.TLS, "AWS_MSK_IAM needs TLS: MSK offers it at its port 9098, over TLS only")
+		wrong(s.User+s.PasswordFile != "", "AWS_MSK_IAM takes no user and no password: AWS's environment gives its credentials")
 	default:
 		wrong(s.User == "" || s.PasswordFile == "", "SASL needs a user and a file with the password")
 	}
+	wrong(s.SASL != oauthBearer && s.OAuth != OAuth{}, "OAuth settings are given, and the SASL mechanism is not OAUTHBEARER: ask for it too")
 	return errors.Join(errs...)
 }
 
-// options returns the client options for these settings.
-func (s Security) options() []kgo.Opt {
+// options returns the client options for these settings. The logger may be nil.
+func (s Security) options(logger *slog.Logger) []kgo.Opt {
 	var opts []kgo.Opt
 	if s.TLS {
 		// A dialer instead of DialTLSConfig, which would read the files only once.
 		opts = append(opts, kgo.Dialer(s.dial))
 	}
 	if s.SASL != "" {
-		opts = append(opts, kgo.SASL(s.mechanism()))
+		opts = append(opts, kgo.SASL(s.mechanism(logger)))
 	}
 	return opts
 }
@@ -99,15 +121,9 @@ func (s Security) tlsConfig(addr string) (*tls.Config, error) {
 		}
 		cfg.ServerName = host
 	}
-	if s.CAFile != "" {
-		pem, err := os.ReadFile(s.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading the CA of Kafka: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("reading the CA of Kafka: %s has no PEM certificate", s.CAFile)
-		}
+	var err error
+	if cfg.RootCAs, err = authorities(s.CAFile); err != nil {
+		return nil, fmt.Errorf("reading the CA of Kafka: %w", err)
 	}
 	if s.CertFile != "" {
 		own, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
@@ -126,6 +142,14 @@ func (s Security) CheckFiles() error {
 			return err
 		}
 	}
+	if _, err := authorities(s.OAuth.CAFile); err != nil {
+		return fmt.Errorf("reading the CA of the token endpoint: %w", err)
+	}
+	if file := s.OAuth.TokenFile; file != "" {
+		if _, err := password.Read(file); err != nil {
+			return fmt.Errorf("reading the token for Kafka: %w", err)
+		}
+	}
 	if s.PasswordFile != "" {
 		_, err := s.password()
 		return err
@@ -133,7 +157,23 @@ func (s Security) CheckFiles() error {
 	return nil
 }
 
-func (s Security) mechanism() sasl.Mechanism {
+// authorities reads the certificates of a file. The result is nil, which means the system's, if no file is named.
+func authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no PEM certificate", file)
+	}
+	return pool, nil
+}
+
+func (s Security) mechanism(logger *slog.Logger) sasl.Mechanism {
 	scramAuth := func(context.Context) (scram.Auth, error) {
 		text, err := s.password()
 		return scram.Auth{User: s.User, Pass: text}, err
@@ -143,6 +183,10 @@ func (s Security) mechanism() sasl.Mechanism {
 		return scram.Sha256(scramAuth)
 	case "SCRAM-SHA-512":
 		return scram.Sha512(scramAuth)
+	case oauthBearer:
+		return bearer{tokens: s.tokens(), logger: logger}
+	case awsMSKIAM:
+		return iam{}
 	default: // validated
 		return plain.Plain(func(context.Context) (plain.Auth, error) {
 			text, err := s.password()

@@ -5,11 +5,16 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,9 +34,20 @@ func TestConfig_RefusesSecurityThatCannotWork(t *testing.T) {
 		"a certificate without key":  {kafka.Security{TLS: true, CertFile: "c.pem"}, "both or none"},
 		"a key without certificate":  {kafka.Security{TLS: true, KeyFile: "k.pem"}, "both or none"},
 		"a user without mechanism":   {kafka.Security{User: "u"}, "say which"},
-		"a mechanism of another day": {kafka.Security{SASL: "GSSAPI", User: "u", PasswordFile: "p"}, "is not one of PLAIN"},
+		"a mechanism of another day": {kafka.Security{SASL: "DIGEST-MD5", User: "u", PasswordFile: "p"}, "is not one of PLAIN"},
+		"Kerberos":                   {kafka.Security{SASL: "GSSAPI"}, "Kerberos (GSSAPI) is not offered: have the brokers"},
 		"a mechanism without user":   {kafka.Security{SASL: "PLAIN", PasswordFile: "p"}, "needs a user"},
 		"a user without password":    {kafka.Security{SASL: "PLAIN", User: "u"}, "needs a user"},
+		"OAuth without mechanism":    {kafka.Security{OAuth: kafka.OAuth{TokenFile: "t"}}, "is not OAUTHBEARER"},
+		"no token":                   {kafka.Security{SASL: "OAUTHBEARER"}, "give one of them"},
+		"two tokens":                 {bearer(kafka.OAuth{TokenFile: "t", URL: "https://id"}), "give one of them"},
+		"a file with a scope":        {kafka.Security{SASL: "OAUTHBEARER", OAuth: kafka.OAuth{TokenFile: "t", Scope: "s"}}, "goes with a token endpoint"},
+		"a secret in plain text":     {bearer(kafka.OAuth{URL: "http://id.example/token"}), "give an https:// URL"},
+		"a host alone":               {bearer(kafka.OAuth{URL: "id.example/token"}), "is not https://HOST/PATH"},
+		"no client":                  {kafka.Security{SASL: "OAUTHBEARER", OAuth: kafka.OAuth{URL: "https://id"}}, "client id"},
+		"half an extension":          {bearer(kafka.OAuth{URL: "https://id", Extensions: "a=b,c"}), `extension "c" is not KEY=VALUE`},
+		"AWS in plain text":          {kafka.Security{SASL: "AWS_MSK_IAM"}, "port 9098"},
+		"AWS with a user":            {kafka.Security{SASL: "AWS_MSK_IAM", TLS: true, User: "u"}, "takes no user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := kafka.Config{Brokers: []string{"b:1"}, Security: c.s}.Validate()
@@ -63,6 +79,10 @@ func TestSecurity_ChecksItsFiles(t *testing.T) {
 	check("reading the certificate for Kafka")
 }
 
+func bearer(o kafka.OAuth) kafka.Security {
+	return kafka.Security{SASL: "OAUTHBEARER", User: "u", PasswordFile: "p", OAuth: o}
+}
+
 // Every way to log in, through every kind of client, on Apache Kafka.
 func TestSecurity_RealKafkaLetsIn(t *testing.T) {
 	c := kafkatest.Secured(t)
@@ -76,6 +96,13 @@ func TestSecurity_RealKafkaLetsIn(t *testing.T) {
 		"SCRAM-SHA-256": with("SCRAM-SHA-256"),
 		"PLAIN":         with("PLAIN"),
 		"a certificate": c.MutualTLS,
+		"a token":       withToken(t, c, c.Issuer.Token(t, time.Hour, nil)),
+		"a client": withEndpoint(t, c, func(w http.ResponseWriter, r *http.Request) {
+			if id, secret, _ := r.BasicAuth(); id != "skein" || secret != "sesame" || r.PostFormValue("scope") != "a b" {
+				t.Errorf("the endpoint was asked with %v by %s", r.PostForm, id)
+			}
+			giveToken(w, c.Issuer.Token(t, time.Hour, nil), time.Hour)
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.TopicPrefix = strings.ReplaceAll(strings.ToLower(name), " ", "-") + "."
@@ -90,7 +117,98 @@ func TestSecurity_RealKafkaLetsIn(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a token that is renewed under load", func(t *testing.T) { renewsUnderLoad(t, c) })
 }
+
+// withToken logs in with a token from a file.
+func withToken(t *testing.T, c *kafkatest.SecuredCluster, token string) kafka.Config {
+	t.Helper()
+	cfg := c.OAuth
+	cfg.Security.OAuth.TokenFile = filepath.Join(t.TempDir(), "token")
+	put(t, cfg.Security.OAuth.TokenFile, token+"\n")
+	return cfg
+}
+
+// withEndpoint logs in with tokens from an endpoint. Requests ask for the scopes a and b.
+func withEndpoint(t *testing.T, c *kafkatest.SecuredCluster, answer http.HandlerFunc) kafka.Config {
+	t.Helper()
+	s := httptest.NewTLSServer(answer)
+	t.Cleanup(s.Close)
+	cfg, dir := c.OAuth, t.TempDir()
+	cfg.Security.User, cfg.Security.PasswordFile = "skein", filepath.Join(dir, "secret")
+	cfg.Security.OAuth = kafka.OAuth{URL: s.URL + "/token", Scope: "a b", CAFile: filepath.Join(dir, "ca.pem"), Extensions: "pool=one,tier=two"}
+	put(t, cfg.Security.PasswordFile, "sesame")
+	put(t, cfg.Security.OAuth.CAFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	return cfg
+}
+
+func giveToken(w http.ResponseWriter, token string, lifetime time.Duration) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%d}`, token, int(lifetime.Seconds()))
+}
+
+// renewsUnderLoad shows that clients log in anew before the brokers end a session with its token: on the same connections, and without
+// losing a record or an order.
+func renewsUnderLoad(t *testing.T, c *kafkatest.SecuredCluster) {
+	t.Helper()
+	const lifetime = 6 * time.Second
+	var asked, lost atomic.Int32
+	cfg := withEndpoint(t, c, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		giveToken(w, c.Issuer.Token(t, lifetime, nil), lifetime)
+	})
+	cfg.TopicPrefix = "renewed."
+	if _, err := kafka.EnsureTopics(timeout(t), cfg, kafka.TopicSpec{Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Options = func() []kgo.Opt { return []kgo.Opt{kgo.WithHooks(disconnects{&lost})} }
+	topic := cfg.Topics().Events
+	producer, err := kafka.NewProducer(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	reader, err := kafka.NewDirectReader(cfg, topic, map[int32]int64{0: kafka.StartOffset})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	ctx, sent, failed := timeout(t), 0, atomic.Int32{}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < 2*lifetime; <-tick.C {
+		producer.Produce(ctx, &kgo.Record{Topic: topic, Value: strconv.AppendInt(nil, int64(sent), 10)}, func(_ *kgo.Record, err error) {
+			if err != nil && failed.Add(1) == 1 {
+				t.Errorf("a record is lost: %v", err)
+			}
+		})
+		sent++
+	}
+	if err := producer.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for read := 0; read < sent; {
+		fetches := reader.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatalf("after %d of %d records: %v", read, sent, err)
+		}
+		for _, r := range fetches.Records() {
+			if string(r.Value) != strconv.Itoa(read) {
+				t.Fatalf("record %d is %s", read, r.Value)
+			}
+			read++
+		}
+	}
+	if asked.Load() < 3 || asked.Load() > 4 || lost.Load() > 0 {
+		t.Errorf("%d tokens in two lifetimes, %d lost connections, want one token for all clients at a time and no loss", asked.Load(), lost.Load())
+	}
+	t.Logf("%d records over %d tokens", sent, asked.Load())
+}
+
+// disconnects counts connections that end.
+type disconnects struct{ n *atomic.Int32 }
+
+func (d disconnects) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) { d.n.Add(1) }
 
 // transact answers what is on the events topic with one record on the runs topic, in one transaction.
 func transact(t *testing.T, cfg kafka.Config, value string) {
@@ -159,34 +277,89 @@ func TestSecurity_RealKafkaKeepsOutUntilTheFilesAreMended(t *testing.T) {
 			cfg := c.Config
 			file := filepath.Join(t.TempDir(), "file")
 			tc.wrong(&cfg.Security, file)
-			if tc.with != "" {
-				put(t, file, tc.with)
+			good := ""
+			if tc.good != "" {
+				text, err := os.ReadFile(tc.good)
+				if err != nil {
+					t.Fatal(err)
+				}
+				good = string(text)
 			}
-			probe, err := kafka.NewProbe(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer probe.Close()
-			err = probe.Ping(timeout(t))
-			switch {
-			case err == nil:
-				t.Fatal("it was let in")
-			case tc.want != nil && !errors.Is(err, tc.want), !strings.Contains(err.Error(), tc.text), strings.Contains(err.Error(), "\n"),
-				strings.Contains(err.Error(), "guess"):
-				t.Errorf("%q, want one line of %v with %q", err, tc.want, tc.text)
-			}
-			if tc.good == "" {
+			keptOut(t, cfg, file, tc.with, good, tc.want, tc.text)
+		})
+	}
+
+	token := func(claim string, value any) string {
+		return c.Issuer.Token(t, time.Hour, map[string]any{claim: value})
+	}
+	for name, tc := range map[string]struct {
+		with string
+		want error
+		text string
+	}{
+		"no token yet":                     {"", fs.ErrNotExist, "reading the OAuth token"},
+		"a token for another audience":     {token("aud", "billing"), kafka.ErrDenied, `it is for audience ["billing"], from issuer "https://id.test"`},
+		"a token of another issuer":        {token("iss", "https://other"), kafka.ErrDenied, `from issuer "https://other"`},
+		"a token that expired":             {token("exp", time.Now().Add(-time.Minute).Unix()), kafka.ErrDenied, "see to what renews "},
+		"a token of a clock that is ahead": {token("nbf", time.Now().Add(time.Minute).Unix()), kafka.ErrDenied, "it becomes valid in "},
+		"no JSON Web Token":                {"guess", kafka.ErrDenied, "not a JSON Web Token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := c.OAuth
+			cfg.Security.OAuth.TokenFile = filepath.Join(t.TempDir(), "token")
+			keptOut(t, cfg, cfg.Security.OAuth.TokenFile, tc.with, c.Issuer.Token(t, time.Hour, nil), tc.want, tc.text)
+		})
+	}
+	t.Run("a page for a token", func(t *testing.T) {
+		var mended atomic.Bool
+		cfg := withEndpoint(t, c, func(w http.ResponseWriter, _ *http.Request) {
+			if mended.Load() {
+				giveToken(w, c.Issuer.Token(t, time.Hour, nil), time.Hour)
 				return
 			}
-			text, err := os.ReadFile(tc.good)
-			if err != nil {
-				t.Fatal(err)
-			}
-			put(t, file, string(text))
-			if err := probe.Ping(timeout(t)); err != nil {
-				t.Errorf("with the file mended: %v", err)
-			}
+			_, _ = io.WriteString(w, "<html>Log in")
 		})
+		probe, err := kafka.NewProbe(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer probe.Close()
+		if err := probe.Ping(timeout(t)); err == nil || !strings.Contains(err.Error(), "the answer is not a token in JSON") {
+			t.Errorf("it says %v", err)
+		}
+		mended.Store(true)
+		if err := probe.Ping(timeout(t)); err != nil {
+			t.Errorf("with the endpoint mended: %v", err)
+		}
+	})
+}
+
+// keptOut expects an error with a text while a file holds what is wrong, and none once it holds good. The file does not exist if
+// wrong is empty. Nothing mends it if good is.
+func keptOut(t *testing.T, cfg kafka.Config, file, wrong, good string, want error, text string) {
+	t.Helper()
+	if wrong != "" {
+		put(t, file, wrong)
+	}
+	probe, err := kafka.NewProbe(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Close()
+	err = probe.Ping(timeout(t))
+	switch {
+	case err == nil:
+		t.Fatal("it was let in")
+	case want != nil && !errors.Is(err, want), !strings.Contains(err.Error(), text), strings.Contains(err.Error(), "\n"),
+		strings.Contains(err.Error(), "guess"):
+		t.Errorf("%q, want one line of %v with %q", err, want, text)
+	}
+	if good == "" {
+		return
+	}
+	put(t, file, good)
+	if err := probe.Ping(timeout(t)); err != nil {
+		t.Errorf("with the file mended: %v", err)
 	}
 }
 

@@ -24,6 +24,9 @@ type SecuredCluster struct {
 	*RealCluster
 	// MutualTLS connects to the same cluster with a client certificate instead of a password.
 	MutualTLS kafka.Config
+	// OAuth connects to the same cluster with a token of Issuer. The test adds where it comes from.
+	OAuth  kafka.Config
+	Issuer *Issuer
 
 	admin kafka.Config // connects without authentication and may do everything
 }
@@ -52,10 +55,15 @@ func secured(tb testing.TB, authorizer bool) *SecuredCluster {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	issuer, err := newIssuer(filepath.Join(dir, "keys.json"))
+	if err != nil {
+		tb.Fatal(err)
+	}
 	const user = "skein"
 	password := rand.Text()
 	cluster, err := apache.Start(ctx, apache.Options{Nodes: 1, Security: &apache.Security{
 		KeystoreFile: certs.brokerFile, CAFile: certs.caFile, User: user, Password: password, Authorizer: authorizer,
+		KeysFile: filepath.Join(dir, "keys.json"), Issuer: issuerName, Audience: audience,
 	}})
 	if missing := new(parts.UnavailableError); errors.As(err, &missing) {
 		unavailable(tb, err.Error())
@@ -68,6 +76,10 @@ func secured(tb testing.TB, authorizer bool) *SecuredCluster {
 		MutualTLS: kafka.Config{ClientID: "test", Brokers: cluster.Secured(apache.MutualTLS), Security: kafka.Security{
 			TLS: true, CAFile: certs.caFile, CertFile: certs.clientFile, KeyFile: certs.clientKeyFile,
 		}},
+		OAuth: kafka.Config{ClientID: "test", Brokers: cluster.Secured(apache.OAuth), Security: kafka.Security{
+			TLS: true, CAFile: certs.caFile, SASL: "OAUTHBEARER",
+		}},
+		Issuer: issuer,
 	}
 	tb.Cleanup(c.end)
 	tb.Logf("real Kafka, secured: %s", c.Version)

@@ -45,10 +45,19 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- if and (not $k.tls.enabled) (or $k.tls.serverName $k.tls.authorityKey $k.tls.certificateKey $k.tls.privateKeyKey) }}
 {{- fail "kafka.tls has values and is not enabled: write --set kafka.tls.enabled=true" }}
 {{- end }}
-{{- if and $k.sasl.mechanism (not $k.sasl.user) }}
+{{- $oauth := eq $k.sasl.mechanism "OAUTHBEARER" }}
+{{- $iam := eq $k.sasl.mechanism "AWS_MSK_IAM" }}
+{{- if and $oauth (not $k.sasl.oauth.tokenKey) (not $k.sasl.oauth.url) }}
+{{- fail "kafka.sasl.oauth.url is missing: write --set kafka.sasl.oauth.url=https://…, the token endpoint, or kafka.sasl.oauth.tokenKey=KEY" }}
+{{- end }}
+{{- if and $iam (not $k.tls.enabled) }}
+{{- fail "kafka.tls is not enabled, and AWS_MSK_IAM needs it: write --set kafka.tls.enabled=true" }}
+{{- end }}
+{{- $user := and $k.sasl.mechanism (not $iam) (not (and $oauth $k.sasl.oauth.tokenKey)) }}
+{{- if and $user (not $k.sasl.user) }}
 {{- fail "kafka.sasl.user is missing: write --set kafka.sasl.user=NAME" }}
 {{- end }}
-{{- if and (not $k.existingSecret) (or $k.sasl.mechanism $k.tls.authorityKey $k.tls.certificateKey $k.tls.privateKeyKey) }}
+{{- if and (not $k.existingSecret) (or $user $k.sasl.oauth.tokenKey $k.tls.authorityKey $k.tls.certificateKey $k.tls.privateKeyKey) }}
 {{- fail "kafka.existingSecret is missing: write --set kafka.existingSecret=NAME of the Secret with the files" }}
 {{- end }}
 {{- if and .Values.clickhouse.authorityKey (not .Values.clickhouse.existingSecret) }}
@@ -99,6 +108,9 @@ brokers: {{ join "," $k.brokers | quote }}
 {{- with $k.topicPrefix }}
 topic_prefix: {{ . | quote }}
 {{- end }}
+{{- with $k.rack }}
+kafka_rack: {{ . | quote }}
+{{- end }}
 {{- if $k.tls.enabled }}
 kafka_tls: "true"
 {{- with $k.tls.serverName }}
@@ -116,8 +128,29 @@ kafka_key_file: /etc/skein/kafka/{{ . }}
 {{- end }}
 {{- if $k.sasl.mechanism }}
 kafka_sasl: {{ $k.sasl.mechanism }}
+{{- if and $k.sasl.user (ne $k.sasl.mechanism "AWS_MSK_IAM") }}
 kafka_user: {{ $k.sasl.user | quote }}
 kafka_password_file: /etc/skein/kafka/{{ $k.sasl.passwordKey }}
+{{- end }}
+{{- if eq $k.sasl.mechanism "OAUTHBEARER" }}
+{{- with $k.sasl.oauth.tokenKey }}
+kafka_oauth_token_file: /etc/skein/kafka/{{ . }}
+{{- end }}
+{{- with $k.sasl.oauth.url }}
+kafka_oauth_url: {{ . | quote }}
+{{- end }}
+{{- with $k.sasl.oauth.scope }}
+kafka_oauth_scope: {{ . | quote }}
+{{- end }}
+{{- with $k.sasl.oauth.authorityKey }}
+kafka_oauth_ca_file: /etc/skein/kafka/{{ . }}
+{{- end }}
+{{- with $k.sasl.oauth.extensions }}
+{{- $pairs := list }}
+{{- range $key, $value := . }}{{ $pairs = append $pairs (printf "%s=%s" $key $value) }}{{ end }}
+kafka_oauth_extensions: {{ join "," $pairs | quote }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -670,6 +703,8 @@ spec:
 {{- $ports := list "53" -}}
 {{- if ne .stage "migrate" }}{{ range $v.kafka.brokers }}{{ $ports = append $ports (splitList ":" . | last) }}{{ end }}{{ end -}}
 {{- $urls := list -}}
+{{- if ne .stage "migrate" }}{{ with $v.kafka.sasl.oauth.url }}{{ $urls = append $urls . }}{{ end }}{{ end -}}
+{{- if and (eq $v.kafka.sasl.mechanism "AWS_MSK_IAM") (ne .stage "migrate") }}{{ $ports = append $ports "443" "80" }}{{ end -}}{{/* STS; EKS Pod Identity */}}
 {{- if has .stage (list "indexer" "query" "migrate") }}{{ $urls = concat $urls $v.clickhouse.urls }}{{ end -}}
 {{- if and $v.jwt.jwks (has .stage (list "ingest" "query")) }}{{ $urls = append $urls $v.jwt.jwks }}{{ end -}}
 {{- if eq .stage "ingest" -}}

@@ -31,7 +31,7 @@ type Options struct {
 	Heap string
 	// Long lets Java compile as for a long life, which a measurement wants of a broker. By default, nodes compile fast and only once.
 	Long bool
-	// Security, if not nil, adds two listeners that require authentication.
+	// Security, if not nil, adds three listeners that require authentication.
 	Security *Security
 }
 
@@ -91,7 +91,7 @@ func start(ctx context.Context, java, jars string, o Options) (*Cluster, error) 
 }
 
 func (c *Cluster) startNodes(ctx context.Context, java, jars string, o Options) error {
-	ports, err := FreePorts(4 * o.Nodes)
+	ports, err := FreePorts(5 * o.Nodes)
 	if err != nil {
 		return fmt.Errorf("starting Kafka: %w", err)
 	}
@@ -110,21 +110,25 @@ func (c *Cluster) startNodes(ctx context.Context, java, jars string, o Options) 
 		settings := Settings(o.Nodes)
 		clients := "PLAINTEXT://" + address(i)
 		if o.Security != nil {
-			login, mutual := address(2*o.Nodes+i), address(3*o.Nodes+i)
-			c.secured[Login] = append(c.secured[Login], login)
-			c.secured[MutualTLS] = append(c.secured[MutualTLS], mutual)
-			clients += "," + Login + "://" + login + "," + MutualTLS + "://" + mutual
+			for l, listener := range []string{Login, MutualTLS, OAuth} {
+				at := address((2+l)*o.Nodes + i)
+				c.secured[listener] = append(c.secured[listener], at)
+				clients += "," + listener + "://" + at
+			}
 			maps.Copy(settings, o.Security.settings())
+			n.properties = []string{"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://" + o.Security.KeysFile}
 		}
 		maps.Copy(settings, o.Settings)
 		maps.Copy(settings, map[string]string{
-			"node.id":                        strconv.Itoa(n.id),
-			"controller.quorum.voters":       strings.Join(voters, ","),
-			"listeners":                      clients + ",CONTROLLER://" + address(o.Nodes+i),
-			"advertised.listeners":           clients,
-			"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT," + Login + ":SASL_SSL," + MutualTLS + ":SSL",
-			"inter.broker.listener.name":     "PLAINTEXT",
-			"log.dirs":                       filepath.Join(n.dir, "data"),
+			"node.id":                  strconv.Itoa(n.id),
+			"broker.rack":              Rack(n.id),
+			"controller.quorum.voters": strings.Join(voters, ","),
+			"listeners":                clients + ",CONTROLLER://" + address(o.Nodes+i),
+			"advertised.listeners":     clients,
+			"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT," + Login + ":SASL_SSL," + OAuth + ":SASL_SSL," +
+				MutualTLS + ":SSL",
+			"inter.broker.listener.name": "PLAINTEXT",
+			"log.dirs":                   filepath.Join(n.dir, "data"),
 		})
 		if err := n.configure(settings); err != nil {
 			return err

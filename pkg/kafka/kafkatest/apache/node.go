@@ -23,7 +23,8 @@ var errPortTaken = errors.New("port is taken")
 type node struct {
 	dir, java, jars, heap string
 	id                    int
-	long                  bool // Options.Long
+	long                  bool     // Options.Long
+	properties            []string // of Java, each as -Dkey=value
 	starts                int
 	// process is nil while the node is down.
 	process *os.Process
@@ -65,7 +66,7 @@ func (n *node) arguments(heap string) []string {
 	if n.long {
 		tier = "4"
 	}
-	return []string{
+	return append([]string{
 		"-Xmx" + heap,
 		// Little memory, few threads and a fast compiler, because these processes live for seconds to minutes and share few
 		// cores.
@@ -73,7 +74,7 @@ func (n *node) arguments(heap string) []string {
 		"-Djava.awt.headless=true",
 		"-Dlog4j2.configurationFile=" + n.file("log4j2.properties"),
 		"-cp", filepath.Join(n.jars, "*"),
-	}
+	}, n.properties...)
 }
 
 // format prepares the node's data folder, because a broker does not do so itself.

@@ -1,6 +1,9 @@
 package apache
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // Security configures the listeners Login and MutualTLS. All its files are in PEM.
 type Security struct {
@@ -11,6 +14,8 @@ type Security struct {
 	Authorizer bool
 	// User and Password are the credentials for SASL PLAIN. SCRAM users must be created at the brokers.
 	User, Password string
+	// KeysFile contains the keys (JWKS) of the tokens that the listener OAuth accepts, if they are from this issuer for this audience.
+	KeysFile, Issuer, Audience string
 }
 
 // Listeners that Options.Security adds.
@@ -19,9 +24,11 @@ const (
 	Login = "LOGIN"
 	// MutualTLS requires TLS with certificates of both sides.
 	MutualTLS = "MUTUAL"
+	// OAuth requires TLS and a token by SASL OAUTHBEARER.
+	OAuth = "OAUTH"
 )
 
-// settings returns a node's settings for the two listeners.
+// settings returns a node's settings for these listeners.
 func (s *Security) settings() map[string]string {
 	m := map[string]string{
 		"ssl.keystore.type": "PEM", "ssl.keystore.location": s.KeystoreFile,
@@ -30,6 +37,18 @@ func (s *Security) settings() map[string]string {
 		"listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
 		"listener.name.login.plain.sasl.jaas.config":  fmt.Sprintf("org.apache.kafka.common.security.plain.PlainLoginModule required user_%s=%q;", s.User, s.Password),
 	}
+	const oauth = "listener.name.oauth."
+	maps.Copy(m, map[string]string{
+		oauth + "sasl.enabled.mechanisms":      "OAUTHBEARER",
+		oauth + "oauthbearer.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+		oauth + "oauthbearer.sasl.server.callback.handler.class": "org.apache.kafka.common.security.oauthbearer." +
+			"OAuthBearerValidatorCallbackHandler",
+		oauth + "oauthbearer.sasl.oauthbearer.jwks.endpoint.url": "file://" + s.KeysFile,
+		oauth + "oauthbearer.sasl.oauthbearer.expected.issuer":   s.Issuer,
+		oauth + "oauthbearer.sasl.oauthbearer.expected.audience": s.Audience,
+		// Without a limit, a session outlives its token.
+		oauth + "oauthbearer.connections.max.reauth.ms": "3600000",
+	})
 	for _, mechanism := range []string{"scram-sha-256", "scram-sha-512"} {
 		m["listener.name.login."+mechanism+".sasl.jaas.config"] = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 	}

@@ -6,6 +6,9 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
+// Rack returns the rack of a node: each has its own.
+func Rack(node int) string { return "rack-" + strconv.Itoa(node) }
+
 // Settings returns the broker settings of a test cluster, except for listeners and data folders. The cluster is small
 // and reacts quickly to a test's actions. With three nodes, it is as safe as in production.
 func Settings(nodes int) map[string]string {
@@ -14,7 +17,9 @@ func Settings(nodes int) map[string]string {
 		replicas, inSync = "3", "2"
 	}
 	return map[string]string{
-		"process.roles":                    "broker,controller",
+		"process.roles": "broker,controller",
+		// Clients that name a rack read from its node, if that has the partition.
+		"replica.selector.class":           "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 		"controller.listener.names":        "CONTROLLER",
 		"default.replication.factor":       replicas,
 		"min.insync.replicas":              inSync,
