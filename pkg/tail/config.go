@@ -22,6 +22,8 @@ type Config struct {
 	// Window is the number of offsets before the end of the log at which a partition's ring starts. A reader that needs
 	// older records catches up by itself, and so does one that would wait until the window was read.
 	Window int64
+	// Since narrows the window to the records that are not older than this; 0: it does not.
+	Since time.Duration
 	// CatchUps limits how many readers catch up from the log at the same time; others wait. Tenants share this number
 	// (share.Pool): a single tenant may use half of it.
 	CatchUps int

@@ -22,6 +22,7 @@ type Reader struct {
 	key  string
 	// next is the offset of the next record to return; end is the end of the log when the reader was made.
 	next, end int64
+	since     time.Time     // of FollowSince: the ring lacks no record that is not older
 	wake      chan struct{} // buffered: one signal is enough for any number of records
 	thread    *thread
 	lastAsked time.Time

@@ -2,6 +2,7 @@ package tail
 
 import (
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -11,6 +12,7 @@ import (
 type ring struct {
 	// records are those at the offsets from start up to, but not including, next.
 	start, next int64
+	since       time.Time // no record that is not older has left the ring
 	records     []*kgo.Record
 	threads     map[string]*thread // by record key
 	bytes       int
@@ -66,6 +68,9 @@ func (g *ring) evict(limit int) {
 		m := pop(&g.records)
 		g.bytes -= size(m)
 		g.start = m.Offset + 1
+		if m.Timestamp.After(g.since) {
+			g.since = m.Timestamp
+		}
 		t := g.threads[string(m.Key)]
 		pop(&t.records)
 		t.evicted = m.Offset + 1

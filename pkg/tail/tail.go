@@ -133,6 +133,29 @@ func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int
 	return t.FollowTo(ctx, key, partition, from, End)
 }
 
+// held as the offset of follow means from the oldest record of the ring on.
+const held = -2
+
+// FollowSince is Follow from a time on: the reader also returns the thread's records of the last d, and perhaps older ones. It reads them
+// from the ring if d is at most Config.Since and the ring has not dropped them, and else from the log.
+func (t *Tail) FollowSince(ctx context.Context, key string, partition int32, d time.Duration) (*Reader, error) {
+	r, err := t.Follow(ctx, key, partition, held)
+	since := time.Now().Add(-d)
+	if err != nil || !r.since.After(since) {
+		return r, err
+	}
+	r.Close()
+	from, err := t.ask(ctx, partition, since.UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	end, err := t.End(ctx, partition) // before the high watermark, if a transaction is open
+	if err != nil {
+		return nil, err
+	}
+	return t.Follow(ctx, key, partition, min(from, end))
+}
+
 // FollowTo is Follow for a caller that knows the end of the log, which becomes the reader's End.
 func (t *Tail) FollowTo(ctx context.Context, key string, partition int32, from, end int64) (*Reader, error) {
 	for {
@@ -164,13 +187,13 @@ var errLeft = errors.New("the partition is not read any more")
 
 func (t *Tail) follow(ctx context.Context, p *partition, key string, from, end int64) (*Reader, error) {
 	// The log may be ahead of what this process has read, and the caller may come from a process that has read more.
-	if from != End && end == End {
+	if from >= 0 && end == End {
 		var err error
 		if end, err = t.End(ctx, p.id); err != nil {
 			return nil, err
 		}
 	}
-	if from > end {
+	if from >= 0 && from > end {
 		return nil, fmt.Errorf("following from offset %d: %w: it ends at %d", from, ErrGone, end)
 	}
 	r := &Reader{tail: t, p: p, key: key, next: from, end: end, wake: make(chan struct{}, 1), lastAsked: time.Now()}
@@ -179,9 +202,12 @@ func (t *Tail) follow(ctx context.Context, p *partition, key string, from, end i
 	if p.err != nil {
 		return nil, p.err
 	}
-	if from == End {
+	if from < 0 {
 		r.next = max(p.ring.next, p.filled)
 		r.end = r.next
+	}
+	if from == held {
+		r.next, r.since = p.ring.start, p.ring.since
 	}
 	r.thread = p.ring.thread(key)
 	if r.thread.readers == nil {
@@ -292,8 +318,21 @@ func (t *Tail) start(p *partition) {
 		t.give(p, err)
 		return
 	}
+	since, first := time.Now().Add(-t.cfg.Since), max(first, end-t.cfg.Window)
+	if t.cfg.Since > 0 {
+		at, err := t.ask(t.ctx, p.id, since.UnixMilli())
+		if err != nil {
+			t.give(p, err)
+			return
+		}
+		if first > at { // the window is too small for it
+			since = time.Now()
+		}
+		first = max(first, min(at, end))
+	}
 	p.mu.Lock()
-	p.ring, p.filled = newRing(max(first, end-t.cfg.Window)), end
+	p.ring, p.filled = newRing(first), end
+	p.ring.since = since
 	p.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -165,6 +166,45 @@ func TestTail_RingsKeepOnlyWhatReadersWant(t *testing.T) {
 	expect(t, read(t, r, 3), []int64{0, 1000, 2000})
 	if n := testutil.ToFloat64(s.metrics.catchUps); n != 0 {
 		t.Errorf("%v readers caught up from the log", n)
+	}
+}
+
+// A reader from a time on has all since then, from the ring if that reaches so far back, and else from the log.
+func TestTail_FollowsFromATimeOn(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	now := time.Now()
+	write := func(ago time.Duration, n int) {
+		var records []*kgo.Record
+		for range n {
+			records = append(records, &kgo.Record{Topic: k.Topics().Events, Key: []byte("acme/a"), Value: make([]byte, 1000), Timestamp: now.Add(-ago)})
+		}
+		kafkatest.Produce(t, k, records...)
+	}
+	write(8*time.Second, 10)
+	write(time.Second, 10)
+	for name, set := range map[string]func(*Config){
+		"from the ring":                 func(c *Config) { c.Since = 5 * time.Second },
+		"beyond the ring":               func(*Config) {},
+		"beyond the ring's window":      func(c *Config) { c.Since, c.Window = 5*time.Second, 5 },
+		"of a ring that has dropped it": func(c *Config) { c.Since, c.RingBytes = 5*time.Second, 5000 },
+		"with a window that has more":   func(c *Config) { c.Since = time.Hour },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, k, func(c *Config) { c.Window = 1000 }, set)
+			s.follow("acme/a", End)
+			r, err := s.FollowSince(t.Context(), "acme/a", 0, 4*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(r.Close)
+			got := read(t, r, 1)
+			for got[len(got)-1] < 19 {
+				got = append(got, read(t, r, 1)...)
+			}
+			if i := slices.Index(got, 10); i < 0 || len(got)-i != 10 {
+				t.Errorf("the records are %v: want all from 10 on", got)
+			}
+		})
 	}
 }
 
