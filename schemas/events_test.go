@@ -144,6 +144,7 @@ func TestHeadersSchema_IsSkeins(t *testing.T) {
 			"skein-synthetic": "true"}, true},
 		{map[string]string{"skein-kind": "erase"}, true},
 		{map[string]string{"skein-kind": "cancel", "run-id": "r"}, true},
+		{map[string]string{"skein-kind": "claim", "run-id": "r"}, true},
 		{map[string]string{"skein-kind": "refold"}, false},
 		{map[string]string{"seq": "9223372036854775807"}, true},
 		{map[string]string{"skein-version": "2"}, false},

@@ -186,9 +186,9 @@ func (s *stream) lastFrom(offset int64) (int64, error) {
 	return last, err
 }
 
-// changesRows reports whether a record of a kind changes what the call reads. A request to stop a run changes nothing.
+// changesRows reports whether a record of a kind changes what the call reads. A request to stop a run and a claim change nothing.
 func (c *call) changesRows(kind record.Kind) bool {
-	return kind != record.KindCancel && (kind != record.KindThread || c.details)
+	return kind != record.KindCancel && kind != record.KindClaim && (kind != record.KindThread || c.details)
 }
 
 // erase drops the rows of runs that began before an erasure that the index may lack.

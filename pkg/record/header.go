@@ -97,7 +97,7 @@ func (l Label) Valid() bool {
 // Kind is the kind of a record's value.
 type Kind string
 
-// The kinds: event, input, erase, cancel and thread on skein.events, run, fence, progress, erase and thread on
+// The kinds: event, input, erase, cancel, claim and thread on skein.events, run, fence, progress, erase and thread on
 // skein.runs, snapshot and oversize (in the place of a snapshot that is too large) on skein.snapshots.
 const (
 	KindEvent Kind = "event"
@@ -106,6 +106,8 @@ const (
 	// KindCancel asks the holder of a run to stop it: Skein's proxy, or the agent itself. Everyone else ignores it; the
 	// end that may follow is an ordinary event.
 	KindCancel Kind = "cancel"
+	// KindClaim is a claim of a proxied run to be the only one of its thread. Proxies read it; everyone else ignores it.
+	KindClaim Kind = "claim"
 	// KindThread is a patch of a thread's details on skein.events (DecodePatch), and one detail on skein.runs (DecodeDetail).
 	KindThread   Kind = "thread"
 	KindRun      Kind = "run"
@@ -119,7 +121,7 @@ const (
 var kinds = func() map[string]Kind {
 	m := map[string]Kind{}
 	for _, k := range []Kind{
-		KindEvent, KindInput, KindErase, KindCancel, KindThread, KindRun, KindFence, KindProgress, KindSnapshot, KindOversize,
+		KindEvent, KindInput, KindErase, KindCancel, KindClaim, KindThread, KindRun, KindFence, KindProgress, KindSnapshot, KindOversize,
 	} {
 		m[string(k)] = k
 	}

@@ -23,6 +23,8 @@ const (
 	outcomeErased  fold.Outcome = "erased"
 	// outcomeCancel is a request to stop a run, which the compactor ignores.
 	outcomeCancel fold.Outcome = "cancel"
+	// outcomeClaim is a claim of a run to its thread, which the compactor ignores.
+	outcomeClaim fold.Outcome = "claim"
 	// outcomeDetails is a patch of a thread's details.
 	outcomeDetails fold.Outcome = "thread"
 )
@@ -31,7 +33,7 @@ const (
 func Outcomes() []string {
 	return []string{
 		string(fold.Folded), string(fold.Input), string(outcomeDropped), string(outcomeDeadLetter), string(fold.LateError),
-		string(fold.SecondTerminal), string(outcomeErasure), string(outcomeErased), string(outcomeCancel),
+		string(fold.SecondTerminal), string(outcomeErasure), string(outcomeErased), string(outcomeCancel), string(outcomeClaim),
 		string(outcomeDetails), string(outcomeDiffers),
 	}
 }

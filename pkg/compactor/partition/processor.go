@@ -309,6 +309,8 @@ func (p *Processor) route(t *thread, m *message) (_ fold.Outcome, err error) {
 	switch m.event.Headers.Kind { // these neither begin a run nor keep one open
 	case record.KindCancel:
 		return outcomeCancel, nil
+	case record.KindClaim:
+		return outcomeClaim, nil
 	case record.KindThread:
 		return p.setDetails(m)
 	}
