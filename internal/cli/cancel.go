@@ -16,22 +16,30 @@ import (
 func newCancel(out *output) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use:     "cancel THREAD RUN",
+		Use:     "cancel THREAD [RUN]",
 		GroupID: groupWrite,
 		Short:   "Stop a run, whichever process holds it",
 		Long: `Stop a run, whichever process holds it: Skein's proxy closes the agent's connection and ends the run in
-its place. An agent that writes to Kafka itself may read the request and end its run.
+its place. An agent that writes to Kafka itself may read the request and end its run. Without RUN, stop
+every open run of the thread, and every start that waits for it.
 
 The command waits for the run's end, usually some milliseconds, and prints how it ended. The exit code is 1
 if it had ended before, or if no process holds it.`,
 		Example: `  skein cancel my-thread run-7
   skein cancel my-thread run-7 --reason "the user pressed stop" --json`,
-		Args: usageArgs(cobra.ExactArgs(2)),
+		Args: usageArgs(cobra.RangeArgs(1, 2)),
 	}
 	at := serverFlags(cmd, out)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { // not onServer: ingest does not know which runs exist
 		return at.connect(func(c *client.Client) error {
 			ctx := cmd.Context()
+			if len(args) == 1 {
+				answer, err := c.CancelRun(ctx, args[0], "", reason)
+				if err != nil {
+					return fmt.Errorf("stopping the runs of thread %s: %w", oneLine(args[0], 80), err)
+				}
+				return out.result(answer, cancelledText(answer))
+			}
 			before, stop := context.WithTimeout(ctx, 2*time.Second) // a run can be stopped while query is away
 			defer stop()
 			run, _ := c.LastRun(before, args[0], args[1])

@@ -49,6 +49,13 @@ func (c *Client) As(p Producer) *Client {
 	return &as
 }
 
+// WithKey returns a client with another API key. It shares the connections of c.
+func (c *Client) WithKey(key string) *Client {
+	as := *c
+	as.key = key
+	return &as
+}
+
 // Option configures a Client.
 type Option func(*Client)
 
@@ -165,7 +172,7 @@ type Cancelled struct {
 	Synthetic bool `json:"synthetic,omitempty"`
 }
 
-// CancelRun requests that a run be stopped, and waits for its end. The error is an *Error of status 409 if the end does not come:
+// CancelRun requests that a run be stopped, and waits for its end; if run is "", whatever run of the thread is open. The error is an *Error of status 409 if the end does not come:
 // the run had ended before, or no proxy serves it. The reason is for people and may be empty.
 func (c *Client) CancelRun(ctx context.Context, thread, run, reason string) (Cancelled, error) {
 	body, err := json.Marshal(struct {
@@ -174,7 +181,25 @@ func (c *Client) CancelRun(ctx context.Context, thread, run, reason string) (Can
 	if err != nil { // impossible: it is one string
 		return Cancelled{}, fmt.Errorf("encoding reason: %w", err)
 	}
-	return answer[Cancelled](c.call(ctx, http.MethodPost, RunPath(thread, run)+"/cancel", nil, typeJSON, bytes.NewReader(body)))
+	path := RunPath(thread, run)
+	if run == "" {
+		path = ThreadPath(thread)
+	}
+	return answer[Cancelled](c.call(ctx, http.MethodPost, path+"/cancel", nil, typeJSON, bytes.NewReader(body)))
+}
+
+// RunningRun is an open run of a thread.
+type RunningRun struct {
+	RunID string `json:"runId"`
+	// ClientRunID is the id that the agent gave, if it differs.
+	ClientRunID string `json:"clientRunId"`
+	Agent       string `json:"agent"`
+}
+
+// Running returns the open runs of a thread, by start.
+func (c *Client) Running(ctx context.Context, thread string) ([]RunningRun, error) {
+	found, err := answer[struct{ Running []RunningRun }](c.Get(ctx, ThreadPath(thread), nil))
+	return found.Running, err
 }
 
 // KnownRun is what the query stage knows of a run, as far as it concerns the run's end.

@@ -57,10 +57,11 @@ type cancelled struct {
 // errNotEnded means that a run did not end after a request to stop it.
 var errNotEnded = errors.New("the run has not ended")
 
-// postCancel serves POST /v1/threads/{thread}/runs/{run}/cancel. It writes a cancel record to the thread's partition,
-// where the process that serves the run reads it. Then it waits for an end of the run after that record.
+// postCancel serves POST /v1/threads/{thread}/runs/{run}/cancel and POST /v1/threads/{thread}/cancel. It writes a cancel record to the
+// thread's partition, where the process that serves the run reads it. Then it waits for an end of the run after that record; without a run,
+// for the first end of any.
 func (s *Service) postCancel(c *front.Call, t target) error {
-	value, err := s.readReason(c, t)
+	asked, err := s.readReason(c, t)
 	if err != nil {
 		return err
 	}
@@ -72,21 +73,19 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 	ctx, done := context.WithCancel(c.R.Context())
 	defer done()
 	known := make(chan client.KnownRun, 1)
-	if s.cfg.QueryURL+s.cfg.QueryInternalURL != "" {
+	if s.asking != nil {
 		go func() { // while the request is written, so that query need not wait for the index to have it
 			run, err := s.lastRun(ctx, c.R, t)
-			denied := new(client.Error) // as for a key without the scope read
-			if errors.As(err, &denied) && (denied.Status == http.StatusUnauthorized || denied.Status == http.StatusForbidden) {
-				err = nil
-			}
-			if err != nil && !client.IsNotFound(err) && ctx.Err() == nil {
+			if err != nil && !client.IsNotFound(err) && !isDenied(err) && ctx.Err() == nil {
 				s.logger.Warn("asking query how a run has ended", "error", err)
 			}
 			known <- run
 		}()
 	}
-	answer, err := s.cancelRun(ctx, t, value, known)
+	answer, err := s.cancelRun(ctx, t, asked, known)
 	switch {
+	case errors.Is(err, errNotEnded) && t.run == "" && answer.Status != "":
+		return front.Refuse(http.StatusConflict, reasonUsed, "no run of the thread is open")
 	case errors.Is(err, errNotEnded) && answer.Status != "":
 		return front.Refuse(http.StatusConflict, reasonUsed, "the run had ended before the request: %s", answer.Status)
 	case errors.Is(err, errNotEnded):
@@ -99,51 +98,75 @@ func (s *Service) postCancel(c *front.Call, t target) error {
 	return accept(c, http.StatusOK, answer)
 }
 
-// lastRun asks query, as the caller of a request, for the last run with the target's id.
-func (s *Service) lastRun(ctx context.Context, r *http.Request, t target) (client.KnownRun, error) {
+// askingAs returns the client of query with the credentials of a request's caller.
+func (s *Service) askingAs(r *http.Request) *client.Client {
 	key, _ := tenant.Bearer(r) // none, if requests need none
-	c, err := client.New(cmp.Or(s.cfg.QueryInternalURL, s.cfg.QueryURL), client.WithAPIKey(key), client.WithTLS(s.cfg.QueryTLS),
-		client.WithoutRedirects())
-	if err != nil {
-		return client.KnownRun{}, err
-	}
-	defer c.Close()
-	return c.LastRun(ctx, t.thread, t.run)
+	return s.asking.WithKey(key)
 }
 
-// readReason reads the request's body, which may be empty, and returns the value of the cancel record.
-func (s *Service) readReason(c *front.Call, t target) ([]byte, error) {
+// isDenied reports whether query has refused the caller, as for a key without the scope read.
+func isDenied(err error) bool {
+	denied := new(client.Error)
+	return errors.As(err, &denied) && (denied.Status == http.StatusUnauthorized || denied.Status == http.StatusForbidden)
+}
+
+// lastRun asks query, as the caller of a request, for the last run with the target's id. Without an id, it returns a run that has ended if
+// no run of the thread is open, and else none.
+func (s *Service) lastRun(ctx context.Context, r *http.Request, t target) (client.KnownRun, error) {
+	if t.run != "" {
+		return s.askingAs(r).LastRun(ctx, t.thread, t.run)
+	}
+	open, err := s.askingAs(r).Running(ctx, t.thread)
+	if err == nil && len(open) == 0 || client.IsNotFound(err) {
+		return client.KnownRun{Status: string(record.StatusFinished)}, nil
+	}
+	return client.KnownRun{}, err
+}
+
+// stopRecord is the value of a cancel record. Without the header run-id, it is for all runs of the thread that began before an offset: that
+// of the record itself, or Before, which a repeated record has.
+type stopRecord struct {
+	stop
+	Before *int64 `json:"before,omitempty"`
+}
+
+func (r stopRecord) encode() []byte {
+	b, err := json.Marshal(r)
+	if err != nil { // impossible: it contains only a string and a number
+		panic(err)
+	}
+	return b
+}
+
+// readReason reads the request's body, which may be empty.
+func (s *Service) readReason(c *front.Call, t target) (asked stop, err error) {
 	b, err := s.openJSON(c, t, "a reason")
 	if err != nil {
-		return nil, err
+		return stop{}, err
 	}
 	defer b.close()
 	text, err := readJSON(b, 8*maxReasonBytes, b.claim.Take) // allows for JSON escapes and other members
 	if err != nil {
-		return nil, err
+		return stop{}, err
 	}
-	var request stop
 	if len(text) > 0 {
-		if err := json.Unmarshal(text, &request); err != nil {
-			return nil, badLine(agui.RuleNotJSON, 0, `want {"reason": "…"}, or no body: %v`, err)
+		if err := json.Unmarshal(text, &asked); err != nil {
+			return stop{}, badLine(agui.RuleNotJSON, 0, `want {"reason": "…"}, or no body: %v`, err)
 		}
 	}
-	if len(request.Reason) > maxReasonBytes {
-		return nil, tooLarge(maxReasonBytes)
+	if len(asked.Reason) > maxReasonBytes {
+		return stop{}, tooLarge(maxReasonBytes)
 	}
-	value, err := json.Marshal(request)
-	if err != nil { // impossible: request contains only a string
-		return nil, err
-	}
-	return value, nil
+	return asked, nil
 }
 
-// cancelRun writes the cancel record and waits for the run's end. It repeats the record at the times of cancelAgain, unless
-// known has the run by then and the run had ended before the record. If it returns errNotEnded, the result contains the
-// record's position and, if known, how the run had ended.
-func (s *Service) cancelRun(ctx context.Context, t target, value []byte, known <-chan client.KnownRun) (cancelled, error) {
+// cancelRun writes the cancel record and waits for the run's end, or that of any run if the target has none. It repeats the record at the
+// times of cancelAgain, unless known has the run by then and the run had ended before the record. If it returns errNotEnded, the result
+// contains the record's position and, if known, how the run had ended.
+func (s *Service) cancelRun(ctx context.Context, t target, asked stop, known <-chan client.KnownRun) (cancelled, error) {
+	value := stopRecord{stop: asked}
 	request := func() (ack, error) {
-		return s.publishOne(ctx, t, record.KindCancel, producer{}, value)
+		return s.publishOne(ctx, t, record.KindCancel, producer{}, value.encode())
 	}
 	// Follow from the log's end, before writing the request: a reader from an older offset may first wait for a slot to catch up.
 	follow, err := s.log.Follow(ctx, t.key, t.partition, tail.End)
@@ -155,6 +178,9 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte, known <
 	if err != nil {
 		return cancelled{}, err
 	}
+	if t.run == "" {
+		value.Before = &got.FirstOffset
+	}
 	begun := time.Now()
 	out := cancelled{ThreadID: t.thread, RunID: t.run, Position: record.Position{Partition: got.Partition, Offset: got.FirstOffset}}
 	for until := cancelLook; ; until += cancelLook {
@@ -164,7 +190,7 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte, known <
 		stop()
 		switch {
 		case err == nil:
-			out.Status, out.Synthetic, out.End = end.status, end.synthetic, end.at
+			out.RunID, out.Status, out.Synthetic, out.End = end.runID, end.status, end.synthetic, end.at
 			return out, nil
 		case ctx.Err() != nil || !late: // the caller has left, or Kafka has failed
 			return out, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)
@@ -187,7 +213,7 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte, known <
 	}
 }
 
-// nextEnd reads until it finds an end of the run at an offset above the argument after, and returns this end.
+// nextEnd reads until it finds an end of the run (any, if run is empty) at an offset above the argument after, and returns this end.
 func nextEnd(ctx context.Context, follow *tail.Reader, run string, after int64) (runEnd, error) {
 	for {
 		batch, err := follow.Next(ctx)
@@ -198,7 +224,7 @@ func nextEnd(ctx context.Context, follow *tail.Reader, run string, after int64) 
 			if m.Offset <= after {
 				continue
 			}
-			if end, err := endOf(m); err != nil || end.status != "" && end.runID == run {
+			if end, err := endOf(m); err != nil || end.status != "" && (end.runID == run || run == "") {
 				return end, err
 			}
 		}
@@ -213,14 +239,14 @@ type runEnd struct {
 	synthetic bool
 }
 
-// concernsStops reports whether a record may request a stop or end a run, or was written by a newer Skein. The rings of package tail keep
+// concernsStops reports whether a record may request a stop, claim a thread or end a run, or was written by a newer Skein. The rings of package tail keep
 // only such records, so that other events, large or many, do not displace them.
 func concernsStops(m *kgo.Record) bool {
 	if kafka.CheckVersion(m) != nil {
 		return true
 	}
 	h, err := kafka.ParseHeaders(m.Headers)
-	return err == nil && (h.Kind == record.KindCancel ||
+	return err == nil && (h.Kind == record.KindCancel || h.Kind == record.KindClaim ||
 		h.Kind == record.KindEvent && (bytes.Contains(m.Value, []byte(agui.RunFinished)) || bytes.Contains(m.Value, []byte(agui.RunError))))
 }
 
@@ -252,6 +278,11 @@ func endOf(m *kgo.Record) (runEnd, error) {
 		end.status = record.StatusFinished
 	}
 	return end, nil
+}
+
+// isCopied reports whether a record was for the proxies of another topic set.
+func isCopied(m *kgo.Record) bool {
+	return slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom })
 }
 
 // heed reads the thread of a proxied stream until ctx ends and cancels the runs that cancel records name. It ignores
@@ -295,18 +326,25 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 			if err := kafka.CheckVersion(m); err != nil {
 				return err
 			}
-			// The compactor makes an invalid cancel record a dead letter. A copied record was for the proxies of another topic
-			// set.
-			copied := slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom })
+			// The compactor makes an invalid cancel record a dead letter.
 			h, err := kafka.ParseHeaders(m.Headers)
-			if err != nil || h.Kind != record.KindCancel || h.RunID == "" || copied {
+			if err != nil || h.Kind != record.KindCancel || isCopied(m) {
 				continue
 			}
-			var asked stop
+			var asked stopRecord
 			if json.Unmarshal(m.Value, &asked) != nil || len(asked.Reason) > maxReasonBytes {
 				asked.Reason = "" // a request without a reason of this form has none
 			}
-			if s.runs.Cancel(string(m.Key), h.RunID, asked.Reason) {
+			if asked.Before == nil {
+				asked.Before = &m.Offset
+			}
+			stopped := false
+			if h.RunID != "" {
+				stopped = s.runs.Cancel(string(m.Key), h.RunID, asked.Reason)
+			} else {
+				stopped = s.runs.CancelThread(string(m.Key), *asked.Before, asked.Reason)
+			}
+			if stopped {
 				s.logger.Info("a run is stopped as it was asked for", "run_id", h.RunID, "topic", m.Topic, "partition", m.Partition, "offset", m.Offset)
 			}
 		}

@@ -31,6 +31,8 @@ const (
 	reasonAgent       = "no-agent"
 	reasonHeld        = "run-under-way"
 	reasonUsed        = "run-ended"
+	reasonBusy        = "thread-busy"
+	reasonQueue       = "queue-full"
 	reasonRatio       = "inflates-too-much"
 	reasonNoEvent     = "no-event"
 )
@@ -42,7 +44,7 @@ func reasons() []string {
 		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout,
 		eventstream.ReasonDone, eventstream.ReasonNoArray, eventstream.ReasonSeq, eventstream.ReasonSeqOrder,
 		reasonUnavailable, reasonMediaType, front.ReasonID, reasonHeader, front.ReasonAuth, front.ReasonScope, reasonInternal, reasonNotEnded,
-		reasonAgent, reasonHeld, reasonUsed,
+		reasonAgent, reasonHeld, reasonUsed, reasonBusy, reasonQueue,
 		agui.RuleTooMany, agui.RuleTime, reasonRatio, reasonNoEvent, front.ReasonMemory, front.ReasonQuota,
 	}
 }

@@ -63,7 +63,9 @@ type proxied struct {
 	target target   // of the current run; mu guards target.run, which other goroutines read
 	spool  *spool
 	wire   *wire
-	called bool // the call of the agent was tried, so the run is on the topic
+	called bool  // the call of the agent was tried, so the run is on the topic
+	turn   *turn // nil if the agent has no policy for threads
+	heeds  sync.Once
 
 	ctx    context.Context // of the call to the agent
 	cancel context.CancelCauseFunc
@@ -125,14 +127,40 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 		p.spool.abandon()
 		return err
 	}
+	if agent.OneRun() {
+		if p.turn, err = p.takeTurn(c.R); err != nil {
+			p.spool.close()
+			p.wire.stop()
+			if errors.Is(err, errLeft) {
+				return nil
+			}
+			return err
+		}
+		defer p.turn.end()
+	}
 	if !p.spool.addInput(input) {
+		if p.turn != nil {
+			p.turn.withdraw()
+		}
 		p.spool.close()
 		return s.memory.Refuse(0, int64(len(input)+recordOverhead))
 	}
 	p.called = true
-	go s.heed(p.ctx, t)
+	p.heed()
 	p.run(c.R, input, inputHeld)
 	return nil
+}
+
+// heed starts to read requests to stop the run. Further calls do nothing.
+func (p *proxied) heed() {
+	p.heeds.Do(func() { go p.svc.heed(p.ctx, p.target) })
+}
+
+// release ends the run's claim to its thread. Call it before the run's end is written, so that others need not wait for a renewal to expire.
+func (p *proxied) release() {
+	if p.turn != nil {
+		p.turn.end()
+	}
 }
 
 // run calls the agent and forwards its stream until the run ends.
@@ -233,6 +261,9 @@ func (p *proxied) take(piece eventstream.Piece) {
 		}
 		if p.terminal && t == agui.RunStarted {
 			p.next(piece.Data)
+		}
+		if t.Terminal() {
+			p.release()
 		}
 		seq = p.spool.addEvent(piece.Data, false, t.Terminal()) // a malformed one, too: its run's record says why
 		if t != "" {
@@ -395,8 +426,12 @@ func (p *proxied) settle() {
 
 // say publishes a synthetic event and sends it to the caller.
 func (p *proxied) say(event []byte) {
+	ends := agui.TypeOf(event).Terminal()
+	if ends {
+		p.release()
+	}
 	seq := p.spool.addEvent(event, true, true)
-	if agui.TypeOf(event).Terminal() {
+	if ends {
 		p.settle()
 	}
 	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq, false)
@@ -417,6 +452,7 @@ func (p *proxied) endedByAgent() {
 
 // sayLost publishes a RUN_ERROR in place of events that were left out.
 func (p *proxied) sayLost() {
+	p.release()
 	p.spool.addEvent(agui.RunErrorOf("the last events of the run were not recorded, its end with them", codeNotRecorded), true, true)
 }
 

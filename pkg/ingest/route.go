@@ -25,6 +25,8 @@ func (s *Service) routes() []front.Route {
 			Serve: s.onTarget(s.postAgent)},
 		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/cancel", Scope: tenant.ScopePublish, Action: "cancel",
 			Serve: s.onTarget(s.postCancel)},
+		{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/cancel", Scope: tenant.ScopePublish, Action: "cancel",
+			Serve: s.onTarget(s.postCancel)},
 		{Method: http.MethodPatch, Pattern: "/v1/threads/{thread}", Scope: tenant.ScopePublish, Action: "patch",
 			Serve: s.onTarget(s.patchThread)},
 		{Method: http.MethodDelete, Pattern: "/v1/threads/{thread}", Scope: tenant.ScopeErase, Action: "erase",

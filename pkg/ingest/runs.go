@@ -92,6 +92,18 @@ func (r *Runs) Cancel(threadKey, runID, reason string) bool {
 	return p != nil && p.keys[len(p.keys)-1] == key && p.end(&stop{reason})
 }
 
+// CancelThread is Cancel for all runs of the thread whose stream's first record lies before an offset.
+func (r *Runs) CancelThread(threadKey string, before int64, reason string) bool {
+	some := false
+	for _, p := range r.all() {
+		at := p.spool.begun.Load()
+		if p.target.key == threadKey && at >= 0 && at < before && p.end(&stop{reason}) {
+			some = true
+		}
+	}
+	return some
+}
+
 // Held reports whether this process serves the run: its agent is still running or its last events are not acknowledged.
 func (r *Runs) Held(threadKey, runID string) bool {
 	r.mu.Lock()

@@ -1,10 +1,12 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/share"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -38,6 +41,11 @@ type Service struct {
 	logger *slog.Logger
 	agents map[string]*agents.Caller
 	runs   *Runs
+	lines  lines
+	// claiming are the goroutines of claims.
+	claiming sync.WaitGroup
+	// asking calls query; nil if its address is not known.
+	asking *client.Client
 	// draining is set by Drain; stopping ends with Stop.
 	draining *atomic.Bool
 	stopping context.Context
@@ -114,6 +122,13 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 			err: fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
 	}
 	s.runs = newRuns(memory)
+	s.lines.of = map[string]*line{}
+	if cfg.QueryURL+cfg.QueryInternalURL != "" {
+		s.asking, err = client.New(cmp.Or(cfg.QueryInternalURL, cfg.QueryURL), client.WithTLS(cfg.QueryTLS), client.WithoutRedirects(), client.WithPatience(0))
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
 	s.front = &front.Front{
 		Stage: front.StageIngest, OtherURL: cfg.QueryURL, Routes: s.routes(), Auth: auth, Quotas: cfg.Quotas,
 		Draining: func() error {
@@ -125,22 +140,33 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		Explain: func(_ *front.Call, err error) *front.Problem { return problemOf(err) },
 		Done:    func(c *front.Call, p *front.Problem, _ time.Duration) { m.done(c.Route.Action, p) },
 	}
-	if s.log, err = followLog(cfg.Kafka, logger); err != nil {
+	if s.log, err = followLog(cfg, logger); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
+// mostWindow bounds claimWindow in offsets of a partition that was not read before.
+const mostWindow = 1_000_000
+
 // followLog returns a reader of the threads in skein.events. Its fetches use at most about 64 MiB, whatever the number
 // of threads (kafka.OneAnswer).
-func followLog(cfg kafka.Config, logger *slog.Logger) (*tail.Tail, error) {
+func followLog(cfg Config, logger *slog.Logger) (*tail.Tail, error) {
 	limits, err := kafka.OneAnswer()
 	if err != nil {
 		return nil, err
 	}
+	var window int64
+	var since time.Duration
+	for _, a := range cfg.Agents {
+		if a.OneRun() {
+			window, since = mostWindow, claimWindow
+		}
+	}
 	return tail.New(tail.Config{
+		Window: window, Since: since,
 		RingBytes: 4 << 20, Keep: concernsStops, Linger: 30 * time.Second, CatchUps: 2, Away: 5 * time.Second, Fetch: limits,
-		Kafka: cfg, Logger: logger, Registerer: prometheus.NewRegistry(), // not registered: tail's metrics describe query's live streams
+		Kafka: cfg.Kafka, Logger: logger, Registerer: prometheus.NewRegistry(), // not registered: tail's metrics describe query's live streams
 	})
 }
 
@@ -168,6 +194,15 @@ func (s *Service) Close() error {
 	defer cancel()
 	defer s.stop()
 	lost, runs := s.runs.close(ctx)
+	claimed := make(chan struct{})
+	go func() {
+		defer close(claimed)
+		s.claiming.Wait()
+	}()
+	select {
+	case <-claimed:
+	case <-ctx.Done():
+	}
 	err := s.producer.Flush(ctx)
 	s.producer.Close()
 	s.pin.adm.Close()
@@ -176,6 +211,9 @@ func (s *Service) Close() error {
 	}
 	for _, a := range s.agents {
 		a.Close()
+	}
+	if s.asking != nil {
+		s.asking.Close()
 	}
 	if err != nil {
 		err = fmt.Errorf("flushing events: %w", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -35,6 +36,8 @@ const (
 type spool struct {
 	writer
 	event *series // events of the current run
+	// begun is the offset of the stream's first record, once Kafka has acknowledged it; -1 before.
+	begun atomic.Int64
 	// failed is called once, in its own goroutine, when Kafka does not accept a record or the memory is used up.
 	failed func(error)
 	// emptied is called once after close, when every queued record is acknowledged or dropped.
@@ -68,6 +71,7 @@ type spooled struct {
 
 func (s *Service) newSpool(t target, by producer, failed func(error), emptied func()) *spool {
 	sp := &spool{failed: failed, emptied: emptied}
+	sp.begun.Store(-1)
 	sp.writer = s.newWriter(t, by, sp.tell)
 	sp.event = sp.series(record.KindEvent, t.run)
 	sp.ctx, sp.cancel = context.WithCancel(context.Background())
@@ -171,6 +175,9 @@ func (sp *spool) pump() {
 		sent := m.Timestamp
 		// TryProduce, because Produce blocks while the client's own buffer is full.
 		sp.svc.producer.TryProduce(sp.ctx, m, func(r *kgo.Record, err error) {
+			if err == nil && e.seq < 0 {
+				sp.begun.CompareAndSwap(-1, r.Offset)
+			}
 			sp.result(r, e.of, sent, err, func() func() { return sp.acknowledged(e, err) })
 		})
 	}

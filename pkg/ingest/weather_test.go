@@ -365,6 +365,7 @@ func TestMetrics_CountWhatHappened(t *testing.T) {
 # HELP skein_ingest_event_bytes_total Bytes of acknowledged values, before compression, by kind.
 # TYPE skein_ingest_event_bytes_total counter
 skein_ingest_event_bytes_total{kind="cancel"} 0
+skein_ingest_event_bytes_total{kind="claim"} 0
 skein_ingest_event_bytes_total{kind="erase"} 0
 skein_ingest_event_bytes_total{kind="event"} %d
 skein_ingest_event_bytes_total{kind="input"} %d
@@ -372,6 +373,7 @@ skein_ingest_event_bytes_total{kind="thread"} 0
 # HELP skein_ingest_events_total Records that Kafka has acknowledged, by kind.
 # TYPE skein_ingest_events_total counter
 skein_ingest_events_total{kind="cancel"} 0
+skein_ingest_events_total{kind="claim"} 0
 skein_ingest_events_total{kind="erase"} 0
 skein_ingest_events_total{kind="event"} 3
 skein_ingest_events_total{kind="input"} 1

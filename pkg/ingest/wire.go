@@ -26,7 +26,11 @@ type wire struct {
 }
 
 // begin sends the response headers before the agent answers, so that reverse proxies receive a response early.
+// Further calls do nothing.
 func (c *wire) begin() {
+	if c.beat != nil {
+		return
+	}
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -55,7 +59,9 @@ func (c *wire) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone = true
-	c.beat.Stop()
+	if c.beat != nil {
+		c.beat.Stop()
+	}
 }
 
 // closeEvent ends an event of which the caller has received a part.

@@ -205,7 +205,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	case e.Headers.Kind == record.KindErase:
 		s.erasedAt = m.Offset + 1
 		return s.erased()
-	case e.Headers.Kind == record.KindCancel && s.runID != "" && e.Headers.RunID == s.runID && (s.out.begun || !s.resumes()):
+	case e.Headers.Kind == record.KindCancel && s.runID != "" && (e.Headers.RunID == s.runID || e.Headers.RunID == "") && (s.out.begun || !s.resumes()):
 		s.out.begin(s.from) // a producer over HTTP, which does not read Kafka, hears of it by its run's stream
 		s.out.comment(stopRequested)
 		return nil

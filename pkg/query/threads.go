@@ -29,10 +29,12 @@ type threadAnswer struct {
 
 // runningRun is a run that has not ended. A client can attach to it.
 type runningRun struct {
-	RunID     string    `json:"runId"`
-	BranchID  string    `json:"branchId"`
-	Agent     string    `json:"agent,omitempty"`
-	StartedAt time.Time `json:"startedAt"`
+	RunID string `json:"runId"`
+	// ClientRunID is the id that the agent gave, if it differs: requests to stop the run name it.
+	ClientRunID string    `json:"clientRunId,omitempty"`
+	BranchID    string    `json:"branchId"`
+	Agent       string    `json:"agent,omitempty"`
+	StartedAt   time.Time `json:"startedAt"`
 }
 
 func (c *call) threads() (*answer, error) {
@@ -102,7 +104,7 @@ func running(runs []store.Run) []runningRun {
 	open := []runningRun{}
 	for _, r := range runs {
 		if r.Status == record.StatusRunning {
-			open = append(open, runningRun{RunID: r.RunID, BranchID: r.BranchID, Agent: r.Agent, StartedAt: r.StartedAt})
+			open = append(open, runningRun{RunID: r.RunID, ClientRunID: r.ClientRunID, BranchID: r.BranchID, Agent: r.Agent, StartedAt: r.StartedAt})
 		}
 	}
 	return open

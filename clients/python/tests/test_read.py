@@ -50,9 +50,10 @@ async def test_reads(dev: Dev):
         with pytest.raises(SkeinError) as caught:
             await skein.history("no such thread")
         assert caught.value.status == 404
-        with pytest.raises(SkeinError) as caught:
-            await skein.cancel(thread, "r", "too late")
-        assert (caught.value.status, caught.value.reason) == (409, "run-ended")
+        for run in ("r", None):
+            with pytest.raises(SkeinError) as caught:
+                await skein.cancel(thread, run, "too late")
+            assert (caught.value.status, caught.value.reason) == (409, "run-ended")
 
 
 async def test_cancel_of_a_run_that_nobody_can_stop_says_so(dev: Dev):

@@ -127,8 +127,11 @@ export class SkeinClient {
     return this.get('/v1/interrupts', query, signal);
   }
 
-  /** Stops a run, whichever process serves it, and says how it ended. It rejects with 409 if the run had ended, or nobody ends it. */
-  async cancel(thread: string, run: string, reason?: string, signal?: AbortSignal): Promise<CancelledRun> {
+  /**
+   * Stops a run (or, if it is undefined, whatever runs of the thread are open), whichever process serves it, and says how it ended. It rejects
+   * with 409 if the run had ended, or nobody ends it.
+   */
+  async cancel(thread: string, run: string | undefined, reason?: string, signal?: AbortSignal): Promise<CancelledRun> {
     const body = JSON.stringify(reason === undefined ? {} : { reason });
     return (await this.request('POST', `${path(thread, run)}/cancel`, { body, signal, write: true })).json();
   }

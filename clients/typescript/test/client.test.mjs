@@ -178,6 +178,7 @@ test('events that belong together come once their id has come, and a cut one is 
 test('refusals say what happened and what to do', async (t) => {
   await assert.rejects(client.thread('none'), (error) => error instanceof SkeinError && error.status === 404 && !error.retryable);
   await assert.rejects(client.cancel('none', 'none'), { status: 409, reason: 'not-ended', message: /no proxy holds it/ });
+  await assert.rejects(client.cancel('none', undefined), { status: 409, reason: 'run-ended', message: /no run of the thread is open/ });
   await assert.rejects(client.checkout('none', 'none', { at: 'nonsense' }), { status: 400 });
   await publish('gone', 'one');
   await assert.rejects(

@@ -40,6 +40,20 @@ const (
 	Cut OnKafkaFailure = "cut"
 )
 
+// Runs selects what happens to a start of a run in a thread that has an open run.
+type Runs string
+
+const (
+	// Allow starts it. It is the default.
+	Allow Runs = "allow"
+	// Reject refuses it.
+	Reject Runs = "reject"
+	// Queue starts it once those before it have ended.
+	Queue Runs = "queue"
+	// CancelFirst stops the open run, and starts it then.
+	CancelFirst Runs = "cancel-first"
+)
+
 // Agent is the configuration of one agent.
 type Agent struct {
 	// Name identifies the agent in URLs and records: 1 to 128 of A-Z a-z 0-9 . _ -, first a letter or digit.
@@ -65,6 +79,11 @@ type Agent struct {
 	OnDisconnect   OnDisconnect   `yaml:"on_disconnect"`
 	OnKafkaFailure OnKafkaFailure `yaml:"on_kafka_failure"`
 
+	// Runs is the policy of threads: one run at a time, over all processes, unless it is Allow. MaxQueued limits how many starts wait in a
+	// thread.
+	Runs      Runs `yaml:"runs"`
+	MaxQueued int  `yaml:"max_queued"`
+
 	// Labels maps the key of each label to a JSON Pointer (RFC 6901), which selects the label's value in the input.
 	Labels map[string]string `yaml:"labels"`
 }
@@ -77,6 +96,9 @@ const (
 	DefaultSilenceTimeout = 15 * time.Minute
 	DefaultRunTimeout     = 24 * time.Hour
 )
+
+// DefaultMaxQueued is the default of Agent.MaxQueued.
+const DefaultMaxQueued = 10
 
 // ErrConfig is the error of an invalid agent configuration.
 var ErrConfig = errors.New("not a configuration of agents")
@@ -91,11 +113,16 @@ func (a Agent) withDefaults() Agent {
 	a.RunTimeout = cmp.Or(a.RunTimeout, DefaultRunTimeout)
 	a.OnDisconnect = cmp.Or(a.OnDisconnect, Finish)
 	a.OnKafkaFailure = cmp.Or(a.OnKafkaFailure, Continue)
+	a.Runs = cmp.Or(a.Runs, Allow)
+	a.MaxQueued = cmp.Or(a.MaxQueued, DefaultMaxQueued)
 	if a.CredentialFile != "" {
 		a.CredentialHeader = cmp.Or(a.CredentialHeader, "Authorization")
 	}
 	return a
 }
+
+// OneRun reports whether the agent has a policy for threads.
+func (a Agent) OneRun() bool { return a.Runs != Allow && a.Runs != "" }
 
 // check returns an error for the first invalid setting, with a hint what to write instead.
 func (a Agent) check() error {
@@ -121,6 +148,12 @@ func (a Agent) check() error {
 	}
 	if a.OnKafkaFailure != Continue && a.OnKafkaFailure != Cut {
 		return fmt.Errorf("on_kafka_failure %q: write %s or %s", a.OnKafkaFailure, Continue, Cut)
+	}
+	if !slices.Contains([]Runs{Allow, Reject, Queue, CancelFirst}, a.Runs) {
+		return fmt.Errorf("runs %q: write %s, %s, %s or %s", a.Runs, Allow, Reject, Queue, CancelFirst)
+	}
+	if a.MaxQueued < 1 {
+		return fmt.Errorf("max_queued %d: write a number above 0", a.MaxQueued)
 	}
 	return errors.Join(a.checkHeaders(), a.checkLabels())
 }

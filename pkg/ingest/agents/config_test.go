@@ -40,17 +40,19 @@ func TestParse_ReadsAgents(t *testing.T) {
   - {name: plain, url: "http://127.0.0.1:8000/agent?x=1"}
   - {name: All_of.it-2, url: "https://agents.example/run", headers: [Authorization, x-request-id], credential_file: ` + secret + `,
      credential_header: X-Api-Key, connect_timeout: 1s, answer_timeout: 2m, silence_timeout: 3m, run_timeout: 4h,
-     on_disconnect: cancel, on_kafka_failure: cut, labels: {user: /forwardedProps/userId}}
+     on_disconnect: cancel, on_kafka_failure: cut, runs: queue, max_queued: 3, labels: {user: /forwardedProps/userId}}
 `))
 	want := Config{
 		"plain": {
 			Name: "plain", URL: "http://127.0.0.1:8000/agent?x=1", ConnectTimeout: DefaultConnectTimeout, AnswerTimeout: DefaultAnswerTimeout,
 			SilenceTimeout: DefaultSilenceTimeout, RunTimeout: DefaultRunTimeout, OnDisconnect: Finish, OnKafkaFailure: Continue,
+			Runs: Allow, MaxQueued: DefaultMaxQueued,
 		},
 		"All_of.it-2": {
 			Name: "All_of.it-2", URL: "https://agents.example/run", Headers: []string{"Authorization", "x-request-id"},
 			CredentialFile: secret, CredentialHeader: "X-Api-Key", ConnectTimeout: time.Second, AnswerTimeout: 2 * time.Minute,
 			SilenceTimeout: 3 * time.Minute, RunTimeout: 4 * time.Hour, OnDisconnect: Cancel, OnKafkaFailure: Cut,
+			Runs: Queue, MaxQueued: 3,
 			Labels: map[string]string{"user": "/forwardedProps/userId"},
 		},
 	}
@@ -90,6 +92,8 @@ func TestParse_SaysWhatToDo(t *testing.T) {
 		"a time below 0":               {with("answer_timeout: -1s"), "answer_timeout -1s: write a time above 0"},
 		"another choice":               {with("on_disconnect: stop"), `on_disconnect "stop": write finish or cancel`},
 		"another choice of Kafka":      {with("on_kafka_failure: stop"), `on_kafka_failure "stop": write continue or cut`},
+		"another policy":               {with("runs: one"), `runs "one": write allow, reject, queue or cancel-first`},
+		"a queue below 0":              {with("max_queued: -1"), "max_queued -1: write a number above 0"},
 		"a header that is none":        {with("headers: ['a b']"), "no name of a header"},
 		"a header of Skein":            {with("headers: [skein-authorization]"), "Skein-Authorization cannot go on"},
 		"a header of the connection":   {with("headers: [transfer-encoding]"), "cannot go on"},

@@ -162,8 +162,8 @@ class Skein(Options):
         answer = await self._call("GET", self._path(thread, run) + "/checkout", params=query)
         return RunAgentInput.model_validate_json(answer.content)
 
-    async def cancel(self, thread: str, run: str, reason: str | None = None) -> Cancelled:
-        """Stops a run, and returns how it ended. The reason is for people."""
+    async def cancel(self, thread: str, run: str | None, reason: str | None = None) -> Cancelled:
+        """Stops a run, or the thread's open runs if it is None, and returns how it ended. The reason is for people."""
         body = {} if reason is None else {"reason": reason}
         return await self._json(Cancelled, "POST", self._path(thread, run) + "/cancel", json=body)
 

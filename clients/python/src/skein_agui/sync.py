@@ -77,7 +77,7 @@ class Skein(Options):
     def checkout(self, thread: str, run: str | None = None, at: int | None = None) -> RunAgentInput:
         return background.wait(self._skein.checkout(thread, run, at))
 
-    def cancel(self, thread: str, run: str, reason: str | None = None) -> Cancelled:
+    def cancel(self, thread: str, run: str | None, reason: str | None = None) -> Cancelled:
         return background.wait(self._skein.cancel(thread, run, reason))
 
     def when_stopped(self, thread: str, run: str) -> bool:

@@ -1,0 +1,426 @@
+package ingest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// inTurn starts stages before one cluster and one agent that takes one run of a thread at a time.
+func inTurn(t *testing.T, cfg Config, n int, runs agents.Runs, f http.HandlerFunc) []*behind {
+	t.Helper()
+	set := func(a *agents.Agent) { a.OnDisconnect, a.Runs, a.MaxQueued = agents.Cancel, runs, 2 }
+	all := []*behind{startBehind(t, cfg, set, f)}
+	for range n - 1 {
+		cfg.Agents = agents.Config{"helper": agentAt(t, all[0].agent.URL, set)}
+		all = append(all, &behind{stage: open(t, cfg), agent: all[0].agent})
+	}
+	return all
+}
+
+// start calls the agent for a run of the stage's thread.
+func (b *behind) start(ctx context.Context, run string) *http.Response {
+	b.t.Helper()
+	return b.call(ctx, strings.Replace(inputOf(run), `"threadId":"t1"`, `"threadId":"`+b.thread+`"`, 1))
+}
+
+// waits starts a run that waits for its thread, and returns its stream.
+func (b *behind) waits(run string) *http.Response {
+	b.t.Helper()
+	resp := b.start(b.t.Context(), run)
+	b.t.Cleanup(func() { _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		b.t.Fatalf("answer is %s", resp.Status)
+	}
+	return resp
+}
+
+// refused starts a run that must be refused.
+func (b *behind) refused(run string, status int, reason, says string) answer {
+	b.t.Helper()
+	a := b.read(b.start(b.t.Context(), run))
+	if a.status != status || a.Reason != reason || !strings.Contains(a.Detail, says) {
+		b.t.Fatalf("answer is %d %s, want %d %s that says %q", a.status, a.body, status, reason, says)
+	}
+	return a
+}
+
+// claims waits until the thread has so many records of claims.
+func (b *behind) claims(n int) []*kgo.Record {
+	b.t.Helper()
+	var claims []*kgo.Record
+	b.eventually(fmt.Sprintf("there are %d claims", n), func() bool {
+		claims = slices.DeleteFunc(b.records(), func(r *kgo.Record) bool { return headersOf(b.t, r).Kind != record.KindClaim })
+		return len(claims) >= n
+	})
+	return claims
+}
+
+// ended reports how the thread's runs ended, by run.
+func (b *behind) endings() map[string]record.Status {
+	b.t.Helper()
+	out := map[string]record.Status{}
+	for _, r := range b.records() {
+		if end, err := endOf(r); err != nil {
+			b.t.Fatal(err)
+		} else if end.status != "" {
+			out[end.runID] = end.status
+		}
+	}
+	return out
+}
+
+// says answers with a whole run of the input's id.
+func says(w http.ResponseWriter, r *http.Request) {
+	run := runOf(r)
+	answers("data: "+strings.ReplaceAll(begin, `"r1"`, `"`+run+`"`)+"\n\n", "data: "+strings.ReplaceAll(finished, `"r1"`, `"`+run+`"`)+"\n\n")(w, r)
+}
+
+func runOf(r *http.Request) string {
+	body, _ := io.ReadAll(r.Body)
+	_, rest, _ := strings.Cut(string(body), `"runId":"`)
+	run, _, _ := strings.Cut(rest, `"`)
+	return run
+}
+
+func TestTurn_OneOfAThousandStartsWins(t *testing.T) {
+	kafkatest.OnBoth(t, 3, func(t *testing.T, k kafka.Config) {
+		all := inTurn(t, DefaultConfig(k), 2, agents.Reject, runsOn)
+		const n = 1000
+		var won, busy atomic.Int64
+		var callers sync.WaitGroup
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		began := time.Now()
+		for i := range n {
+			callers.Go(func() {
+				resp := all[i%2].start(ctx, fmt.Sprint("r", i))
+				if resp.StatusCode == http.StatusOK {
+					won.Add(1)
+					context.AfterFunc(ctx, func() { _ = resp.Body.Close() })
+					return
+				}
+				if a := all[i%2].read(resp); a.status == http.StatusConflict && a.Reason == "thread-busy" {
+					busy.Add(1)
+				}
+			})
+		}
+		callers.Wait()
+		t.Logf("%d starts over two processes took %v", n, time.Since(began))
+		if won.Load() != 1 || busy.Load() != n-1 {
+			t.Errorf("%d starts won and %d were refused, want 1 and %d", won.Load(), busy.Load(), n-1)
+		}
+		inputs := 0
+		for _, r := range all[0].records() {
+			if headersOf(t, r).Kind == record.KindInput {
+				inputs++
+			}
+		}
+		if inputs != 1 {
+			t.Errorf("%d runs are recorded, want 1", inputs)
+		}
+	})
+}
+
+func TestTurn_AnUncontendedStartTakesMilliseconds(t *testing.T) {
+	kafkatest.OnBoth(t, 3, func(t *testing.T, k kafka.Config) {
+		cfg := DefaultConfig(k)
+		for _, policy := range []agents.Runs{agents.Allow, agents.Reject} {
+			b := inTurn(t, cfg, 1, policy, says)[0]
+			const n = 50
+			var took []time.Duration
+			for i := range n + 3 {
+				b.thread = fmt.Sprint(policy, i)
+				began := time.Now()
+				resp := b.start(t.Context(), "r1")
+				if i >= 3 { // the first ones open the partitions
+					took = append(took, time.Since(began))
+				}
+				if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+					t.Fatalf("answer is %d %s, %v", resp.StatusCode, text, err)
+				}
+				_ = resp.Body.Close()
+			}
+			slices.Sort(took)
+			t.Logf("%s: until the response begins, p50 %v, p95 %v", policy, took[n/2], took[n*95/100])
+			if p50 := took[n/2]; p50 > time.Second {
+				t.Errorf("p50 is %v", p50)
+			}
+		}
+	})
+}
+
+// Starts that wait run one at a time, in the order of their claims, whichever process they came to.
+func TestTurn_QueuedStartsRunInOrder(t *testing.T) {
+	kafkatest.OnBoth(t, 3, func(t *testing.T, k kafka.Config) {
+		const n = 6
+		var mu sync.Mutex
+		var order []string
+		var under, most int
+		all := inTurn(t, DefaultConfig(k), 2, agents.Queue, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(strings.NewReader(string(body)))
+			run := runOf(r)
+			mu.Lock()
+			order = append(order, run)
+			under++
+			most = max(most, under)
+			mu.Unlock()
+			time.Sleep(20 * time.Millisecond)
+			mu.Lock()
+			under--
+			mu.Unlock()
+			r.Body = io.NopCloser(strings.NewReader(string(body)))
+			says(w, r)
+		})
+		for _, b := range all {
+			a := b.svc.agents["helper"]
+			a.MaxQueued = n
+		}
+		var callers sync.WaitGroup
+		var want []string
+		for i := range n {
+			run := fmt.Sprint("r", i)
+			want = append(want, run)
+			callers.Go(func() {
+				resp := all[i%2].start(t.Context(), run)
+				defer resp.Body.Close()
+				if text, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(text), "RUN_FINISHED") {
+					t.Errorf("%s: %d %s, %v", run, resp.StatusCode, text, err)
+				}
+			})
+			all[0].claims(i + 1)
+		}
+		callers.Wait()
+		if !slices.Equal(order, want) || most != 1 {
+			t.Errorf("they ran as %q, up to %d at a time, want %q one at a time", order, most, want)
+		}
+	})
+}
+
+func TestTurn_TheQueueIsBounded(t *testing.T) {
+	all := inTurn(t, testConfig(kafkatest.Start(t, 3)), 2, agents.Queue, runsOn)
+	all[0].begins("r1")
+	waiting := all[1].waits("r2")
+	all[0].waits("r3")
+	all[0].claims(3)
+	a := all[1].refused("r4", http.StatusTooManyRequests, "queue-full", `the run "r1" holds`)
+	if a.header.Get("Retry-After") != "5" || !strings.Contains(a.body, `"limit":"queue"`) {
+		t.Errorf("answer is %s with %v", a.body, a.header)
+	}
+	_ = waiting.Body.Close() // who leaves, leaves the queue
+	all[0].claims(6)         // three runs' and the refused one's, and two that were withdrawn
+	all[1].waits("r5")
+	if got := all[0].endings(); len(got) != 0 {
+		t.Errorf("runs ended: %v", got)
+	}
+	for _, r := range all[0].records() {
+		if h := headersOf(t, r); h.Kind == record.KindInput && h.RunID != "r1" {
+			t.Errorf("%s is recorded", h.RunID)
+		}
+	}
+}
+
+// A start that waits can be stopped, and is recorded as cancelled.
+func TestTurn_AStartThatWaitsCanBeStopped(t *testing.T) {
+	all := inTurn(t, testConfig(kafkatest.Start(t, 3)), 2, agents.Queue, runsOn)
+	all[0].begins("r1")
+	waiting := all[1].waits("r2")
+	if a, c := all[0].cancel("r2", ""); a.status != http.StatusOK || c.Status != record.StatusCancelled {
+		t.Errorf("answer is %d %s", a.status, a.body)
+	}
+	if text, err := io.ReadAll(waiting.Body); err != nil || !strings.Contains(string(text), `"outcome":{"type":"cancelled"}`) {
+		t.Errorf("its caller reads %q, %v", text, err)
+	}
+	if got := all[0].endings(); len(got) != 1 {
+		t.Errorf("runs ended: %v", got)
+	}
+}
+
+func TestTurn_CancelFirstStopsTheRunBefore(t *testing.T) {
+	kafkatest.OnBoth(t, 3, func(t *testing.T, k kafka.Config) {
+		all := inTurn(t, DefaultConfig(k), 2, agents.CancelFirst, runsOn)
+		before := all[0].begins("r1")
+		all[1].begins("r2")
+		text, err := io.ReadAll(before)
+		if err != nil || !strings.Contains(string(text), `"outcome":{"type":"cancelled"},"metadata":{"skein.stopped":{"reason":"`+reasonNext+`"}}`) {
+			t.Errorf("the first caller reads %q, %v", text, err)
+		}
+		if got := all[0].endings(); len(got) != 1 || got["r1"] != record.StatusCancelled {
+			t.Errorf("runs ended: %v", got)
+		}
+	})
+}
+
+// left writes a claim as a process leaves it that was killed some time ago.
+func (b *behind) left(run string, ago time.Duration) {
+	b.t.Helper()
+	key, err := record.ThreadKey("dev", b.thread)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	kafkatest.Produce(b.t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Partition: record.Partition([]byte(key), 3), Key: []byte(key),
+		Timestamp: time.Now().Add(-ago), Value: claim{ID: "of " + run, Runs: agents.Reject}.encode(),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindClaim, RunID: run, Seq: -1})})
+}
+
+func TestTurn_AClaimWithoutAProcessExpires(t *testing.T) {
+	all := inTurn(t, testConfig(kafkatest.Start(t, 3)), 1, agents.Reject, runsOn)
+	b := all[0]
+	b.left("dead", claimFor-500*time.Millisecond)
+	b.refused("r1", http.StatusConflict, "thread-busy", `the run "dead" holds the thread`)
+	time.Sleep(600 * time.Millisecond)
+	b.begins("r2")
+
+	first := &behind{stage: inTurn(t, testConfig(b.cfg), 1, agents.CancelFirst, runsOn)[0].in(t, "other"), agent: b.agent}
+	first.svc.cancelWait = 300 * time.Millisecond
+	first.left("dead", 0)
+	first.refused("r1", http.StatusConflict, "not-ended", `the run "dead" holds the thread and has not ended within 300ms`)
+}
+
+// A process that is killed holds the thread no longer than claimFor.
+func TestTurn_AProcessIsKilledWhileItHoldsTheThread(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(kafkatest.Start(t, 3))
+	cfg.AckTimeout = time.Second
+	all := inTurn(t, cfg, 2, agents.Queue, runsOn)
+	all[0].begins("r1")
+	waiting := bufio.NewReader(all[1].waits("r2").Body)
+	began := time.Now()
+	all[0].svc.producer.Close() // it writes nothing more
+	for {
+		line, err := waiting.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(line, "data: ") {
+			break
+		}
+	}
+	if took := time.Since(began); took < claimFor-claimAgain-time.Second || took > claimFor+2*claimAgain+kafkatest.Timeout {
+		t.Errorf("the next run began after %v", took)
+	}
+}
+
+// Open runs of producers that make no claims count, as query knows them. Without query, they do not.
+func TestTurn_CountsRunsThatMakeNoClaims(t *testing.T) {
+	var open atomic.Value
+	open.Store(`{"running":[{"runId":"old","agent":"helper"},{"runId":"plain~2","clientRunId":"plain","agent":"other"}]}`)
+	query := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/threads/t1" {
+			t.Errorf("query is asked %s", r.URL)
+		}
+		_, _ = io.WriteString(w, open.Load().(string))
+	}))
+	defer query.Close()
+	cfg := proxyConfig(t)
+	cfg.QueryURL = query.URL
+	b := inTurn(t, cfg, 1, agents.Reject, runsOn)[0]
+	b.refused("r1", http.StatusConflict, "thread-busy", `the run "plain" holds the thread`)
+	b.claims(2) // and the refused one does not hold it either
+	open.Store(`{"running":[{"runId":"old","agent":"helper"}]}`)
+	b.begins("r2")
+	query.Close()
+	b = &behind{stage: b.in(t, "t2"), agent: b.agent}
+	b.begins("r3")
+}
+
+func TestCancel_StopsWhateverRunOfAThreadIsOpen(t *testing.T) {
+	all := proxies(t, proxyConfig(t), 2)
+	for _, b := range all {
+		b.svc.cancelWait = 500 * time.Millisecond
+	}
+	stop := func(b *behind) answer {
+		return b.do(http.MethodPost, "/v1/threads/t1/cancel", strings.NewReader(`{"reason":"enough"}`))
+	}
+	if a := stop(all[0]); a.status != http.StatusConflict || a.Reason != "not-ended" {
+		t.Errorf("answer is %d %s", a.status, a.body)
+	}
+	first, second := all[0].begins("r1"), all[1].begins("r2")
+	other := &behind{stage: all[0].in(t, "t2"), agent: all[0].agent}
+	other.begins("r1")
+	for len(all[0].endings()) < 2 { // one that has only just begun may miss the request, as the first end is the answer
+		if a := stop(all[1]); a.status != http.StatusOK || !strings.Contains(a.body, `"status":"cancelled"`) || !strings.Contains(a.body, `"runId":"r`) {
+			t.Fatalf("answer is %d %s", a.status, a.body)
+		}
+	}
+	for _, rest := range []io.Reader{first, second} {
+		if text, err := io.ReadAll(rest); err != nil || !strings.Contains(string(text), `"skein.stopped":{"reason":"enough"}`) {
+			t.Errorf("a caller of the agent reads %q, %v", text, err)
+		}
+	}
+	if !all[0].svc.Runs().Held("dev/t2", "r1") {
+		t.Error("the run of another thread is stopped")
+	}
+	// A request that is repeated is not for runs that began after it.
+	all[0].begins("r3")
+	before := all[0].last(record.KindCancel).Offset
+	kafkatest.Produce(t, all[0].cfg, &kgo.Record{Topic: all[0].cfg.Topics().Events, Partition: record.Partition([]byte("dev/t1"), 3), Key: []byte("dev/t1"),
+		Value: stopRecord{Before: &before}.encode(), Headers: kafka.Headers(record.Headers{Kind: record.KindCancel, Seq: -1})})
+	time.Sleep(100 * time.Millisecond)
+	if !all[0].svc.Runs().Held("dev/t1", "r3") {
+		t.Error("a run that began after the request is stopped")
+	}
+}
+
+// All processes agree on the claims of a thread, even if they begin to read it at different times.
+func TestLineup_IsThatOfTheRecordsAlone(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	offset := int64(0)
+	rec := func(run string, c claim) *kgo.Record {
+		offset++
+		return &kgo.Record{Offset: offset, Timestamp: now, Value: c.encode(), Headers: kafka.Headers(record.Headers{Kind: record.KindClaim, RunID: run, Seq: -1})}
+	}
+	end := func(run string) *kgo.Record {
+		offset++
+		return &kgo.Record{Offset: offset, Timestamp: now, Value: []byte(`{"type":"RUN_ERROR","message":"x"}`),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1})}
+	}
+	var l lineup
+	l.gone = map[string]bool{}
+	take := func(m *kgo.Record, want ...string) {
+		t.Helper()
+		if _, _, _, err := l.take(m); err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, s := range l.standing {
+			got = append(got, s.run)
+		}
+		if !slices.Equal(got, append([]string{}, want...)) {
+			t.Errorf("claims that count are %q, want %q", got, want)
+		}
+	}
+	at := func(o int64) *int64 { return &o }
+	take(rec("a", claim{ID: "1", Runs: agents.Reject}), "a")
+	take(rec("b", claim{ID: "2", Runs: agents.Reject}), "a") // refused
+	take(rec("c", claim{ID: "3", Runs: agents.Queue}), "a", "c")
+	take(rec("0", claim{ID: "0", Runs: agents.Queue, At: at(0)}), "0", "a", "c") // of which the beginning was not read
+	take(end("0"), "a", "c")
+	take(rec("0", claim{ID: "0", Runs: agents.Queue, At: at(0)}), "a", "c") // too late
+	now = now.Add(claimFor)
+	take(rec("c", claim{ID: "3", Runs: agents.Queue, At: at(3)}), "a", "c")
+	now = now.Add(time.Millisecond)
+	take(rec("d", claim{ID: "4", Runs: agents.Queue}), "c", "d") // nobody has renewed a's
+	take(rec("a", claim{ID: "1", Runs: agents.Reject, At: at(1)}), "a", "c", "d")
+	take(rec("c", claim{ID: "3", At: at(3), Withdrawn: true}), "a", "d")
+	copied := rec("e", claim{ID: "5", Runs: agents.Queue})
+	copied.Headers = append(copied.Headers, kgo.RecordHeader{Key: record.HeaderCopiedFrom, Value: []byte("0:0")})
+	take(copied, "a", "d")
+}
