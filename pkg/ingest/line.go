@@ -44,7 +44,8 @@ func (s *Service) line(ctx context.Context, t target) (_ *line, leave func(), er
 	s.lines.mu.Lock()
 	l := s.lines.of[t.key]
 	if l == nil {
-		l = &line{joined: make(chan struct{}), lineup: lineup{gone: map[string]bool{}}, verdict: map[string]*verdict{}, ended: map[string]bool{}, moved: make(chan struct{})}
+		l = &line{joined: make(chan struct{}), lineup: lineup{gone: map[string]bool{}},
+			verdict: map[string]*verdict{}, ended: map[string]bool{}, moved: make(chan struct{})}
 		var of context.Context
 		of, l.stop = context.WithCancel(context.Background())
 		s.lines.of[t.key] = l

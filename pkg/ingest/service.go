@@ -124,7 +124,8 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	s.runs = newRuns(memory)
 	s.lines.of = map[string]*line{}
 	if cfg.QueryURL+cfg.QueryInternalURL != "" {
-		s.asking, err = client.New(cmp.Or(cfg.QueryInternalURL, cfg.QueryURL), client.WithTLS(cfg.QueryTLS), client.WithoutRedirects(), client.WithPatience(0))
+		s.asking, err = client.New(cmp.Or(cfg.QueryInternalURL, cfg.QueryURL), client.WithTLS(cfg.QueryTLS),
+			client.WithoutRedirects(), client.WithPatience(0))
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

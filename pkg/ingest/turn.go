@@ -224,7 +224,7 @@ func (t *turn) renew() {
 // withdraw takes the claim back, in the background.
 func (t *turn) withdraw() {
 	t.end()
-	c := t.claim // without a lock: renew only reads it, and nothing writes it any more
+	c := t.claim     // without a lock: renew only reads it, and nothing writes it any more
 	if c.At == nil { // it was not written, or will expire
 		return
 	}
