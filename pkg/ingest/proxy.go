@@ -83,7 +83,7 @@ type proxied struct {
 func (s *Service) postAgent(c *front.Call, t target) error {
 	name := c.R.PathValue("agent")
 	agent, ok := s.agents[name]
-	if !ok {
+	if !ok || !agent.Allows(t.tenant) {
 		return front.Refuse(http.StatusNotFound, reasonAgent, "there is no agent %.200q: add it to the file of ingest --agents, or start skein dev with --agent NAME=URL", name)
 	}
 	by, err := producerOf(c.R.Header)
@@ -179,7 +179,7 @@ func (p *proxied) run(r *http.Request, input []byte, held *front.Claim) {
 	tooLong := time.AfterFunc(p.agent.RunTimeout, func() { p.end(errTooLong) })
 	defer tooLong.Stop()
 
-	body, err := p.agent.Call(p.ctx, input, held.Close, r.Header)
+	body, err := p.agent.Call(p.ctx, input, held.Close, p.target.tenant, r.Header)
 	if err == nil {
 		err = p.copy(body)
 		_ = body.Close() // the stream has ended, so the error does not matter

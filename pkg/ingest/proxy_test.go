@@ -170,7 +170,7 @@ func TestProxy_PassesTheStreamOnAndPublishesIt(t *testing.T) {
 	})
 	in := " " + inputOf("r1") + "\n"
 	resp := b.call(t.Context(), in, "X-Request-Id", "q1", "X-Other", "o", "Accept-Encoding", "gzip", "Skein-Label-Env", "test",
-		"Skein-Label-User", "not this", "Skein-Agent", "nor this")
+		"Skein-Label-User", "not this", "Skein-Agent", "nor this", agents.DefaultTenantHeader, "nor this")
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || string(text) != stream {
@@ -188,6 +188,7 @@ func TestProxy_PassesTheStreamOnAndPublishesIt(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "Accept": "text/event-stream", "X-Request-Id": "q1", "X-Other": "", "Skein-Label-Env": "",
+		agents.DefaultTenantHeader: "dev",
 	} {
 		if v := got.Header.Get(name); v != want {
 			t.Errorf("the agent sees %s %q, want %q", name, v, want)
@@ -273,6 +274,20 @@ func TestProxy_RefusesWhatIsNoRun(t *testing.T) {
 	}
 	if used := b.svc.memory.Held(); used != 0 {
 		t.Errorf("%d bytes of memory are held", used)
+	}
+}
+
+// To a tenant that is not in an agent's list, the answer is that to the name of no agent.
+func TestProxy_AnAgentOfOtherTenantsIsNotThere(t *testing.T) {
+	called := false
+	b := startBehind(t, proxyConfig(t), func(a *agents.Agent) { a.Tenants = []string{"acme", "devs"} },
+		func(http.ResponseWriter, *http.Request) { called = true })
+	ask := func(name string) answer {
+		return b.do(http.MethodPost, "/v1/agents/"+name, strings.NewReader(inputOf("r1")), "Content-Type", typeJSON, agents.DefaultTenantHeader, "acme")
+	}
+	listed, unknown := ask("helper"), ask("nobody")
+	if listed.status != http.StatusNotFound || listed.body != strings.Replace(unknown.body, "nobody", "helper", 1) || called || len(b.written()) > 0 {
+		t.Errorf("answers are %d %s and %d %s", listed.status, listed.body, unknown.status, unknown.body)
 	}
 }
 

@@ -62,6 +62,11 @@ type Agent struct {
 	URL string `yaml:"url"`
 	// Headers are the names of the caller's request headers that are forwarded to the agent.
 	Headers []string `yaml:"headers"`
+	// Tenants are the only tenants that may call the agent; nil: all. For others there is no such agent.
+	Tenants []string `yaml:"tenants"`
+	// TenantHeader is the header that tells the agent the caller's tenant, escaped like a part of a record's key; "" is none. The default is
+	// DefaultTenantHeader.
+	TenantHeader *string `yaml:"tenant_header"`
 	// CredentialFile is a file with a secret that every call sends. Each call reads the file again.
 	CredentialFile string `yaml:"credential_file"`
 	// CredentialHeader is the header that carries the secret. The default is Authorization, with "Bearer " before the
@@ -100,6 +105,9 @@ const (
 // DefaultMaxQueued is the default of Agent.MaxQueued.
 const DefaultMaxQueued = 10
 
+// DefaultTenantHeader is the default of TenantHeader.
+const DefaultTenantHeader = "X-Skein-Tenant"
+
 // ErrConfig is the error of an invalid agent configuration.
 var ErrConfig = errors.New("not a configuration of agents")
 
@@ -111,6 +119,9 @@ func (a Agent) withDefaults() Agent {
 	a.AnswerTimeout = cmp.Or(a.AnswerTimeout, DefaultAnswerTimeout)
 	a.SilenceTimeout = cmp.Or(a.SilenceTimeout, DefaultSilenceTimeout)
 	a.RunTimeout = cmp.Or(a.RunTimeout, DefaultRunTimeout)
+	if a.TenantHeader == nil {
+		a.TenantHeader = new(DefaultTenantHeader)
+	}
 	a.OnDisconnect = cmp.Or(a.OnDisconnect, Finish)
 	a.OnKafkaFailure = cmp.Or(a.OnKafkaFailure, Continue)
 	a.Runs = cmp.Or(a.Runs, Allow)
@@ -155,7 +166,7 @@ func (a Agent) check() error {
 	if a.MaxQueued < 1 {
 		return fmt.Errorf("max_queued %d: write a number above 0", a.MaxQueued)
 	}
-	return errors.Join(a.checkHeaders(), a.checkLabels())
+	return errors.Join(a.checkHeaders(), a.checkTenants(), a.checkLabels())
 }
 
 func checkURL(text string) error {
@@ -214,6 +225,32 @@ func (a Agent) checkHeaders() error {
 		return fmt.Errorf("credential_file: %w", err)
 	}
 	return nil
+}
+
+// checkTenants checks the list of tenants and the header that names them, which no caller and no credential may set.
+func (a Agent) checkTenants() error {
+	if a.Tenants != nil && len(a.Tenants) == 0 {
+		return errors.New("tenants: the list is empty, so nobody could call the agent: name tenants, or leave it out for all")
+	}
+	for _, t := range a.Tenants {
+		if err := record.ValidateID(t); err != nil {
+			return fmt.Errorf("tenants: %w", err)
+		}
+	}
+	name := textproto.CanonicalMIMEHeaderKey(*a.TenantHeader)
+	if name == "" {
+		return nil
+	}
+	taken := func(h string) bool { return textproto.CanonicalMIMEHeaderKey(h) == name }
+	if !headerName.MatchString(name) || slices.Contains(own, name) || slices.ContainsFunc(a.Headers, taken) || taken(a.CredentialHeader) {
+		return fmt.Errorf("tenant_header: %.100q cannot carry the tenant: take a header that neither the caller nor a credential sets", name)
+	}
+	return nil
+}
+
+// Allows reports whether a tenant may call the agent.
+func (a Agent) Allows(tenant string) bool {
+	return a.Tenants == nil || slices.Contains(a.Tenants, tenant)
 }
 
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -95,13 +96,13 @@ func closedByAgent(err error) bool {
 		strings.HasSuffix(err.Error(), "server closed idle connection") // an error of net/http that has no name
 }
 
-// Call posts an input to the agent and returns the agent's event stream, which ends with ctx. It forwards the caller's
+// Call posts a tenant's input to the agent and returns the agent's event stream, which ends with ctx. It forwards the caller's
 // headers that the configuration names, except values that contain an API key of Skein. Every error is an *Error
 // without the agent's URL.
 //
 // Call calls the argument sent once, when the input is no longer needed: usually before Call returns, at the latest
 // when ctx ends.
-func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller http.Header) (io.ReadCloser, error) {
+func (c *Caller) Call(ctx context.Context, input []byte, sent func(), tenantID string, caller http.Header) (io.ReadCloser, error) {
 	// The transport's own timeout starts only after the request is written. Without the timer late, an agent that does not
 	// read the request could block the call forever.
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -125,6 +126,9 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 				req.Header.Add(name, v)
 			}
 		}
+	}
+	if name := *c.TenantHeader; name != "" {
+		req.Header.Set(name, record.EscapeKeyPart(tenantID))
 	}
 	secret, err := c.credential()
 	if err != nil {

@@ -39,7 +39,7 @@ func TestCaller_SendsTheHeadersThatItIsToldTo(t *testing.T) {
 		a = a.withDefaults()
 		c := NewCaller(a)
 		defer c.Close()
-		body, err := c.Call(t.Context(), []byte("{}"), func() {}, header)
+		body, err := c.Call(t.Context(), []byte("{}"), func() {}, "ac/me", header)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,13 +54,19 @@ func TestCaller_SendsTheHeadersThatItIsToldTo(t *testing.T) {
 	}
 	key := tenant.NewKey()
 	caller := http.Header{"Authorization": {"Bearer theirs"}, "X-A": {"1", "2"}, "X-B": {"3"}, "Cookie": {"c"},
-		"Skein-Authorization": {"Bearer " + key}}
+		"Skein-Authorization": {"Bearer " + key}, DefaultTenantHeader: {"theirs"}, "X-Who": {"theirs"}}
 	call(Agent{Name: "a", Headers: []string{"x-a", "authorization"}}, caller)
 	want("Authorization", "Bearer theirs")
 	want("X-A", "1", "2")
 	want("X-B")
 	want("Cookie")
 	want("Skein-Authorization")
+	want(DefaultTenantHeader, "ac%2Fme")
+	call(Agent{Name: "a", TenantHeader: new("x-who")}, caller)
+	want("X-Who", "ac%2Fme")
+	want(DefaultTenantHeader)
+	call(Agent{Name: "a", TenantHeader: new("")}, caller)
+	want(DefaultTenantHeader)
 
 	for _, value := range []string{"Bearer " + key, "bearer  " + key, key, "x " + key + " y", "k=" + key + "; a=b", "Basic," + key} {
 		call(Agent{Name: "a", Headers: []string{"Authorization", "X-A"}}, http.Header{"Authorization": {value}, "X-A": {value, "fine"}})
@@ -120,7 +126,7 @@ func TestCaller_ErrorsSayNothingThatTheAgentOrItsURLSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			caller := NewCaller(Agent{Name: "a", URL: c.url + "/?token=hush"}.withDefaults())
 			defer caller.Close()
-			body, err := caller.Call(t.Context(), []byte("{}"), func() {}, nil)
+			body, err := caller.Call(t.Context(), []byte("{}"), func() {}, "acme", nil)
 			if err == nil {
 				_ = body.Close()
 				t.Fatal("there is no error")
@@ -151,7 +157,7 @@ func TestCaller_GivesUpOnAnAgentThatReadsNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	sent := make(chan struct{})
-	_, err = c.Call(ctx, bytes.Repeat([]byte("x"), 32<<20), func() { close(sent) }, nil)
+	_, err = c.Call(ctx, bytes.Repeat([]byte("x"), 32<<20), func() { close(sent) }, "acme", nil)
 	var failed *Error
 	if !errors.As(err, &failed) || failed.Code != CodeTimeout || ctx.Err() != nil {
 		t.Errorf("got %v, %v", err, ctx.Err())
@@ -213,7 +219,7 @@ func TestCaller_SendsAgainWhereTheAgentClosedTheConnection(t *testing.T) {
 			defer caller.Close()
 			failed := 0
 			for range c.calls {
-				body, err := caller.Call(t.Context(), []byte(`{"x":1}`), func() {}, nil)
+				body, err := caller.Call(t.Context(), []byte(`{"x":1}`), func() {}, "acme", nil)
 				if err != nil {
 					failed++
 					continue
@@ -235,7 +241,7 @@ func TestCaller_SendsOnceOnAFreshConnection(t *testing.T) {
 	defer caller.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := caller.Call(ctx, []byte("{}"), func() {}, nil); err == nil || requests.Load() != 1 {
+	if _, err := caller.Call(ctx, []byte("{}"), func() {}, "acme", nil); err == nil || requests.Load() != 1 {
 		t.Errorf("%v after %d requests", err, requests.Load())
 	}
 }
@@ -284,7 +290,7 @@ func TestCaller_SaysWhatTheAgentAnswered(t *testing.T) {
 			caller := NewCaller(Agent{Name: "a", URL: srv.URL + "/this/run/me?key=query+value", CredentialFile: secret, CredentialHeader: "X-Key",
 				Headers: []string{"Authorization", "Cookie", "X-Retry"}}.withDefaults())
 			defer caller.Close()
-			if _, err := caller.Call(t.Context(), []byte("{}"), func() {}, header); err == nil || err.Error() != c.want {
+			if _, err := caller.Call(t.Context(), []byte("{}"), func() {}, "acme", header); err == nil || err.Error() != c.want {
 				t.Errorf("the error is %q, want %q", err, c.want)
 			}
 		})

@@ -40,6 +40,7 @@ func TestParse_ReadsAgents(t *testing.T) {
   - {name: plain, url: "http://127.0.0.1:8000/agent?x=1"}
   - {name: All_of.it-2, url: "https://agents.example/run", headers: [Authorization, x-request-id], credential_file: ` + secret + `,
      credential_header: X-Api-Key, connect_timeout: 1s, answer_timeout: 2m, silence_timeout: 3m, run_timeout: 4h,
+     tenants: [acme, "a b"], tenant_header: "",
      on_disconnect: cancel, on_kafka_failure: cut, runs: queue, max_queued: 3, labels: {user: /forwardedProps/userId}}
 `))
 	want := Config{
@@ -47,13 +48,14 @@ func TestParse_ReadsAgents(t *testing.T) {
 			Name: "plain", URL: "http://127.0.0.1:8000/agent?x=1", ConnectTimeout: DefaultConnectTimeout, AnswerTimeout: DefaultAnswerTimeout,
 			SilenceTimeout: DefaultSilenceTimeout, RunTimeout: DefaultRunTimeout, OnDisconnect: Finish, OnKafkaFailure: Continue,
 			Runs: Allow, MaxQueued: DefaultMaxQueued,
+			TenantHeader: new("X-Skein-Tenant"),
 		},
 		"All_of.it-2": {
 			Name: "All_of.it-2", URL: "https://agents.example/run", Headers: []string{"Authorization", "x-request-id"},
 			CredentialFile: secret, CredentialHeader: "X-Api-Key", ConnectTimeout: time.Second, AnswerTimeout: 2 * time.Minute,
 			SilenceTimeout: 3 * time.Minute, RunTimeout: 4 * time.Hour, OnDisconnect: Cancel, OnKafkaFailure: Cut,
 			Runs: Queue, MaxQueued: 3,
-			Labels: map[string]string{"user": "/forwardedProps/userId"},
+			Labels: map[string]string{"user": "/forwardedProps/userId"}, Tenants: []string{"acme", "a b"}, TenantHeader: new(""),
 		},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -101,6 +103,11 @@ func TestParse_SaysWhatToDo(t *testing.T) {
 		"a credential without file":    {with("credential_header: X-Key"), "there is no credential_file"},
 		"a credential that is missing": {with("credential_file: /nowhere/secret"), "credential_file: reading credential"},
 		"a credential in two":          {with("credential_file: /etc/hostname, headers: [authorization]"), "carries the credential"},
+		"nobody may call":              {with("tenants: []"), "leave it out for all"},
+		"a tenant that is none":        {with("tenants: ['..']"), "tenants: "},
+		"the tenant in a caller's":     {with("headers: [x-skein-tenant]"), `"X-Skein-Tenant" cannot carry the tenant`},
+		"the tenant in a credential's": {with("credential_file: /etc/hostname, tenant_header: authorization"), "cannot carry the tenant"},
+		"the tenant in no header":      {with("tenant_header: 'a b'"), "cannot carry the tenant"},
 		"a pointer that is none":       {with("labels: {user: forwardedProps}"), "write one such as /forwardedProps/userId"},
 		"a pointer with a wrong ~":     {with("labels: {user: /a~2}"), "no JSON pointer"},
 		"too many labels":              {with(many + "}"), "at most 16"},

@@ -44,7 +44,7 @@ func TestCaller_LetsTheInputGoWhileTheAnswerGoesOn(t *testing.T) {
 			body, err := func() (io.ReadCloser, error) {
 				input := bytes.Repeat([]byte("x"), size)
 				runtime.AddCleanup(&input[0], func(struct{}) { close(freed) }, struct{}{})
-				return c.Call(ctx, input, func() { close(sent) }, nil)
+				return c.Call(ctx, input, func() { close(sent) }, "acme", nil)
 			}()
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +76,7 @@ func TestCaller_LetsTheInputGoWhereItFails(t *testing.T) {
 	c := NewCaller(Agent{Name: "a", URL: "http://127.0.0.1:1/"}.withDefaults())
 	defer c.Close()
 	sent := 0
-	if _, err := c.Call(t.Context(), []byte("{}"), func() { sent++ }, nil); err == nil || sent != 1 {
+	if _, err := c.Call(t.Context(), []byte("{}"), func() { sent++ }, "acme", nil); err == nil || sent != 1 {
 		t.Errorf("sent %d times, %v", sent, err)
 	}
 }
