@@ -53,8 +53,8 @@ func everything() values {
 		"jwt":        values{"jwks": "https://id.example/keys", "issuer": "https://id.example/", "audience": "skein"},
 		"quotas":     values{"default": values{"requests_per_second": 100}},
 		"tls":        values{"existingSecret": "web", "clientAuthorityKey": "ca.crt", "authorityKey": "ca.crt"},
-		"adminToken": values{"existingSecret": "admin"},
-		"auditLog":   true, "accessLog": true,
+		"adminToken": values{"existingSecret": "admin"}, "requireIngest": values{"existingSecret": "signing"},
+		"auditLog": true, "accessLog": true,
 		"kafka": values{"topicPrefix": "acme.", "existingSecret": "kafka",
 			"tls": values{"enabled": true, "serverName": "kafka", "authorityKey": "ca.crt", "certificateKey": "tls.crt",
 				"privateKeyKey": "tls.key"},
@@ -321,8 +321,8 @@ func TestChart_SelectorsFindTheirPodsAndNoOthers(t *testing.T) {
 func TestChart_TakesSecretsFromSecrets(t *testing.T) {
 	all := pods(t, mustRender(t, everything()))
 	for stage, want := range map[string][]string{
-		"ingest": {"kafka", "keys", "web", "admin", "agents"}, "indexer": {"kafka", "db", "web", "admin"},
-		"query": {"kafka", "db", "keys", "web", "admin"}, "compactor": {"kafka", "web", "admin"}, "topics": {"kafka"}, "migrate": {"db"},
+		"ingest": {"kafka", "keys", "web", "admin", "signing", "agents"}, "indexer": {"kafka", "db", "web", "admin"},
+		"query": {"kafka", "db", "keys", "web", "admin", "signing"}, "compactor": {"kafka", "web", "admin", "signing"}, "topics": {"kafka"}, "migrate": {"db"},
 	} {
 		var got []string
 		for _, v := range all["prod-skein-"+stage].Spec.Volumes {
@@ -411,6 +411,17 @@ func TestChart_ReachesEveryFlag(t *testing.T) {
 			if !set && beside[flag[1]] == "" {
 				t.Errorf("no value of the chart sets --%s of %s", flag[1], stage)
 			}
+		}
+	}
+}
+
+// Ingest signs before anybody checks, so that nothing is refused while pods are replaced.
+func TestChart_SignsBeforeItEnforces(t *testing.T) {
+	objects := mustRender(t, values{"requireIngest": values{"existingSecret": "signing", "enforce": false}})
+	for _, stage := range stages {
+		has := strings.Contains(objects["ConfigMap prod-skein-"+stage], "require_ingest: /etc/skein/signing/keys")
+		if has != (stage == "ingest") {
+			t.Errorf("%s has the keys: %v", stage, has)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 func stage() app.Stage {
 	cfg := compactor.DefaultConfig()
-	var quotaFile string
+	var quotaFile, signingKeys string
 	return app.Stage{
 		Name:  "compactor",
 		Short: "Fold skein.events into run records, branch snapshots and dead letters",
@@ -34,6 +34,7 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			f.StringVar(&quotaFile, "quotas", "", "YAML `FILE` with the quotas of tenants, of which the compactor takes open_runs and open_run_bytes; reloaded when it changes; by default none but for "+strconv.Itoa(partition.DefaultOpenRuns)+" open runs")
 			f.IntVar(&cfg.TenantMetrics, "tenant-metrics", 20, "name the `N` largest tenants in metrics; all others count as \"other\"; 0 means no metrics by tenant")
 			app.KeepEventsFlag(f, &cfg.KeepEvents)
+			app.RequireIngestFlag(f, &signingKeys)
 		},
 		Check: func(*app.Process) error {
 			if cfg.Dir == "" {
@@ -52,6 +53,9 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			return nil
 		},
 		Start: func(ctx context.Context, p *app.Process) error {
+			if err := p.RequireIngest(ctx, signingKeys); err != nil {
+				return err
+			}
 			if err := p.AwaitKafka(ctx); err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ const maxConnections = 16_384
 
 func stage() app.Stage {
 	var api app.API
-	var agentsFile, queryCAs string
+	var agentsFile, queryCAs, signingKeys string
 	api.Drain.Timeout = app.DrainTimeout
 	cfg := ingest.DefaultConfig(kafka.Config{})
 	return app.Stage{
@@ -36,6 +36,7 @@ Every request needs an API key with the scope publish; the key names the tenant.
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f, "127.0.0.1:8420")
 			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; by default none")
+			app.RequireIngestFlag(f, &signingKeys)
 			f.StringVar(&cfg.QueryURL, "query-url", "", "`URL` at which callers reach the query stage: refusals of reads name it, and the page that it serves may stop runs here")
 			f.StringVar(&cfg.QueryInternalURL, "query-internal-url", "", "`URL` at which this process reaches the query stage, to ask whether a run that is to be stopped has ended; by default --query-url")
 			f.StringVar(&queryCAs, "query-ca-file", "", "PEM `FILE` of the CAs to trust for an https:// URL of query; by default the system's")
@@ -73,6 +74,10 @@ Every request needs an API key with the scope publish; the key names the tenant.
 			if err != nil {
 				return err
 			}
+			if err := p.RequireIngest(ctx, signingKeys); err != nil {
+				return err
+			}
+			cfg.Kafka = p.Kafka
 			if err := p.AwaitKafka(ctx); err != nil {
 				return err
 			}

@@ -20,6 +20,7 @@ func stage() app.Stage {
 	var choice stores.Choice
 	var api app.API
 	var links []string
+	var signingKeys string
 	api.Drain.Timeout = app.DrainTimeout
 	cfg := query.DefaultConfig()
 	return app.Stage{
@@ -40,6 +41,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			f.StringVar(&cfg.IngestURL, "ingest-url", "", "`URL` at which callers reach the ingest stage: refusals of writes name it, and the page stops runs there")
 			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "longest pause on a live stream; then a comment is sent")
 			app.PageLinkFlag(f, &links)
+			app.RequireIngestFlag(f, &signingKeys)
 		},
 		Check: func(p *app.Process) error {
 			cfg.Tail.Kafka = p.Kafka
@@ -60,6 +62,10 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			if err != nil {
 				return err
 			}
+			if err := p.RequireIngest(ctx, signingKeys); err != nil {
+				return err
+			}
+			cfg.Tail.Kafka = p.Kafka
 			st, err := choice.Open(ctx, p.Logger)
 			if err != nil {
 				return err

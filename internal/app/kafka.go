@@ -54,6 +54,25 @@ func (k *KafkaFlags) Config(clientID string) (kafka.Config, error) {
 	return cfg, nil
 }
 
+// RequireIngestFlag adds the flag of the file that RequireIngest takes.
+func RequireIngestFlag(f *pflag.FlagSet, path *string) {
+	f.StringVar(path, "require-ingest", "", "`FILE` with the keys, one a line, by which ingest signs its records; the compactor then refuses "+
+		"records of other producers, and query does not show them; reloaded when it changes; by default every producer may write")
+}
+
+// RequireIngest reads ingest's signing keys into p.Kafka, unless path is empty. The process reloads them while it runs.
+func (p *Process) RequireIngest(ctx context.Context, path string) (err error) {
+	if path == "" {
+		return nil
+	}
+	if p.Kafka.IngestKeys, err = kafka.OpenIngestKeys(path, p.Logger, p.Registry); err != nil {
+		return err
+	}
+	p.Admin.AddRemark("ingest-keys-file", func(context.Context) error { return p.Kafka.IngestKeys.Stale() })
+	p.Group.Go(ctx, "ingest keys", p.Kafka.IngestKeys.Run)
+	return nil
+}
+
 // MentionKafka adds optional checks of the brokers and topics to readiness, for a stage that answers most requests without Kafka.
 func (p *Process) MentionKafka(ctx context.Context) error {
 	if err := p.openProbe(ctx); err != nil {

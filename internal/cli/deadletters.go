@@ -182,9 +182,9 @@ headers and one header that marks the retry, in one transaction: all of them or 
 current events. A no-run event joins the run that is then open in its thread, whichever it is.
 
 Those that cannot succeed (after-terminal, bad-key, not JSON) are never published. Those that need a change first
-(malformed, too-large, bad-headers, unknown-kind) are published only if --reason or ID names them. Nothing is
-published twice by accident: the command finds earlier retries, and erasures, on skein.events, and of two commands at
-the same time one publishes nothing.
+(malformed, too-large, bad-headers, unknown-kind, not-from-ingest) are published only if --reason or ID names them.
+Nothing is published twice by accident: the command finds earlier retries, and erasures, on skein.events, and of two
+commands at the same time one publishes nothing.
 
 Exit code 0: all selected were published. 4: some were left out, and the list says why. 3: there are none.`,
 		Example: `  skein dead-letters retry --brokers kafka-0:9092 --tenant acme --reason no-run --thread my-thread --dry-run

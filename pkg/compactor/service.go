@@ -49,6 +49,7 @@ func newService(cfg Config, k kafka.Config, logger *slog.Logger, m *metrics) *Se
 	if cfg.Group == "" {
 		cfg.Group = k.CompactorGroup()
 	}
+	cfg.IngestKeys = k.IngestKeys
 	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: m, now: time.Now, fs: vfs.Default}
 }
 

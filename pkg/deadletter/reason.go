@@ -14,6 +14,8 @@ const (
 	BadHeaders = "bad-headers"
 	// UnknownKind means that the header skein-kind is unknown, or not allowed on skein.events.
 	UnknownKind = "unknown-kind"
+	// NotFromIngest means that the compactor requires ingest's signature (record.HeaderMAC), and the record has no right one.
+	NotFromIngest = "not-from-ingest"
 	// Refused means that the lineage store refuses the rows of a run record. Only the indexer's dead letters have this reason. They are run
 	// records, and their position is that of the run's first event.
 	Refused = "refused"
@@ -21,7 +23,7 @@ const (
 
 // Reasons lists the reasons of the compactor's dead letters, which are records of skein.events.
 func Reasons() []string {
-	return []string{Malformed, NoRun, AfterTerminal, WrongPartition, TooLarge, BadKey, BadHeaders, UnknownKind}
+	return []string{Malformed, NoRun, AfterTerminal, WrongPartition, TooLarge, BadKey, BadHeaders, UnknownKind, NotFromIngest}
 }
 
 // AllReasons lists the reasons of the compactor's and the indexer's dead letters.
@@ -46,7 +48,7 @@ func ChanceOf(reason string) Chance {
 	// NoRun: the thread may have an open run now. WrongPartition: a retry uses the thread's own partition.
 	case NoRun, WrongPartition:
 		return ChanceNow
-	case Malformed, TooLarge, BadHeaders, UnknownKind:
+	case Malformed, TooLarge, BadHeaders, UnknownKind, NotFromIngest:
 		return ChanceAfterChange
 	default:
 		// AfterTerminal: the event could join a later run with the same id. Refused: the record is not an event but a run record; an operator can

@@ -43,6 +43,8 @@ type RefoldedRun struct {
 	// Failed is why the run cannot be folded; "" if it can. Gone means that raw events of the run were deleted.
 	Failed string
 	Gone   bool
+	// Signed means that ingest signed a record of the run (record.HeaderMAC).
+	Signed bool
 	// Late means that the run has a raw record after the end in its run record, so that record was not final.
 	Late bool
 }
@@ -118,11 +120,13 @@ func (f *Refold) FoldParents(r *RefoldedRun, add func(child *RefoldedRun, parent
 func (f *Refold) Find(d *Decoded) (*Run, Outcome, error) {
 	m := f.Of(d)
 	f.Current = nil
-	if m != nil {
-		r := f.runs[m.ID]
-		if r != nil && r.Rec.RawLost && d.Offset < m.Next && !within(r.Rec.Raw.Ranges, d.Offset) { // the run's record does not include it
+	switch {
+	case m == nil || d.Offset >= m.Next:
+		if d.Signature == record.SignatureWrong { // the compactor refuses it
 			return nil, "", nil
 		}
+	case f.runs[m.ID] != nil && f.runs[m.ID].leavesOut(d):
+		return nil, "", nil
 	}
 	r, err := f.owner.Takes(m, d)
 	if r == nil || err != nil {
@@ -132,8 +136,19 @@ func (f *Refold) Find(d *Decoded) (*Run, Outcome, error) {
 	return r.Run, "", nil
 }
 
-func within(ranges [][2]int64, offset int64) bool {
-	return slices.ContainsFunc(ranges, func(r [2]int64) bool { return r[0] <= offset && offset < r[1] })
+// leavesOut reports whether the run's record does not include a record below its end: events were lost, or the compactor has refused what
+// ingest had not signed. If ingest signed the run's records before, others outside of the ranges count as refused, except those that are
+// known to be by ingest. A record that has MaxRanges joins ranges, so others inside may have been refused, too.
+func (r *RefoldedRun) leavesOut(d *Decoded) bool {
+	unsigned := d.Signature == record.SignatureNone || d.Signature == record.SignatureWrong
+	switch {
+	case !r.Rec.Raw.Has(d.Offset):
+		return r.Rec.RawLost || r.Signed && d.Signature != record.SignatureRight
+	case r.Signed && unsigned:
+		return len(r.Rec.Raw.Ranges) == record.MaxRanges
+	}
+	r.Signed = r.Signed || !unsigned
+	return false
 }
 
 // Begin implements Runs.

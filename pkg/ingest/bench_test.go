@@ -24,9 +24,14 @@ func BenchmarkIngest(b *testing.B) {
 		{"ndjson", typeNDJSON, strings.Join(events, "\n")},
 		{"array", typeJSON, "[" + strings.Join(events, ",") + "]"},
 		{"sse", typeSSE, "data: " + strings.Join(events, "\n\ndata: ") + "\n\n"},
+		{"ndjson-signed", typeNDJSON, strings.Join(events, "\n")},
 	} {
 		b.Run(form.name, func(b *testing.B) {
-			d := open(b, DefaultConfig(kafkatest.Start(b, 4)))
+			cfg := DefaultConfig(kafkatest.Start(b, 4))
+			if form.name == "ndjson-signed" {
+				cfg.Kafka.IngestKeys = ingestKeys(b)
+			}
+			d := open(b, cfg)
 			b.SetBytes(int64(len(form.body)))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -185,7 +185,7 @@ func (s *Service) cancelRun(ctx context.Context, t target, asked stop, known <-c
 	out := cancelled{ThreadID: t.thread, RunID: t.run, Position: record.Position{Partition: got.Partition, Offset: got.FirstOffset}}
 	for until := cancelLook; ; until += cancelLook {
 		wait, stop := context.WithDeadline(ctx, begun.Add(min(until, s.cancelWait)))
-		end, err := nextEnd(wait, follow, t.run, got.FirstOffset)
+		end, err := s.nextEnd(wait, follow, t.run, got.FirstOffset)
 		late := wait.Err() != nil
 		stop()
 		switch {
@@ -214,7 +214,7 @@ func (s *Service) cancelRun(ctx context.Context, t target, asked stop, known <-c
 }
 
 // nextEnd reads until it finds an end of the run (any, if run is empty) at an offset above the argument after, and returns this end.
-func nextEnd(ctx context.Context, follow *tail.Reader, run string, after int64) (runEnd, error) {
+func (s *Service) nextEnd(ctx context.Context, follow *tail.Reader, run string, after int64) (runEnd, error) {
 	for {
 		batch, err := follow.Next(ctx)
 		if err != nil {
@@ -224,7 +224,8 @@ func nextEnd(ctx context.Context, follow *tail.Reader, run string, after int64) 
 			if m.Offset <= after {
 				continue
 			}
-			if end, err := endOf(m); err != nil || end.status != "" && (end.runID == run || run == "") {
+			end, err := endOf(m)
+			if err != nil || end.status != "" && (end.runID == run || run == "") && !s.cfg.Kafka.IngestKeys.Refuses(m) {
 				return end, err
 			}
 		}
@@ -328,7 +329,7 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 			}
 			// The compactor makes an invalid cancel record a dead letter.
 			h, err := kafka.ParseHeaders(m.Headers)
-			if err != nil || h.Kind != record.KindCancel || isCopied(m) {
+			if err != nil || h.Kind != record.KindCancel || isCopied(m) || s.cfg.Kafka.IngestKeys.Refuses(m) {
 				continue
 			}
 			var asked stopRecord

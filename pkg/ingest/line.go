@@ -119,6 +119,9 @@ func (l *line) read(ctx context.Context, s *Service, t target, from int64, joine
 		}
 		l.change(func() {
 			for _, m := range batch.Records {
+				if s.cfg.Kafka.IngestKeys.Refuses(m) {
+					continue
+				}
 				var id, ended string
 				var before []standing
 				if id, before, ended, err = l.lineup.take(m); err != nil {

@@ -76,12 +76,14 @@ func (w *writer) begin(value []byte) {
 	}
 }
 
-// record returns a record for the producer, sent now; its result is for the function result.
+// record returns a record for the producer, signed if the stage has keys, sent now; its result is for the function result.
 func (w *writer) record(headers []kgo.RecordHeader, value []byte) *kgo.Record {
-	return &kgo.Record{
+	m := &kgo.Record{
 		Topic: w.svc.topics.Events, Partition: w.target.partition, Key: w.key, Value: value, Headers: headers,
 		Timestamp: time.Now(), // kgo would read the clock once more
 	}
+	w.svc.cfg.Kafka.IngestKeys.Sign(m)
+	return m
 }
 
 // result handles the result of a record that was sent to the producer at the time sent. It calls done with the lock

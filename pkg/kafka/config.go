@@ -33,6 +33,8 @@ type Config struct {
 	Security Security
 	// ClientID identifies this process at the brokers (quotas, request logs). Each constructor appends the client's role.
 	ClientID string
+	// IngestKeys sign what ingest writes to skein.events, and refuse other records there; nil: every producer may write.
+	IngestKeys *IngestKeys
 	// Logger gets the client's log lines; nil: none.
 	Logger *slog.Logger
 	// Registerer gets the clients' metrics, labelled with the client id; nil: none. Two clients from the same constructor need

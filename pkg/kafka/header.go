@@ -29,17 +29,19 @@ func ParseHeadersLike(hs []kgo.RecordHeader, like *record.Headers) (record.Heade
 	return record.ParseHeadersLike(hs, like)
 }
 
-// Event parses a record of skein.events. The argument like is that of record.ParseHeadersLike. record.ErrUnknownVersion must stop
+// Event parses a record of skein.events and checks its signature by the keys, which may be nil. The argument like is that of
+// record.ParseHeadersLike. record.ErrUnknownVersion must stop
 // the reader; record.ErrInvalidHeader and record.ErrUnknownKind concern only this record. The event shares the record's bytes.
-func Event(m *kgo.Record, like *record.Headers) (record.Event, error) {
+func Event(m *kgo.Record, like *record.Headers, keys *IngestKeys) (record.Event, error) {
 	headers, err := ParseHeadersLike(m.Headers, like)
-	return record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: headers, Value: m.Value}, err
+	return record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: headers, Value: m.Value,
+		Signature: keys.Signature(m)}, err
 }
 
 // RunEvent is Event for readers that repeat the compactor's fold. The result ok is false for records that the compactor does not fold
 // into a run. The error is record.ErrUnknownVersion.
-func RunEvent(m *kgo.Record, like *record.Headers) (e record.Event, ok bool, err error) {
-	e, err = Event(m, like)
+func RunEvent(m *kgo.Record, like *record.Headers, keys *IngestKeys) (e record.Event, ok bool, err error) {
+	e, err = Event(m, like, keys)
 	if errors.Is(err, record.ErrUnknownVersion) {
 		return e, false, fmt.Errorf("reading record %s: %w", e.Position(), err)
 	}

@@ -32,7 +32,7 @@ func TestRunEvent_StopsAtUnknownVersionsOnly(t *testing.T) {
 		"a newer, of bad ": {kgo.Record{Headers: append(header("seq", "?"), newer...)}, false, record.ErrUnknownVersion},
 		"a producer's 2":   {kgo.Record{Headers: header("skein-version", "2")}, false, nil},
 	} {
-		if _, ok, err := kafka.RunEvent(&tc.in, &record.Headers{}); ok != tc.ok || !errors.Is(err, tc.want) {
+		if _, ok, err := kafka.RunEvent(&tc.in, &record.Headers{}, nil); ok != tc.ok || !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, %v; want %v, %v", name, ok, err, tc.ok, tc.want)
 		}
 	}

@@ -155,11 +155,16 @@ func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 // Take processes the thread's next record. It returns the record's run (nil if it has none) and its outcome. A late error has
 // the outcome fold.LateError even if the run's record has it. Take's errors are those of the source.
 func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
+	if e.Signature == record.SignatureWrong && e.Offset >= t.from { // the compactor refuses it
+		return nil, fold.NoRun, nil
+	}
 	taken, outcome, err := t.loop.Next(&e)
 	r := t.Member
 	switch {
 	case err != nil:
 		return nil, "", err
+	case outcome == fold.Covered && r.again != nil && e.Offset < r.Record.Raw.Next && !r.Record.Raw.Has(e.Offset):
+		return nil, fold.NoRun, nil // the run's record does not include it
 	case outcome == fold.Covered && r.again != nil:
 		outcome, err = r.again.Of(t.loop.Decoded())
 		if f := r.again.Fold(); f != nil {

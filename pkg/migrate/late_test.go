@@ -341,18 +341,22 @@ func TestRun_ProvesThatEventsLieWithTheirThread(t *testing.T) {
 	}
 }
 
-// The dead letter of a thread that was erased behind it does not come back.
+// The dead letter of a thread that was erased behind it does not come back, but if the request to erase became a dead letter itself.
 func TestRun_CopiesNoDeadLetterOfAnErasedThread(t *testing.T) {
 	s := newTopicSet(t, 1)
 	kafkatest.Produce(t, s.cfg, s.event("gone"), s.event("stays"))
 	s.erase("gone")
+	s.erase("stays")
+	refused := s.letter("stays", deadletter.NotFromIngest, record.Position{Offset: 3})
+	refused.Headers = append(refused.Headers, kgo.RecordHeader{Key: record.HeaderKind, Value: []byte(record.KindErase)})
 	kafkatest.Produce(t, s.cfg, s.letter("gone", deadletter.NoRun, record.Position{Offset: 0}),
-		s.letter("stays", deadletter.NoRun, record.Position{Offset: 1}))
+		s.letter("stays", deadletter.NoRun, record.Position{Offset: 1}), refused)
 	s.decide()
-	if r := s.migrate(s.options(3)); !r.Done || r.Proof.Erased != 1 || r.Proof.DeadLetters != 1 {
+	if r := s.migrate(s.options(3)); !r.Done || r.Proof.Erased != 1 || r.Proof.DeadLetters != 2 {
 		t.Errorf("it says %+v, %+v", r, r.Proof)
 	}
-	if left := kafkatest.Consume(t, s.copied(), s.copied().Topics().DeadLetters); len(left) != 1 || string(left[0].Key) != "acme/stays" {
+	left := kafkatest.Consume(t, s.copied(), s.copied().Topics().DeadLetters)
+	if len(left) != 2 || string(left[0].Key) != "acme/stays" || string(left[1].Key) != "acme/stays" {
 		t.Errorf("%d dead letters are there", len(left))
 	}
 }

@@ -76,6 +76,7 @@ type migration struct {
 	state     *state
 	report    Report
 	committed map[int32]int64 // the old compactors' offsets
+	signed    bool            // from these offsets on, they required ingest's signature
 	// ends are the ends of the old set's topics that quiet found. The copy ends there.
 	ends map[string]map[int32]int64
 }
@@ -440,14 +441,14 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 			ends[topic][p] = span.End
 		}
 	}
-	g.ends, g.committed = ends, map[int32]int64{}
+	g.ends, g.committed, g.signed = ends, map[int32]int64{}, true
 	for p, span := range spans {
 		decided := span.Start
 		if o, ok := offsets.Lookup(g.old.Events, p); ok && o.At >= 0 {
 			g.committed[p], decided = o.At, o.At
+			var m record.Progress
 			if o.Metadata != "" {
-				m, err := record.ParseMetadata(o.Metadata)
-				if err != nil {
+				if m, err = record.ParseMetadata(o.Metadata); err != nil {
 					return "", err
 				}
 				if decided = m.Processed; m.Partitions != g.counts[0] {
@@ -455,6 +456,7 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 						kafka.ErrPartitionCounts, g.Group, m.Partitions, g.old.Events, g.counts[0])
 				}
 			}
+			g.signed = g.signed && m.Signed != 0 && m.Signed <= o.At+1
 		}
 		if m, err := g.firstEvent(ctx, p, max(span.Start, decided), span.End); err != nil {
 			return "", err
@@ -556,6 +558,9 @@ func (g *migration) complete(ctx context.Context) error {
 			committed = ends[q].End
 		}
 		reached := record.Progress{Next: committed, Committed: committed, Processed: ends[q].End, Partitions: g.counts[1]}
+		if g.signed { // the new compactors leave out what the old ones have refused
+			reached.Signed = 1
+		}
 		offsets.Add(kadm.Offset{
 			Topic: g.new.Events, Partition: q, At: committed, LeaderEpoch: -1, Metadata: reached.Metadata(),
 		})

@@ -19,6 +19,8 @@ type places struct {
 	others map[record.Position]record.Position
 	// retried has the old positions of the dead letters that were published again.
 	retried map[record.Position]bool
+	// refused has the old positions of requests to erase that became dead letters.
+	refused map[record.Position]bool
 	// erased has the old offset below which an erasure has erased a thread's dead letters, by the thread's key.
 	erased map[string]int64
 	// committed has, by new partition, the first copy of an event at or after the old compactors' offset: the new compactors' offset.
@@ -40,7 +42,7 @@ func (t *threadPlaces) want(offsets ...int64) { t.old = append(t.old, offsets...
 func newPlaces() *places {
 	return &places{
 		threads: map[string]*threadPlaces{}, others: map[record.Position]record.Position{},
-		retried: map[record.Position]bool{}, erased: map[string]int64{}, committed: map[int32]int64{},
+		retried: map[record.Position]bool{}, refused: map[record.Position]bool{}, erased: map[string]int64{}, committed: map[int32]int64{},
 	}
 }
 
@@ -263,6 +265,9 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 			return nil, err
 		}
 		at, ok := positionIn(m, record.HeaderPosition)
+		if headers, err := kafka.ParseHeaders(m.Headers); ok && err == nil && headers.Kind == record.KindErase {
+			p.refused[at] = true
+		}
 		switch {
 		case !ok:
 		case g.isThreads(m.Key, at.Partition):
@@ -290,7 +295,7 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 			p.retried[of] = true
 		}
 		// The erasure of a thread without runs may have left no record.
-		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase && own {
+		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase && own && !p.refused[from] {
 			p.erase(m.Key, from.Offset)
 		}
 		if _, ok := p.committed[m.Partition]; !ok && from.Offset >= committed[from.Partition] {

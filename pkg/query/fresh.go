@@ -177,7 +177,7 @@ func (s *stream) lastFrom(offset int64) (int64, error) {
 			if err != nil || s.changesRows(h.Kind) {
 				last = m.Offset
 			}
-			if err == nil && h.Kind == record.KindErase {
+			if err == nil && h.Kind == record.KindErase && !s.cfg.Tail.Kafka.IngestKeys.Refuses(m) {
 				s.erasedAt = m.Offset + 1
 			}
 		}

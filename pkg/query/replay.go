@@ -52,6 +52,7 @@ type rawReplay struct {
 // replayRun is a run of a replay.
 type replayRun struct {
 	*fold.Outcomes
+	raw record.Raw
 	// cut: the run is not steady and its first records have expired, so outcomes are unknown.
 	cut bool
 }
@@ -98,7 +99,7 @@ func (c *call) replayEvents() error {
 	var ranges [][2]int64
 	folds := int64(0) // memory for the runs that must be folded, in bytes
 	for _, r := range runs {
-		run := &replayRun{Outcomes: fold.NewOutcomes(&r.Run)}
+		run := &replayRun{Outcomes: fold.NewOutcomes(&r.Run), raw: r.Raw}
 		rp.wanted[r.RunID] = run
 		if r.LateError != nil {
 			rp.late[r.LateError.Offset] = r.RunID
@@ -295,6 +296,9 @@ func (rp *rawReplay) outcome(d *fold.Decoded) (runID string, _ fold.Outcome, err
 		return run, fold.LateError, nil
 	}
 	of := rp.recorded.Of(d)
+	if of != nil && rp.leavesOut(of, d) {
+		of = nil
+	}
 	if of == nil && rp.whole {
 		return "", outcomeNoRun, nil
 	}
@@ -316,6 +320,16 @@ func (rp *rawReplay) outcome(d *fold.Decoded) (runID string, _ fold.Outcome, err
 		outcome, err = run.Of(d)
 	}
 	return of.ID, outcome, err
+}
+
+// leavesOut reports whether a run does not include a record that names it: its record says so, or the compactor refuses what ingest has not
+// signed.
+func (rp *rawReplay) leavesOut(of *fold.Metadata, d *fold.Decoded) bool {
+	if d.Offset >= of.Next {
+		return d.Signature == record.SignatureWrong
+	}
+	run := rp.wanted[of.ID]
+	return run != nil && !run.raw.Has(d.Offset)
 }
 
 // stream ends a response whose header was sent. A failure can only be reported by cutting off the response.

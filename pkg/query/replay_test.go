@@ -143,7 +143,7 @@ func (f *rawFixture) folded(rec *record.Run, from fold.Origin, at ...int64) (*re
 		if m.Offset != o {
 			f.t.Fatalf("record %d lies at offset %d", o, m.Offset)
 		}
-		e, err := kafka.Event(m, &record.Headers{})
+		e, err := kafka.Event(m, &record.Headers{}, nil)
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -126,7 +126,7 @@ func (c *call) eachOfThread(raw *rawRead, ranges [][2]int64, f func(record.Event
 		if string(m.Key) != key {
 			return nil
 		}
-		e, ok, err := kafka.RunEvent(m, &like)
+		e, ok, err := kafka.RunEvent(m, &like, c.cfg.Tail.Kafka.IngestKeys)
 		if !ok {
 			return err
 		}

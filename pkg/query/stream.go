@@ -265,11 +265,12 @@ const stopRequested = "stop requested"
 
 // readable decodes a record; ok is false if the compactor treats it as a dead letter.
 func (s *stream) readable(m *kgo.Record) (e record.Event, ok bool, err error) {
-	e, err = kafka.Event(m, &s.like)
+	e, err = kafka.Event(m, &s.like, s.cfg.Tail.Kafka.IngestKeys)
 	if errors.Is(err, record.ErrUnknownVersion) {
 		return e, false, fmt.Errorf("reading record %s: %w", e.Position(), err)
 	}
-	return e, err == nil && len(m.Value) <= kafka.MaxValueBytes, nil
+	refused := e.Signature == record.SignatureWrong && !e.OfRun() // of a run's records live.Thread decides
+	return e, err == nil && len(m.Value) <= kafka.MaxValueBytes && !refused, nil
 }
 
 // give sends an event with its id.

@@ -12,6 +12,8 @@ type Event struct {
 	Key     []byte
 	Headers Headers
 	Value   []byte
+	// Signature is what a reader of the topic knows of the record's signature; the compactor has checked it before.
+	Signature Signature
 }
 
 // Position returns the record's position.

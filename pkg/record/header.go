@@ -339,6 +339,9 @@ func numberAfter[H AnyHeader](hs []H, like *Headers) (seq int64, ok bool) {
 		}
 		i++
 	}
+	if i < len(hs) && Header(hs[i]).Key == HeaderMAC {
+		i++
+	}
 	return seq, i == len(hs)
 }
 

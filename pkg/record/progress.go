@@ -23,6 +23,8 @@ type Progress struct {
 	Partitions int32 `json:"partitions,omitzero"`
 	StreamTime int64 `json:"streamTime,omitzero"`
 	Gap        Gap   `json:"gap,omitzero"`
+	// Signed is one more than the first offset at which the compactor required ingest's signature; 0 if it does not.
+	Signed int64 `json:"signed,omitzero"`
 }
 
 // Gap is the last gap of a partition of skein.events: events that were deleted before they were folded.
@@ -43,6 +45,9 @@ func (r Progress) Metadata() string {
 	if r.Gap != (Gap{}) {
 		text += fmt.Sprintf(" g=%d,%d", r.Gap.End, r.Gap.Until)
 	}
+	if r.Signed != 0 {
+		text += fmt.Sprintf(" s=%d", r.Signed)
+	}
 	return text
 }
 
@@ -55,6 +60,9 @@ func ParseMetadata(metadata string) (r Progress, err error) {
 	}
 	if _, text, ok := strings.Cut(metadata, " g="); ok && err == nil {
 		_, err = fmt.Sscanf(text, "%d,%d", &r.Gap.End, &r.Gap.Until)
+	}
+	if _, text, ok := strings.Cut(metadata, " s="); ok && err == nil {
+		_, err = fmt.Sscanf(text, "%d", &r.Signed)
 	}
 	if err != nil {
 		return Progress{}, fmt.Errorf("reading offset metadata %q: %w", metadata, err)

@@ -244,6 +244,11 @@ type Raw struct {
 	NextSeq int64 `json:"nextSeq"`
 }
 
+// Has reports whether an offset is in the ranges.
+func (r Raw) Has(offset int64) bool {
+	return slices.ContainsFunc(r.Ranges, func(in [2]int64) bool { return in[0] <= offset && offset < in[1] })
+}
+
 // Stats are a run's statistics.
 type Stats struct {
 	Events           agui.StringMap[int64] `json:"events"`     // by event type

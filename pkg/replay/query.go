@@ -39,6 +39,8 @@ type selection struct {
 	// decided is, by partition, the offset in skein.events up to which erased has all erasures.
 	decided map[int32]int64
 	decoded fold.Decoded
+	keys    *kafka.IngestKeys
+	raw     record.Raw // of the run, if the query names one
 }
 
 func newSelection(q Query) (*selection, error) {
@@ -156,7 +158,9 @@ func (s *selection) records(ctx context.Context, cfg kafka.Config, spans map[int
 	}
 	known := false
 	for _, r := range runs {
-		known = known || r.RunID == s.Run
+		if r.RunID == s.Run {
+			known, s.raw = true, r.Raw
+		}
 	}
 	if !known {
 		return fmt.Errorf("run %q of thread %q: %w, or no record tells of it yet", s.Run, s.Thread, ErrNoRun)
@@ -212,7 +216,7 @@ func (s *selection) erasures(ctx context.Context, cfg kafka.Config, spans map[in
 		if err != nil {
 			return err
 		}
-		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase {
+		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase && !s.keys.Refuses(m) {
 			s.erased[string(m.Key)] = max(s.erased[string(m.Key)], m.Offset)
 		}
 	}
@@ -228,7 +232,7 @@ func (s *selection) takes(m *kgo.Record) (taken, erased bool, err error) {
 	if s.thread != "" && key != s.thread || !strings.HasPrefix(key, s.tenant) {
 		return false, false, nil
 	}
-	e, ok, err := kafka.RunEvent(m, &s.decoded.Headers)
+	e, ok, err := kafka.RunEvent(m, &s.decoded.Headers, s.keys)
 	if !ok {
 		return false, false, err
 	}
@@ -245,7 +249,13 @@ func (s *selection) ofRun() bool {
 		return true
 	}
 	run := s.runs.Of(&s.decoded)
-	return run != nil && run.ID == s.Run && (!run.Sealed || s.decoded.Offset < run.Next)
+	switch {
+	case run == nil || run.ID != s.Run:
+		return false
+	case s.decoded.Offset < run.Next:
+		return s.raw.Has(s.decoded.Offset)
+	}
+	return !run.Sealed && s.decoded.Signature != record.SignatureWrong
 }
 
 func (s *selection) ofType() bool {

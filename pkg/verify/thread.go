@@ -123,6 +123,8 @@ type threadRun struct {
 
 	seen  coverage
 	trace trace
+	// unchecked: there were no keys to check the signature of a record.
+	unchecked bool
 
 	// resolved is the result of resolving the run's parent again; it is valid if certain. misplaced lists the members of
 	// the record that differ from it.
@@ -312,7 +314,7 @@ func (t *Thread) Takes(m *fold.Metadata, d *fold.Decoded) (*fold.RefoldedRun, er
 		}
 		p.seen.see(d.Offset)
 	}
-	p.next = d.Offset + 1
+	p.next, p.unchecked = d.Offset+1, p.unchecked || d.Signature == record.SignatureUnknown
 	return p.RefoldedRun, nil
 }
 
@@ -478,6 +480,9 @@ func (p *threadRun) report() Report {
 		// Two parts of one range may have a record between them that was never folded.
 		out.Verdict, out.Differences = Unproved, []string{}
 		out.Reason = "events were passed over when it was folded, and its ranges do not say which"
+	case p.Signed && p.unchecked && len(p.Rec.Raw.Ranges) == record.MaxRanges:
+		out.Verdict, out.Differences = Unproved, []string{}
+		out.Reason = "its ranges may contain events that ingest has not signed: verify it where query has --require-ingest"
 	default:
 		out.Verdict = Differs
 	}

@@ -159,6 +159,9 @@ func stages(t *testing.T) map[string]*metric {
 	}
 	t.Cleanup(answers.Close)
 	tenant.OpenKeyFile(filepath.Join(t.TempDir(), "none"), logger, l)
+	if _, err := kafka.OpenIngestKeys(filepath.Join(t.TempDir(), "none"), logger, l); err == nil {
+		t.Error("there are keys in no file")
+	}
 	if _, err := quota.Open(quota.Config{Replicas: 1, Registerer: l}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 // One event on its way through a partition: threads of 10 turns, each with the conversation so far as
@@ -72,8 +73,13 @@ func BenchmarkPartition_Process(b *testing.B) {
 
 // Events as they come off a topic: 200 runs at a time of 500 deltas each, every thread of one turn, a
 // transaction every 10,000 events.
-func BenchmarkPartition_Deltas(b *testing.B) {
-	s := newSim(b, nil)
+func BenchmarkPartition_Deltas(b *testing.B) { benchmarkDeltas(b, nil) }
+
+// The same, signed by ingest, with each signature checked.
+func BenchmarkPartition_SignedDeltas(b *testing.B) { benchmarkDeltas(b, ingestKeys(b)) }
+
+func benchmarkDeltas(b *testing.B, keys *kafka.IngestKeys) {
+	s := newSim(b, func(cfg *Config) { cfg.IngestKeys = keys })
 	const runs, deltas = 200, 500
 	for step := range deltas + 4 {
 		for i := range runs {
@@ -91,6 +97,9 @@ func BenchmarkPartition_Deltas(b *testing.B) {
 				s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","timestamp":1767225600000,"messageId":%q,"delta":" token"}`, message))
 			}
 		}
+	}
+	for _, m := range s.Events {
+		keys.Sign(m)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()

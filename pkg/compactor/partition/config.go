@@ -39,6 +39,10 @@ type Config struct {
 	// Quota returns the limits of a tenant's open runs; nil is no limit. It is called for each run that begins.
 	Quota func(tenant string) Quota
 
+	// IngestKeys refuse records that ingest has not signed, from the processed offset on at which a partition is first opened with them;
+	// nil requires no signatures.
+	IngestKeys *kafka.IngestKeys
+
 	maxThreadRunsInMemory int // tests set less
 }
 

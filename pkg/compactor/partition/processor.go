@@ -66,6 +66,12 @@ func Open(
 	if err != nil {
 		return nil, OpenReport{}, err
 	}
+	switch {
+	case cfg.IngestKeys == nil:
+		resumed.Signed = 0
+	case resumed.Signed == 0:
+		resumed.Signed = resumed.Processed + 1
+	}
 	p, err := newProcessor(id, cfg, topics, store, resumed)
 	if err != nil {
 		return nil, OpenReport{}, err
@@ -299,6 +305,9 @@ func (p *Processor) route(t *thread, m *message) (_ fold.Outcome, err error) {
 			return p.deadLetter(m, deadletter.WrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
 		}
 		tenant, id = parts[0], parts[1]
+	}
+	if p.progress.Signed != 0 && m.Offset >= p.progress.Signed-1 && p.cfg.IngestKeys.Refuses(m.Record) {
+		return p.deadLetter(m, deadletter.NotFromIngest, "")
 	}
 	switch bad := m.unread; {
 	case errors.Is(bad, record.ErrUnknownKind):

@@ -20,6 +20,8 @@ type Progress struct {
 	StreamTime int64
 	// Gap is the last gap in the raw events: see ledger.mayHaveBegunInGap.
 	Gap record.Gap
+	// Signed is that of record.Progress.
+	Signed int64
 	// noMetadata means that the group has no metadata, so Processed is a guess until the progress record confirms it (reconcile).
 	noMetadata bool
 }
@@ -29,7 +31,8 @@ func (p Progress) Metadata() string {
 	if p.noMetadata { // the next process that opens the partition has to reconcile, too
 		return ""
 	}
-	return record.Progress{Processed: p.Processed, Partitions: p.Partitions, StreamTime: p.StreamTime, Gap: p.Gap}.Metadata()
+	return record.Progress{Processed: p.Processed, Partitions: p.Partitions, StreamTime: p.StreamTime, Gap: p.Gap,
+		Signed: p.Signed}.Metadata()
 }
 
 // ParseProgress parses an offset and its metadata from the group. Without metadata (there is no offset, or a tool has set it) everything
@@ -46,7 +49,7 @@ func ParseProgress(offset int64, metadata string, partitions int32) (Progress, e
 	if err != nil {
 		return Progress{}, err
 	}
-	p.Processed, p.Partitions, p.StreamTime, p.Gap = m.Processed, m.Partitions, m.StreamTime, m.Gap
+	p.Processed, p.Partitions, p.StreamTime, p.Gap, p.Signed = m.Processed, m.Partitions, m.StreamTime, m.Gap, m.Signed
 	if p.Processed < p.Committed {
 		return Progress{}, fmt.Errorf("reading offset metadata %q: the processed offset is below the committed offset %d", metadata, offset)
 	}
@@ -76,7 +79,7 @@ func (p Progress) reconcile(readable record.Progress) (Progress, error) {
 	}
 	return Progress{
 		Committed: readable.Committed, Processed: readable.Processed, Partitions: p.Partitions,
-		StreamTime: readable.StreamTime, Gap: readable.Gap,
+		StreamTime: readable.StreamTime, Gap: readable.Gap, Signed: readable.Signed,
 	}, nil
 }
 
@@ -108,7 +111,7 @@ func (l *ledger) addProgressRecord(b *Effects, readable int64) {
 	reached := record.Progress{
 		Next: max(last.Progress.Next, readable), Events: last.EventsID,
 		Committed: b.Progress.Committed, Processed: b.Progress.Processed, Partitions: b.Progress.Partitions,
-		StreamTime: b.Progress.StreamTime, Gap: b.Progress.Gap,
+		StreamTime: b.Progress.StreamTime, Gap: b.Progress.Gap, Signed: b.Progress.Signed,
 	}
 	if reached == last.Progress || reached.Processed == 0 {
 		return

@@ -91,7 +91,7 @@ func (r hasRecord) foldAgain(start int, events []*kgo.Record, wanted []string, b
 			if string(m.Key) != key {
 				continue
 			}
-			e, ok, err := kafka.RunEvent(m, &record.Headers{})
+			e, ok, err := kafka.RunEvent(m, &record.Headers{}, nil)
 			if ok {
 				err = t.Take(e)
 			}

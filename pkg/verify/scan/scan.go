@@ -219,7 +219,7 @@ func (r *reader) fold(ctx context.Context, b *batch, p *progress) (excluded []st
 		}
 		p.step()
 		if t := threads[string(m.Key)]; t != nil {
-			e, ok, err := kafka.RunEvent(m, t.Headers())
+			e, ok, err := kafka.RunEvent(m, t.Headers(), r.cfg.IngestKeys)
 			if ok {
 				err = t.Take(e)
 			}

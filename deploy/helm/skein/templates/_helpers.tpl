@@ -219,9 +219,20 @@ access_log: true
 quotas: /etc/skein/quotas/quotas.yaml
 {{- end }}
 tenant_metrics: {{ $v.tenantMetrics | int }}
+{{- if include "skein.signing" . }}
+require_ingest: /etc/skein/signing/{{ $v.requireIngest.existingSecretKey }}
+{{- end }}
 {{- end }}
 {{- if has .stage (list "indexer" "query") }}
 {{ include "skein.clickhouse" .root }}
+{{- end }}
+{{- end }}
+
+{{/* The Secret with the signing keys, if a stage has them. Takes root and stage. */}}
+{{- define "skein.signing" -}}
+{{- $v := .root.Values.requireIngest }}
+{{- if or (eq .stage "ingest") (and $v.enforce (has .stage (list "query" "compactor"))) }}
+{{- $v.existingSecret }}
 {{- end }}
 {{- end }}
 
@@ -329,6 +340,7 @@ the 15 s is a margin.
 {{- $clickhouse := and $secret (has .stage (list "indexer" "query")) }}
 {{- $agents := and (eq .stage "ingest") .root.Values.ingest.agentsExistingSecret }}
 {{- $quotas := and .root.Values.quotas (has .stage (list "ingest" "query" "compactor")) }}
+{{- $signing := include "skein.signing" . }}
 {{- $probe := dict "port" "admin" }}
 {{- if .root.Values.tls.existingSecret }}
 {{- $probe = dict "port" "admin" "scheme" "HTTPS" }}
@@ -429,6 +441,11 @@ containers:
         mountPath: /etc/skein/quotas
         readOnly: true
       {{- end }}
+      {{- if $signing }}
+      - name: signing
+        mountPath: /etc/skein/signing
+        readOnly: true
+      {{- end }}
       {{- if $agents }}
       - name: agents
         mountPath: /etc/skein/agents
@@ -472,6 +489,11 @@ volumes:
   - name: quotas
     configMap:
       name: {{ include "skein.fullname" .root }}-quotas
+  {{- end }}
+  {{- if $signing }}
+  - name: signing
+    secret:
+      secretName: {{ $signing }}
   {{- end }}
   {{- if $agents }}
   - name: agents
