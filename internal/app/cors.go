@@ -25,6 +25,7 @@ type CORS struct {
 // corsHeaders are the request headers of the API.
 var corsHeaders = []string{
 	"Authorization", "Skein-Authorization", "Content-Type", "Content-Encoding", "Accept", "Last-Event-ID", "Skein-Agent",
+	"Traceparent", "Tracestate",
 }
 
 // exposed are the response headers that pages may read, besides those that CORS always allows.

@@ -52,7 +52,7 @@ Without RUN it shows the tip of the thread with the latest start.`,
 
 // details is the part of a run's answer that the command shows.
 type details struct {
-	ThreadID, RunID, ClientRunID, Status, Agent, Record string
+	ThreadID, RunID, ClientRunID, Status, Agent, TraceID, Record string
 	record.Lineage
 	Rewrote, PendingToolCalls     []string
 	Labels                        map[string]string
@@ -108,6 +108,7 @@ func (d details) text(out *output) string {
 		labels = append(labels, k+"="+d.Labels[k])
 	}
 	line("labels", strings.Join(labels, ", "))
+	line("trace", d.TraceID)
 	line("time", d.times())
 	line("messages", fmt.Sprintf("%d of its own, %d in the history", d.Stats.Messages, d.MessageCount))
 	line("events", fmt.Sprintf("%d: %s", d.Raw.Events, tally(d.Stats.Events)))

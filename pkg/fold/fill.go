@@ -120,7 +120,8 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 // as if that came now, and passes the fold that it would have.
 func (r *Run) Fill(rec *record.Run, fold *compact.Run, base lineage.History) {
 	Fill(rec, fold, r.Tally, base)
-	rec.Agent, rec.Labels, rec.Synthetic, rec.FirstMalformed = r.Producer.Agent, r.Producer.Labels, r.Synthetic, r.FirstMalformed
+	rec.Agent, rec.Labels, rec.Traceparent = r.Producer.Agent, r.Producer.Labels, r.Producer.Traceparent
+	rec.Synthetic, rec.FirstMalformed = r.Synthetic, r.FirstMalformed
 	if r.Fold == nil {
 		rec.Stats.Anomalies = NotEmpty(r.Early)
 	}

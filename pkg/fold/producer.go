@@ -6,11 +6,11 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Producer is the agent and the labels of a run, from the headers of all its records, including those that are not
-// folded. The first agent and the first value of each label count, up to record.MaxLabels labels. They do not change
-// while the run is open, even if another producer sends the rest of it.
+// Producer is the agent, the labels and the trace context of a run, from the headers of all its records, including those
+// that are not folded. The first agent, the first trace context and the first value of each label count, up to
+// record.MaxLabels labels. They do not change while the run is open, even if another producer sends the rest of it.
 type Producer struct {
-	Agent string
+	Agent, Traceparent string
 	// Labels is nil if there are none. It is replaced, never modified in place.
 	Labels map[string]string
 
@@ -23,6 +23,9 @@ type Producer struct {
 func (p *Producer) Take(h *record.Headers) {
 	if p.Agent == "" {
 		p.Agent = h.Agent
+	}
+	if p.Traceparent == "" {
+		p.Traceparent = h.Traceparent
 	}
 	if len(h.Labels) == 0 || len(h.Labels) == len(p.last) && &h.Labels[0] == &p.last[0] {
 		return

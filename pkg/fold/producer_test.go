@@ -14,9 +14,10 @@ func TestProducer_KeepsWhatWasSaidFirst(t *testing.T) {
 	p.Take(&record.Headers{Labels: []record.Label{{Key: "a", Value: "1"}}})
 	before := p.Labels
 	p.Take(&record.Headers{Agent: "shop", Labels: []record.Label{{Key: "a", Value: "2"}, {Key: "b", Value: ""}}})
-	p.Take(&record.Headers{Agent: "another"})
-	if want := map[string]string{"a": "1", "b": ""}; p.Agent != "shop" || !maps.Equal(p.Labels, want) {
-		t.Errorf("producer is %q %v, want shop %v", p.Agent, p.Labels, want)
+	p.Take(&record.Headers{Agent: "another", Traceparent: "00-1"})
+	p.Take(&record.Headers{Traceparent: "00-2"})
+	if want := map[string]string{"a": "1", "b": ""}; p.Agent != "shop" || !maps.Equal(p.Labels, want) || p.Traceparent != "00-1" {
+		t.Errorf("producer is %q %v %q, want shop %v and 00-1", p.Agent, p.Labels, p.Traceparent, want)
 	}
 	if len(before) != 1 {
 		t.Errorf("labels that were given out became %v", before)

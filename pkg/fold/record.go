@@ -56,8 +56,8 @@ func (r *Run) Record(old *record.Run, from Origin, first, next int64) (*record.R
 		Lineage: old.Lineage, Base: old.Base, Kept: old.Kept,
 		SinceSnapshot: old.SinceSnapshot, FoldVersion: old.FoldVersion,
 		RawLost: old.RawLost, Truncated: old.Truncated, Cut: old.Cut, Closed: old.Closed,
-		Agent: r.Producer.Agent, Labels: r.Producer.Labels, Synthetic: r.Synthetic,
-		FirstMalformed: r.FirstMalformed,
+		Agent: r.Producer.Agent, Labels: r.Producer.Labels, Traceparent: r.Producer.Traceparent,
+		Synthetic: r.Synthetic, FirstMalformed: r.FirstMalformed,
 	}
 	var at lineage.History
 	if r.Fold != nil {

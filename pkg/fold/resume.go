@@ -23,7 +23,7 @@ func Resume(rec *record.Run, at lineage.Run, base lineage.History) (*Run, error)
 	r := NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID))
 	r.Seq = Sequence{Next: rec.Raw.NextSeq, Missing: rec.Open.MissingSeqs}
 	if rec.Raw.Next > rec.Raw.First { // else they are of events that are read again
-		r.Producer.Agent, r.Producer.Labels = rec.Agent, rec.Labels
+		r.Producer.Agent, r.Producer.Labels, r.Producer.Traceparent = rec.Agent, rec.Labels, rec.Traceparent
 	}
 	r.FirstMalformed = rec.FirstMalformed
 	if err := r.Tally.restore(rec); err != nil {

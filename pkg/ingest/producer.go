@@ -14,17 +14,18 @@ const (
 	headerLabelPrefix = "Skein-Label-"
 )
 
-// producer has the agent and the labels in the headers of a request's records. The zero value has none.
+// producer has the agent, the labels and the trace context in the headers of a request's records. The zero value has none.
 type producer struct {
-	agent  string
-	labels []record.Label
+	agent       string
+	labels      []record.Label
+	traceparent string
 }
 
 // producerOf reads the producer from a request's headers. HTTP header names are case-insensitive, so label keys are
 // lower case. Labels are sorted by key, so that all requests of a run write equal headers. An invalid label is an error
-// here, but readers of Kafka records ignore it, since they have no caller to answer.
+// here, but readers of Kafka records ignore it, since they have no caller to answer. An invalid trace context is ignored, as W3C has it.
 func producerOf(header http.Header) (producer, error) {
-	var p producer
+	p := producer{traceparent: record.Traceparent(header.Get(record.HeaderTraceparent))}
 	if v := header.Values(headerAgent); len(v) > 0 {
 		if p.agent = v[len(v)-1]; !record.ValidAgent(p.agent) {
 			return producer{}, badLine(reasonHeader, 0, "%s must be 1 to %d bytes of UTF-8", headerAgent, record.MaxAgentBytes)

@@ -12,8 +12,10 @@ import (
 
 func TestProducer_RecordsSayTheAgentAndItsLabels(t *testing.T) {
 	shared := newStage(t)
-	says := []string{"Skein-Agent", "shop 🧶", "skein-label-USER", "7", "Skein-Label-Env.Name", ""}
-	want := record.Headers{Version: 1, RunID: "r1", Agent: "shop 🧶", Labels: []record.Label{{Key: "env.name"}, {Key: "user", Value: "7"}}}
+	says := []string{"Skein-Agent", "shop 🧶", "skein-label-USER", "7", "Skein-Label-Env.Name", "", "traceparent",
+		"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+	want := record.Headers{Version: 1, RunID: "r1", Agent: "shop 🧶", Labels: []record.Label{{Key: "env.name"}, {Key: "user", Value: "7"}},
+		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 	for name, c := range map[string]struct {
 		method, call, contentType, body string
 		kind                            record.Kind
@@ -42,6 +44,22 @@ func TestProducer_RecordsSayTheAgentAndItsLabels(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// As W3C has it, a request with an invalid trace context is one without.
+func TestProducer_IgnoresATraceparentThatIsNone(t *testing.T) {
+	d := newStage(t)
+	for _, value := range []string{"", "none", "00-00000000000000000000000000000000-00f067aa0ba902b7-01"} {
+		if a := d.do(http.MethodPost, d.path("events"), strings.NewReader(ev1), "Content-Type", typeNDJSON, "traceparent",
+			value); a.status != http.StatusOK {
+			t.Errorf("%q: answer is %d %s", value, a.status, a.body)
+		}
+	}
+	for _, r := range d.records() {
+		if h, err := kafka.ParseHeaders(r.Headers); err != nil || h.Traceparent != "" || len(r.Headers) != 3 {
+			t.Errorf("headers are %+v, %v", r.Headers, err)
+		}
 	}
 }
 

@@ -116,7 +116,7 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	}
 	_ = rc.SetReadDeadline(time.Time{})
 	c.Audit.Thread, c.Audit.Run = t.thread, t.run
-	by = producer{agent: agent.Name, labels: addLabels(agent.LabelsOf(input), by.labels)}
+	by.agent, by.labels = agent.Name, addLabels(agent.LabelsOf(input), by.labels)
 
 	p := &proxied{svc: s, agent: agent, target: t}
 	p.wire = &wire{w: c.W, rc: rc, left: p.callerLeft, pause: s.cfg.Heartbeat}

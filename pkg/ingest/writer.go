@@ -49,8 +49,9 @@ type series struct {
 
 func (w *writer) series(kind record.Kind, run string) *series {
 	return &series{
-		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: run, Seq: -1, Agent: w.by.agent, Labels: w.by.labels}),
-		events:  w.svc.metrics.events.WithLabelValues(string(kind)), bytes: w.svc.metrics.bytes.WithLabelValues(string(kind)),
+		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: run, Seq: -1,
+			Agent: w.by.agent, Labels: w.by.labels, Traceparent: w.by.traceparent}),
+		events: w.svc.metrics.events.WithLabelValues(string(kind)), bytes: w.svc.metrics.bytes.WithLabelValues(string(kind)),
 	}
 }
 

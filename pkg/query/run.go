@@ -26,6 +26,7 @@ type runAnswer struct {
 	// Agent is the name of the run's producer, Labels are the run's labels. Each is absent if no record has it.
 	Agent     string            `json:"agent,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
+	TraceID   string            `json:"traceId,omitempty"`
 	StartedAt time.Time         `json:"startedAt"`
 	EndedAt   *time.Time        `json:"endedAt,omitempty"`
 
@@ -90,7 +91,7 @@ func newRunAnswer(r store.Run, to record.Position) runAnswer {
 	return runAnswer{
 		ThreadID: r.ThreadID, RunID: r.RunID, ClientRunID: r.ClientRunID,
 		Lineage: r.Lineage, InputForm: r.InputForm, Rewrote: r.Rewrote,
-		Status: r.Status, Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		Status: r.Status, Agent: r.Agent, Labels: r.Labels, TraceID: r.TraceID(), StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal, LateError: r.LateError,
 		FirstMalformed: r.FirstMalformed,
 		Interrupts:     list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),

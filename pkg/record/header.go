@@ -80,7 +80,7 @@ type Label struct{ Key, Value string }
 // got the event.
 func SaidByProducer(name string) bool {
 	switch name {
-	case HeaderVersion, HeaderKind, HeaderRunID, HeaderSeq, HeaderAgent, HeaderSynthetic, HeaderIncomplete:
+	case HeaderVersion, HeaderKind, HeaderRunID, HeaderSeq, HeaderAgent, HeaderTraceparent, HeaderSynthetic, HeaderIncomplete:
 		return true
 	}
 	return strings.HasPrefix(name, HeaderLabelPrefix)
@@ -157,6 +157,8 @@ type Headers struct {
 	// Labels are the labels of the run on this record: up to MaxLabels that are Valid, each key once, in the record's
 	// order. Do not change them: headers that ParseHeadersLike has read share them.
 	Labels []Label
+	// Traceparent is the trace context of the record's producer (Traceparent); empty if the record has none.
+	Traceparent string
 	// Synthetic: Skein's proxy wrote this event in the agent's place.
 	Synthetic bool
 	// Incomplete is how many records of the run Skein's proxy left out before this one; 0 is none.
@@ -166,7 +168,8 @@ type Headers struct {
 // Equal reports whether both are the same.
 func (h Headers) Equal(o Headers) bool {
 	return h.Version == o.Version && h.Kind == o.Kind && h.RunID == o.RunID && h.Seq == o.Seq &&
-		h.Agent == o.Agent && slices.Equal(h.Labels, o.Labels) && h.Synthetic == o.Synthetic && h.Incomplete == o.Incomplete
+		h.Agent == o.Agent && slices.Equal(h.Labels, o.Labels) &&
+		h.Traceparent == o.Traceparent && h.Synthetic == o.Synthetic && h.Incomplete == o.Incomplete
 }
 
 // Encode returns the headers in a fixed order, without empty ones.
@@ -174,7 +177,7 @@ func (h Headers) Encode() []Header {
 	if h.Version == 0 {
 		h.Version = Version
 	}
-	out := make([]Header, 0, 6+len(h.Labels))
+	out := make([]Header, 0, 7+len(h.Labels))
 	out = append(out, Header{HeaderVersion, strconv.AppendInt(nil, int64(h.Version), 10)})
 	if h.Version > 1 {
 		out = append(out, Header{HeaderWriter, []byte(writer)})
@@ -194,6 +197,9 @@ func (h Headers) Encode() []Header {
 	for _, l := range h.Labels {
 		out = append(out, Header{HeaderLabelPrefix + l.Key, []byte(l.Value)})
 	}
+	if h.Traceparent != "" {
+		out = append(out, Header{HeaderTraceparent, []byte(h.Traceparent)})
+	}
 	if h.Synthetic {
 		out = append(out, Header{HeaderSynthetic, []byte("true")})
 	}
@@ -205,8 +211,9 @@ func (h Headers) Encode() []Header {
 
 // ParseHeaders reads the headers of a record. It ignores headers that are not Skein's; of a repeated one the last
 // counts, as in Kafka's own clients, and of more than MaxLabels labels the first. It also ignores an invalid agent,
-// label or mark (ValidAgent, Label.Valid), as a bad description of a run must not cost an event. A record without
-// skein-version and skein-kind is an event of version 1, as written by an agent that does not know Skein.
+// label, trace context or mark (ValidAgent, Label.Valid, Traceparent), as a bad description of a run must not cost an
+// event. A record without skein-version and skein-kind is an event of version 1, as written by an agent that does not
+// know Skein.
 //
 // The error is ErrUnknownVersion, which is about this process, or ErrUnknownKind or ErrInvalidHeader, which are about
 // the record. The headers that could be read are returned with it.
@@ -279,6 +286,10 @@ func ParseHeadersLike[H AnyHeader](hs []H, like *Headers) (Headers, error) {
 			if a := agentOf(x.Value, like.Agent); a != "" {
 				h.Agent = a
 			}
+		case HeaderTraceparent:
+			if h.Traceparent = like.Traceparent; string(x.Value) != like.Traceparent {
+				h.Traceparent = Traceparent(string(x.Value))
+			}
 		case HeaderSynthetic:
 			h.Synthetic = string(x.Value) == "true"
 		case HeaderIncomplete:
@@ -335,6 +346,12 @@ func numberAfter[H AnyHeader](hs []H, like *Headers) (seq int64, ok bool) {
 		}
 		x := Header(hs[i])
 		if key, ok := strings.CutPrefix(x.Key, HeaderLabelPrefix); !ok || key != l.Key || string(x.Value) != l.Value {
+			return 0, false
+		}
+		i++
+	}
+	if like.Traceparent != "" {
+		if !is(hs, i, HeaderTraceparent, like.Traceparent) {
 			return 0, false
 		}
 		i++

@@ -13,7 +13,7 @@ import (
 
 func TestHeaders_RoundTrip(t *testing.T) {
 	for name, h := range map[string]record.Headers{
-		"an event with everything": {Version: 1, Kind: record.KindEvent, RunID: "run/1 🧶", Seq: 42, Agent: "proxy"},
+		"an event with everything": {Version: 1, Kind: record.KindEvent, RunID: "run/1 🧶", Seq: 42, Agent: "proxy", Traceparent: traceparent},
 		"a proxy's own event": {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 7, Agent: "shop",
 			Labels: []record.Label{{Key: "user", Value: "7"}, {Key: "Env"}}, Synthetic: true, Incomplete: 3},
 		"seq 0":                      {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 0},
@@ -44,7 +44,7 @@ func TestParseHeaders_TakesPlainRecordsForEvents(t *testing.T) {
 	want := record.Headers{Version: 1, Kind: record.KindEvent, Seq: -1}
 	for name, hs := range map[string][]record.Header{
 		"none":         nil,
-		"others' only": {{Key: "traceparent", Value: []byte("00-…")}},
+		"others' only": {{Key: "tracestate", Value: []byte("a=1")}, {Key: "traceparent", Value: []byte("00-…")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := record.ParseHeaders(hs); err != nil || !got.Equal(want) {
@@ -124,10 +124,12 @@ func TestParseHeadersLike_SaysTheSameWhateverItIsLike(t *testing.T) {
 		{header(record.HeaderKind, "none"), header(record.HeaderRunID, ""), header(record.HeaderSeq, "x")},
 		{header(record.HeaderRunID, "r1"), header(record.HeaderRunID, "r2")},
 		{header(record.HeaderKind, "")},
+		{header(record.HeaderTraceparent, traceparent), header(record.HeaderTraceparent, "00-…")},
+		{header(record.HeaderTraceparent, strings.ToUpper(traceparent)), header(record.HeaderAgent, "a")},
 	}
 	// What Encode writes, and all that differs from it in one header.
 	labels := []record.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}
-	written := record.Headers{Kind: record.KindEvent, RunID: "r", Seq: 4, Agent: "a", Labels: labels}.Encode()
+	written := record.Headers{Kind: record.KindEvent, RunID: "r", Seq: 4, Agent: "a", Labels: labels, Traceparent: traceparent}.Encode()
 	given = append(given, written, written[2:4])
 	given = append(given, append(slices.Clip(written), header("x", "y")), append(slices.Clip(written), header("label-c", "3")))
 	for i, h := range written {

@@ -83,6 +83,8 @@ type Run struct {
 	Agent string `json:"agent,omitempty"`
 	// Labels are those of the run's records (Headers.Labels): the first value of each key, and the first MaxLabels keys.
 	Labels map[string]string `json:"labels,omitempty"`
+	// Traceparent is the trace context of the first of the run's records that has one (Headers.Traceparent); empty if none has.
+	Traceparent string `json:"traceparent,omitempty"`
 	// Started is the RUN_STARTED event without its input, if there was one.
 	Started json.RawMessage `json:"started,omitempty"`
 	// Input is the RunAgentInput without its messages; InputLayout builds them from the history of Base (without

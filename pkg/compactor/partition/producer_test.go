@@ -31,21 +31,27 @@ func (s *sim) proves() {
 func TestPartition_RecordsSayWhoProducedTheRun(t *testing.T) {
 	s := newSim(t, nil)
 	in := s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[],"state":{},"tools":[],"context":[]}`)
-	in.Headers = append(in.Headers, says("label-user", "7", "label-env", "test")...)
-	s.Send("t", "r", started("r"), says("agent", "shop", "label-user", "8")...)
+	in.Headers = append(in.Headers, says("label-user", "7", "label-env", "test", "traceparent", "none")...)
+	s.Send("t", "r", started("r"), says("agent", "shop", "label-user", "8", "traceparent", traceparent)...)
 	s.Send("t", "r", `{"type":`, says("label-bad", "event")...)
-	s.Send("t", "r", text("m", "x"), says("agent", "another", "label-user", "9", "label-b", "1")...)
+	s.Send("t", "r", text("m", "x"), says("agent", "another", "label-user", "9", "label-b", "1", "traceparent", otherTrace)...)
 	s.Send("t", "r", finished("r"), says("label-end", "")...)
 	s.Send("t", "r", custom("behind the end"), says("label-late", "x")...)
 	s.Turn("plain", "m2")
 	s.all()
 	r := s.run("r")
 	equal(t, "agent", r.Agent, "shop")
+	equal(t, "trace", []string{r.Traceparent, r.TraceID()}, []string{traceparent, "4bf92f3577b34da6a3ce929d0e0e4736"})
 	equal(t, "labels", r.Labels, map[string]string{"user": "7", "env": "test", "bad": "event", "b": "1", "end": ""})
 	plain := s.run("plain")
-	equal(t, "of a run that nobody is named for", []any{plain.Agent, plain.Labels}, []any{"", map[string]string(nil)})
+	equal(t, "of a run that nobody is named for", []any{plain.Agent, plain.Labels, plain.Traceparent}, []any{"", map[string]string(nil), ""})
 	s.proves()
 }
+
+const (
+	traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	otherTrace  = "00-11111111111111111111111111111111-2222222222222222-01"
+)
 
 // An end that the proxy wrote ends the run like one of the agent, but is in none of its counts, nor in its hash.
 func TestPartition_AnEndOfTheProxyIsSynthetic(t *testing.T) {

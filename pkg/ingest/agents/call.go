@@ -97,7 +97,7 @@ func closedByAgent(err error) bool {
 }
 
 // Call posts a tenant's input to the agent and returns the agent's event stream, which ends with ctx. It forwards the caller's
-// headers that the configuration names, except values that contain an API key of Skein. Every error is an *Error
+// trace context, and its headers that the configuration names, except values that contain an API key of Skein. Every error is an *Error
 // without the agent's URL.
 //
 // Call calls the argument sent once, when the input is no longer needed: usually before Call returns, at the latest
@@ -129,6 +129,9 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), tenantID s
 	}
 	if name := *c.TenantHeader; name != "" {
 		req.Header.Set(name, record.EscapeKeyPart(tenantID))
+	}
+	if t := record.Traceparent(caller.Get(record.HeaderTraceparent)); t != "" {
+		req.Header.Set(record.HeaderTraceparent, t)
 	}
 	secret, err := c.credential()
 	if err != nil {

@@ -54,13 +54,17 @@ func TestCaller_SendsTheHeadersThatItIsToldTo(t *testing.T) {
 	}
 	key := tenant.NewKey()
 	caller := http.Header{"Authorization": {"Bearer theirs"}, "X-A": {"1", "2"}, "X-B": {"3"}, "Cookie": {"c"},
-		"Skein-Authorization": {"Bearer " + key}, DefaultTenantHeader: {"theirs"}, "X-Who": {"theirs"}}
+		"Skein-Authorization": {"Bearer " + key}, DefaultTenantHeader: {"theirs"}, "X-Who": {"theirs"},
+		"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		"Tracestate": {"a=1"}}
 	call(Agent{Name: "a", Headers: []string{"x-a", "authorization"}}, caller)
 	want("Authorization", "Bearer theirs")
 	want("X-A", "1", "2")
 	want("X-B")
 	want("Cookie")
 	want("Skein-Authorization")
+	want("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	want("Tracestate")
 	want(DefaultTenantHeader, "ac%2Fme")
 	call(Agent{Name: "a", TenantHeader: new("x-who")}, caller)
 	want("X-Who", "ac%2Fme")
@@ -69,7 +73,9 @@ func TestCaller_SendsTheHeadersThatItIsToldTo(t *testing.T) {
 	want(DefaultTenantHeader)
 
 	for _, value := range []string{"Bearer " + key, "bearer  " + key, key, "x " + key + " y", "k=" + key + "; a=b", "Basic," + key} {
-		call(Agent{Name: "a", Headers: []string{"Authorization", "X-A"}}, http.Header{"Authorization": {value}, "X-A": {value, "fine"}})
+		call(Agent{Name: "a", Headers: []string{"Authorization", "X-A"}}, http.Header{"Authorization": {value}, "X-A": {value, "fine"},
+			"Traceparent": {"none"}})
+		want("Traceparent")
 		want("Authorization")
 		want("X-A", "fine")
 	}

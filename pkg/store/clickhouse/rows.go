@@ -31,6 +31,7 @@ type runRow struct {
 	Status           string         `ch:"status"`
 	Agent            string         `ch:"agent"`
 	Labels           sorted[string] `ch:"labels"`
+	TraceID          string         `ch:"trace_id"`
 	Synthetic        bool           `ch:"synthetic"`
 	Truncated        bool           `ch:"truncated"`
 	RawLost          bool           `ch:"raw_lost"`
@@ -111,7 +112,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	row.BranchID, row.RootRunID, row.Depth = r.BranchID, r.RootRunID, uint32(r.Depth)
 
 	row.Status = string(r.Status)
-	row.Agent, row.Labels = r.Agent, r.Labels
+	row.Agent, row.Labels, row.TraceID = r.Agent, r.Labels, r.TraceID()
 	row.Synthetic, row.Truncated, row.RawLost = r.Synthetic, r.Truncated, r.RawLost
 	row.StartedAt, row.UpdatedAt = timesOf(r)
 	if r.EndedAt != nil {

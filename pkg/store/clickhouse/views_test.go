@@ -51,6 +51,19 @@ func askedTwice(version int64) (first, again store.Entry) {
 	return first, again
 }
 
+func TestViews_HaveTheTracesOfRuns(t *testing.T) {
+	s := open(t)
+	first, again := askedTwice(10)
+	again.Run.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	if err := s.Write(t.Context(), []store.Entry{first, again}); err != nil {
+		t.Fatal(err)
+	}
+	const query = "SELECT toString(groupArray((thread_id, run_id, status, trace_id))) FROM v_traces JOIN v_runs USING (tenant, thread_id, run_id)"
+	if got := text(t, s, query); got != "[('th','r2','finished','4bf92f3577b34da6a3ce929d0e0e4736')]" {
+		t.Errorf("traces: %s", got)
+	}
+}
+
 func TestViews_AnswerQuestions(t *testing.T) {
 	s := open(t)
 	first, again := askedTwice(10)

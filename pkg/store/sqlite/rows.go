@@ -13,7 +13,7 @@ type runRow struct {
 	tenant, threadID, runID string
 	version                 int64
 	deleted, spawned        bool
-	status, agent           string
+	status, agent, traceID  string
 	branchID                string
 	messageCount            int
 	startedAt, updatedAt    int64 // Unix milliseconds
@@ -46,7 +46,7 @@ func newRunRow(e store.Entry) (runRow, error) {
 	if err != nil {
 		return runRow{}, fmt.Errorf("building row: %w", err)
 	}
-	row.status, row.agent = string(r.Status), r.Agent
+	row.status, row.agent, row.traceID = string(r.Status), r.Agent, r.TraceID()
 	row.branchID, row.spawned = r.BranchID, r.Spawned
 	row.messageCount = r.MessageCount
 	row.startedAt = r.StartedAt.UnixMilli()
@@ -82,8 +82,8 @@ func scanRun(ctx context.Context, scan func(...any) error) (store.Run, error) {
 const insertRun = `
 INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, branch_id, spawned, message_count,
                   started_at, updated_at, raw_partition, raw_first, raw_next, record,
-                  error_code, error_message, cancelled_by, asked, question, reply, resumed, recorded_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  error_code, error_message, cancelled_by, asked, question, reply, resumed, recorded_at, trace_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, thread_id, run_id) DO NOTHING`
 
 // insert writes the row, unless the store has a row of the run. It reports whether it wrote.
@@ -91,7 +91,7 @@ func (r runRow) insert(ctx context.Context, b *block) (bool, error) {
 	f := r.facts
 	res, err := b.exec(ctx, insertRun, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
 		r.spawned, r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
-		f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt)
+		f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt, r.traceID)
 	if err != nil {
 		return false, err
 	}

@@ -74,6 +74,20 @@ func TestStore_KeepsWhatWasWrittenOverARestart(t *testing.T) {
 	}
 }
 
+func TestStore_HasTheTraceOfARunInAColumn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	entry := store.Entry{Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{Status: record.StatusFinished,
+		Lineage: record.Lineage{ParentBy: record.ParentNone}, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
+	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
+		t.Fatal(err)
+	}
+	var id string
+	if err := s.read.QueryRowContext(t.Context(), "SELECT trace_id FROM runs").Scan(&id); err != nil || id != entry.Run.TraceID() || id == "" {
+		t.Errorf("trace is %q, %v", id, err)
+	}
+}
+
 // What a row knows beside its record goes with the run.
 func TestStore_FactsAreDeletedWithTheirRun(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))
