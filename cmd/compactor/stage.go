@@ -70,7 +70,7 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			}
 			p.Group.Go(ctx, "quotas", quotas.Run)
 			cfg.Quota = func(tenant string) partition.Quota { return quotaOf(quotas.Limits(tenant)) }
-			cfg.Registerer = p.Registry
+			cfg.Registerer, cfg.Tracer = p.Registry, p.Tracer
 			s, err := compactor.New(cfg, p.Kafka, p.Logger)
 			if err != nil {
 				return err

@@ -62,7 +62,7 @@ each with an --instance-id of its own.`,
 			// Two blocks, the fetched records and the data for the store take about half of this. Go lets garbage grow to as much again.
 			app.LimitMemory(400 << 20)
 			cfg := settings.config(p.Kafka)
-			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
+			cfg.Logger, cfg.Registerer, cfg.Tracer = p.Logger, p.Registry, p.Tracer
 			s, err := indexer.New(cfg, st)
 			if err != nil {
 				return err

@@ -82,7 +82,7 @@ Every request needs an API key with the scope publish; the key names the tenant.
 				return err
 			}
 			// Memory already bounds a tenant's streams, so there is no other limit by default.
-			cfg.TenantMetrics = api.TenantMetrics
+			cfg.TenantMetrics, cfg.Tracer = api.TenantMetrics, p.Tracer
 			if cfg.Quotas, err = api.Quotas(ctx, p, quota.Limits{}); err != nil {
 				return err
 			}

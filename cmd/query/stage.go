@@ -75,7 +75,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			if err := p.MentionKafka(ctx); err != nil {
 				return err
 			}
-			cfg.TenantMetrics = api.TenantMetrics
+			cfg.TenantMetrics, cfg.Tracer = api.TenantMetrics, p.Tracer
 			if cfg.Quotas, err = api.Quotas(ctx, p, quota.Limits{}); err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/skeinhq/skein/internal/admin"
+	"github.com/skeinhq/skein/internal/trace"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -42,7 +43,9 @@ type Process struct {
 	Admin    *admin.Admin
 	Group    *Group
 	// Kafka is the configuration of the process's Kafka clients.
-	Kafka  kafka.Config
+	Kafka kafka.Config
+	// Tracer makes spans; nil where OpenTelemetry's environment variables name no endpoint.
+	Tracer *trace.Tracer
 	name   string
 	stdout io.Writer
 	probe  *kafka.Probe
@@ -200,12 +203,17 @@ func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error
 	if err := s.Check(p); err != nil {
 		return err
 	}
+	var err error
+	if p.Tracer, err = trace.New(ctx, "skein-"+s.Name, BuildInfo().Version, p.Logger); err != nil {
+		return Usagef("%w", err)
+	}
 	l, err := front.serve(ctx, p)
 	if err != nil {
 		return err
 	}
 	p.Logger.Info("starting", "version", BuildInfo().Version, "admin", l.Addr().String())
-	// The admin listener is added first, so that it stops last and a draining process still serves health and metrics.
+	p.Group.Closing(ctx, "spans", p.Tracer.Close)
+	// The admin listener is added before the stage, so that it stops later and a draining process still serves health and metrics.
 	p.Group.Go(ctx, "admin listener", func(ctx context.Context) error {
 		return ServeHTTP(ctx, l, p.Admin.Handler(), p.Logger)
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skeinhq/skein/internal/trace"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -75,6 +76,8 @@ type Front struct {
 	// Explain returns the problem for an error that ProblemOf does not know. If it returns nil, as for a caller that has
 	// disconnected, no response is sent.
 	Explain func(*Call, error) *Problem
+	// Tracer makes the spans of calls that need credentials. It may be nil.
+	Tracer *trace.Tracer
 	// Done is called after each call of a route, with nil if there was no problem.
 	Done func(*Call, *Problem, time.Duration)
 }
@@ -120,6 +123,10 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var problem *Problem
 	start := time.Now()
 	defer func() { f.Done(c, problem, time.Since(start)) }()
+	if route.Scope != "" {
+		end := f.Tracer.Request(r, route.Pattern)
+		defer func() { end(out.status, trace.About{Tenant: c.Tenant, Thread: c.Audit.Thread, Run: c.Audit.Run}) }()
+	}
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		c.W, c.R = w, r
 		defer func() { c.release() }()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/trace"
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 )
 
@@ -31,6 +32,8 @@ type Config struct {
 	// Registerer receives the metrics of the stage and of the TenantMetrics largest tenants; nil registers none.
 	Registerer    prometheus.Registerer
 	TenantMetrics int
+	// Tracer makes the spans of runs and transactions; nil: none.
+	Tracer *trace.Tracer
 }
 
 // DefaultConfig returns the settings of production. Dir and InstanceID have no default.

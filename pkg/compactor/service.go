@@ -50,6 +50,7 @@ func newService(cfg Config, k kafka.Config, logger *slog.Logger, m *metrics) *Se
 		cfg.Group = k.CompactorGroup()
 	}
 	cfg.IngestKeys = k.IngestKeys
+	cfg.TellEnded = cfg.Tracer != nil
 	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: m, now: time.Now, fs: vfs.Default}
 }
 

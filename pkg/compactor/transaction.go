@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/trace"
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -196,6 +197,7 @@ func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, err
 		outcome, err = cycleFailed, endError(err)
 	case committed:
 		outcome = cycleCommitted
+		s.trace(began, shares)
 	case refused != nil:
 		outcome = cycleAborted
 		if errors.Is(refused, kerr.UnknownTopicID) { // created again: the client keeps the deleted topic
@@ -204,6 +206,22 @@ func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, err
 	}
 	s.metrics.transactions.WithLabelValues(string(outcome)).Inc()
 	return outcome, err
+}
+
+// trace makes the spans of a transaction and of the runs whose ends it has written.
+func (s *session) trace(began time.Time, shares []share) {
+	if s.cfg.Tracer == nil {
+		return
+	}
+	var runs []trace.Ended
+	for _, sh := range shares {
+		for _, o := range sh.effects.Outputs {
+			if o.Ended != nil {
+				runs = append(runs, trace.Ended{Run: o.Ended, ParentTraceparent: o.ParentTraceparent})
+			}
+		}
+	}
+	s.cfg.Tracer.Transaction(began, runs)
 }
 
 // produce sends all records that are not sent and waits until each of the transaction is acknowledged or refused.

@@ -20,6 +20,8 @@ type Metadata struct {
 	NextSeq int64 `json:"nextSeq"`
 	// SinceSnapshot has the same meaning as in the record.
 	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
+	// Traceparent has the same meaning as in the record. Nothing is decided by it.
+	Traceparent string `json:"traceparent,omitempty"`
 	// LastAt is the stream time of the run's latest record; set only while the run is not sealed.
 	LastAt time.Time `json:"lastAt,omitzero"`
 	// Pending means that an input arrived but no event yet. The parent resolution is then preliminary unless Placed is
@@ -37,7 +39,8 @@ func NewMetadata(id, clientRunID string, start int64) Metadata {
 
 // MetadataOf returns the metadata in a record.
 func MetadataOf(r *record.Run) (*Metadata, error) {
-	m := &Metadata{Run: LineageOf(r), Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot}
+	m := &Metadata{Run: LineageOf(r), Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot,
+		Traceparent: r.Traceparent}
 	m.Sealed = r.Open == nil
 	if r.Open != nil {
 		m.LastAt, m.Pending, m.Placed = r.Open.LastAt, r.Open.Pending, r.Open.Placed

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/trace"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -32,8 +33,10 @@ type Config struct {
 	MinBackoff, MaxBackoff time.Duration
 	// DrainTimeout is how long the last block may take after Run's context has ended.
 	DrainTimeout time.Duration
-	Logger       *slog.Logger
-	Registerer   prometheus.Registerer
+	// Tracer makes the spans of blocks; nil: none.
+	Tracer     *trace.Tracer
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // DefaultConfig returns the defaults for a topic set. MaxDelay suits ClickHouse, which must merge the parts that each block adds to

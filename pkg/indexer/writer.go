@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 // writer writes blocks, one after the other, and commits the offsets of each once it is durable.
@@ -97,6 +100,7 @@ func (w *writer) writeOnce(ctx context.Context, b *block) error {
 		w.metrics.writeDuration.Observe(took.Seconds())
 		w.metrics.blockRecords.Observe(float64(len(entries)))
 		w.metrics.blockBytes.Observe(float64(b.bytes))
+		w.trace(start, entries)
 	}
 	for _, e := range b.entries {
 		w.metrics.age.Observe(max(time.Since(e.timestamp).Seconds(), 0))
@@ -107,6 +111,20 @@ func (w *writer) writeOnce(ctx context.Context, b *block) error {
 	maps.Copy(w.durable, b.progress)
 	w.commit(ctx)
 	return nil
+}
+
+// trace makes the span of a block, which links to the runs in it that have ended.
+func (w *writer) trace(began time.Time, entries []store.Entry) {
+	if w.cfg.Tracer == nil {
+		return
+	}
+	var runs []*record.Run
+	for _, e := range entries {
+		if e.Run != nil && e.Run.Status != record.StatusRunning {
+			runs = append(runs, e.Run)
+		}
+	}
+	w.cfg.Tracer.Block(began, runs)
 }
 
 // commit commits the offsets after the durable records. If it fails, the next call retries.

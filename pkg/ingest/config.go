@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/internal/trace"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -44,6 +45,8 @@ type Config struct {
 	QueryTLS         *tls.Config
 	// Agents are the agents that the proxy may call.
 	Agents agents.Config
+	// Tracer makes the spans of requests and of the records that they write; nil: none.
+	Tracer *trace.Tracer
 }
 
 // MaxAckTimeout is the longest AckTimeout. After a signal, a process needs its drain timeout for requests in progress,

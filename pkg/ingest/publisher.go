@@ -304,6 +304,9 @@ func (p *publisher) finish() (ack, error) {
 				"thread_id", p.target.thread, "run_id", p.target.run, "repeated", p.repeats.Repeated, "different", p.repeats.Different)
 		}
 	}
+	if !p.done {
+		p.traced(p.acks, p.err)
+	}
 	p.done = true
 	p.spared(0)
 	p.unwatch()

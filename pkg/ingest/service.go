@@ -131,7 +131,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		}
 	}
 	s.front = &front.Front{
-		Stage: front.StageIngest, OtherURL: cfg.QueryURL, Routes: s.routes(), Auth: auth, Quotas: cfg.Quotas,
+		Stage: front.StageIngest, OtherURL: cfg.QueryURL, Routes: s.routes(), Auth: auth, Quotas: cfg.Quotas, Tracer: cfg.Tracer,
 		Draining: func() error {
 			if s.draining.Load() {
 				return errDraining

@@ -337,6 +337,7 @@ func (sp *spool) isEmpty() bool {
 
 func (sp *spool) halt() {
 	sp.stopped = true
+	sp.traced(sp.acks, nil)
 	sp.cancel()
 	sp.unwatch()
 	if sp.retry != nil {

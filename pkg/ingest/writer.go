@@ -31,14 +31,17 @@ type writer struct {
 	stalled func(error)
 
 	mu       sync.Mutex
-	out      int // records that the producer has
+	acks     int                          // acknowledged records
+	traced   func(records int, err error) // ends the span of the records
+	out      int                          // records that the producer has
 	outBytes int
 	progress time.Time   // time of the last result, or of a later send while no record was out
 	watchdog *time.Timer // nil while the producer has no record
 }
 
 func (s *Service) newWriter(t target, by producer, stalled func(error)) writer {
-	return writer{svc: s, target: t, key: []byte(t.key), by: by, stalled: stalled}
+	return writer{svc: s, target: t, key: []byte(t.key), by: by, stalled: stalled,
+		traced: s.cfg.Tracer.Produce(by.traceparent, s.topics.Events)}
 }
 
 // series has the headers and counters that all records of one kind and run share.
@@ -102,6 +105,9 @@ func (w *writer) result(r *kgo.Record, of *series, sent time.Time, err error, do
 	w.out--
 	w.outBytes -= size
 	w.progress = now
+	if err == nil {
+		w.acks++
+	}
 	then := done()
 	w.mu.Unlock()
 	if then != nil {

@@ -105,7 +105,8 @@ func (s *Service) newFront(compress func(http.Handler) http.HandlerFunc) *front.
 		Stage: front.StageQuery, OtherURL: s.cfg.IngestURL,
 		Routes: append(s.routes(), open("/openapi.json", description()),
 			open(web.Index, page), open(web.LinksPath, page), open(web.AssetPrefix+"{file}", page)),
-		Auth: s.auth, Quotas: s.cfg.Quotas, Stall: front.StallTimeout, Compress: compress, Explain: s.explain, Done: s.metrics.done,
+		Auth: s.auth, Quotas: s.cfg.Quotas, Tracer: s.cfg.Tracer,
+		Stall: front.StallTimeout, Compress: compress, Explain: s.explain, Done: s.metrics.done,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/internal/trace"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/search"
@@ -51,6 +52,8 @@ type Config struct {
 	Quotas *quota.Quotas
 	// TenantMetrics is how many tenants have counters of their own; 0 is none.
 	TenantMetrics int
+	// Tracer makes the spans of requests; nil: none.
+	Tracer *trace.Tracer
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

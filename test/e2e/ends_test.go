@@ -16,6 +16,8 @@ type ends struct {
 	store []string
 	// ingest are flags of ingest, compactor those of the compactor.
 	ingest, compactor []string
+	// environ are more variables of the stages.
+	environ []string
 	// production keeps the intervals of production.
 	production bool
 	// killLeader kills the node that leads a partition of skein.events.

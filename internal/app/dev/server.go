@@ -17,6 +17,7 @@ import (
 	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/internal/trace"
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
@@ -42,6 +43,7 @@ type Server struct {
 
 	// keyFile has the API key that requests need; "" if they need none.
 	keyFile string
+	tracer  *trace.Tracer
 }
 
 // Start starts all stages and returns once they answer requests. If the last process did not close the folder, Start first
@@ -70,7 +72,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context) error {
+func (s *Server) start(ctx context.Context) (err error) {
+	if s.tracer, err = trace.New(ctx, "skein", app.BuildInfo().Version, s.cfg.Logger); err != nil {
+		return app.Usagef("%w", err)
+	}
+	s.group.Closing(ctx, "spans", s.tracer.Close)
 	if err := s.openFolder(ctx); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	ingestCfg := ingest.DefaultConfig(s.client("ingest"))
-	ingestCfg.Agents, ingestCfg.QueryURL = s.cfg.Agents, s.URL()
+	ingestCfg.Agents, ingestCfg.QueryURL, ingestCfg.Tracer = s.cfg.Agents, s.URL(), s.tracer
 	front, err := ingest.New(ingestCfg, auth)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 
 	queryCfg := query.DefaultConfig()
 	queryCfg.Tail.Kafka, queryCfg.Logger, queryCfg.Registerer = s.client("query"), s.cfg.Logger, s.registry
-	queryCfg.StreamLife, queryCfg.Links = s.cfg.StreamLife, s.cfg.Links
+	queryCfg.StreamLife, queryCfg.Links, queryCfg.Tracer = s.cfg.StreamLife, s.cfg.Links, s.tracer
 	answers, err := query.New(queryCfg, s.store, auth)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 	cfg.InstanceID = "dev"
 	cfg.CacheBytes = cacheBytes
 	cfg.KeepEvents = s.cfg.KeepEvents
-	cfg.Registerer = s.registry
+	cfg.Registerer, cfg.Tracer = s.registry, s.tracer
 	c, err := compactor.New(cfg, s.client("compactor"), s.cfg.Logger)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 
 func (s *Server) startIndexer(ctx context.Context) (ready func() bool, err error) {
 	cfg := indexer.DefaultConfig(s.client("indexer"))
-	cfg.Logger, cfg.Registerer = s.cfg.Logger, s.registry
+	cfg.Logger, cfg.Registerer, cfg.Tracer = s.cfg.Logger, s.registry, s.tracer
 	i, err := indexer.New(cfg, s.store)
 	if err != nil {
 		return nil, err

@@ -131,7 +131,10 @@ func (r *run) openRecord(limit int) (out *Output, size int, err error) {
 		return nil, 0, err
 	}
 	out.run = r
-	return out, len(value), nil
+	if kind == outputAbandoned {
+		err = r.tellEnded(out, rec)
+	}
+	return out, len(value), err
 }
 
 // announce makes a record by which readers of skein.runs know that an open run exists: its parent resolution, agent and labels, and what an

@@ -43,6 +43,9 @@ type Config struct {
 	// nil requires no signatures.
 	IngestKeys *kafka.IngestKeys
 
+	// TellEnded sets Output.Ended, for which parents' records are read.
+	TellEnded bool
+
 	maxThreadRunsInMemory int // tests set less
 }
 

@@ -17,6 +17,10 @@ type Output struct {
 	Kind   string // for the metric; empty for a dead letter
 	// entry is what the local store applies after the commit, plus the broker's offset and time; empty if it applies nothing.
 	entry runstore.Entry
+	// Ended is the run if the record says that it has ended, and ParentTraceparent its parent's trace context: with Config.TellEnded only.
+	// A run that had expired may end again.
+	Ended             *record.Run
+	ParentTraceparent string
 	// run is set for the record of an unsealed run; announces is set if it is an announcement (run.announce).
 	run       *run
 	announces bool

@@ -9,8 +9,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// build makes the run's record as of now, and returns it with the history of its base. It also updates the history key in the run's
-// metadata. If the record of an unsealed run is over the limit, it has no Open, so no fold can resume from it.
+// build makes the run's record as of now, and returns it with the history of its base. It also updates the history key and the
+// trace context in the run's metadata. If the record of an unsealed run is over the limit, it has no Open, so no fold can resume from it.
 func (r *run) build() (*record.Run, lineage.History, error) {
 	p := r.thread.p
 	rec, folded, err := r.describe()
@@ -64,7 +64,7 @@ func (r *run) describe() (*record.Run, *compact.Run, error) {
 	r.Fill(&rec, folded, base)
 	key := r.thread.HistoryKey(&rec, folded)
 	rec.HistoryKey = key.String()
-	r.meta.HistoryKey, r.meta.MessageCount = key, rec.MessageCount
+	r.meta.HistoryKey, r.meta.MessageCount, r.meta.Traceparent = key, rec.MessageCount, rec.Traceparent
 
 	if rec.Status.Sealed() && !folded.Ended() {
 		return nil, nil, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)

@@ -120,7 +120,23 @@ func (r *run) finish(rec *record.Run, kind string) (*Output, error) {
 	if err := r.thread.seal(r.meta); err != nil {
 		return nil, err
 	}
-	return p.runOutput(r.key, rec, value, kind)
+	out, err := p.runOutput(r.key, rec, value, kind)
+	if err == nil && kind != outputClosed {
+		err = r.tellEnded(out, rec)
+	}
+	return out, err
+}
+
+// tellEnded sets Output.Ended, if it is wanted.
+func (r *run) tellEnded(out *Output, rec *record.Run) (err error) {
+	if !r.thread.p.cfg.TellEnded {
+		return nil
+	}
+	out.Ended = rec
+	if rec.ParentRunID != "" {
+		out.ParentTraceparent, err = r.thread.traceparent(rec.ParentRunID)
+	}
+	return err
 }
 
 // expireRun expires a run and makes its record. If the record is over the limit, expireRun closes the run at once, so that the run does not

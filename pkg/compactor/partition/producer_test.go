@@ -1,7 +1,9 @@
 package partition
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +54,39 @@ const (
 	traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	otherTrace  = "00-11111111111111111111111111111111-2222222222222222-01"
 )
+
+// What tells of a run's end names its parent's trace, whether the parent is in memory, open, or in the store alone.
+func TestPartition_TellsOfEndsWithTheTraceOfTheParent(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.TellEnded = true })
+	trace := says("traceparent", traceparent)
+	s.Send("t", "parent", started("parent"), trace...)
+	s.Send("t", "parent", finished("parent"))
+	s.all()
+	s.open(false)
+	for _, run := range []string{"a", "b"} {
+		s.Send("t", run, started(run), says("traceparent", otherTrace)...)
+		s.Send("t", run, finished(run))
+	}
+	s.Send("t", "open", started("open"), trace...)
+	s.Send("t", "spawned", `{"type":"RUN_STARTED","threadId":"t","runId":"spawned","parentRunId":"open"}`)
+	s.Send("t", "spawned", finished("spawned"))
+	s.feed(len(s.Events))
+	told := func() (all []string) {
+		for _, o := range s.part.outputs {
+			if o.Ended != nil {
+				all = append(all, fmt.Sprint(o.Ended.RunID, " ", o.Ended.Status, " of ", o.Ended.ParentRunID, " ", o.ParentTraceparent))
+			}
+		}
+		return all
+	}
+	equal(t, "told", told(), []string{"a finished of parent " + traceparent, "b finished of a " + otherTrace,
+		"spawned finished of open " + traceparent})
+	plain := newSim(t, nil)
+	plain.Turn("r", "m")
+	plain.open(false)
+	plain.feed(len(plain.Events))
+	equal(t, "told unless it is wanted", slices.ContainsFunc(plain.part.outputs, func(o Output) bool { return o.Ended != nil }), false)
+}
 
 // An end that the proxy wrote ends the run like one of the agent, but is in none of its counts, nor in its hash.
 func TestPartition_AnEndOfTheProxyIsSynthetic(t *testing.T) {

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -117,6 +118,21 @@ func (t *thread) Resume(h *threadRun) (*fold.Run, error) {
 func (t *thread) Record(h *threadRun) (*record.Run, error) {
 	rec, _, err := t.p.recordOf(t.runKey(h.ID))
 	return rec, err
+}
+
+// traceparent returns the trace context of a run; "" if it has none, or is not known.
+func (t *thread) traceparent(run string) (string, error) {
+	if h := t.Get(run); h != nil {
+		if h.live != nil {
+			return h.live.Producer.Traceparent, nil
+		}
+		return h.Traceparent, nil
+	}
+	runs, err := t.p.store.Thread(t.key).ByID(run, math.MaxInt64)
+	if i := slices.IndexFunc(runs, func(m *fold.Metadata) bool { return m.ID == run }); i >= 0 {
+		return runs[i].Traceparent, err
+	}
+	return "", err
 }
 
 // Any implements lineage.Known: it reports whether a run that is not live has one of these messages. Own messages are enough, as all others
