@@ -395,7 +395,7 @@ func (c *cluster) changeStorage(t *testing.T, h *helm) {
 // other has another value for what is neither a number nor a switch, by its path or its last name; a text without one gets an x at its end.
 var other = map[string]any{
 	"kafka.brokers": []any{"other:9093"}, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.oauth.extensions": values{"other": "x"}, "clickhouse.urls": []any{"https://other:8443"},
-	"jwt.skew": "1m", "quotas": values{"default": values{"requests_per_second": 7}},
+	"jwt.skew": "1m", "otel.endpoint": "https://other:4319", "quotas": values{"default": values{"requests_per_second": 7}},
 	"image.digest": "sha256:" + strings.Repeat("0", 64), "image.pullPolicy": "Always", "image.pullSecrets": []any{values{"name": "other"}},
 	"log.level": "debug", "log.format": "text",
 	"networkPolicy.prometheusNamespace": values{"team": "x"},

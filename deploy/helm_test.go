@@ -54,7 +54,7 @@ func everything() values {
 		"quotas":     values{"default": values{"requests_per_second": 100}},
 		"tls":        values{"existingSecret": "web", "clientAuthorityKey": "ca.crt", "authorityKey": "ca.crt"},
 		"adminToken": values{"existingSecret": "admin"}, "requireIngest": values{"existingSecret": "signing"},
-		"auditLog": true, "accessLog": true,
+		"auditLog": true, "accessLog": true, "otel": values{"endpoint": "http://collector:4318"},
 		"kafka": values{"topicPrefix": "acme.", "existingSecret": "kafka",
 			"tls": values{"enabled": true, "serverName": "kafka", "authorityKey": "ca.crt", "certificateKey": "tls.crt",
 				"privateKeyKey": "tls.key"},
@@ -628,11 +628,11 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 		"jwt": values{"jwks": "https://id.example/keys", "issuer": "i", "audience": "a"},
 		"ingest": values{"agents": []any{values{"name": "helper", "url": "http://helper.agents:8000/run"},
 			values{"name": "other", "url": "https://other.example/"}}},
-		"networkPolicy": values{"egressPorts": []any{9095}},
+		"networkPolicy": values{"egressPorts": []any{9095}}, "otel": values{"endpoint": "http://collector.observability:4318"},
 	})
-	reaches := map[string]string{"ingest": "53 53 9092 8421 8420 8443 443 80 8000 9095", "query": "53 53 9092 8443 8123 443 9095",
-		"indexer":   "53 53 9092 8443 8123 9095",
-		"compactor": "53 53 9092 8443 9095", "topics": "53 53 9092 8443 9095", "migrate": "53 53 8123 9095"}
+	reaches := map[string]string{"ingest": "53 53 9092 8421 8420 8443 443 4318 80 8000 9095", "query": "53 53 9092 8443 8123 443 4318 9095",
+		"indexer":   "53 53 9092 8443 8123 4318 9095",
+		"compactor": "53 53 9092 8443 4318 9095", "topics": "53 53 9092 8443 9095", "migrate": "53 53 8123 9095"}
 	closed := mustRender(t, everything())
 	all := pods(t, open)
 	for stage := range reaches {
@@ -729,7 +729,8 @@ func TestChart_PodsHaveWhatAClusterAsksFor(t *testing.T) {
 		env := p.Spec.Containers[0].Env
 		has := func(name, value string) bool { return slices.Contains(env, corev1.EnvVar{Name: name, Value: value}) }
 		stage := slices.Contains(stages, strings.TrimPrefix(name, "prod-skein-"))
-		if p.Spec.PriorityClassName != "high" || !has("HTTPS_PROXY", "http://proxy:3128") || has("GODEBUG", "madvdontneed=1") != stage {
+		if p.Spec.PriorityClassName != "high" || !has("HTTPS_PROXY", "http://proxy:3128") || has("GODEBUG", "madvdontneed=1") != stage ||
+			has("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318") != stage {
 			t.Errorf("%s has the priority %q and the environment %v", name, p.Spec.PriorityClassName, env)
 		}
 	}

@@ -379,6 +379,10 @@ containers:
         valueFrom:
           resourceFieldRef:
             resource: limits.memory
+      {{- with .root.Values.otel.endpoint }}
+      - name: OTEL_EXPORTER_OTLP_ENDPOINT
+        value: {{ . | quote }}
+      {{- end }}
       {{- with concat .root.Values.extraEnv $stage.extraEnv }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
@@ -729,6 +733,7 @@ spec:
 {{- if and (eq $v.kafka.sasl.mechanism "AWS_MSK_IAM") (ne .stage "migrate") }}{{ $ports = append $ports "443" "80" }}{{ end -}}{{/* STS; EKS Pod Identity */}}
 {{- if has .stage (list "indexer" "query" "migrate") }}{{ $urls = concat $urls $v.clickhouse.urls }}{{ end -}}
 {{- if and $v.jwt.jwks (has .stage (list "ingest" "query")) }}{{ $urls = append $urls $v.jwt.jwks }}{{ end -}}
+{{- if and $v.otel.endpoint (has .stage (list "ingest" "compactor" "indexer" "query")) }}{{ $urls = append $urls $v.otel.endpoint }}{{ end -}}
 {{- if eq .stage "ingest" -}}
 {{- $urls = append $urls (include "skein.queryInternalURL" .root) }}
 {{- $ports = append $ports "8421" }}{{/* skein status runs in its pods */}}
