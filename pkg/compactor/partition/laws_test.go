@@ -342,6 +342,9 @@ func (s *sim) live(rng *rand.Rand) {
 			s.Now = s.Now.Add(s.cfg.CheckpointMax)
 		}
 		switch {
+		case s.failovers > 0 && rng.IntN(10) == 0:
+			s.failovers--
+			s.failOver(rng.IntN(len(s.runs) + 1))
 		case crashes < 40 && rng.IntN(3) == 0: // dies before the transaction ends, or it is aborted
 			_, err := s.part.collect(s.Now)
 			s.check(err)
@@ -363,6 +366,55 @@ func (s *sim) live(rng *rand.Rand) {
 		}
 	}
 	s.finish()
+}
+
+// failOver has the partition go on in another cluster, to which the first n records of skein.runs were mirrored: they may end in the middle
+// of a transaction. The group's offset is that of the last progress record, as package adopt commits it.
+func (s *sim) failOver(n int) {
+	s.tb.Helper()
+	s.runs, s.nexts, s.committed = s.runs[:n:n], map[string]int64{}, Progress{Partitions: 1}
+	for _, m := range s.runs {
+		if string(m.Key) != record.ProgressKey {
+			continue
+		}
+		reached, err := record.DecodeProgress(m.Value)
+		s.check(err)
+		s.committed, err = ParseProgress(reached.Committed, reached.Metadata(), 1)
+		s.check(err)
+	}
+	s.open(true)
+}
+
+// Wherever a mirror of skein.runs ends, and though the other topics go further: the same records, each sealed one once.
+func TestPartition_AnyEndOfAMirrorGivesTheSame(t *testing.T) {
+	seed := newSeed(t)
+	for i := range rounds() {
+		seed := seed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 2))
+			want := newSim(t, nil)
+			partitiontest.Random(want.Script, rng, 40+rng.IntN(200), true)
+			failLate(want.Script, rng)
+			vary(want.Events, rng)
+			patch(want.Script, rng)
+			end := want.Now
+			want.open(false)
+			want.finish()
+			got := newSim(t, nil)
+			got.Events, got.Now, got.failovers = want.Events, end, 1+rng.IntN(5)
+			got.live(rng)
+			equal(t, "records", got.decidedValues(), want.decidedValues())
+			letters := got.letters() // one may come again, as the mirror has had it
+			slices.Sort(letters)
+			wanted := want.letters()
+			slices.Sort(wanted)
+			equal(t, "dead letters", slices.Compact(letters), wanted)
+			got.checkRecords()
+		})
+		if t.Failed() {
+			return
+		}
+	}
 }
 
 // checkRecords demands of the records what holds however they came about.

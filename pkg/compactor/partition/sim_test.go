@@ -33,6 +33,7 @@ type sim struct {
 	stopping  bool                      // no branch awaits its snapshot any longer
 	cuts      bool                      // runs are cut where memory is short
 	room      int                       // what the partition has of it for runs that are due; 0 is the default
+	failovers int                       // how often live ends in a mirror
 	read      int                       // events that the partition has been given
 	nextLimit func() int                // the record limit of the next process; nil: it does not change
 	reads     map[string]runstore.Reads // of the store, up to the last commit since the one before
