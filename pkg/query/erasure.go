@@ -154,7 +154,7 @@ func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 		return askedErasure{}, err
 	}
 	if found == nil {
-		return askedErasure{}, store.ErrNotFound
+		return askedErasure{}, refuseEpoch(at)
 	}
 	h, err := kafka.ParseHeaders(found.Headers)
 	if err != nil || h.Kind != record.KindErase {

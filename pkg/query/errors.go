@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/search"
@@ -53,6 +55,33 @@ func (s *Service) refuseErased(c *front.Call) error {
 		return p
 	}
 	return front.Refuse(http.StatusGone, front.ReasonErased, "%s", erasedDetail)
+}
+
+// reasonEpoch is the reason of problems about positions of before a failover.
+const reasonEpoch = "other-epoch"
+
+// refuseEpoch returns the 410 problem for a position at which skein.events has no event, although it has later ones.
+func refuseEpoch(at record.Position) *front.Problem {
+	return front.Refuse(http.StatusGone, reasonEpoch,
+		"%s is a position of before a failover, whose event was not mirrored: leave it out, and read again what you have", at)
+}
+
+// checkMirrored returns refuseEpoch's problem if it holds for a position. It returns nil if Kafka does not say.
+func (c *call) checkMirrored(at record.Position) error {
+	r, err := c.openRaw(at.Partition)
+	if err != nil {
+		return nil //nolint:nilerr // the caller answers as it did before there were epochs
+	}
+	defer r.close()
+	if at.Offset < r.start || at.Offset >= r.end {
+		return nil
+	}
+	found := false
+	err = r.each(c.R.Context(), [][2]int64{{at.Offset, at.Offset + 1}}, func(*kgo.Record) error { found = true; return nil })
+	if found || err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	return refuseEpoch(at)
 }
 
 // explain returns the problem for an error whose text is not for the caller. It logs the error, as nothing else does,

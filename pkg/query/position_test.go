@@ -2,12 +2,17 @@ package query
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -143,5 +148,50 @@ skein_query_index_waits_total{outcome="reached"} 5
 		if r := f.get("acme", path+"?atLeast=3:99"); r.status != http.StatusOK {
 			t.Errorf("%s once it is sealed: %d %s", path, r.status, r.body)
 		}
+	}
+}
+
+// After a failover (package adopt), a position whose event was not mirrored is told from one that never was.
+func TestPosition_OfBeforeAFailoverIsTold(t *testing.T) {
+	f := newRawFixture(t)
+	thread, cluster := f.thread(), f.cluster.Config
+	say := func(value string) int64 {
+		return f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, value)
+	}
+	say(fmt.Sprintf(started, "r"))
+	f.produce()
+	txn, err := kafka.NewTransactor(t.Context(), cluster, "skein-topics-adopt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer txn.Close()
+	skipped := []*kgo.Record{{Topic: cluster.Topics().Events, Partition: 3}, {Topic: cluster.Topics().Events, Partition: 3}}
+	err = errors.Join(txn.BeginTransaction(), txn.ProduceSync(t.Context(), skipped...).FirstErr(),
+		txn.EndTransaction(t.Context(), kgo.TryAbort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(fmt.Sprintf(finished, "r")) // 3:4, behind the transaction's marker
+	f.produce()
+	rec := run(thread, "r", 0)
+	rec.Raw.First, rec.Raw.Next, rec.Raw.Ranges = 0, 5, [][2]int64{{0, 1}, {4, 5}}
+	f.put(rec)
+	f.decided(5)
+
+	path := "/v1/threads/" + thread
+	for _, r := range []reply{
+		f.get("acme", path+"/stream", "Last-Event-ID", "3:2"), f.get("acme", path+"/runs/r/stream", "Last-Event-ID", "3:2"),
+		f.get("acme", path+"?atLeast=3:2"), f.get("acme", path+"/history?atLeast=3:1"), f.get("acme", "/v1/erasures/3:2"),
+	} {
+		if r.problem(t, http.StatusGone); !strings.Contains(r.body, `"reason":"other-epoch"`) {
+			t.Errorf("it says %s", r.body)
+		}
+	}
+	f.get("acme", path+"/runs/r/stream", "Last-Event-ID", "2:0").problem(t, http.StatusBadRequest)
+	if r := f.get("acme", path+"/runs/r/stream", "Last-Event-ID", "3:0"); !strings.Contains(r.body, "RUN_FINISHED") {
+		t.Errorf("behind a mirrored event it says %d %s", r.status, r.body)
+	}
+	if r := f.get("acme", path+"?atLeast=3:4"); r.status != http.StatusOK {
+		t.Errorf("with an event of the new epoch it says %d %s", r.status, r.body)
 	}
 }

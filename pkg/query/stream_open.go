@@ -271,6 +271,11 @@ func (s *stream) refuseID(status int, format string, args ...any) error {
 
 // foreign returns the refusal for an id that is not an event of the requested run or thread.
 func (s *stream) foreign() error {
+	if s.from.at.Offset >= 0 {
+		if err := s.checkMirrored(s.from.at); err != nil {
+			return err
+		}
+	}
 	of := "this thread"
 	if s.runID != "" {
 		of = "this run"

@@ -100,6 +100,11 @@ func (c *call) read(rows func(ctx context.Context, tenant, thread string) ([]sto
 			if fresh != "no" {
 				c.metrics.fresh.WithLabelValues(outcome).Observe(time.Since(began).Seconds())
 			}
+			if want != nil && want.Partition == end.Partition && want.Offset < end.Offset && !contains(v.runs, *want) {
+				if err := c.checkMirrored(*want); err != nil {
+					return view{}, err
+				}
+			}
 			return c.readTo(v, want, late, outcome, to)
 		}
 		release()
@@ -187,17 +192,23 @@ func newView(runs []store.Run, to map[int32]int64) view {
 // event. The index's progress proves nothing about an open run, because its record is written only from time to time. For a sealed run it
 // is sufficient: an event below the progress was a repeat, a dead letter, or another run's.
 func reached(runs []store.Run, runID string, to map[int32]int64, followed int64, want record.Position) bool {
+	if contains(runs, want) {
+		return true
+	}
 	open := false
 	for _, r := range runs {
-		holds := func(part [2]int64) bool { return part[0] <= want.Offset && want.Offset < part[1] }
-		if slices.ContainsFunc(r.Places(), holds) {
-			return true
-		}
 		if runID == "" || r.RunID == runID {
 			open = open || r.Status == record.StatusRunning && max(r.Raw.Next, followed) <= want.Offset
 		}
 	}
 	return names(runs, runID) && !open && to[want.Partition] > want.Offset
+}
+
+// contains reports whether a run's record includes the event at a position of the runs' partition.
+func contains(runs []store.Run, at record.Position) bool {
+	return slices.ContainsFunc(runs, func(r store.Run) bool {
+		return slices.ContainsFunc(r.Places(), func(part [2]int64) bool { return part[0] <= at.Offset && at.Offset < part[1] })
+	})
 }
 
 // names reports whether the requested run is among the rows; without an id, whether there is any row.
