@@ -187,6 +187,10 @@ chaos-long: ## put the compactor through 200 faults on a real Kafka, and mutants
 alerts-recorded: build ## record what the alerts look at from real stages, through a calm hour (2 minutes) and under faults, in 12 minutes
 	SKEIN_TEST_BIN=$(CURDIR)/bin go test -v -count=1 -timeout 1h ./test/chaos -run TestAlerts -chaos.alerts=$(CURDIR)/deploy/testdata/faults.txt
 
+.PHONY: failover
+failover: ## kill a Kafka cluster under two minutes of load, and go on in a mirror of it ("make check": three seconds)
+	go test -v -count=1 -timeout 30m ./internal/cli -run TopicsAdopt -failover.load=2m
+
 .PHONY: chaos-mutants
 chaos-mutants: ## take a protection out of the compactor; the same faults have to break it
 	SKEIN_MUTANTS=1 go test -v -count=1 -timeout 1h ./test/chaos -run TestMutants -chaos.seed=$(or $(SEED),0)

@@ -50,12 +50,12 @@ anything differs.`,
 replicas stay: the count belongs to the topic set, and replicas are moved with Kafka's own tools.`,
 		Example: `  skein topics alter --brokers kafka-0:9092 --events-retention 168h`,
 	}
-	return topicsAsCode(out, group("topics", "Create, check, alter, copy or print the topics of Kafka",
+	return topicsAsCode(out, group("topics", "Create, check, alter, copy, adopt or print topics",
 		topicsCommand(out, create, createTopics, fmt.Sprintf("number of partitions, if no topic exists yet; 0 is %d", defaultPartitions),
 			"replicas of each partition; 0 is 3, or the number of brokers if that is smaller", "retention; 0 is 30 days, negative is forever"),
 		topicsCommand(out, check, kafka.CheckTopics, partitions, replication, "required retention; 0 is not compared, negative is forever"),
 		topicsCommand(out, alter, kafka.AlterTopics, partitions, replication, "new retention; 0 leaves it unchanged, negative is forever"),
-		newTopicsMigrate(out)))
+		newTopicsMigrate(out), newTopicsAdopt(out)))
 }
 
 // topicsCommand completes a command that calls do and prints the reports of do. The other arguments are the usages of flags.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -80,6 +81,11 @@ func Unacknowledged(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnacknowledged, err)
 	}
 	return err
+}
+
+// IsFenced reports whether a transactor's error means that another one has taken its transactional id.
+func IsFenced(err error) bool {
+	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidProducerIDMapping)
 }
 
 // published is a kgo hook that watches a transactor's records.

@@ -137,10 +137,8 @@ func (g *migration) commit(ctx context.Context, s *state, records []*kgo.Record)
 var ErrOvertaken = errors.New("another copy into this topic set has begun")
 
 func overtaken(err error) error {
-	for _, fenced := range []error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping} {
-		if errors.Is(err, fenced) {
-			return fmt.Errorf("%w: %w", ErrOvertaken, err)
-		}
+	if kafka.IsFenced(err) {
+		return fmt.Errorf("%w: %w", ErrOvertaken, err)
 	}
 	return err
 }

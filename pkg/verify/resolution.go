@@ -205,7 +205,9 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 		if h.RunID != own.RunID && !p.whole && h.Status == record.StatusRunning && h.InputOnly() {
 			p.blind[h.RunID] = h // even if it is read: its first event may come after its record, up to which events are read
 		}
-		if h.RunID == own.RunID || p.read(h.RunID) != nil || h.Raw.Next <= offset && h.Status != record.StatusRunning {
+		r := p.read(h.RunID)
+		isRead := r != nil && (r.begun || !h.RawLost) // else its first event is gone
+		if h.RunID == own.RunID || isRead || h.Raw.Next <= offset && h.Status != record.StatusRunning {
 			continue
 		}
 		if err := p.hide(h, runState{open: true, maybe: h.InputSHA256 != ""}); err != nil {

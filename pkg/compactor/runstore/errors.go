@@ -9,8 +9,9 @@ var ErrFailed = errors.New("the local stores cannot be used any more")
 // ErrOtherEvents is returned if skein.events was created again and skein.runs was not. Every event below an offset in a
 // run's record would then seem known, and be dropped.
 var ErrOtherEvents = errors.New("skein.events was deleted and made again, and the topics that are made of it were not: " +
-	"their records speak of offsets of a log that is gone. Go on with a fresh topic set (another --topic-prefix), or delete skein.runs, " +
-	"skein.snapshots and skein.dead-letters too and make all again with skein topics create; either way with an empty lineage store")
+	"their records speak of offsets of a log that is gone. If they were mirrored from another cluster, see skein topics adopt. " +
+	"Else go on with a fresh topic set (another --topic-prefix), or delete skein.runs, skein.snapshots and skein.dead-letters too and make " +
+	"all again with skein topics create; either way with an empty lineage store")
 
 // ErrMissing is returned if a known run has no record or metadata.
 var ErrMissing = errors.New("a run's record is missing")

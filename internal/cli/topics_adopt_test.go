@@ -1,0 +1,402 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/adopt"
+	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/verify"
+	"github.com/skeinhq/skein/pkg/verify/scan"
+)
+
+var failoverLoad = flag.Duration("failover.load", 3*time.Second, "how long the primary of the failover test is under load")
+
+// crowd writes runs of some threads, an event of one of them at a time. Every other thread numbers its events.
+type crowd struct {
+	rng        *rand.Rand
+	partitions int32
+	threads    [12]struct{ run, event int }
+}
+
+func newCrowd(seed uint64, partitions int32) *crowd {
+	return &crowd{rng: rand.New(rand.NewPCG(seed, 0)), partitions: partitions}
+}
+
+// next returns the next event of any thread.
+func (c *crowd) next(topic string) *kgo.Record { return c.of(c.rng.IntN(len(c.threads)), topic) }
+
+// of returns the next event of a thread.
+func (c *crowd) of(i int, topic string) *kgo.Record {
+	thread, at := fmt.Sprintf("t%d", i), &c.threads[i]
+	headers := record.Headers{Kind: record.KindEvent, RunID: fmt.Sprintf("r%d", at.run), Seq: -1}
+	values := runEvents(thread, headers.RunID, true)
+	value := values[at.event]
+	if i%2 == 0 {
+		headers.Seq = int64(at.event)
+	}
+	if at.event++; at.event == len(values) {
+		at.run, at.event = at.run+1, 0
+	}
+	key := []byte("acme/" + thread)
+	return &kgo.Record{
+		Topic: topic, Partition: record.Partition(key, c.partitions), Key: key, Value: []byte(value), Headers: kafka.Headers(headers),
+	}
+}
+
+// finish returns the events that end the open runs.
+func (c *crowd) finish(topic string) (all []*kgo.Record) {
+	for i := range c.threads {
+		for c.threads[i].event > 0 {
+			all = append(all, c.of(i, topic))
+		}
+	}
+	return all
+}
+
+// adoptTopics runs the command.
+func adoptTopics(t *testing.T, k kafka.Config, want int, more ...string) (r adopt.Report, stderr string) {
+	t.Helper()
+	args := []string{"topics", "adopt", "--brokers", strings.Join(k.Brokers, ","), "--topic-prefix", k.TopicPrefix, "--lost", "2000", "--json"}
+	stdout, stderr, code := skein(t, "", append(args, more...)...)
+	if code != want || code == app.ExitDone && json.Unmarshal([]byte(stdout), &r) != nil {
+		t.Fatalf("exit %d, want %d: %s%s", code, want, stdout, stderr)
+	}
+	return r, stderr
+}
+
+// mirrored copies records of one topic set to another, in another cluster. part returns how many of each partition.
+func mirrored(t *testing.T, from, to kafka.Config, part func(topic int, n int) (skip, take int)) {
+	t.Helper()
+	for i, topic := range from.Topics().All() {
+		of := map[int32][]*kgo.Record{}
+		for _, m := range kafkatest.Consume(t, from, topic) {
+			of[m.Partition] = append(of[m.Partition], copied(m, to.Topics().All()[i]))
+		}
+		for _, records := range of {
+			skip, take := part(i, len(records))
+			kafkatest.Produce(t, to, records[skip:take]...)
+		}
+	}
+}
+
+func copied(m *kgo.Record, topic string) *kgo.Record {
+	return &kgo.Record{Topic: topic, Partition: m.Partition, Key: m.Key, Value: m.Value, Headers: m.Headers, Timestamp: m.Timestamp}
+}
+
+// primary returns a topic set on kfake in which runs were folded, some of which are open.
+func primary(t *testing.T, c *crowd, events int) kafka.Config {
+	t.Helper()
+	k := kafkatest.Start(t, c.partitions)
+	s := &topicSet{t: t, cfg: k, partitions: c.partitions}
+	for range 3 {
+		var records []*kgo.Record
+		for range events / 3 {
+			records = append(records, c.next(k.Topics().Events))
+		}
+		kafkatest.Produce(t, k, records...)
+		s.compact(func(runs map[string]*record.Run) bool { return len(runs) > 0 })
+	}
+	return k
+}
+
+// goOn has the agents and a compactor go on in the mirror, and checks that no mirrored event was lost or counted twice.
+func goOn(t *testing.T, k kafka.Config, c *crowd) {
+	t.Helper()
+	s := &topicSet{t: t, cfg: k, partitions: c.partitions}
+	was := latestRuns(t, kafkatest.Consume(t, k, k.Topics().Runs))
+	var records []*kgo.Record
+	for range 200 {
+		records = append(records, c.next(k.Topics().Events))
+	}
+	kafkatest.Produce(t, k, append(records, c.finish(k.Topics().Events)...)...)
+	now := s.compact(func(map[string]*record.Run) bool { return true })
+	for _, r := range now {
+		if r.Status == record.StatusRunning { // its end was not mirrored
+			s.send(record.KindEvent, r.ThreadID, r.RunID, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, r.ThreadID, r.RunID))
+		}
+	}
+	now = s.compact(func(map[string]*record.Run) bool { return true })
+	for key, r := range was {
+		if n := now[key]; r.Status.Sealed() {
+			before, errA := record.EncodeRun(r)
+			after, errB := record.EncodeRun(n)
+			if errA != nil || errB != nil || string(before) != string(after) {
+				t.Errorf("the record of %s was\n%s\nand is\n%s", key, before, after)
+			}
+		}
+	}
+	events := map[string]int64{}
+	for _, m := range kafkatest.Consume(t, k, k.Topics().Events) {
+		h, err := kafka.ParseHeaders(m.Headers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := string(m.Key) + "/" + h.RunID
+		events[key]++
+		holds := func(of [2]int64) bool { return of[0] <= m.Offset && m.Offset < of[1] }
+		if r := now[key]; r == nil || !slices.ContainsFunc(r.Raw.Ranges, holds) {
+			t.Errorf("event %d:%d is not in the record of %s", m.Partition, m.Offset, key)
+		}
+	}
+	for key, r := range now {
+		if !r.RawLost && r.Raw.Events != events[key] {
+			t.Errorf("the record of %s has %d events, the log %d", key, r.Raw.Events, events[key])
+		}
+	}
+	proved, lost := 0, 0
+	if err := scan.Verify(t.Context(), k, scan.Query{Tenant: "acme"}, func(runs []scan.Verified) error {
+		for _, r := range runs {
+			switch {
+			case r.Report.Verdict == verify.Proved:
+				proved++
+			case r.Report.Verdict == verify.Unproved && r.Record.RawLost:
+				lost++
+			default:
+				t.Errorf("run %s of %s: %+v", r.Record.RunID, r.Record.ThreadID, r.Report)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d runs proved, %d of lost events", proved, lost)
+}
+
+// Each topic is mirrored at its own pace, so any may be ahead; and a mirror that brings the groups' offsets brings them at any time.
+func TestTopicsAdopt_GoesOnWhereverAMirrorEnds(t *testing.T) {
+	ahead := 0
+	for i := range 4 {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		crowd := newCrowd(seed, 3)
+		from, to := primary(t, crowd, 300), kafkatest.Start(t, 3)
+		mirrored(t, from, to, func(topic, n int) (int, int) {
+			if i == 0 {
+				return 0, n
+			}
+			return 0, n/2 + crowd.rng.IntN(n-n/2+1)
+		})
+		s := &topicSet{t: t, cfg: to, partitions: 3}
+		offsets := kadm.Offsets{}
+		for p := range int32(3) {
+			offsets.Add(kadm.Offset{Topic: to.Topics().Events, Partition: p, At: 200})
+		}
+		if err := s.admin().CommitAllOffsets(t.Context(), to.CompactorGroup(), offsets); err != nil {
+			t.Fatal(err)
+		}
+		if r, _ := adoptTopics(t, to, app.ExitDone, "--dry-run"); r.Adopted || len(r.Partitions) != 3 {
+			t.Errorf("as a dry run it says %+v", r)
+		}
+		r, _ := adoptTopics(t, to, app.ExitDone)
+		for _, p := range r.Partitions {
+			if ahead += p.Ahead; !r.Adopted || p.Proved == 0 || p.Epoch < p.End+2000 {
+				t.Errorf("it says %+v", r)
+			}
+		}
+		if r, _ := adoptTopics(t, to, app.ExitDone); !r.Already {
+			t.Errorf("called again it says %+v", r)
+		}
+		goOn(t, to, crowd)
+		if t.Failed() {
+			return
+		}
+	}
+	if ahead == 0 {
+		t.Error("no record was ahead of the mirrored events")
+	}
+}
+
+func TestTopicsAdopt_RefusesWhatItCannotProve(t *testing.T) {
+	crowd := newCrowd(1, 2)
+	from := primary(t, crowd, 200)
+	for what, c := range map[string]struct {
+		part func(topic, n int) (int, int)
+		want string
+	}{
+		"events at other offsets": {func(topic, n int) (int, int) { return map[int]int{0: 20}[topic], n }, "at their offsets"},
+		"too few events":          {func(topic, n int) (int, int) { return 0, []int{n / 2, n, n, n}[topic] }, "more than --lost 10"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			crowd := *crowd
+			to := kafkatest.Start(t, 2)
+			mirrored(t, from, to, c.part)
+			if _, stderr := adoptTopics(t, to, app.ExitFailed, "--lost", "10"); !strings.Contains(stderr, c.want) {
+				t.Errorf("it says %s", stderr)
+			}
+			if n := len(kafkatest.Consume(t, to, to.Topics().Runs)); n != len(kafkatest.Consume(t, from, from.Topics().Runs)) {
+				t.Errorf("there are %d records", n)
+			}
+			// The way on: its events are folded anew.
+			s := &topicSet{t: t, cfg: to, partitions: 2}
+			if _, err := s.admin().DeleteTopics(t.Context(), to.Topics().All()[1:]...); err != nil {
+				t.Fatal(err)
+			}
+			if _, stderr, code := skein(t, "", "topics", "create", "--brokers", strings.Join(to.Brokers, ",")); code != app.ExitDone {
+				t.Fatalf("exit %d: %s", code, stderr)
+			}
+			goOn(t, to, &crowd)
+		})
+	}
+	t.Run("compactors are running", func(t *testing.T) {
+		s := &topicSet{t: t, cfg: from, partitions: 2}
+		s.compact(func(map[string]*record.Run) bool { return true }, func() {
+			if _, stderr := adoptTopics(t, from, app.ExitFailed); !strings.Contains(stderr, "stop the compactors") {
+				t.Errorf("it says %s", stderr)
+			}
+		})
+	})
+}
+
+// Killed at each of its writes, or overtaken there by another one: one epoch, once.
+func TestTopicsAdopt_IsDoneOnce(t *testing.T) {
+	for _, overtaken := range []bool{false, true} {
+		t.Run(fmt.Sprintf("overtaken %v", overtaken), func(t *testing.T) {
+			crowd := newCrowd(2, 2)
+			from, to := primary(t, crowd, 100), kafkatest.Start(t, 2)
+			mirrored(t, from, to, func(topic, n int) (int, int) { return 0, n - map[int]int{0: 3}[topic] })
+			for n := int32(1); ; n++ {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var sent atomic.Int32
+				o := adopt.Options{Kafka: to, Lost: 50}
+				o.Kafka.Options = func() []kgo.Opt {
+					return append(optionsOf(to), kgo.WithHooks(&onProduce{func() {
+						if sent.Add(1) != n {
+							return
+						}
+						if overtaken {
+							adoptTopics(t, to, app.ExitDone, "--lost", "50")
+						} else {
+							cancel()
+						}
+					}}))
+				}
+				r, err := adopt.Run(ctx, o)
+				if overtaken {
+					if !errors.Is(err, adopt.ErrOvertaken) {
+						t.Errorf("overtaken it says %v", err)
+					}
+					break
+				}
+				if err == nil {
+					if r.Already || !r.Adopted || n < 3 {
+						t.Errorf("after %d kills it says %+v", n-1, r)
+					}
+					break
+				}
+			}
+			if r, _ := adoptTopics(t, to, app.ExitDone); !r.Already {
+				t.Errorf("in the end it says %+v", r)
+			}
+			epochs := 0
+			for _, m := range kafkatest.Consume(t, to, to.Topics().Runs) {
+				if p, err := record.DecodeProgress(m.Value); string(m.Key) == record.ProgressKey && err == nil && p.Events == topicID(t, to) {
+					epochs++
+				}
+			}
+			if epochs != 2 {
+				t.Errorf("an epoch was declared %d times on 2 partitions", epochs)
+			}
+			goOn(t, to, crowd)
+		})
+	}
+}
+
+func topicID(t *testing.T, k kafka.Config) string {
+	t.Helper()
+	set, err := kafka.ReadTopicSet(t.Context(), (&topicSet{t: t, cfg: k}).admin(), k.Topics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.IDs[0].String()
+}
+
+// Two real clusters, and a mirror that copies each topic at its own pace; the first one is killed under load.
+func TestTopicsAdopt_AfterThePrimaryWasKilled(t *testing.T) {
+	from, to := kafkatest.Real(t, 1, kafkatest.Own()), kafkatest.Real(t, 1)
+	from.MakeTopics(3)
+	to.MakeTopics(3)
+	crowd := newCrowd(rand.Uint64(), 3)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var work sync.WaitGroup
+	defer work.Wait()
+
+	cfg := compactor.DefaultConfig()
+	cfg.Dir, cfg.InstanceID, cfg.CommitInterval = t.TempDir(), "one", 50*time.Millisecond
+	c, err := compactor.New(cfg, from.Config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	work.Go(func() { _ = c.Run(ctx) }) // its cluster is killed
+	for i, topic := range from.Config.Topics().All() {
+		pace := time.Duration(0)
+		if i == 0 {
+			pace = 4 * time.Millisecond // slower than the load
+		}
+		writer, err := kafka.NewProducer(to.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work.Go(func() {
+			defer writer.Close()
+			for m, err := range kafka.Follow(ctx, from.Config, topic, map[int32]int64{0: 0, 1: 0, 2: 0}) {
+				if err != nil {
+					break
+				}
+				writer.Produce(context.WithoutCancel(ctx), copied(m, to.Config.Topics().All()[i]), nil)
+				time.Sleep(pace)
+			}
+			if err := writer.Flush(context.WithoutCancel(ctx)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	load, err := kafka.NewProducer(from.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for end := time.Now().Add(*failoverLoad); time.Now().Before(end); sent++ {
+		load.Produce(ctx, crowd.next(from.Config.Topics().Events), nil)
+		time.Sleep(2 * time.Millisecond)
+	}
+	from.Kill(1)
+	killed := time.Now()
+	stop()
+	work.Wait()
+	load.Close()
+
+	began := time.Now()
+	r, _ := adoptTopics(t, to.Config, app.ExitDone)
+	took, left, ahead := time.Since(began), int64(sent), 0
+	for _, p := range r.Partitions {
+		left -= p.End
+		ahead += p.Ahead
+	}
+	if ahead == 0 || left <= 0 {
+		t.Errorf("nothing was lost, which is no failover: %+v", r)
+	}
+	goOn(t, to.Config, crowd)
+	t.Logf("%d events sent, %d of them not mirrored, %d run records were ahead; adopted in %v, all runs proved %v after the kill", sent, left,
+		ahead, took.Round(time.Millisecond), time.Since(killed).Round(time.Millisecond))
+}
