@@ -322,7 +322,8 @@ func TestChart_TakesSecretsFromSecrets(t *testing.T) {
 	all := pods(t, mustRender(t, everything()))
 	for stage, want := range map[string][]string{
 		"ingest": {"kafka", "keys", "web", "admin", "signing", "agents"}, "indexer": {"kafka", "db", "web", "admin"},
-		"query": {"kafka", "db", "keys", "web", "admin", "signing"}, "compactor": {"kafka", "web", "admin", "signing"}, "topics": {"kafka"}, "migrate": {"db"},
+		"query":     {"kafka", "db", "keys", "web", "admin", "signing"},
+		"compactor": {"kafka", "web", "admin", "signing"}, "topics": {"kafka"}, "migrate": {"db"},
 	} {
 		var got []string
 		for _, v := range all["prod-skein-"+stage].Spec.Volumes {
@@ -394,6 +395,7 @@ func TestChart_ReachesEveryFlag(t *testing.T) {
 		"group":       "one for each topic prefix, by default",
 		"tenant":      "for one machine", "sqlite": "for one machine",
 		"admin-tls-client-ca-file": "the kubelet, which probes, has no certificate",
+		"kafka-oauth-token-file":   "instead of kafka-oauth-url",
 	}
 	objects := mustRender(t, everything())
 	for _, stage := range stages {

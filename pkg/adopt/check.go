@@ -226,7 +226,7 @@ func (g *adoption) prove(ctx context.Context, p *part) (bool, error) {
 		if t == nil {
 			continue
 		}
-		e, ok, err := kafka.RunEvent(m, t.Headers())
+		e, ok, err := kafka.RunEvent(m, t.Headers(), g.Kafka.IngestKeys)
 		if ok {
 			err = t.Take(e)
 		}

@@ -283,10 +283,12 @@ func TestProxy_AnAgentOfOtherTenantsIsNotThere(t *testing.T) {
 	b := startBehind(t, proxyConfig(t), func(a *agents.Agent) { a.Tenants = []string{"acme", "devs"} },
 		func(http.ResponseWriter, *http.Request) { called = true })
 	ask := func(name string) answer {
-		return b.do(http.MethodPost, "/v1/agents/"+name, strings.NewReader(inputOf("r1")), "Content-Type", typeJSON, agents.DefaultTenantHeader, "acme")
+		return b.do(http.MethodPost, "/v1/agents/"+name, strings.NewReader(inputOf("r1")), "Content-Type", typeJSON,
+			agents.DefaultTenantHeader, "acme")
 	}
 	listed, unknown := ask("helper"), ask("nobody")
-	if listed.status != http.StatusNotFound || listed.body != strings.Replace(unknown.body, "nobody", "helper", 1) || called || len(b.written()) > 0 {
+	if listed.status != http.StatusNotFound || listed.body != strings.Replace(unknown.body, "nobody", "helper", 1) || called ||
+		len(b.written()) > 0 {
 		t.Errorf("answers are %d %s and %d %s", listed.status, listed.body, unknown.status, unknown.body)
 	}
 }

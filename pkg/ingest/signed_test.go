@@ -41,7 +41,7 @@ func TestIngest_SignsEveryRecord(t *testing.T) {
 	b.published(4)
 	for name, a := range map[string]answer{
 		"a numbered event": b.do(http.MethodPost, b.path("events"), strings.NewReader(`{"seq":7,"event":`+said+`}`), "Content-Type", typeSequenced, "Skein-Agent", "shop"),
-		"an event":         b.do(http.MethodPost, b.path("events"), strings.NewReader(said), "Content-Type", typeNDJSON, "Skein-Label-Env", "test"),
+		"an event":         b.do(http.MethodPost, b.path("events"), strings.NewReader(said), "Content-Type", typeNDJSON, "Skein-Label-A", "b"),
 		"an input":         b.do(http.MethodPut, b.path("input"), strings.NewReader(inputOf("r1")), "Content-Type", typeJSON),
 		"a patch":          b.do(http.MethodPatch, "/v1/threads/t1", strings.NewReader(`{"title":"x"}`), "Content-Type", typeJSON),
 		"an erasure":       b.do(http.MethodDelete, "/v1/threads/t1", nil),

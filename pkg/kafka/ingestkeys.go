@@ -28,7 +28,8 @@ type IngestKeys struct {
 func OpenIngestKeys(path string, logger *slog.Logger, reg prometheus.Registerer) (*IngestKeys, error) {
 	k := &IngestKeys{}
 	stale := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "skein_auth_ingest_keys_stale", Help: "1 while the file of ingest's signing keys cannot be used, and the keys before it stay in force.",
+		Name: "skein_auth_ingest_keys_stale",
+		Help: "1 while the file of ingest's signing keys cannot be used, and the keys before it stay in force.",
 	})
 	if err := reg.Register(stale); err != nil {
 		return nil, err

@@ -142,7 +142,8 @@ func TestThread_HoldsNoEventThatFoldsToNothing(t *testing.T) {
 	ended := time.UnixMilli(1)
 	recorded := &record.Run{
 		Tenant: "acme", ThreadID: "t", RunID: "r", Status: record.StatusFinished, EndedAt: &ended,
-		Raw: record.Raw{Next: 1 << 20, NextSeq: -1, Ranges: [][2]int64{{0, 1 << 20}}}, Stats: record.Stats{Anomalies: map[string]int64{"malformed": 1}},
+		Raw:   record.Raw{Next: 1 << 20, NextSeq: -1, Ranges: [][2]int64{{0, 1 << 20}}},
+		Stats: record.Stats{Anomalies: map[string]int64{"malformed": 1}},
 	}
 	recorded.ParentBy, recorded.BranchID, recorded.RootRunID = record.ParentNone, "r", "r"
 	for name, records := range map[string][]*record.Run{"a run that goes on": nil, "a run whose outcomes are found again": {recorded}} {

@@ -13,8 +13,8 @@ import (
 )
 
 // HeaderMAC is ingest's signature of a record of skein.events: the first 16 bytes, in base64url, of an HMAC-SHA-256 over the record's key,
-// the headers that SaidByProducer names, in their order, and the value, each behind its length. It holds for no other key, so a copy under the key of
-// another tenant or thread has no right signature. A copy under the same key has.
+// the headers that SaidByProducer names, in their order, and the value, each behind its length. It holds for no other key, so a copy under
+// the key of another tenant or thread has no right signature. A copy under the same key has.
 const HeaderMAC = "skein-mac"
 
 // macBytes are those of the HMAC, macText those of the header.

@@ -25,8 +25,8 @@ import (
 	"github.com/skeinhq/skein/test/site"
 )
 
-// With --require-ingest, a producer that may write to skein.events changes nothing of anybody: neither by records of its own, nor by what it
-// has copied from other tenants. Nothing of it is seen live or afterwards, and a verifier without the keys still proves the runs.
+// With --require-ingest, a producer that may write to skein.events changes nothing of anybody: neither by records of its own, nor by what
+// it has copied from other tenants. Nothing of it is seen live or afterwards, and a verifier without the keys still proves the runs.
 func TestTenants_APlainProducerWritesForNobody(t *testing.T) {
 	k, st := fakeEnds(t)
 	unkeyed := k
@@ -81,11 +81,13 @@ func TestTenants_APlainProducerWritesForNobody(t *testing.T) {
 		}
 		return got
 	}
-	if live := get(api, "/v1/threads/t1/runs/r1/stream"); !strings.Contains(live.body, secretOfAcme) || strings.Contains(live.body, "stop requested") {
+	live := get(api, "/v1/threads/t1/runs/r1/stream")
+	if !strings.Contains(live.body, secretOfAcme) || strings.Contains(live.body, "stop requested") {
 		t.Errorf("the live stream is %s", live)
 	}
 	s.finish("acme", "t1", "r1")
-	for _, path := range []string{"/v1/threads/t1/runs/r1/history", "/v1/threads/t1/lineage", "/v1/threads/t1", "/v1/threads/t1/runs/r1/events"} {
+	for _, path := range []string{"/v1/threads/t1", "/v1/threads/t1/lineage", "/v1/threads/t1/runs/r1/history",
+		"/v1/threads/t1/runs/r1/events"} {
 		if got := get(api, path); got.status != http.StatusOK {
 			t.Errorf("%s is answered %s", path, got)
 		}

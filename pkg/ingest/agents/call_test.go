@@ -56,7 +56,7 @@ func TestCaller_SendsTheHeadersThatItIsToldTo(t *testing.T) {
 	caller := http.Header{"Authorization": {"Bearer theirs"}, "X-A": {"1", "2"}, "X-B": {"3"}, "Cookie": {"c"},
 		"Skein-Authorization": {"Bearer " + key}, DefaultTenantHeader: {"theirs"}, "X-Who": {"theirs"},
 		"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
-		"Tracestate": {"a=1"}}
+		"Tracestate":  {"a=1"}}
 	call(Agent{Name: "a", Headers: []string{"x-a", "authorization"}}, caller)
 	want("Authorization", "Bearer theirs")
 	want("X-A", "1", "2")
