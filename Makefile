@@ -352,6 +352,11 @@ bench-verify: ## skein verify --all of 1.6 million records beside refold and a p
 bench-live: ## live streams: first byte, added delay with 1,000 readers, memory a reader, 10,000 that wait; docs/bench/live.md tells more
 	go test ./bench -run '^$$' -bench 'Attach$$' -benchtime 1x -v -readers 1000 -waiting 10000 -seconds 30 -timeout 1h
 
+.PHONY: bench-tenants
+bench-tenants: export SKEIN_TEST_BIN := $(CURDIR)/bin
+bench-tenants: build ## 10,000 tenants with keys and quotas at Zipf's load on a real Kafka and ClickHouse: memory, metrics, lag; docs/bench/tenants.md tells more
+	go test -v -count=1 -timeout 20m ./test/abuse -run ManyTenants -abuse.long -abuse.tenants=10000 -abuse.tenants-for=60s -abuse.tenants-runs=100
+
 .PHONY: bench-page
 bench-page: ## the page in Chromium: a thread of 10,000 runs, runs of 36,000 and 5,000 events, ten tabs, rest; docs/bench/page.md tells more
 	go test -count=1 -v -timeout 1h -run 'IsQuick|ManyRuns|TenTabs|StateIsTheServers|StateAtAnEvent' ./test/page -page.long

@@ -35,7 +35,12 @@ type pipeline struct {
 // startPipeline starts one, with the flags of a lineage store or, without flags, on SQLite.
 func startPipeline(t *testing.T, store ...string) *pipeline {
 	t.Helper()
-	p := &pipeline{Site: NewSite(t)}
+	return pipelineOf(t, NewSite(t), store...)
+}
+
+func pipelineOf(t *testing.T, s *Site, store ...string) *pipeline {
+	t.Helper()
+	p := &pipeline{Site: s}
 	if len(store) == 0 {
 		store = []string{"--sqlite", filepath.Join(p.Dir, "index.db")}
 	}
