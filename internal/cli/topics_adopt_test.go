@@ -187,23 +187,27 @@ func TestTopicsAdopt_GoesOnWhereverAMirrorEnds(t *testing.T) {
 	for i := range 4 {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
-		crowd := newCrowd(seed, 3)
-		from, to := primary(t, crowd, 300), kafkatest.Start(t, 3)
+		events, partitions := 300, int32(3)
+		if i == 3 { // more runs than it keeps of those before one
+			events, partitions = 2700, 1
+		}
+		crowd := newCrowd(seed, partitions)
+		from, to := primary(t, crowd, events), kafkatest.Start(t, partitions)
 		mirrored(t, from, to, func(topic, n int) (int, int) {
 			if i == 0 {
 				return 0, n
 			}
 			return 0, n/2 + crowd.rng.IntN(n-n/2+1)
 		})
-		s := &topicSet{t: t, cfg: to, partitions: 3}
+		s := &topicSet{t: t, cfg: to, partitions: partitions}
 		offsets := kadm.Offsets{}
-		for p := range int32(3) {
+		for p := range partitions {
 			offsets.Add(kadm.Offset{Topic: to.Topics().Events, Partition: p, At: 200})
 		}
 		if err := s.admin().CommitAllOffsets(t.Context(), to.CompactorGroup(), offsets); err != nil {
 			t.Fatal(err)
 		}
-		if r, _ := adoptTopics(t, to, app.ExitDone, "--dry-run"); r.Adopted || len(r.Partitions) != 3 {
+		if r, _ := adoptTopics(t, to, app.ExitDone, "--dry-run"); r.Adopted || len(r.Partitions) != int(partitions) {
 			t.Errorf("as a dry run it says %+v", r)
 		}
 		r, _ := adoptTopics(t, to, app.ExitDone)
@@ -228,21 +232,28 @@ func TestTopicsAdopt_GoesOnWhereverAMirrorEnds(t *testing.T) {
 func TestTopicsAdopt_RefusesWhatItCannotProve(t *testing.T) {
 	crowd := newCrowd(1, 2)
 	from := primary(t, crowd, 200)
+	half := &kgo.Record{Key: []byte("acme/t0/r0"), Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1})}
 	for what, c := range map[string]struct {
 		part func(topic, n int) (int, int)
 		want string
+		more []*kgo.Record
 	}{
-		"events at other offsets": {func(topic, n int) (int, int) { return map[int]int{0: 20}[topic], n }, "at their offsets"},
-		"too few events":          {func(topic, n int) (int, int) { return 0, []int{n / 2, n, n, n}[topic] }, "more than --lost 10"},
+		"half an erasure":         {func(_, n int) (int, int) { return 0, n }, "in the middle of an erasure", []*kgo.Record{half}},
+		"events at other offsets": {func(topic, n int) (int, int) { return map[int]int{0: 20}[topic], n }, "at their offsets", nil},
+		"too few events":          {func(topic, n int) (int, int) { return 0, []int{n / 2, n, n, n}[topic] }, "more than --lost 10", nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			crowd := *crowd
 			to := kafkatest.Start(t, 2)
 			mirrored(t, from, to, c.part)
+			for _, m := range c.more {
+				m.Topic, m.Partition = to.Topics().Runs, record.Partition([]byte("acme/t0"), 2)
+				kafkatest.Produce(t, to, m)
+			}
 			if _, stderr := adoptTopics(t, to, app.ExitFailed, "--lost", "10"); !strings.Contains(stderr, c.want) {
 				t.Errorf("it says %s", stderr)
 			}
-			if n := len(kafkatest.Consume(t, to, to.Topics().Runs)); n != len(kafkatest.Consume(t, from, from.Topics().Runs)) {
+			if n := len(kafkatest.Consume(t, to, to.Topics().Runs)); n != len(kafkatest.Consume(t, from, from.Topics().Runs))+len(c.more) {
 				t.Errorf("there are %d records", n)
 			}
 			// The way on: its events are folded anew.
@@ -348,12 +359,10 @@ func TestTopicsAdopt_AfterThePrimaryWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	work.Go(func() { _ = c.Run(ctx) }) // its cluster is killed
+	(&topicSet{t: t}).until("the primary's compactor is ready", func() bool { return c.Ready() == nil })
+	slow := time.Now().Add(*failoverLoad - 2*time.Second) // from when on the events are mirrored more slowly than they come
 	for i, topic := range from.Config.Topics().All() {
-		pace := time.Duration(0)
-		if i == 0 {
-			pace = 4 * time.Millisecond // slower than the load
-		}
-		writer, err := kafka.NewProducer(to.Config)
+		writer, err := kafka.NewProducer(to.Config, kgo.RecordDeliveryTimeout(time.Hour)) // a record that it gives up moves all offsets
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -361,10 +370,19 @@ func TestTopicsAdopt_AfterThePrimaryWasKilled(t *testing.T) {
 			defer writer.Close()
 			for m, err := range kafka.Follow(ctx, from.Config, topic, map[int32]int64{0: 0, 1: 0, 2: 0}) {
 				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
 					break
 				}
-				writer.Produce(context.WithoutCancel(ctx), copied(m, to.Config.Topics().All()[i]), nil)
-				time.Sleep(pace)
+				writer.Produce(context.WithoutCancel(ctx), copied(m, to.Config.Topics().All()[i]), func(_ *kgo.Record, err error) {
+					if err != nil {
+						t.Error(err)
+					}
+				})
+				if i == 0 && time.Now().After(slow) {
+					time.Sleep(20 * time.Millisecond)
+				}
 			}
 			if err := writer.Flush(context.WithoutCancel(ctx)); err != nil {
 				t.Error(err)

@@ -57,8 +57,13 @@ type Partition struct {
 
 // ErrOffsets means that the mirrored events do not prove the run records, usually because the mirror did not keep offsets.
 var ErrOffsets = errors.New("skein.events does not have the events of its run records at their offsets. Only a mirror that keeps them " +
-	"can be adopted. Its events can be folded anew: delete the other three topics, make them again with skein topics create, and start the " +
-	"stages with an empty lineage store")
+	"can be adopted. " + anew)
+
+// ErrErasing means that the mirror ends in the middle of an erasure: some runs of the thread are gone, and others refer to them.
+var ErrErasing = errors.New("the mirror ends in the middle of an erasure. " + anew)
+
+const anew = "Its events can be folded anew: delete the other three topics, make them again with skein topics create, and start the " +
+	"stages with an empty lineage store"
 
 // ErrWritten means that something wrote to the topics meanwhile.
 var ErrWritten = errors.New("something writes to the topics: stop the mirror, the stages and all producers, then adopt again")
@@ -145,6 +150,10 @@ func (g *adoption) look(ctx context.Context) (map[string]map[int32]int64, error)
 	}
 	g.id = set.IDs[0].String()
 	groups, err := g.adm.DescribeGroups(ctx, g.Group)
+	for errors.Is(err, kerr.CoordinatorNotAvailable) && ctx.Err() == nil { // a cluster that never had a group makes room for them now
+		time.Sleep(100 * time.Millisecond)
+		groups, err = g.adm.DescribeGroups(ctx, g.Group)
+	}
 	if err == nil {
 		err = groups.Error()
 	}

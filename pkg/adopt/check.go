@@ -18,17 +18,20 @@ import (
 
 // part is what was read of one partition.
 type part struct {
-	id     int32
-	events kafka.Span
-	// from is the offset of skein.runs from which records were read.
-	from     int64
+	id       int32
+	events   kafka.Span
 	progress *record.Progress // the last one; nil if there is none
 	// claimed is the offset of skein.events below which records name events.
 	claimed int64
 	// ahead are the run records with events that the mirror lacks, by key; recent are the latest of the others.
 	recent, ahead map[string]*runRecord
-	proved        int
-	epoch         int64
+	// erasing is the key of a thread that has lost runs since the last progress record, and whose erasure did not end; else empty.
+	erasing string
+	// chosen are the keys of threads whose records are all kept, in whole: a run starts from those before it. It is nil in a first read.
+	chosen map[string]bool
+	whole  map[string]*runRecord
+	proved int
+	epoch  int64
 }
 
 type runRecord struct {
@@ -37,8 +40,9 @@ type runRecord struct {
 }
 
 const (
-	// keptRecords is how many of the latest run records of a partition are kept, and checkedRuns how many of them are proved at most.
-	keptRecords, checkedRuns = 256, 32
+	// keptRecords is how many of the latest run records of a partition are kept, and checkedRuns how many of them are proved at most. If
+	// none can be, all records of chosenThreads are read.
+	keptRecords, checkedRuns, chosenThreads = 256, 32, 4
 	// checkedSpan limits how many events are read to prove them.
 	checkedSpan = 100_000
 	// lastSpan is the span at the end of a partition in which its last event is looked for.
@@ -55,10 +59,12 @@ func (g *adoption) read(ctx context.Context) error {
 		return err
 	}
 	g.parts = map[int32]*part{}
+	chosen := map[int32]map[string]bool{}
 	for len(spans) > 0 {
-		for id, span := range spans {
+		for id := range spans {
 			g.parts[id] = &part{
-				id: id, events: g.events[id], from: span.Start, recent: map[string]*runRecord{}, ahead: map[string]*runRecord{},
+				id: id, events: g.events[id], chosen: chosen[id],
+				recent: map[string]*runRecord{}, ahead: map[string]*runRecord{}, whole: map[string]*runRecord{},
 			}
 		}
 		if err := g.readRuns(ctx, spans); err != nil {
@@ -71,8 +77,15 @@ func (g *adoption) read(ctx context.Context) error {
 			switch {
 			case err != nil:
 				return err
-			case (p.progress == nil || !proves) && p.from > g.runs[id].Start:
-				again[id] = g.runs[id]
+			case (p.progress == nil || !proves) && p.chosen == nil:
+				again[id], chosen[id] = g.runs[id], map[string]bool{}
+				for _, r := range slices.SortedFunc(maps.Values(p.recent), later) {
+					if len(chosen[id]) < chosenThreads {
+						chosen[id][r.thread()] = true
+					}
+				}
+			case p.erasing != "":
+				return fmt.Errorf("partition %d: thread %s: %w", id, p.erasing, ErrErasing)
 			case !proves:
 				return fmt.Errorf("partition %d: no run record is proved: %w", id, ErrOffsets)
 			case p.claimed > p.events.End+g.Lost:
@@ -140,18 +153,20 @@ func (p *part) take(m *kgo.Record) error {
 		if err != nil {
 			return fmt.Errorf("record %d:%d: %w", m.Partition, m.Offset, err)
 		}
-		p.progress, p.claimed = &progress, max(p.claimed, progress.Next, progress.Processed)
+		p.progress, p.claimed, p.erasing = &progress, max(p.claimed, progress.Next, progress.Processed), ""
 	case record.KindErase:
 		below, err := record.DecodeErased(m.Value)
 		if err != nil {
 			return fmt.Errorf("record %d:%d: %w", m.Partition, m.Offset, err)
 		}
-		p.claimed = max(p.claimed, below)
+		p.claimed, p.erasing = max(p.claimed, below), ""
 	case record.KindRun:
 		key := string(m.Key)
 		delete(p.ahead, key)
 		delete(p.recent, key)
+		delete(p.whole, key)
 		if len(m.Value) == 0 {
+			p.erasing = string(m.Key[:bytes.LastIndexByte(m.Key, '/')])
 			return nil
 		}
 		run, err := record.DecodeRun(m.Value)
@@ -164,6 +179,10 @@ func (p *part) take(m *kgo.Record) error {
 			p.ahead[key] = r
 			return nil
 		}
+		if p.chosen[r.thread()] {
+			p.whole[key] = r
+			return nil
+		}
 		p.recent[key] = r
 		if len(p.recent) > 2*keptRecords {
 			for _, old := range slices.SortedFunc(maps.Values(p.recent), later)[keptRecords:] {
@@ -173,6 +192,9 @@ func (p *part) take(m *kgo.Record) error {
 	}
 	return nil
 }
+
+// thread returns the key of the run's thread.
+func (r *runRecord) thread() string { return string(r.Key[:bytes.LastIndexByte(r.Key, '/')]) }
 
 func later(a, b *runRecord) int { return cmp.Compare(b.Offset, a.Offset) }
 
@@ -190,11 +212,9 @@ func nextOf(r *record.Run) int64 {
 func (g *adoption) prove(ctx context.Context, p *part) (bool, error) {
 	threads, wanted := map[string][]*record.Run{}, map[string][]string{}
 	span, held, chosen := kafka.Span{Start: p.events.End, End: p.events.End}, len(p.ahead) > 0, 0
-	for _, r := range slices.AppendSeq(slices.SortedFunc(maps.Values(p.recent), later), maps.Values(p.ahead)) {
-		key, err := record.ThreadKey(r.run.Tenant, r.run.ThreadID)
-		if err != nil {
-			return false, fmt.Errorf("run record %d:%d: %w", p.id, r.Offset, err)
-		}
+	all := append(slices.SortedFunc(maps.Values(p.whole), later), slices.SortedFunc(maps.Values(p.recent), later)...)
+	for _, r := range slices.AppendSeq(all, maps.Values(p.ahead)) {
+		key := r.thread()
 		threads[key] = append(threads[key], r.run)
 		raw := r.run.Raw
 		if p.ahead[string(r.Key)] != nil || r.run.RawLost || nextOf(r.run) <= p.events.Start { // or its events have expired
@@ -255,7 +275,7 @@ func (g *adoption) prove(ctx context.Context, p *part) (bool, error) {
 		if p.proved > 0 || i == checkedRuns {
 			break
 		}
-		begins, err := g.begins(ctx, p, r.run)
+		begins, err := g.begins(ctx, p, r)
 		if err != nil {
 			return false, err
 		}
@@ -267,8 +287,8 @@ func (g *adoption) prove(ctx context.Context, p *part) (bool, error) {
 }
 
 // begins reports whether a run that the mirror lacks a part of begins where its record says: at an event of its thread that names the run.
-func (g *adoption) begins(ctx context.Context, p *part, r *record.Run) (bool, error) {
-	at := kafka.Span{Start: r.Raw.First, End: r.Raw.First + 1}
+func (g *adoption) begins(ctx context.Context, p *part, r *runRecord) (bool, error) {
+	at := kafka.Span{Start: r.run.Raw.First, End: r.run.Raw.First + 1}
 	if at.Start < p.events.Start || at.End > p.events.End {
 		return false, nil
 	}
@@ -276,13 +296,9 @@ func (g *adoption) begins(ctx context.Context, p *part, r *record.Run) (bool, er
 		if err != nil {
 			return false, fmt.Errorf("reading events: %w", err)
 		}
-		key, err := record.ThreadKey(r.Tenant, r.ThreadID)
-		if err != nil {
-			return false, err
-		}
-		id := cmp.Or(r.ClientRunID, r.RunID)
+		id := cmp.Or(r.run.ClientRunID, r.run.RunID)
 		headers, err := kafka.ParseHeaders(m.Headers)
-		return err == nil && string(m.Key) == key && (headers.RunID == id || bytes.Contains(m.Value, []byte(id))), nil
+		return err == nil && string(m.Key) == r.thread() && (headers.RunID == id || bytes.Contains(m.Value, []byte(id))), nil
 	}
 	return false, nil
 }

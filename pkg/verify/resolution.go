@@ -206,7 +206,7 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 			p.blind[h.RunID] = h // even if it is read: its first event may come after its record, up to which events are read
 		}
 		r := p.read(h.RunID)
-		isRead := r != nil && (r.begun || !h.RawLost) // else its first event is gone
+		isRead := r != nil && (r.seen.last >= 0 || !h.RawLost) // else its first record is gone
 		if h.RunID == own.RunID || isRead || h.Raw.Next <= offset && h.Status != record.StatusRunning {
 			continue
 		}

@@ -483,7 +483,8 @@ func (p *threadRun) report() Report {
 	case p.Signed && p.unchecked && len(p.Rec.Raw.Ranges) == record.MaxRanges:
 		out.Verdict, out.Differences = Unproved, []string{}
 		out.Reason = "its ranges may contain events that ingest has not signed: verify it where query has --require-ingest"
-	case p.Rec.RawLost && (!p.seen.whole() || p.first != p.Rec.Raw.First || p.Rec.LateError != nil && !p.failed): // see package adopt
+	case p.Rec.RawLost && // see package adopt
+		(p.digest.Events < p.Rec.Raw.Events && !p.seen.whole() || p.first > p.Rec.Raw.First || p.Rec.LateError != nil && !p.failed):
 		out.Verdict, out.Differences = Unproved, []string{}
 		out.Reason = "some of its raw events are gone: they were not mirrored before a failover"
 	default:

@@ -369,9 +369,17 @@ func (s *sim) live(rng *rand.Rand) {
 }
 
 // failOver has the partition go on in another cluster, to which the first n records of skein.runs were mirrored: they may end in the middle
-// of a transaction. The group's offset is that of the last progress record, as package adopt commits it.
+// of a transaction, but of no erasure. The group's offset is that of the last progress record, as package adopt commits it.
 func (s *sim) failOver(n int) {
 	s.tb.Helper()
+	for i := n - 1; i >= 0; i-- {
+		if kind := record.Kind(header(s.runs[i], record.HeaderKind)); kind == record.KindProgress || kind == record.KindErase {
+			break
+		}
+		if s.runs[i].Value == nil && !partitiontest.IsDetail(s.runs[i]) {
+			n = i // adopt refuses half an erasure
+		}
+	}
 	s.runs, s.nexts, s.committed = s.runs[:n:n], map[string]int64{}, Progress{Partitions: 1}
 	for _, m := range s.runs {
 		if string(m.Key) != record.ProgressKey {
