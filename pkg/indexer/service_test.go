@@ -328,6 +328,7 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 		until(t, "it stops", func() bool { return s.CheckVersions() != nil })
 		until(t, "all before the record and on the other partition is there", func() bool { return st.text() == rows })
 		until(t, "offsets are committed", func() bool { return maps.Equal(committed(t, cfg), offsets) })
+		until(t, "it says so", func() bool { return strings.Contains(log.String(), "level=ERROR") })
 		for _, part := range []string{k.Topics().Runs + "/0 at offset 1", "unknown record version 2", "knows up to 1"} {
 			if err := s.CheckVersions(); !strings.Contains(err.Error(), part) {
 				t.Errorf("readiness says %q, want %q in it", err, part)

@@ -168,6 +168,7 @@ func TestReaders_SeeTheirTenantAlone(t *testing.T) {
 		first, again := askedTwice(version)
 		for _, e := range []*store.Entry{&first, &again} {
 			e.Tenant, e.Run.Tenant, e.Run.Agent = tenant, tenant, "of "+tenant
+			e.Run.Traceparent = fmt.Sprintf("00-%032x-00f067aa0ba902b7-01", 1+i)
 		}
 		erasure := &store.Erasure{Below: version, At: first.Run.StartedAt}
 		title := &record.Detail{Name: record.DetailTitle, Value: "of " + tenant}
