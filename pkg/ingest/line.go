@@ -21,7 +21,6 @@ type line struct {
 	mu      sync.Mutex
 	lineup  lineup
 	verdict map[string]*verdict // of the claims that wait for it, by claim id
-	ended   map[string]bool     // the runs whose end was read
 	moved   chan struct{}       // closed and replaced when something changes
 	err     error               // a newer Skein wrote to the thread
 }
@@ -29,7 +28,6 @@ type line struct {
 // verdict is what a claim met at its offset.
 type verdict struct {
 	done   chan struct{}
-	at     int64
 	before []standing
 }
 
@@ -44,8 +42,7 @@ func (s *Service) line(ctx context.Context, t target) (_ *line, leave func(), er
 	s.lines.mu.Lock()
 	l := s.lines.of[t.key]
 	if l == nil {
-		l = &line{joined: make(chan struct{}), lineup: lineup{gone: map[string]bool{}},
-			verdict: map[string]*verdict{}, ended: map[string]bool{}, moved: make(chan struct{})}
+		l = &line{joined: make(chan struct{}), lineup: newLineup(), verdict: map[string]*verdict{}, moved: make(chan struct{})}
 		var of context.Context
 		of, l.stop = context.WithCancel(context.Background())
 		s.lines.of[t.key] = l
@@ -122,18 +119,15 @@ func (l *line) read(ctx context.Context, s *Service, t target, from int64, joine
 				if s.cfg.Kafka.IngestKeys.Refuses(m) {
 					continue
 				}
-				var id, ended string
+				var id string
 				var before []standing
-				if id, before, ended, err = l.lineup.take(m); err != nil {
+				if id, before, err = l.lineup.take(m); err != nil {
 					return
 				}
 				if v := l.verdict[id]; v != nil {
 					delete(l.verdict, id)
-					v.at, v.before = m.Offset, before
+					v.before = before
 					close(v.done)
-				}
-				if ended != "" {
-					l.ended[ended] = true
 				}
 			}
 		})
@@ -176,6 +170,6 @@ func (l *line) look(id string, others map[string]bool) (before []string, lost bo
 	for _, s := range l.lineup.standing[:max(i, 0)] {
 		before = append(before, s.run)
 	}
-	maps.DeleteFunc(others, func(run string, _ bool) bool { return l.ended[run] })
+	maps.DeleteFunc(others, func(run string, _ bool) bool { _, ended := l.lineup.ended[run]; return ended })
 	return slices.AppendSeq(before, maps.Keys(others)), i < 0, l.moved, l.err
 }

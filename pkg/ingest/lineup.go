@@ -8,7 +8,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -17,15 +16,14 @@ const (
 	// claimFor is how long a claim counts after its last record, by the records' timestamps; claimAgain is how often a process that has a
 	// claim writes it again.
 	claimFor, claimAgain = 10 * time.Second, 3 * time.Second
-	// claimWindow is how far back a process reads a thread, so that it meets a record of every claim that counts, and knows after claimAgain
-	// what claims from before the window did to those in it.
-	claimWindow = claimFor + claimAgain + 2*time.Second
+	// claimWindow is how far back a process reads a thread, so that it meets a record of every claim that counts. What is more than claimFor is
+	// for clocks that differ, and for a renewal that comes after the claim's end.
+	claimWindow = claimFor + 5*time.Second
 )
 
 // claim is the value of a record of kind claim. Its header run-id names the run. See ADR 029.
 type claim struct {
-	ID   string      `json:"id"`
-	Runs agents.Runs `json:"runs"`
+	ID string `json:"id"`
 	// At is the offset of the claim's first record; nil in this one.
 	At        *int64 `json:"at,omitempty"`
 	Withdrawn bool   `json:"withdrawn,omitempty"`
@@ -46,64 +44,58 @@ type standing struct {
 	seen    time.Time // timestamp of the last record
 }
 
-// lineup is the claims of a thread. It depends on the thread's records alone, so all processes agree on it.
+// lineup is the claims of a thread. It depends on the thread's records of the last claimWindow alone, so all processes agree on it. Therefore
+// a claim that is refused counts until it is withdrawn: whether it was refused depends on older records.
 type lineup struct {
 	// standing are the claims that count, by offset. The first one holds the thread, the others wait.
 	standing []standing
-	// gone are those that ended or were withdrawn, by id: the last renewal may come after that.
-	gone map[string]bool
+	// gone are those that were withdrawn, by id, and ended the offsets of the ends of runs: the last renewal may come after that.
+	gone  map[string]bool
+	ended map[string]int64
 }
 
+func newLineup() lineup { return lineup{gone: map[string]bool{}, ended: map[string]int64{}} }
+
 // take applies the thread's next record. For the first record of a claim, it returns the claim's id and those before it, first come first.
-// For the end of a run, it returns the run. An error means that a newer Skein wrote the record.
-func (l *lineup) take(m *kgo.Record) (id string, before []standing, ended string, err error) {
+// An error means that a newer Skein wrote the record.
+func (l *lineup) take(m *kgo.Record) (id string, before []standing, err error) {
 	if !concernsStops(m) {
-		return "", nil, "", nil
+		return "", nil, nil
 	}
 	end, err := endOf(m)
 	if err != nil {
-		return "", nil, "", err
+		return "", nil, err
 	}
 	if end.status != "" {
-		for _, s := range l.standing {
-			if s.run == end.runID {
-				l.gone[s.id] = true
-			}
-		}
-		l.dropGone()
-		return "", nil, end.runID, nil
+		l.ended[end.runID] = m.Offset
+		l.standing = slices.DeleteFunc(l.standing, func(s standing) bool { return s.run == end.runID })
+		return "", nil, nil
 	}
 	h, bad := kafka.ParseHeaders(m.Headers)
 	var c claim
 	if bad != nil || h.Kind != record.KindClaim || h.RunID == "" || isCopied(m) || json.Unmarshal(m.Value, &c) != nil {
-		return "", nil, "", nil //nolint:nilerr // bad data claims nothing
+		return "", nil, nil //nolint:nilerr // bad data claims nothing
 	}
 	l.standing = slices.DeleteFunc(l.standing, func(s standing) bool { return m.Timestamp.Sub(s.seen) > claimFor })
 	i := slices.IndexFunc(l.standing, func(s standing) bool { return s.id == c.ID })
 	switch {
 	case c.Withdrawn:
 		l.gone[c.ID] = true
-		l.dropGone()
-	case l.gone[c.ID]:
+		l.standing = slices.DeleteFunc(l.standing, func(s standing) bool { return s.id == c.ID })
+	case l.gone[c.ID] || c.At != nil && *c.At < l.ended[h.RunID]:
 	case i >= 0:
 		l.standing[i].seen = m.Timestamp
 	case c.At != nil:
 		l.add(standing{c.ID, h.RunID, *c.At, m.Timestamp})
 	default:
 		before = slices.Clone(l.standing)
-		if c.Runs != agents.Reject || len(before) == 0 { // else it is refused by all who read it
-			l.add(standing{c.ID, h.RunID, m.Offset, m.Timestamp})
-		}
-		return c.ID, before, "", nil
+		l.add(standing{c.ID, h.RunID, m.Offset, m.Timestamp})
+		return c.ID, before, nil
 	}
-	return "", nil, "", nil
+	return "", nil, nil
 }
 
 func (l *lineup) add(s standing) {
 	i, _ := slices.BinarySearchFunc(l.standing, s.at, func(s standing, at int64) int { return cmp.Compare(s.at, at) })
 	l.standing = slices.Insert(l.standing, i, s)
-}
-
-func (l *lineup) dropGone() {
-	l.standing = slices.DeleteFunc(l.standing, func(s standing) bool { return l.gone[s.id] })
 }

@@ -58,18 +58,17 @@ func (p *proxied) takeTurn(r *http.Request) (_ *turn, err error) {
 	defer leave()
 	t, policy := &turn{p: p, target: p.target, line: line}, p.agent.Runs
 	t.over, t.end = context.WithCancel(context.Background())
-	before, err := t.write(ctx)
-	if err == nil && policy == agents.Reject && len(before) > 0 {
-		t.end()
-		return nil, p.busy(before[0].run) // every reader of the claim knows, so it need not be withdrawn
-	}
 	defer func() {
 		if err != nil {
 			t.withdraw()
 		}
 	}()
-	if err != nil {
+	before, err := t.write(ctx)
+	switch {
+	case err != nil:
 		return nil, err
+	case policy == agents.Reject && len(before) > 0:
+		return nil, p.busy(before[0].run)
 	}
 	p.svc.claiming.Go(t.renew)
 	t.others = p.openRuns(r)
@@ -115,7 +114,7 @@ func (p *proxied) busy(run string) error {
 
 // write writes a new claim and returns those before it.
 func (t *turn) write(ctx context.Context) ([]standing, error) {
-	c := claim{ID: rand.Text(), Runs: t.p.agent.Runs}
+	c := claim{ID: rand.Text()}
 	v := t.line.expect(c.ID)
 	defer t.line.forget(c.ID)
 	got, err := t.publish(ctx, c)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -276,7 +277,7 @@ func (b *behind) left(run string, ago time.Duration) {
 		b.t.Fatal(err)
 	}
 	kafkatest.Produce(b.t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Partition: record.Partition([]byte(key), 3), Key: []byte(key),
-		Timestamp: time.Now().Add(-ago), Value: claim{ID: "of " + run, Runs: agents.Reject}.encode(),
+		Timestamp: time.Now().Add(-ago), Value: claim{ID: "of " + run}.encode(),
 		Headers: kafka.Headers(record.Headers{Kind: record.KindClaim, RunID: run, Seq: -1})})
 }
 
@@ -392,11 +393,10 @@ func TestLineup_IsThatOfTheRecordsAlone(t *testing.T) {
 		return &kgo.Record{Offset: offset, Timestamp: now, Value: []byte(`{"type":"RUN_ERROR","message":"x"}`),
 			Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1})}
 	}
-	var l lineup
-	l.gone = map[string]bool{}
+	l := newLineup()
 	take := func(m *kgo.Record, want ...string) {
 		t.Helper()
-		if _, _, _, err := l.take(m); err != nil {
+		if _, _, err := l.take(m); err != nil {
 			t.Fatal(err)
 		}
 		got := []string{}
@@ -408,19 +408,86 @@ func TestLineup_IsThatOfTheRecordsAlone(t *testing.T) {
 		}
 	}
 	at := func(o int64) *int64 { return &o }
-	take(rec("a", claim{ID: "1", Runs: agents.Reject}), "a")
-	take(rec("b", claim{ID: "2", Runs: agents.Reject}), "a") // refused
-	take(rec("c", claim{ID: "3", Runs: agents.Queue}), "a", "c")
-	take(rec("0", claim{ID: "0", Runs: agents.Queue, At: at(0)}), "0", "a", "c") // of which the beginning was not read
+	take(rec("a", claim{ID: "1"}), "a")
+	take(rec("c", claim{ID: "3"}), "a", "c")
+	take(rec("0", claim{ID: "0", At: at(0)}), "0", "a", "c") // of which the beginning was not read
 	take(end("0"), "a", "c")
-	take(rec("0", claim{ID: "0", Runs: agents.Queue, At: at(0)}), "a", "c") // too late
+	take(rec("0", claim{ID: "0", At: at(0)}), "a", "c") // too late
 	now = now.Add(claimFor)
-	take(rec("c", claim{ID: "3", Runs: agents.Queue, At: at(3)}), "a", "c")
+	take(rec("c", claim{ID: "3", At: at(2)}), "a", "c")
 	now = now.Add(time.Millisecond)
-	take(rec("d", claim{ID: "4", Runs: agents.Queue}), "c", "d") // nobody has renewed a's
-	take(rec("a", claim{ID: "1", Runs: agents.Reject, At: at(1)}), "a", "c", "d")
-	take(rec("c", claim{ID: "3", At: at(3), Withdrawn: true}), "a", "d")
-	copied := rec("e", claim{ID: "5", Runs: agents.Queue})
+	take(rec("d", claim{ID: "4"}), "c", "d") // nobody has renewed a's
+	take(rec("a", claim{ID: "1", At: at(1)}), "a", "c", "d")
+	take(rec("c", claim{ID: "3", At: at(2), Withdrawn: true}), "a", "d")
+	copied := rec("e", claim{ID: "5"})
 	copied.Headers = append(copied.Headers, kgo.RecordHeader{Key: record.HeaderCopiedFrom, Value: []byte("0:0")})
 	take(copied, "a", "d")
+}
+
+// Readers that begin at different times find the same claims before each later one, whatever was written before they began.
+func TestLineup_ReadersThatBeginAtDifferentTimesAgree(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		now := time.UnixMilli(1_000_000)
+		var log []*kgo.Record
+		add := func(kind record.Kind, run string, value []byte) {
+			log = append(log, &kgo.Record{Offset: int64(len(log)), Timestamp: now, Value: value, Headers: kafka.Headers(record.Headers{Kind: kind, RunID: run, Seq: -1})})
+		}
+		type made struct {
+			run  string
+			c    claim
+			over time.Time // its process may still write it for a moment
+		}
+		var all []*made
+		for range 100 {
+			now = now.Add(time.Duration(r.IntN(1000)) * time.Millisecond)
+			if len(all) == 0 || r.IntN(4) == 0 {
+				at := int64(len(log))
+				m := &made{run: fmt.Sprint("r", r.IntN(10)), c: claim{ID: fmt.Sprint(at)}}
+				add(record.KindClaim, m.run, m.c.encode())
+				m.c.At = &at
+				all = append(all, m)
+				continue
+			}
+			m := all[max(0, len(all)-1-r.IntN(6))]
+			switch over := !m.over.IsZero(); {
+			case over && now.Sub(m.over) > claimWindow-claimFor:
+			case over || r.IntN(8) > 1:
+				add(record.KindClaim, m.run, m.c.encode())
+			case r.IntN(2) == 0:
+				c := m.c
+				c.Withdrawn, m.over = true, now
+				add(record.KindClaim, m.run, c.encode())
+			default:
+				for _, o := range all {
+					if o.run == m.run && o.over.IsZero() {
+						o.over = now
+					}
+				}
+				add(record.KindEvent, m.run, []byte(`{"type":"RUN_ERROR","message":"x"}`))
+			}
+		}
+		read := func(from []*kgo.Record) map[string][]string {
+			l, out := newLineup(), map[string][]string{}
+			for _, m := range from {
+				id, before, err := l.take(m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if id != "" && m.Timestamp.Sub(from[0].Timestamp) >= claimWindow {
+					out[id] = []string{}
+					for _, s := range before {
+						out[id] = append(out[id], s.id)
+					}
+				}
+			}
+			return out
+		}
+		first := read(log)
+		for id, before := range read(log[r.IntN(len(log)):]) {
+			if !slices.Equal(before, first[id]) {
+				t.Fatalf("seed %d: before claim %s a reader finds %q, one that began earlier %q", seed, id, before, first[id])
+			}
+		}
+	}
 }
