@@ -281,9 +281,11 @@ func endOf(m *kgo.Record) (runEnd, error) {
 	return end, nil
 }
 
-// isCopied reports whether a record was for the proxies of another topic set.
-func isCopied(m *kgo.Record) bool {
-	return slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom })
+// isRepeat reports whether a record was for proxies of an earlier time: it was copied from another topic set, or retried as a dead letter.
+func isRepeat(m *kgo.Record) bool {
+	return slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool {
+		return h.Key == record.HeaderCopiedFrom || h.Key == record.HeaderRetryOf
+	})
 }
 
 // heed reads the thread of a proxied stream until ctx ends and cancels the runs that cancel records name. It ignores
@@ -329,7 +331,7 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 			}
 			// The compactor makes an invalid cancel record a dead letter.
 			h, err := kafka.ParseHeaders(m.Headers)
-			if err != nil || h.Kind != record.KindCancel || isCopied(m) || s.cfg.Kafka.IngestKeys.Refuses(m) {
+			if err != nil || h.Kind != record.KindCancel || isRepeat(m) || s.cfg.Kafka.IngestKeys.Refuses(m) {
 				continue
 			}
 			var asked stopRecord

@@ -361,8 +361,8 @@ func TestCancel_StopsAtARecordOfANewerVersion(t *testing.T) {
 	}
 }
 
-// A request that was copied from another topic set is not about a run of this one.
-func TestCancel_LeavesOutWhatWasCopied(t *testing.T) {
+// A request that was copied from another topic set, or retried as a dead letter, is not about a run of now.
+func TestCancel_LeavesOutWhatWasWrittenAgain(t *testing.T) {
 	b := proxies(t, testConfig(kafkatest.Start(t, 1)), 1)[0]
 	b.begins("r1")
 	b.begins("r2")
@@ -370,7 +370,9 @@ func TestCancel_LeavesOutWhatWasCopied(t *testing.T) {
 		kafkatest.Produce(t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Key: []byte("dev/t1"), Value: []byte("{}"),
 			Headers: append(kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: run, Seq: -1}), more...)})
 	}
-	say("r1", kgo.RecordHeader{Key: record.HeaderCopiedFrom, Value: []byte("0:0")})
+	for _, name := range []string{record.HeaderCopiedFrom, record.HeaderRetryOf} {
+		say("r1", kgo.RecordHeader{Key: name, Value: []byte("0:0")})
+	}
 	if a, _ := b.cancel("r2", ""); a.status != http.StatusOK || !b.svc.Runs().Held("dev/t1", "r1") {
 		t.Errorf("answer is %d %s, and the other run is held: %v", a.status, a.body, b.svc.Runs().Held("dev/t1", "r1"))
 	}

@@ -73,7 +73,7 @@ func (l *lineup) take(m *kgo.Record) (id string, before []standing, err error) {
 	}
 	h, bad := kafka.ParseHeaders(m.Headers)
 	var c claim
-	if bad != nil || h.Kind != record.KindClaim || h.RunID == "" || isCopied(m) || json.Unmarshal(m.Value, &c) != nil {
+	if bad != nil || h.Kind != record.KindClaim || h.RunID == "" || isRepeat(m) || json.Unmarshal(m.Value, &c) != nil {
 		return "", nil, nil //nolint:nilerr // bad data claims nothing
 	}
 	l.standing = slices.DeleteFunc(l.standing, func(s standing) bool { return m.Timestamp.Sub(s.seen) > claimFor })

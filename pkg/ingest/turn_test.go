@@ -419,9 +419,11 @@ func TestLineup_IsThatOfTheRecordsAlone(t *testing.T) {
 	take(rec("d", claim{ID: "4"}), "c", "d") // nobody has renewed a's
 	take(rec("a", claim{ID: "1", At: at(1)}), "a", "c", "d")
 	take(rec("c", claim{ID: "3", At: at(2), Withdrawn: true}), "a", "d")
-	copied := rec("e", claim{ID: "5"})
-	copied.Headers = append(copied.Headers, kgo.RecordHeader{Key: record.HeaderCopiedFrom, Value: []byte("0:0")})
-	take(copied, "a", "d")
+	for _, name := range []string{record.HeaderCopiedFrom, record.HeaderRetryOf} {
+		again := rec("e", claim{ID: "5"})
+		again.Headers = append(again.Headers, kgo.RecordHeader{Key: name, Value: []byte("0:0")})
+		take(again, "a", "d")
+	}
 }
 
 // Readers that begin at different times find the same claims before each later one, whatever was written before they began.
