@@ -162,7 +162,7 @@ func (l *line) forget(id string) {
 }
 
 // look returns the runs before a claim, first come first, and a channel that is closed when they may have changed. lost means that the
-// claim no longer counts. It removes runs that have ended from others.
+// claim no longer counts, or did not for a while. It removes runs that have ended from others.
 func (l *line) look(id string, others map[string]bool) (before []string, lost bool, moved <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,5 +171,5 @@ func (l *line) look(id string, others map[string]bool) (before []string, lost bo
 		before = append(before, s.run)
 	}
 	maps.DeleteFunc(others, func(run string, _ bool) bool { _, ended := l.lineup.ended[run]; return ended })
-	return slices.AppendSeq(before, maps.Keys(others)), i < 0, l.moved, l.err
+	return slices.AppendSeq(before, maps.Keys(others)), i < 0 || l.lineup.expired[id], l.moved, l.err
 }

@@ -52,9 +52,13 @@ type lineup struct {
 	// gone are those that were withdrawn, by id, and ended the offsets of the ends of runs: the last renewal may come after that.
 	gone  map[string]bool
 	ended map[string]int64
+	// expired are those that were late, by id. Renewed, they count again, but a start that waits has lost its place: a later one may have begun.
+	expired map[string]bool
 }
 
-func newLineup() lineup { return lineup{gone: map[string]bool{}, ended: map[string]int64{}} }
+func newLineup() lineup {
+	return lineup{gone: map[string]bool{}, ended: map[string]int64{}, expired: map[string]bool{}}
+}
 
 // take applies the thread's next record. For the first record of a claim, it returns the claim's id and those before it, first come first.
 // An error means that a newer Skein wrote the record.
@@ -76,7 +80,13 @@ func (l *lineup) take(m *kgo.Record) (id string, before []standing, err error) {
 	if bad != nil || h.Kind != record.KindClaim || h.RunID == "" || isRepeat(m) || json.Unmarshal(m.Value, &c) != nil {
 		return "", nil, nil //nolint:nilerr // bad data claims nothing
 	}
-	l.standing = slices.DeleteFunc(l.standing, func(s standing) bool { return m.Timestamp.Sub(s.seen) > claimFor })
+	l.standing = slices.DeleteFunc(l.standing, func(s standing) bool {
+		late := m.Timestamp.Sub(s.seen) > claimFor
+		if late {
+			l.expired[s.id] = true
+		}
+		return late
+	})
 	i := slices.IndexFunc(l.standing, func(s standing) bool { return s.id == c.ID })
 	switch {
 	case c.Withdrawn:

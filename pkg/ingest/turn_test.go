@@ -418,6 +418,11 @@ func TestLineup_IsThatOfTheRecordsAlone(t *testing.T) {
 	now = now.Add(time.Millisecond)
 	take(rec("d", claim{ID: "4"}), "c", "d") // nobody has renewed a's
 	take(rec("a", claim{ID: "1", At: at(1)}), "a", "c", "d")
+	for id, want := range map[string]bool{"1": true, "3": false, "5": true} {
+		if _, lost, _, _ := (&line{lineup: l}).look(id, nil); lost != want {
+			t.Errorf("claim %s may have let in a later one: %v, want %v", id, lost, want)
+		}
+	}
 	take(rec("c", claim{ID: "3", At: at(2), Withdrawn: true}), "a", "d")
 	for _, name := range []string{record.HeaderCopiedFrom, record.HeaderRetryOf} {
 		again := rec("e", claim{ID: "5"})
