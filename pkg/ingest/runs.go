@@ -51,7 +51,7 @@ func (r *Runs) hold(p *proxied, run string) error {
 	case first && r.closed:
 		return errDraining
 	case ok:
-		return front.Refuse(http.StatusConflict, reasonHeld, "the run %.200q of this thread is in progress: use another runId, or read its events so far", run)
+		return underWay(run)
 	case first && r.used.has(p.target.tenant, key):
 		return front.Refuse(http.StatusConflict, reasonUsed, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", run)
 	case !r.memory.Take(p.target.tenant, runKeyBytes):
@@ -61,6 +61,10 @@ func (r *Runs) hold(p *proxied, run string) error {
 	r.held[key] = p
 	p.svc.metrics.held.Set(float64(len(r.held)))
 	return nil
+}
+
+func underWay(run string) error {
+	return front.Refuse(http.StatusConflict, reasonHeld, "the run %.200q of this thread is in progress: use another runId, or read its events so far", run)
 }
 
 func (r *Runs) release(p *proxied) {

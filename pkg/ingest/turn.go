@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,6 +81,8 @@ func (p *proxied) takeTurn(r *http.Request) (_ *turn, err error) {
 		return nil, fmt.Errorf("%w: the run's claim to its thread has expired", ErrUnavailable)
 	case len(holders) == 0:
 		return t, nil
+	case slices.Contains(holders, p.target.run): // it would wait for itself, or stop both
+		return nil, underWay(p.target.run)
 	case policy == agents.Reject:
 		return nil, p.busy(holders[0])
 	case policy == agents.Queue && waiting >= p.agent.MaxQueued:

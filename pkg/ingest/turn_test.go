@@ -269,6 +269,20 @@ func TestTurn_CancelFirstStopsTheRunBefore(t *testing.T) {
 	})
 }
 
+// A run that is sent to two processes runs once.
+func TestTurn_TheSameRunTwice(t *testing.T) {
+	for policy, reason := range map[agents.Runs]string{agents.Reject: "thread-busy", agents.Queue: "run-under-way", agents.CancelFirst: "run-under-way"} {
+		t.Run(string(policy), func(t *testing.T) {
+			all := inTurn(t, testConfig(kafkatest.Start(t, 3)), 2, policy, runsOn)
+			all[0].begins("r1")
+			all[1].refused("r1", http.StatusConflict, reason, `the run "r1"`)
+			if got := all[0].endings(); len(got) != 0 {
+				t.Errorf("runs ended: %v", got)
+			}
+		})
+	}
+}
+
 // left writes a claim as a process leaves it that was killed some time ago.
 func (b *behind) left(run string, ago time.Duration) {
 	b.t.Helper()
