@@ -96,16 +96,10 @@ func (p *proxied) takeTurn(r *http.Request) (_ *turn, err error) {
 		p.wire.begin()
 		return t, t.wait(r)
 	}
-	held := p.svc.memory.Claim(p.target.tenant, 0)
-	defer held.Close()
-	if err := held.Take(cancelBytes * int64(len(holders))); err != nil {
-		return nil, err
-	}
 	late, stop := context.WithTimeoutCause(ctx, p.svc.cancelWait, errNotEnded)
 	defer stop()
-	for _, run := range holders {
-		p.svc.claiming.Go(func() { t.stopRun(late, run) })
-	}
+	at := *t.claim.At
+	p.svc.claiming.Go(func() { t.stopThose(late, at) })
 	return t, t.wait(r.WithContext(late))
 }
 
@@ -194,13 +188,19 @@ func (t *turn) wait(r *http.Request) error {
 	}
 }
 
-// stopRun requests that a run be stopped.
-func (t *turn) stopRun(ctx context.Context, run string) {
-	of := t.target
-	of.run = run
-	_, err := t.p.svc.cancelRun(ctx, of, stop{reasonNext}, nil)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, errNotEnded) {
-		t.p.svc.logger.Warn("stopping a run for another one", "thread_id", of.thread, "run_id", run, "error", err)
+// stopThose requests that the runs of the thread that began before an offset be stopped, and repeats it as cancelRun does, until ctx ends.
+func (t *turn) stopThose(ctx context.Context, before int64) {
+	of, value := t.target, stopRecord{stop{reasonNext}, &before}.encode()
+	of.run = ""
+	for _, at := range append([]time.Duration{0}, cancelAgain...) {
+		select {
+		case <-time.After(at):
+		case <-ctx.Done():
+			return
+		}
+		if _, err := t.p.svc.publishOne(ctx, of, record.KindCancel, producer{}, value); err != nil && ctx.Err() == nil {
+			t.p.svc.logger.Warn("stopping the runs of a thread for another one", "thread_id", of.thread, "run_id", t.target.run, "error", err)
+		}
 	}
 }
 

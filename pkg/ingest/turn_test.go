@@ -269,6 +269,38 @@ func TestTurn_CancelFirstStopsTheRunBefore(t *testing.T) {
 	})
 }
 
+// Of many starts under cancel-first, the last one runs, and each writes few requests to stop the others.
+func TestTurn_ManyCancelFirst(t *testing.T) {
+	const n = 20
+	all := inTurn(t, testConfig(kafkatest.Start(t, 3)), 2, agents.CancelFirst, runsOn)
+	for _, b := range all {
+		b.svc.cancelWait = kafkatest.Timeout
+	}
+	var callers sync.WaitGroup
+	ctx, leave := context.WithCancel(t.Context())
+	for i := range n {
+		callers.Go(func() {
+			resp := all[i%2].start(ctx, fmt.Sprint("r", i))
+			_, _ = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+		})
+	}
+	all[0].eventually("all but the last have ended", func() bool {
+		return len(all[0].endings()) == n-1 && len(all[0].svc.Runs().all())+len(all[1].svc.Runs().all()) == 1
+	})
+	stops := 0
+	for _, r := range all[0].records() {
+		if headersOf(t, r).Kind == record.KindCancel {
+			stops++
+		}
+	}
+	if stops > 3*n {
+		t.Errorf("there are %d requests to stop, want %d at most", stops, 3*n)
+	}
+	leave()
+	callers.Wait()
+}
+
 // A run that is sent to two processes runs once.
 func TestTurn_TheSameRunTwice(t *testing.T) {
 	for policy, reason := range map[agents.Runs]string{agents.Reject: "thread-busy", agents.Queue: "run-under-way", agents.CancelFirst: "run-under-way"} {
