@@ -129,12 +129,7 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	}
 	if agent.OneRun() {
 		if p.turn, err = p.takeTurn(c.R); err != nil {
-			p.spool.close()
-			p.wire.stop()
-			if errors.Is(err, errLeft) {
-				return nil
-			}
-			return err
+			return p.refuse(err)
 		}
 		defer p.turn.end()
 	}
@@ -142,13 +137,31 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 		if p.turn != nil {
 			p.turn.withdraw()
 		}
-		p.spool.close()
-		return s.memory.Refuse(0, int64(len(input)+recordOverhead))
+		return p.refuse(s.memory.Refuse(0, int64(len(input)+recordOverhead)))
 	}
 	p.called = true
 	p.heed()
 	p.run(c.R, input, inputHeld)
 	return nil
+}
+
+// refuse ends a run that does not begin and returns the error for its response. A caller that waited has the head of a stream already, and
+// gets the error as the stream's end.
+func (p *proxied) refuse(err error) error {
+	p.spool.close()
+	defer p.wire.stop()
+	if errors.Is(err, errLeft) {
+		return nil
+	}
+	if p.wire.beat != nil {
+		said := &agents.Error{Code: codeNotRecorded, Text: problemOf(err).Detail}
+		if errors.Is(err, tenant.ErrRevoked) {
+			said = errRevoked
+		}
+		p.wire.say(agui.RunErrorOf(said.Text, said.Code), -1)
+		p.wire.flush()
+	}
+	return err
 }
 
 // heed starts to read requests to stop the run. Further calls do nothing.
@@ -434,7 +447,7 @@ func (p *proxied) say(event []byte) {
 	if ends {
 		p.settle()
 	}
-	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq, false)
+	p.wire.say(event, seq)
 }
 
 // endedByAgent counts a run that its agent has ended. If the terminal event did not fit into memory, endedByAgent publishes a RUN_ERROR in

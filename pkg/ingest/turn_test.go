@@ -238,6 +238,21 @@ func TestTurn_TheQueueIsBounded(t *testing.T) {
 	}
 }
 
+// A caller that waits has a stream already when its run is refused.
+func TestTurn_AStartThatWaitsIsRefusedInItsStream(t *testing.T) {
+	all := inTurn(t, testConfig(kafkatest.Start(t, 3)), 2, agents.Queue, runsOn)
+	all[0].begins("r1")
+	waiting := all[1].waits("r2")
+	first := all[0].records()[0]
+	kafkatest.Produce(t, all[0].cfg, &kgo.Record{Topic: first.Topic, Partition: first.Partition, Key: first.Key, Value: []byte("{}"),
+		Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindClaim, RunID: "r3", Seq: -1})})
+	text, err := io.ReadAll(waiting.Body)
+	if err != nil || !strings.Contains(string(text), `data: {"type":"RUN_ERROR","message":"`) || !strings.Contains(string(text), "version 2") ||
+		!strings.Contains(string(text), `"code":"skein-not-recorded"}`) {
+		t.Errorf("its caller reads %q, %v", text, err)
+	}
+}
+
 // A start that waits can be stopped, and is recorded as cancelled.
 func TestTurn_AStartThatWaitsCanBeStopped(t *testing.T) {
 	all := inTurn(t, testConfig(kafkatest.Start(t, 3)), 2, agents.Queue, runsOn)

@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -108,6 +109,11 @@ func (c *wire) event(raw []byte, seq int64, partial bool) {
 	c.write(body)
 	c.write(append(strconv.AppendInt([]byte("id: seq:"), seq, 10), end...))
 	c.write(end)
+}
+
+// say is event for an event of the proxy's own.
+func (c *wire) say(event []byte, seq int64) {
+	c.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq, false)
 }
 
 func (c *wire) flush() {
