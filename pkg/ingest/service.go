@@ -150,6 +150,10 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 // mostWindow bounds claimWindow in offsets of a partition that was not read before.
 const mostWindow = 1_000_000
 
+// claimRing holds the claims of some 10,000 runs for claimWindow: five records of 600 bytes each. If they do not fit, each start reads them
+// from the log.
+const claimRing = 32 << 20
+
 // followLog returns a reader of the threads in skein.events. Its fetches use at most about 64 MiB, whatever the number
 // of threads (kafka.OneAnswer).
 func followLog(cfg Config, logger *slog.Logger) (*tail.Tail, error) {
@@ -157,16 +161,15 @@ func followLog(cfg Config, logger *slog.Logger) (*tail.Tail, error) {
 	if err != nil {
 		return nil, err
 	}
-	var window int64
-	var since time.Duration
+	ring, window, since := 4<<20, int64(0), time.Duration(0)
 	for _, a := range cfg.Agents {
 		if a.OneRun() {
-			window, since = mostWindow, claimWindow
+			ring, window, since = claimRing, mostWindow, claimWindow
 		}
 	}
 	return tail.New(tail.Config{
 		Window: window, Since: since,
-		RingBytes: 4 << 20, Keep: concernsStops, Linger: 30 * time.Second, CatchUps: 2, Away: 5 * time.Second, Fetch: limits,
+		RingBytes: ring, Keep: concernsStops, Linger: 30 * time.Second, CatchUps: 2, Away: 5 * time.Second, Fetch: limits,
 		Kafka: cfg.Kafka, Logger: logger, Registerer: prometheus.NewRegistry(), // not registered: tail's metrics describe query's live streams
 	})
 }

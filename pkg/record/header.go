@@ -77,7 +77,7 @@ const (
 type Label struct{ Key, Value string }
 
 // SaidByProducer reports whether a header of that name describes an event, its run or its producer, and not how Skein
-// got the event.
+// got the event. The list never changes: HeaderMAC is made of these headers, so with another list the signatures on the topic are wrong.
 func SaidByProducer(name string) bool {
 	switch name {
 	case HeaderVersion, HeaderKind, HeaderRunID, HeaderSeq, HeaderAgent, HeaderTraceparent, HeaderSynthetic, HeaderIncomplete:
