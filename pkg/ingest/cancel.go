@@ -126,7 +126,7 @@ func (s *Service) lastRun(ctx context.Context, r *http.Request, t target) (clien
 // stopRecord is the value of a cancel record. Without the header run-id, it is for all runs of the thread that began before an offset: that
 // of the record itself, or Before, which a repeated record has.
 type stopRecord struct {
-	stop
+	Reason string `json:"reason,omitempty"`
 	Before *int64 `json:"before,omitempty"`
 }
 
@@ -164,7 +164,7 @@ func (s *Service) readReason(c *front.Call, t target) (asked stop, err error) {
 // times of cancelAgain, unless known has the run by then and the run had ended before the record. If it returns errNotEnded, the result
 // contains the record's position and, if known, how the run had ended.
 func (s *Service) cancelRun(ctx context.Context, t target, asked stop, known <-chan client.KnownRun) (cancelled, error) {
-	value := stopRecord{stop: asked}
+	value := stopRecord{Reason: asked.Reason}
 	request := func() (ack, error) {
 		return s.publishOne(ctx, t, record.KindCancel, producer{}, value.encode())
 	}
@@ -240,8 +240,8 @@ type runEnd struct {
 	synthetic bool
 }
 
-// concernsStops reports whether a record may request a stop, claim a thread or end a run, or was written by a newer Skein. The rings of package tail keep
-// only such records, so that other events, large or many, do not displace them.
+// concernsStops reports whether a record may request a stop, claim a thread or end a run, or was written by a newer Skein. The rings of
+// package tail keep only such records, so that other events, large or many, do not displace them.
 func concernsStops(m *kgo.Record) bool {
 	if kafka.CheckVersion(m) != nil {
 		return true
@@ -341,7 +341,7 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 			if asked.Before == nil {
 				asked.Before = &m.Offset
 			}
-			stopped := false
+			var stopped bool
 			if h.RunID != "" {
 				stopped = s.runs.Cancel(string(m.Key), h.RunID, asked.Reason)
 			} else {

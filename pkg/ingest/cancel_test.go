@@ -45,7 +45,7 @@ func proxies(t *testing.T, cfg Config, n int) []*behind {
 // begins has a proxy hold a run of ingest's thread, and returns the stream behind its first line.
 func (b *behind) begins(run string) *bufio.Reader {
 	b.t.Helper()
-	resp := b.call(b.t.Context(), strings.Replace(inputOf(run), `"threadId":"t1"`, `"threadId":"`+b.thread+`"`, 1))
+	resp := b.start(b.t.Context(), run)
 	b.t.Cleanup(func() { _ = resp.Body.Close() })
 	read := bufio.NewReader(resp.Body)
 	if line, err := read.ReadString('\n'); err != nil || resp.StatusCode != http.StatusOK {

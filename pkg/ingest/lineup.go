@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// claimFor is how long a claim counts after its last record, by the records' timestamps; claimAgain is how often a process that has a
-	// claim writes it again.
+	// claimFor is how long a claim counts after its last record, by the records' timestamps; claimAgain is how often its process writes it
+	// again.
 	claimFor, claimAgain = 10 * time.Second, 3 * time.Second
-	// claimWindow is how far back a process reads a thread, so that it meets a record of every claim that counts. What is more than claimFor is
-	// for clocks that differ, and for a renewal that comes after the claim's end.
+	// claimWindow is how far back a process reads a thread, so that it meets a record of every claim that counts. What is more than claimFor
+	// is for clocks that differ, and for a renewal that comes after the claim's end.
 	claimWindow = claimFor + 5*time.Second
 )
 
@@ -44,15 +44,16 @@ type standing struct {
 	seen    time.Time // timestamp of the last record
 }
 
-// lineup is the claims of a thread. It depends on the thread's records of the last claimWindow alone, so all processes agree on it. Therefore
-// a claim that is refused counts until it is withdrawn: whether it was refused depends on older records.
+// lineup is the claims of a thread. It depends on the thread's records of the last claimWindow alone, so all processes agree on it.
+// Therefore a claim that is refused counts until it is withdrawn: whether it was refused depends on older records.
 type lineup struct {
 	// standing are the claims that count, by offset. The first one holds the thread, the others wait.
 	standing []standing
 	// gone are those that were withdrawn, by id, and ended the offsets of the ends of runs: the last renewal may come after that.
 	gone  map[string]bool
 	ended map[string]int64
-	// expired are those that were late, by id. Renewed, they count again, but a start that waits has lost its place: a later one may have begun.
+	// expired are those that were late, by id. Renewed, they count again, but a start that waits has lost its place: a later one may have
+	// begun.
 	expired map[string]bool
 }
 

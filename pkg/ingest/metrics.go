@@ -103,7 +103,9 @@ func newMetrics(reg prometheus.Registerer, tenants int, memory *front.Memory) (*
 	for _, r := range reasons() {
 		m.rejected.WithLabelValues(r)
 	}
-	for _, k := range []record.Kind{record.KindEvent, record.KindInput, record.KindErase, record.KindCancel, record.KindClaim, record.KindThread} {
+	for _, k := range []record.Kind{
+		record.KindEvent, record.KindInput, record.KindErase, record.KindCancel, record.KindClaim, record.KindThread,
+	} {
 		m.events.WithLabelValues(string(k))
 		m.bytes.WithLabelValues(string(k))
 	}

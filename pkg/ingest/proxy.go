@@ -169,7 +169,7 @@ func (p *proxied) heed() {
 	p.heeds.Do(func() { go p.svc.heed(p.ctx, p.target) })
 }
 
-// release ends the run's claim to its thread. Call it before the run's end is written, so that others need not wait for a renewal to expire.
+// release ends the run's claim to its thread. Call it before the run's end is written, so that no renewal comes after it.
 func (p *proxied) release() {
 	if p.turn != nil {
 		p.turn.end()

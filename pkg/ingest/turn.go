@@ -190,7 +190,7 @@ func (t *turn) wait(r *http.Request) error {
 
 // stopThose requests that the runs of the thread that began before an offset be stopped, and repeats it as cancelRun does, until ctx ends.
 func (t *turn) stopThose(ctx context.Context, before int64) {
-	of, value := t.target, stopRecord{stop{reasonNext}, &before}.encode()
+	of, value := t.target, stopRecord{reasonNext, &before}.encode()
 	of.run = ""
 	for _, at := range append([]time.Duration{0}, cancelAgain...) {
 		select {

@@ -42,20 +42,22 @@ func (b *behind) start(ctx context.Context, run string) *http.Response {
 }
 
 // waits starts a run that waits for its thread, and returns its stream.
-func (b *behind) waits(run string) *http.Response {
+func (b *behind) waits(run string) io.ReadCloser {
 	b.t.Helper()
 	resp := b.start(b.t.Context(), run)
 	b.t.Cleanup(func() { _ = resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK {
 		b.t.Fatalf("answer is %s", resp.Status)
 	}
-	return resp
+	return resp.Body
 }
 
 // refused starts a run that must be refused.
 func (b *behind) refused(run string, status int, reason, says string) answer {
 	b.t.Helper()
-	a := b.read(b.start(b.t.Context(), run))
+	resp := b.start(b.t.Context(), run)
+	defer resp.Body.Close()
+	a := b.read(resp)
 	if a.status != status || a.Reason != reason || !strings.Contains(a.Detail, says) {
 		b.t.Fatalf("answer is %d %s, want %d %s that says %q", a.status, a.body, status, reason, says)
 	}
@@ -225,8 +227,8 @@ func TestTurn_TheQueueIsBounded(t *testing.T) {
 	if a.header.Get("Retry-After") != "5" || !strings.Contains(a.body, `"limit":"queue"`) {
 		t.Errorf("answer is %s with %v", a.body, a.header)
 	}
-	_ = waiting.Body.Close() // who leaves, leaves the queue
-	all[0].claims(6)         // three runs' and the refused one's, and two that were withdrawn
+	_ = waiting.Close() // who leaves, leaves the queue
+	all[0].claims(6)    // three runs' and the refused one's, and two that were withdrawn
 	all[1].waits("r5")
 	if got := all[0].endings(); len(got) != 0 {
 		t.Errorf("runs ended: %v", got)
@@ -246,7 +248,7 @@ func TestTurn_AStartThatWaitsIsRefusedInItsStream(t *testing.T) {
 	first := all[0].records()[0]
 	kafkatest.Produce(t, all[0].cfg, &kgo.Record{Topic: first.Topic, Partition: first.Partition, Key: first.Key, Value: []byte("{}"),
 		Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindClaim, RunID: "r3", Seq: -1})})
-	text, err := io.ReadAll(waiting.Body)
+	text, err := io.ReadAll(waiting)
 	if err != nil || !strings.Contains(string(text), `data: {"type":"RUN_ERROR","message":"`) || !strings.Contains(string(text), "version 2") ||
 		!strings.Contains(string(text), `"code":"skein-not-recorded"}`) {
 		t.Errorf("its caller reads %q, %v", text, err)
@@ -261,7 +263,7 @@ func TestTurn_AStartThatWaitsCanBeStopped(t *testing.T) {
 	if a, c := all[0].cancel("r2", ""); a.status != http.StatusOK || c.Status != record.StatusCancelled {
 		t.Errorf("answer is %d %s", a.status, a.body)
 	}
-	if text, err := io.ReadAll(waiting.Body); err != nil || !strings.Contains(string(text), `"outcome":{"type":"cancelled"}`) {
+	if text, err := io.ReadAll(waiting); err != nil || !strings.Contains(string(text), `"outcome":{"type":"cancelled"}`) {
 		t.Errorf("its caller reads %q, %v", text, err)
 	}
 	if got := all[0].endings(); len(got) != 1 {
@@ -318,7 +320,9 @@ func TestTurn_ManyCancelFirst(t *testing.T) {
 
 // A run that is sent to two processes runs once.
 func TestTurn_TheSameRunTwice(t *testing.T) {
-	for policy, reason := range map[agents.Runs]string{agents.Reject: "thread-busy", agents.Queue: "run-under-way", agents.CancelFirst: "run-under-way"} {
+	for policy, reason := range map[agents.Runs]string{
+		agents.Reject: "thread-busy", agents.Queue: "run-under-way", agents.CancelFirst: "run-under-way",
+	} {
 		t.Run(string(policy), func(t *testing.T) {
 			all := inTurn(t, testConfig(kafkatest.Start(t, 3)), 2, policy, runsOn)
 			all[0].begins("r1")
@@ -363,7 +367,7 @@ func TestTurn_AProcessIsKilledWhileItHoldsTheThread(t *testing.T) {
 	cfg.AckTimeout = time.Second
 	all := inTurn(t, cfg, 2, agents.Queue, runsOn)
 	all[0].begins("r1")
-	waiting := bufio.NewReader(all[1].waits("r2").Body)
+	waiting := bufio.NewReader(all[1].waits("r2"))
 	began := time.Now()
 	all[0].svc.producer.Close() // it writes nothing more
 	for {
@@ -432,9 +436,9 @@ func TestCancel_StopsWhateverRunOfAThreadIsOpen(t *testing.T) {
 	}
 	// A request that is repeated is not for runs that began after it.
 	all[0].begins("r3")
-	before := all[0].last(record.KindCancel).Offset
-	kafkatest.Produce(t, all[0].cfg, &kgo.Record{Topic: all[0].cfg.Topics().Events, Partition: record.Partition([]byte("dev/t1"), 3), Key: []byte("dev/t1"),
-		Value: stopRecord{Before: &before}.encode(), Headers: kafka.Headers(record.Headers{Kind: record.KindCancel, Seq: -1})})
+	last := all[0].last(record.KindCancel)
+	kafkatest.Produce(t, all[0].cfg, &kgo.Record{Topic: last.Topic, Partition: last.Partition, Key: last.Key,
+		Value: stopRecord{Before: &last.Offset}.encode(), Headers: last.Headers})
 	time.Sleep(100 * time.Millisecond)
 	if !all[0].svc.Runs().Held("dev/t1", "r3") {
 		t.Error("a run that began after the request is stopped")
@@ -447,7 +451,8 @@ func TestLineup_IsThatOfTheRecordsAlone(t *testing.T) {
 	offset := int64(0)
 	rec := func(run string, c claim) *kgo.Record {
 		offset++
-		return &kgo.Record{Offset: offset, Timestamp: now, Value: c.encode(), Headers: kafka.Headers(record.Headers{Kind: record.KindClaim, RunID: run, Seq: -1})}
+		return &kgo.Record{Offset: offset, Timestamp: now, Value: c.encode(),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindClaim, RunID: run, Seq: -1})}
 	}
 	end := func(run string) *kgo.Record {
 		offset++

@@ -176,7 +176,8 @@ func TestTail_FollowsFromATimeOn(t *testing.T) {
 	write := func(ago time.Duration, n int) {
 		var records []*kgo.Record
 		for range n {
-			records = append(records, &kgo.Record{Topic: k.Topics().Events, Key: []byte("acme/a"), Value: make([]byte, 1000), Timestamp: now.Add(-ago)})
+			records = append(records, &kgo.Record{Topic: k.Topics().Events, Key: []byte("acme/a"), Value: make([]byte, 1000),
+				Timestamp: now.Add(-ago)})
 		}
 		kafkatest.Produce(t, k, records...)
 	}
