@@ -421,11 +421,16 @@ func TestCancel_StopsWhateverRunOfAThreadIsOpen(t *testing.T) {
 	first, second := all[0].begins("r1"), all[1].begins("r2")
 	other := &behind{stage: all[0].in(t, "t2"), agent: all[0].agent}
 	other.begins("r1")
-	for len(all[0].endings()) < 2 { // one that has only just begun may miss the request, as the first end is the answer
-		if a := stop(all[1]); a.status != http.StatusOK || !strings.Contains(a.body, `"status":"cancelled"`) || !strings.Contains(a.body, `"runId":"r`) {
-			t.Fatalf("answer is %d %s", a.status, a.body)
-		}
+	if a := stop(all[1]); a.status != http.StatusOK || !strings.Contains(a.body, `"status":"cancelled"`) || !strings.Contains(a.body, `"runId":"r`) {
+		t.Fatalf("answer is %d %s", a.status, a.body)
 	}
+	all[1].eventually("both have ended", func() bool {
+		if len(all[0].endings()) < 2 {
+			stop(all[1]) // one that had only just begun may have missed the request, as the first end is the answer
+			return false
+		}
+		return true
+	})
 	for _, rest := range []io.Reader{first, second} {
 		if text, err := io.ReadAll(rest); err != nil || !strings.Contains(string(text), `"skein.stopped":{"reason":"enough"}`) {
 			t.Errorf("a caller of the agent reads %q, %v", text, err)
