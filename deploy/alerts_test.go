@@ -2,10 +2,10 @@ package deploy
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -87,6 +87,38 @@ func TestAlerts_HaveTheirSectionsAndMetrics(t *testing.T) {
 	}
 }
 
+// Each check of readiness has an alert, but for those whose faults others tell of by what they cost, and for the audit log.
+func TestAlerts_NameEachCheck(t *testing.T) {
+	named := map[string]bool{"ingest": true, "session": true, "reading": true, "versions": true, "audit-log": true}
+	for _, rule := range alerts(t) {
+		for _, check := range regexp.MustCompile(`check=~?"([^"]+)"`).FindAllStringSubmatch(rule.Expr, -1) {
+			for name := range strings.SplitSeq(check[1], "|") {
+				named[name] = true
+			}
+		}
+	}
+	added := regexp.MustCompile(`(?:Admin\.Add(?:Check|Dependency|Optional|Remark)|p\.secure)\(.*?"([a-z-]+)",`)
+	there := map[string]bool{}
+	for _, pattern := range []string{"../internal/app/*.go", "../cmd/*/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range added.FindAllSubmatch(text, -1) {
+				there[string(found[1])] = true
+			}
+		}
+	}
+	if !maps.Equal(named, there) {
+		t.Errorf("alerts and this test name the checks %q, there are %q", slices.Sorted(maps.Keys(named)), slices.Sorted(maps.Keys(there)))
+	}
+}
+
 func TestDashboard_ShowsMetricsThatThereAre(t *testing.T) {
 	text, err := os.ReadFile("grafana/stages.json")
 	if err != nil {
@@ -110,9 +142,9 @@ func TestDashboard_ShowsMetricsThatThereAre(t *testing.T) {
 
 const evaluateEvery = 30 * time.Second
 
-// load reads series, one a line, in the notation of promtool, with a sample each evaluateEvery. (The package promqltest would, too; with
-// Prometheus' database come the clients of three clouds.)
-func load(t *testing.T, recording string) storage.Queryable {
+// load reads series, one a line, in the notation of promtool, with a sample each evaluateEvery, and leaves out samples before a time. (The
+// package promqltest would read them, too; with Prometheus' database come the clients of three clouds.)
+func load(t *testing.T, recording string, from time.Duration) storage.Queryable {
 	t.Helper()
 	var all []*storage.SeriesEntry
 	for line := range strings.Lines(recording) {
@@ -129,8 +161,8 @@ func load(t *testing.T, recording string) storage.Queryable {
 			t.Fatal(err)
 		}
 		for i, v := range values {
-			if !v.Omitted {
-				to.Append(0, int64(i)*evaluateEvery.Milliseconds(), v.Value)
+			if at := time.Duration(i) * evaluateEvery; !v.Omitted && at >= from {
+				to.Append(0, at.Milliseconds(), v.Value)
 			}
 		}
 		all = append(all, &storage.SeriesEntry{Lset: lset, SampleIteratorFn: chunk.Iterator})
@@ -159,14 +191,15 @@ func (s *seriesSet) At() storage.Series                { return s.all[s.at] }
 func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 
-// judge evaluates the rules over a recording as Prometheus does, and returns for each alert the times at which it fired.
-func judge(t *testing.T, recording string, length time.Duration) map[string][]time.Duration {
+// judge evaluates the rules over a part of a recording as Prometheus does that knows nothing of before, and returns when each alert fired
+// first, by its labels.
+func judge(t *testing.T, recording string, from, to time.Duration) map[string]map[string]time.Duration {
 	t.Helper()
-	samples, rules := load(t, recording), alerts(t)
+	samples, rules := load(t, recording, from), alerts(t)
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: language})
-	fired := map[string][]time.Duration{}
+	fired := map[string]map[string]time.Duration{}
 	since := map[string]map[string]time.Duration{} // by alert and labels
-	for at := time.Duration(0); at <= length; at += evaluateEvery {
+	for at := from; at <= to; at += evaluateEvery {
 		for _, rule := range rules {
 			query, err := engine.NewInstantQuery(t.Context(), samples, nil, rule.Expr, time.Unix(0, 0).Add(at))
 			if err != nil {
@@ -177,18 +210,21 @@ func judge(t *testing.T, recording string, length time.Duration) map[string][]ti
 			if err != nil {
 				t.Fatalf("%s at %v: %v", rule.Alert, at, err)
 			}
-			now, firing := map[string]time.Duration{}, false
+			now := map[string]time.Duration{}
 			for _, sample := range found {
 				labels := sample.Metric.DropReserved(func(name string) bool { return name == model.MetricNameLabel }).String()
 				now[labels] = at
 				if began, ok := since[rule.Alert][labels]; ok {
 					now[labels] = began
 				}
-				firing = firing || at-now[labels] >= time.Duration(rule.For)
+				if _, already := fired[rule.Alert][labels]; !already && at-now[labels] >= time.Duration(rule.For) {
+					if fired[rule.Alert] == nil {
+						fired[rule.Alert] = map[string]time.Duration{}
+					}
+					fired[rule.Alert][labels] = at
+				}
 			}
-			if since[rule.Alert] = now; firing {
-				fired[rule.Alert] = append(fired[rule.Alert], at)
-			}
+			since[rule.Alert] = now
 			query.Close()
 		}
 	}
@@ -225,16 +261,9 @@ func TestAlerts_FireUnderTheirFaultsAndNotInACalmHour(t *testing.T) {
 	if len(windows) == 0 || windows[0].to-windows[0].from < time.Hour {
 		t.Fatalf("there is no calm hour: %v", windows)
 	}
-	fired := judge(t, string(text), windows[len(windows)-1].to)
 	for _, w := range windows {
-		var names []string
-		for name, times := range fired {
-			// A minute for what is noticed at the end.
-			if slices.ContainsFunc(times, func(at time.Duration) bool { return at >= w.from && at <= w.to+time.Minute }) {
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
+		fired := judge(t, string(text), w.from, w.to+time.Minute) // for what is noticed at the end
+		names := slices.Sorted(maps.Keys(fired))
 		t.Logf("%v to %v, %s: %s", w.from, w.to, w.fault, strings.Join(names, ", "))
 		want := faults[w.fault]
 		delete(faults, w.fault)
@@ -255,16 +284,34 @@ func TestAlerts_FireUnderTheirFaultsAndNotInACalmHour(t *testing.T) {
 	}
 }
 
-// Faults that no test can do to a real stage within minutes.
+// Faults that no test can do to a real stage within minutes. They begin after 10 minutes.
 func TestAlerts_FireWhereNothingWasRecorded(t *testing.T) {
-	for name, series := range map[string]string{
-		"SkeinDiskFull":       "skein_compactor_disk_free_bytes 20x20 9x60\nskein_compactor_disk_size_bytes 100x80",
-		"SkeinErasureOverdue": `skein_admin_check_failing{check="purge"} 0x20 1x60`,
-		"SkeinEventsLost":     "skein_compactor_lost_offsets_total _x20 7x60",
+	for alert, series := range map[string]string{
+		`SkeinDiskFull{instance="c"}`: `skein_compactor_disk_free_bytes{instance="c"} 4e9x20 3e9x60
+			skein_compactor_disk_size_bytes{instance="c"} 36e9x80
+			skein_compactor_disk_free_bytes{instance="large"} 9e9x80
+			skein_compactor_disk_size_bytes{instance="large"} 100e9x80`,
+		`SkeinErasureOverdue{check="purge"}`:             `skein_admin_check_failing{check="purge"} 0x20 1x60`,
+		`SkeinEventsLost{}`:                              `skein_compactor_lost_offsets_total _x20 7x60`,
+		`SkeinEventsLost{reason="no-room"}`:              `skein_ingest_proxied_events_left_out_total{reason="no-room"} 0x20 7x60`,
+		`SkeinStaleCredentials{check="quotas"}`:          `skein_quota_file_stale 0x20 1x60`,
+		`SkeinDeadLetters{namespace="b", reason="size"}`: `skein_compactor_dead_letters_total{namespace="b",reason="size"} 0x20 1x60`,
+		// Another installation's processes do not stand in for those that are gone.
+		`SkeinStageAbsent{namespace="b", stage="compactor"}`: `skein_admin_check_failing{check="kafka",namespace="a"} 0x80
+			skein_admin_check_failing{check="kafka",namespace="b"} 0x80
+			skein_compactor_partitions{namespace="a"} 6x80
+			skein_compactor_partitions{namespace="b"} 6x20 stale`,
+		`SkeinNothingSealed{namespace="b"}`: `skein_ingest_events_total{kind="event",namespace="a"} 0+9x80
+			skein_ingest_events_total{kind="event",namespace="b"} 0+9x80
+			skein_compactor_records_total{kind="sealed",namespace="a"} 0+1x80
+			skein_compactor_records_total{kind="sealed",namespace="b"} 0+1x20 20x60`,
 	} {
-		fired := judge(t, series, 40*time.Minute)
-		if first := slices.Concat(fired[name], []time.Duration{0})[0]; first < 10*time.Minute {
-			t.Errorf("%s fires at %v: %s", name, first, fmt.Sprint(fired))
+		name, labels, _ := strings.Cut(alert, "{")
+		labels = "{" + labels
+		fired := judge(t, series, 0, 40*time.Minute)[name]
+		other := strings.NewReplacer(`"b"`, `"a"`, `"c"`, `"large"`).Replace(labels)
+		if at := fired[labels]; at < 10*time.Minute || other != labels && fired[other] > 0 {
+			t.Errorf("%s fires at %v", alert, fired)
 		}
 	}
 }
