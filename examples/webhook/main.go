@@ -80,6 +80,9 @@ func run(ctx context.Context, brokers, topic, url, since string) error {
 	}
 }
 
+// receiver follows no redirect: the answer is the receiver's own, and only it gets the token.
+var receiver = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 // post tries again for 45 s: a minute is what the group waits for a member. Then the process ends, and the next one tries.
 func post(ctx context.Context, url, key string, e ended) error {
 	body, err := json.Marshal(e)
@@ -98,7 +101,7 @@ func post(ctx context.Context, url, key string, e ended) error {
 		if token := os.Getenv("WEBHOOK_TOKEN"); token != "" {
 			req.Header.Set("Authorization", "Bearer "+token)
 		}
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := receiver.Do(req)
 		if err == nil {
 			_ = resp.Body.Close() // nothing of it is read
 			if resp.StatusCode < 300 {

@@ -353,9 +353,11 @@ func TestDownstream_Webhook(t *testing.T) {
 		switch {
 		case err != nil || e.EndedAt == "" || r.Header.Get("Idempotency-Key") == "":
 			t.Errorf("%s has the key %q (%v)", body, r.Header.Get("Idempotency-Key"), err)
+		case r.URL.Path != "/":
+			t.Errorf("%s was asked for: a redirect is no answer 2xx", r.URL)
 		case refuse:
 			refused++
-			w.WriteHeader(http.StatusServiceUnavailable)
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		default:
 			posted[e.ThreadID+" "+e.RunID] = e.Status
 		}
