@@ -1,17 +1,13 @@
 package docs
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,7 +24,6 @@ import (
 	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/test/parts"
 	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
 )
@@ -256,75 +251,6 @@ func TestDownstream_ClickHouse(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("there is no row of %v", want)
 	}
-}
-
-func TestDownstream_KafkaConnect(t *testing.T) {
-	partstest.SkipShort(t, "Java")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	java, jars, err := connectClasses(ctx)
-	if missing := new(parts.UnavailableError); errors.As(err, &missing) && os.Getenv("CI") != "true" {
-		partstest.Skip(t, err.Error())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := startDownstream(t)
-	var config map[string]string
-	if err := json.Unmarshal([]byte(d.blocks("Kafka Connect", "json")[0]), &config); err != nil {
-		t.Fatal(err)
-	}
-	var properties, in, want bytes.Buffer
-	for name, value := range config {
-		fmt.Fprintf(&properties, "%s=%s\n", name, value)
-	}
-	file := filepath.Join(t.TempDir(), "sink.properties")
-	if err := os.WriteFile(file, properties.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	field := func(b []byte) string {
-		if b == nil {
-			return "-"
-		}
-		return base64.StdEncoding.EncodeToString(b)
-	}
-	for _, r := range d.records() {
-		line := field(r.Key) + "\t" + field(r.Value)
-		if r.Value == nil || headerOf(r, record.HeaderKind) == string(record.KindRun) {
-			want.WriteString(line + "\n")
-		}
-		for _, h := range r.Headers {
-			line += "\t" + h.Key + "\t" + field(h.Value)
-		}
-		in.WriteString(line + "\n")
-	}
-	cmd := exec.CommandContext(ctx, java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", filepath.Join(jars, "*"),
-		"connect/Transforms.java", file)
-	cmd.Stdin, cmd.Stderr = &in, os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(out) != want.String() || want.Len() == 0 {
-		t.Errorf("the sink gets\n%s\nwant\n%s", out, want.String())
-	}
-}
-
-// connectClasses returns Java, and the folder with Kafka Connect's transforms.
-func connectClasses(ctx context.Context) (java, jars string, err error) {
-	if java, err = parts.Java(ctx); err != nil {
-		return "", "", err
-	}
-	pom, err := os.ReadFile("connect/pom.xml")
-	if err != nil {
-		return "", "", err
-	}
-	sums, err := os.ReadFile("connect/jars.sha256")
-	if err != nil {
-		return "", "", err
-	}
-	jars, err = parts.Jars{Name: "connect-transforms", Pom: pom, SHA256: sums}.Folder(ctx)
-	return java, jars, err
 }
 
 var webhookCall = regexp.MustCompile(`go run \./examples/webhook \S+ (\S+) \S+ (\S+)\n`)
