@@ -184,7 +184,7 @@ chaos-long: ## put the compactor through 200 faults on a real Kafka, and mutants
 	SKEIN_MUTANTS=1 go test -v -count=1 -timeout 3h ./test/chaos -chaos.faults=200 -chaos.seed=$(or $(SEED),0) -chaos.report=$(CURDIR)/docs/bench/chaos.md
 
 .PHONY: alerts-recorded
-alerts-recorded: build ## record what the alerts look at from real stages, through a calm hour (2 minutes) and under faults, in 12 minutes
+alerts-recorded: build ## record what the alerts look at from real stages, through a calm hour (2 minutes) and under faults, in 10 minutes
 	SKEIN_TEST_BIN=$(CURDIR)/bin go test -v -count=1 -timeout 1h ./test/chaos -run TestAlerts -chaos.alerts=$(CURDIR)/deploy/testdata/faults.txt
 
 .PHONY: failover

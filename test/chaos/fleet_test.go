@@ -32,6 +32,8 @@ type fleet struct {
 	// members are those that are there to stay, free those of them that no fault is at.
 	members, free []*member
 	extra         int
+	// started is told of each process, if it is not nil.
+	started func(*member)
 	// fenced counts the compactors that ended as fenced without a double, and were started anew.
 	fenced int
 }
@@ -69,6 +71,9 @@ func (f *fleet) start(m *member) error {
 		"--brokers", strings.Join(f.kafka.Brokers, ","), "--topic-prefix", f.kafka.TopicPrefix,
 		"--admin-listen", "127.0.0.1:0", "--dir", m.dir, "--instance-id", m.name,
 		"--checkpoint-interval", "1s")
+	if err == nil && f.started != nil {
+		f.started(m)
+	}
 	return err
 }
 
