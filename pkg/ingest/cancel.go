@@ -221,11 +221,11 @@ func (s *Service) nextEnd(ctx context.Context, follow *tail.Reader, run string, 
 			return runEnd{}, err
 		}
 		for _, m := range batch.Records {
-			if m.Offset <= after {
+			if m.Offset <= after || s.cfg.Kafka.IngestKeys.Refuses(m) {
 				continue
 			}
 			end, err := endOf(m)
-			if err != nil || end.status != "" && (end.runID == run || run == "") && !s.cfg.Kafka.IngestKeys.Refuses(m) {
+			if err != nil || end.status != "" && (end.runID == run || run == "") {
 				return end, err
 			}
 		}
@@ -326,12 +326,15 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 			return err
 		}
 		for _, m := range batch.Records {
+			if s.cfg.Kafka.IngestKeys.Refuses(m) {
+				continue
+			}
 			if err := kafka.CheckVersion(m); err != nil {
 				return err
 			}
 			// The compactor makes an invalid cancel record a dead letter.
 			h, err := kafka.ParseHeaders(m.Headers)
-			if err != nil || h.Kind != record.KindCancel || isRepeat(m) || s.cfg.Kafka.IngestKeys.Refuses(m) {
+			if err != nil || h.Kind != record.KindCancel || isRepeat(m) {
 				continue
 			}
 			var asked stopRecord

@@ -80,10 +80,12 @@ func TestCancel_OnlySignedRequestsStopRuns(t *testing.T) {
 		t.Fatalf("answer is %d %s", a.status, a.body)
 	}
 	first := b.records()[0]
-	kafkatest.Produce(t, b.cfg, &kgo.Record{
-		Topic: first.Topic, Partition: first.Partition, Key: first.Key, Value: []byte(`{"reason":"forged"}`),
-		Headers: kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: "r1", Seq: -1}),
-	})
+	for _, version := range []int{record.Version, record.Version + 1} { // at records of a newer Skein, readers stop
+		kafkatest.Produce(t, b.cfg, &kgo.Record{
+			Topic: first.Topic, Partition: first.Partition, Key: first.Key, Value: []byte(`{"reason":"forged"}`),
+			Headers: kafka.Headers(record.Headers{Version: version, Kind: record.KindCancel, RunID: "r1", Seq: -1}),
+		})
+	}
 	if a, c := b.cancel("r1", `{"reason":"enough"}`, "Content-Type", typeJSON); a.status != http.StatusOK || c.Status != record.StatusCancelled {
 		t.Fatalf("answer is %d %s", a.status, a.body)
 	}

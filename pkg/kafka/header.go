@@ -30,12 +30,16 @@ func ParseHeadersLike(hs []kgo.RecordHeader, like *record.Headers) (record.Heade
 }
 
 // Event parses a record of skein.events and checks its signature by the keys, which may be nil. The argument like is that of
-// record.ParseHeadersLike. record.ErrUnknownVersion must stop
-// the reader; record.ErrInvalidHeader and record.ErrUnknownKind concern only this record. The event shares the record's bytes.
+// record.ParseHeadersLike. record.ErrUnknownVersion must stop the reader; record.ErrInvalidHeader, which a record of a newer version has
+// if its signature is wrong, and record.ErrUnknownKind concern only this record. The event shares the record's bytes.
 func Event(m *kgo.Record, like *record.Headers, keys *IngestKeys) (record.Event, error) {
 	headers, err := ParseHeadersLike(m.Headers, like)
-	return record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: headers, Value: m.Value,
-		Signature: keys.Signature(m)}, err
+	e := record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: headers, Value: m.Value,
+		Signature: keys.Signature(m)}
+	if errors.Is(err, record.ErrUnknownVersion) && e.Signature == record.SignatureWrong {
+		err = record.ErrInvalidHeader
+	}
+	return e, err
 }
 
 // RunEvent is Event for readers that repeat the compactor's fold. The result ok is false for records that the compactor does not fold

@@ -170,7 +170,7 @@ func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Recor
 				if next = m.Offset + 1; m.Attrs.IsControl() {
 					continue
 				}
-				if err := kafka.CheckVersion(m); err != nil {
+				if err := kafka.CheckVersion(m); err != nil && !r.log.cfg.IngestKeys.Refuses(m) {
 					return err
 				}
 				if err := f(m); err != nil {

@@ -23,6 +23,9 @@ func (l *ledger) deadLetter(m *message, reason, detail string) (fold.Outcome, er
 	}
 	size := len(m.Key) + len(m.Value)
 	for _, h := range m.Headers {
+		if h.Key == record.HeaderWriter { // it says that a newer Skein wrote the record, at which readers stop
+			continue
+		}
 		size += len(h.Key) + len(h.Value)
 		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: h.Key, Value: bytes.Clone(h.Value)})
 	}

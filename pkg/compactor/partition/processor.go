@@ -263,7 +263,7 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	}
 	t := p.threads[string(m.Key)] // the key of a thread in memory is valid
 	p.message.read(m, t)
-	if errors.Is(p.message.unread, record.ErrUnknownVersion) {
+	if errors.Is(p.message.unread, record.ErrUnknownVersion) && !p.refuses(&p.message) {
 		return p.message.unread
 	}
 	p.next = m.Offset + 1
@@ -287,6 +287,11 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	return nil
 }
 
+// refuses reports whether ingest must have signed a record and has not. Nothing in its headers counts then, not even its version.
+func (p *Processor) refuses(m *message) bool {
+	return p.progress.Signed != 0 && m.Offset >= p.progress.Signed-1 && p.cfg.IngestKeys.Refuses(m.Record)
+}
+
 // route validates a record and dispatches it by its kind. t is its thread, nil if that is not in memory.
 func (p *Processor) route(t *thread, m *message) (_ fold.Outcome, err error) {
 	if len(m.Value) > kafka.MaxValueBytes {
@@ -306,7 +311,7 @@ func (p *Processor) route(t *thread, m *message) (_ fold.Outcome, err error) {
 		}
 		tenant, id = parts[0], parts[1]
 	}
-	if p.progress.Signed != 0 && m.Offset >= p.progress.Signed-1 && p.cfg.IngestKeys.Refuses(m.Record) {
+	if p.refuses(m) {
 		return p.deadLetter(m, deadletter.NotFromIngest, "")
 	}
 	switch bad := m.unread; {
