@@ -268,19 +268,89 @@ func TestTopicsAdopt_RefusesWhatItCannotProve(t *testing.T) {
 		})
 	}
 	t.Run("compactors are running", func(t *testing.T) {
-		s := &topicSet{t: t, cfg: from, partitions: 2}
-		s.compact(func(map[string]*record.Run) bool { return true }, func() {
-			if _, stderr := adoptTopics(t, from, app.ExitFailed); !strings.Contains(stderr, "stop the compactors") {
-				t.Errorf("it says %s", stderr)
+		to := kafkatest.Start(t, 2)
+		mirrored(t, from, to, func(_, n int) (int, int) { return 0, n })
+		joined := make(chan struct{})
+		cl, err := kgo.NewClient(kgo.SeedBrokers(to.Brokers...), //nolint:forbidigo // a member is all that is wanted
+			kgo.ConsumerGroup(to.CompactorGroup()), kgo.ConsumeTopics(to.Topics().Events),
+			kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { close(joined) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		<-joined
+		if _, stderr := adoptTopics(t, to, app.ExitFailed); !strings.Contains(stderr, "stop the compactors") {
+			t.Errorf("it says %s", stderr)
+		}
+	})
+	t.Run("the primary itself, with an idle partition", func(t *testing.T) {
+		k := kafkatest.Start(t, 2)
+		s := &topicSet{t: t, cfg: k, partitions: 2}
+		s.send(record.KindEvent, "t0", "r", runEvents("t0", "r", true)...)
+		s.compact(func(runs map[string]*record.Run) bool { return len(runs) > 0 }, func() {
+			if r, _ := adoptTopics(t, k, app.ExitDone); !r.Already {
+				t.Errorf("it says %+v", r)
 			}
 		})
 	})
 }
 
-// Killed at each of its writes, or overtaken there by another one: one epoch, once.
+// Of a perfect mirror, every run that is looked at is proved: each continues a thread whose earlier runs are not looked at. The ranges of
+// two contain each other's records.
+func TestTopicsAdopt_AdoptsAPerfectMirror(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	s := &topicSet{t: t, cfg: k, partitions: 1}
+	const threads = 520
+	var records []*kgo.Record
+	add := func(thread, run, event string) {
+		records = append(records, &kgo.Record{
+			Topic: k.Topics().Events, Key: []byte("acme/" + thread), Value: []byte(event),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}),
+		})
+	}
+	for _, run := range []string{"a", "b"} {
+		for i := range threads {
+			thread := fmt.Sprintf("t%d", i)
+			add(thread, run, runEvents(thread, run, true)[0])
+			add(thread, run, runEvents(thread, run, true)[3])
+		}
+	}
+	for range record.MaxRanges + 10 {
+		for _, run := range []string{"x", "y"} {
+			add("t0", run, `{"type":"CUSTOM","name":"n","value":1}`)
+		}
+	}
+	kafkatest.Produce(t, k, records...)
+	s.compact(func(runs map[string]*record.Run) bool { return len(runs) == 2*threads+2 })
+	to := kafkatest.Start(t, 1)
+	mirrored(t, k, to, func(_, n int) (int, int) { return 0, n })
+	if r, _ := adoptTopics(t, to, app.ExitDone, "--dry-run"); r.Partitions[0].Proved != 32 {
+		t.Errorf("it says %+v", r)
+	}
+}
+
+// A call that was killed has skipped as many offsets as are looked back for events that prove something.
+func TestTopicsAdopt_AgainWithTheDefault(t *testing.T) {
+	from, to := primary(t, newCrowd(2, 2), 100), kafkatest.Start(t, 2)
+	mirrored(t, from, to, func(_, n int) (int, int) { return 0, n })
+	ctx, kill := context.WithCancel(t.Context())
+	o := adopt.Options{Kafka: to, Lost: 100_000, Progress: func(what string, done, total int) {
+		if what == "skipping offsets" && done == total {
+			kill()
+		}
+	}}
+	if _, err := adopt.Run(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Fatalf("killed it says %v", err)
+	}
+	if r, _ := adoptTopics(t, to, app.ExitDone, "--lost", "100000"); r.Already || r.Partitions[0].Proved == 0 {
+		t.Errorf("again it says %+v", r)
+	}
+}
+
+// Killed at each of its writes, or overtaken there by another one or by a producer: one epoch, once.
 func TestTopicsAdopt_IsDoneOnce(t *testing.T) {
-	for _, overtaken := range []bool{false, true} {
-		t.Run(fmt.Sprintf("overtaken %v", overtaken), func(t *testing.T) {
+	for by, want := range map[string]error{"kills": nil, "another one": adopt.ErrOvertaken, "a producer": adopt.ErrWritten} {
+		t.Run("by "+by, func(t *testing.T) {
 			crowd := newCrowd(2, 2)
 			from, to := primary(t, crowd, 100), kafkatest.Start(t, 2)
 			mirrored(t, from, to, func(topic, n int) (int, int) { return 0, n - map[int]int{0: 3}[topic] })
@@ -294,17 +364,24 @@ func TestTopicsAdopt_IsDoneOnce(t *testing.T) {
 						if sent.Add(1) != n {
 							return
 						}
-						if overtaken {
-							adoptTopics(t, to, app.ExitDone, "--lost", "50")
-						} else {
+						switch by {
+						case "kills":
 							cancel()
+						case "another one":
+							adoptTopics(t, to, app.ExitDone, "--lost", "50")
+						default: // after the last look at the ends
+							kafkatest.Produce(t, to, crowd.next(to.Topics().Events))
 						}
 					}}))
 				}
 				r, err := adopt.Run(ctx, o)
-				if overtaken {
-					if !errors.Is(err, adopt.ErrOvertaken) {
+				if want != nil {
+					if !errors.Is(err, want) {
 						t.Errorf("overtaken it says %v", err)
+					}
+					if by == "a producer" {
+						adoptTopics(t, to, app.ExitDone, "--lost", "50")
+						return // its event was dropped, as the compactor had processed the lost one at its offset
 					}
 					break
 				}

@@ -123,6 +123,9 @@ func (g *adoption) run(ctx context.Context) (r Report, err error) {
 		r.Adopted = r.Already
 		return r, nil
 	}
+	if err := g.unused(ctx); err != nil {
+		return r, err
+	}
 	now, err := g.ends(ctx) // reading took its time
 	if err != nil {
 		return r, err
@@ -137,8 +140,8 @@ func (g *adoption) run(ctx context.Context) (r Report, err error) {
 	return r, nil
 }
 
-// look reads the topics' ids and offsets, and checks that nobody uses them. It returns the ends of all topics.
-func (g *adoption) look(ctx context.Context) (map[string]map[int32]int64, error) {
+// look reads the topics' ids and offsets. It returns the ends of all topics.
+func (g *adoption) look(ctx context.Context) (ends map[string]map[int32]int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	set, err := kafka.ReadTopicSet(ctx, g.adm, g.topics)
@@ -149,6 +152,22 @@ func (g *adoption) look(ctx context.Context) (map[string]map[int32]int64, error)
 		return nil, errors.New("the brokers give topics no ids, by which an epoch is told: they have to be of Kafka 2.8 or later")
 	}
 	g.id = set.IDs[0].String()
+	if ends, err = g.ends(ctx); err != nil { // before all that is read, so that a record in between is noticed
+		return nil, err
+	}
+	if g.runs, err = kafka.Spans(ctx, g.adm, g.topics.Runs); err != nil {
+		return nil, err
+	}
+	if g.events, err = kafka.Spans(ctx, g.adm, g.topics.Events); err != nil {
+		return nil, err
+	}
+	return ends, nil
+}
+
+// unused returns an error if something uses the topics: a compactor, or an open transaction.
+func (g *adoption) unused(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	groups, err := g.adm.DescribeGroups(ctx, g.Group)
 	for errors.Is(err, kerr.CoordinatorNotAvailable) && ctx.Err() == nil { // a cluster that never had a group makes room for them now
 		time.Sleep(100 * time.Millisecond)
@@ -158,28 +177,22 @@ func (g *adoption) look(ctx context.Context) (map[string]map[int32]int64, error)
 		err = groups.Error()
 	}
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, fmt.Errorf("asking for the members of %s: %w", g.Group, err)
+		return fmt.Errorf("asking for the members of %s: %w", g.Group, err)
 	}
 	if len(groups[g.Group].Members) > 0 {
-		return nil, fmt.Errorf("group %s has members: stop the compactors, wait 10 s, then adopt again", g.Group)
+		return fmt.Errorf("group %s has members: stop the compactors, wait 10 s, then adopt again", g.Group)
 	}
 	for _, topic := range g.topics.All() {
 		open, err := kafka.Unsettled(ctx, g.adm, topic)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for p, span := range open {
-			return nil, fmt.Errorf("partition %d of %s has an open transaction at %d: abort it with kafka-transactions.sh, then adopt again",
+			return fmt.Errorf("partition %d of %s has an open transaction at %d: abort it with kafka-transactions.sh, then adopt again",
 				p, topic, span.Start)
 		}
 	}
-	if g.runs, err = kafka.Spans(ctx, g.adm, g.topics.Runs); err != nil {
-		return nil, err
-	}
-	if g.events, err = kafka.Spans(ctx, g.adm, g.topics.Events); err != nil {
-		return nil, err
-	}
-	return g.ends(ctx)
+	return nil
 }
 
 func (g *adoption) ends(ctx context.Context) (map[string]map[int32]int64, error) {
@@ -194,14 +207,14 @@ func (g *adoption) ends(ctx context.Context) (map[string]map[int32]int64, error)
 	return all, nil
 }
 
-// declared reports whether the epoch of these topics was declared.
+// declared reports whether the epoch of these topics was declared, which is done for all partitions at once, or they were never mirrored.
 func (g *adoption) declared() bool {
 	for _, p := range g.parts {
-		if p.progress == nil || p.progress.Events != g.id {
-			return false
+		if p.progress != nil && p.progress.Events == g.id {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 func (g *adoption) report() []Partition {
@@ -217,12 +230,11 @@ func (g *adoption) report() []Partition {
 	return all
 }
 
-// declare marks the records that are ahead, skips the offsets of events that may be missing, sets the compactors' offsets, and writes
+// declare marks the records that are ahead, skips the offsets of events that may be missing, deletes the compactors' offsets, and writes
 // the progress records of the new epoch. Until those are committed, in one transaction, the stages refuse the set, and a next call does
 // all of it again: a record is marked once, and more offsets are skipped.
 func (g *adoption) declare(ctx context.Context) error {
 	var marks, epoch []*kgo.Record
-	offsets := kadm.Offsets{}
 	for id, p := range g.parts {
 		for _, r := range p.ahead {
 			if r.run.RawLost {
@@ -239,11 +251,6 @@ func (g *adoption) declare(ctx context.Context) error {
 		if p.progress != nil {
 			progress = *p.progress
 		}
-		if progress.Partitions > 0 {
-			offsets.Add(kadm.Offset{
-				Topic: g.topics.Events, Partition: id, At: progress.Committed, LeaderEpoch: -1, Metadata: progress.Metadata(),
-			})
-		}
 		progress.Events = g.id
 		epoch = append(epoch, &kgo.Record{
 			Topic: g.topics.Runs, Partition: id, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(progress),
@@ -258,8 +265,7 @@ func (g *adoption) declare(ctx context.Context) error {
 	if err := g.skip(ctx); err != nil {
 		return err
 	}
-	// A mirror may have brought offsets of the old compactors. The compactors would go on from them where they are higher.
-	if err := g.setOffsets(ctx, offsets); err != nil {
+	if err := g.deleteOffsets(ctx); err != nil {
 		return err
 	}
 	if err := g.transact(ctx, epoch, kgo.TryCommit); err != nil {
@@ -268,36 +274,29 @@ func (g *adoption) declare(ctx context.Context) error {
 	return nil
 }
 
-// skipRecords is how many offsets one transaction skips.
+// skipRecords is how many offsets one transaction skips at most.
 const skipRecords = 100_000
 
 // skip uses up the offsets after the mirrored events, by records of aborted transactions: no reader sees them.
 func (g *adoption) skip(ctx context.Context) error {
-	total := int(g.Lost) * len(g.parts)
-	var records []*kgo.Record
-	flush := func(done int) error {
-		if g.Progress != nil {
-			g.Progress("skipping offsets", done, total)
-		}
-		err := g.transact(ctx, records, kgo.TryAbort)
-		if records = records[:0]; err != nil {
-			return fmt.Errorf("skipping offsets: %w", err)
-		}
-		return nil
-	}
-	done := 0
-	for id := range g.parts {
-		for range g.Lost {
-			records = append(records, &kgo.Record{Topic: g.topics.Events, Partition: id})
-			if done++; len(records) == skipRecords {
-				if err := flush(done); err != nil {
-					return err
-				}
+	done, total := 0, int(g.Lost)*len(g.parts)
+	for id, p := range g.parts {
+		for left := g.Lost; left > 0; {
+			records := make([]*kgo.Record, min(left, skipRecords))
+			for i := range records {
+				records[i] = &kgo.Record{Topic: g.topics.Events, Partition: id}
+			}
+			if err := g.transact(ctx, records, kgo.TryAbort); err != nil {
+				return fmt.Errorf("skipping offsets: %w", err)
+			}
+			if left == g.Lost && records[0].Offset != p.events.End {
+				return ErrWritten
+			}
+			left -= int64(len(records))
+			if done += len(records); g.Progress != nil {
+				g.Progress("skipping offsets", done, total)
 			}
 		}
-	}
-	if err := flush(done); err != nil {
-		return err
 	}
 	ends, err := kafka.Ends(ctx, g.adm, g.topics.Events)
 	if err != nil {
@@ -327,17 +326,12 @@ func (g *adoption) transact(ctx context.Context, records []*kgo.Record, how kgo.
 	return nil
 }
 
-func (g *adoption) setOffsets(ctx context.Context, offsets kadm.Offsets) error {
+// deleteOffsets deletes the offsets of the compactors' group, so that the progress records count: a mirror may have brought higher ones.
+func (g *adoption) deleteOffsets(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if _, err := g.adm.DeleteGroup(ctx, g.Group); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return fmt.Errorf("deleting the mirrored offsets of %s: %w", g.Group, err)
-	}
-	if len(offsets) == 0 {
-		return nil
-	}
-	if err := g.adm.CommitAllOffsets(ctx, g.Group, offsets); err != nil {
-		return fmt.Errorf("committing the offsets of %s: %w", g.Group, err)
 	}
 	return nil
 }

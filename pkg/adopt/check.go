@@ -11,9 +11,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // part is what was read of one partition.
@@ -27,11 +27,8 @@ type part struct {
 	recent, ahead map[string]*runRecord
 	// erasing is the key of a thread that has lost runs since the last progress record, and whose erasure did not end; else empty.
 	erasing string
-	// chosen are the keys of threads whose records are all kept, in whole: a run starts from those before it. It is nil in a first read.
-	chosen map[string]bool
-	whole  map[string]*runRecord
-	proved int
-	epoch  int64
+	proved  int
+	epoch   int64
 }
 
 type runRecord struct {
@@ -39,10 +36,16 @@ type runRecord struct {
 	run *record.Run
 }
 
+func (r *runRecord) String() string {
+	return fmt.Sprintf("run %q of thread %q, events %d to %d", r.run.RunID, r.run.ThreadID, r.run.Raw.First, r.run.Raw.Next-1)
+}
+
+// thread returns the key of the run's thread.
+func (r *runRecord) thread() string { return string(r.Key[:bytes.LastIndexByte(r.Key, '/')]) }
+
 const (
-	// keptRecords is how many of the latest run records of a partition are kept, and checkedRuns how many of them are proved at most. If
-	// none can be, all records of chosenThreads are read.
-	keptRecords, checkedRuns, chosenThreads = 256, 32, 4
+	// keptRecords is how many of the latest run records of a partition are kept, and checkedRuns how many of them are proved at most.
+	keptRecords, checkedRuns = 64, 32
 	// checkedSpan limits how many events are read to prove them.
 	checkedSpan = 100_000
 	// lastSpan is the span at the end of a partition in which its last event is looked for.
@@ -52,45 +55,36 @@ const (
 )
 
 // read reads what was written to skein.runs since shortly before the last mirrored events, and proves run records by events. If that does
-// not suffice for a partition, it reads all of the partition.
+// not suffice for a partition, it reads all of the partition. It proves nothing if the epoch was declared: new events may have come since.
 func (g *adoption) read(ctx context.Context) error {
 	spans, err := g.recently(ctx)
 	if err != nil {
 		return err
 	}
 	g.parts = map[int32]*part{}
-	chosen := map[int32]map[string]bool{}
-	for len(spans) > 0 {
+	for whole := false; len(spans) > 0; whole = true {
 		for id := range spans {
-			g.parts[id] = &part{
-				id: id, events: g.events[id], chosen: chosen[id],
-				recent: map[string]*runRecord{}, ahead: map[string]*runRecord{}, whole: map[string]*runRecord{},
-			}
+			g.parts[id] = &part{id: id, events: g.events[id], recent: map[string]*runRecord{}, ahead: map[string]*runRecord{}}
 		}
-		if err := g.readRuns(ctx, spans); err != nil {
+		if err := g.readRuns(ctx, spans); err != nil || g.declared() {
 			return err
 		}
 		again := map[int32]kafka.Span{}
 		for id := range spans {
 			p := g.parts[id]
-			proves, err := g.prove(ctx, p)
+			unproved, err := g.prove(ctx, p)
 			switch {
 			case err != nil:
 				return err
-			case (p.progress == nil || !proves) && p.chosen == nil:
-				again[id], chosen[id] = g.runs[id], map[string]bool{}
-				for _, r := range slices.SortedFunc(maps.Values(p.recent), later) {
-					if len(chosen[id]) < chosenThreads {
-						chosen[id][r.thread()] = true
-					}
-				}
+			case (p.progress == nil || unproved != nil) && !whole:
+				again[id] = g.runs[id]
 			case p.erasing != "":
 				return fmt.Errorf("partition %d: thread %s: %w", id, p.erasing, ErrErasing)
-			case !proves:
-				return fmt.Errorf("partition %d: no run record is proved: %w", id, ErrOffsets)
 			case p.claimed > p.events.End+g.Lost:
 				return fmt.Errorf("partition %d: skein.runs names events up to %d, and the mirror has those up to %d: it lacks more than --lost %d",
 					id, p.claimed, p.events.End, g.Lost)
+			case unproved != nil:
+				return fmt.Errorf("partition %d: no run record is proved, such as that of %s: %w", id, unproved, ErrOffsets)
 			}
 		}
 		spans = again
@@ -164,7 +158,6 @@ func (p *part) take(m *kgo.Record) error {
 		key := string(m.Key)
 		delete(p.ahead, key)
 		delete(p.recent, key)
-		delete(p.whole, key)
 		if len(m.Value) == 0 {
 			p.erasing = string(m.Key[:bytes.LastIndexByte(m.Key, '/')])
 			return nil
@@ -179,24 +172,16 @@ func (p *part) take(m *kgo.Record) error {
 			p.ahead[key] = r
 			return nil
 		}
-		if p.chosen[r.thread()] {
-			p.whole[key] = r
-			return nil
-		}
 		p.recent[key] = r
 		if len(p.recent) > 2*keptRecords {
-			for _, old := range slices.SortedFunc(maps.Values(p.recent), later)[keptRecords:] {
+			latest := slices.SortedFunc(maps.Values(p.recent), func(a, b *runRecord) int { return cmp.Compare(b.Offset, a.Offset) })
+			for _, old := range latest[keptRecords:] {
 				delete(p.recent, string(old.Key))
 			}
 		}
 	}
 	return nil
 }
-
-// thread returns the key of the run's thread.
-func (r *runRecord) thread() string { return string(r.Key[:bytes.LastIndexByte(r.Key, '/')]) }
-
-func later(a, b *runRecord) int { return cmp.Compare(b.Offset, a.Offset) }
 
 // nextOf returns the offset after the last event that a run's record names: one that only announces the run names its first event.
 func nextOf(r *record.Run) int64 {
@@ -207,98 +192,113 @@ func nextOf(r *record.Run) int64 {
 	return next
 }
 
-// prove proves the partition's latest run records by the mirrored events. It reports whether any was proved, or nothing had to be: without
-// events, no event is at a wrong offset. It returns ErrOffsets if one differs.
-func (g *adoption) prove(ctx context.Context, p *part) (bool, error) {
-	threads, wanted := map[string][]*record.Run{}, map[string][]string{}
-	span, held, chosen := kafka.Span{Start: p.events.End, End: p.events.End}, len(p.ahead) > 0, 0
-	all := append(slices.SortedFunc(maps.Values(p.whole), later), slices.SortedFunc(maps.Values(p.recent), later)...)
-	for _, r := range slices.AppendSeq(all, maps.Values(p.ahead)) {
-		key := r.thread()
-		threads[key] = append(threads[key], r.run)
-		raw := r.run.Raw
-		if p.ahead[string(r.Key)] != nil || r.run.RawLost || nextOf(r.run) <= p.events.Start { // or its events have expired
-			continue
-		}
-		held = true
-		if chosen < checkedRuns && raw.Events > 0 && raw.First >= max(p.events.Start, p.events.End-checkedSpan) {
-			wanted[key] = append(wanted[key], r.run.RunID)
-			chosen++
-		}
-	}
-	folded := map[string]*verify.Thread{}
-	for key, runs := range wanted {
-		slices.SortFunc(threads[key], func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) })
-		t, err := verify.NewThread(threads[key], runs, [2]int64{p.events.Start, p.events.End}, verify.NewRecords(threads[key]))
-		if err != nil {
-			return false, err
-		}
-		folded[key] = t
-		if ranges := t.Ranges(); len(ranges) > 0 { // those of parents that were open when they began, too
-			span.Start = min(span.Start, ranges[0][0])
-		}
-	}
-	for m, err := range kafka.Scan(ctx, g.Kafka, g.topics.Events, map[int32]kafka.Span{p.id: span}) {
-		if err != nil {
-			return false, fmt.Errorf("reading events: %w", err)
-		}
-		t := folded[string(m.Key)]
-		if t == nil {
-			continue
-		}
-		e, ok, err := kafka.RunEvent(m, t.Headers(), g.Kafka.IngestKeys)
-		if ok {
-			err = t.Take(e)
-		}
-		if err != nil {
-			return false, err
-		}
-	}
-	for key, t := range folded {
-		reports, err := t.Reports()
-		if err != nil {
-			return false, err
-		}
-		for _, r := range reports {
-			run := threads[key][slices.IndexFunc(threads[key], func(one *record.Run) bool { return one.RunID == r.RunID })]
-			switch {
-			case r.Raw == nil: // it started from a run that was not read
-			case r.Raw.Events == run.Raw.Events && r.Raw.SHA256 == run.Raw.SHA256 && !slices.Contains(r.Differences, "raw.ranges"):
-				p.proved++
-			default:
-				return false, fmt.Errorf("partition %d: run %q of thread %q, events %d to %d: %w", p.id, r.RunID, run.ThreadID, run.Raw.First,
-					run.Raw.Next-1, ErrOffsets)
+// proof compares a run record with the mirrored events.
+type proof struct {
+	*runRecord
+	// ends is how many of the ends of its ranges were found, of wantEnds that the mirror must have. Each is a record of the run.
+	ends, wantEnds int
+	// outcomes and tally are of its events; nil if the mirror lacks some, or if its ranges have room for other runs' records.
+	outcomes *fold.Outcomes
+	tally    *fold.Tally
+}
+
+func (p *part) newProof(r *runRecord) *proof {
+	c, raw := &proof{runRecord: r}, r.run.Raw
+	for _, in := range raw.Ranges {
+		for _, at := range []int64{in[0], in[1] - 1} {
+			if at < p.events.End {
+				c.wantEnds++
 			}
 		}
 	}
-	for i, r := range slices.SortedFunc(maps.Values(p.ahead), later) {
-		if p.proved > 0 || i == checkedRuns {
-			break
+	if len(raw.Ranges) < record.MaxRanges && raw.Next <= p.events.End {
+		c.outcomes, c.tally = fold.NewOutcomes(r.run), fold.NewTally()
+	}
+	return c
+}
+
+// take compares a record under the key of the run's thread.
+func (c *proof) take(d *fold.Decoded) error {
+	raw := c.run.Raw
+	i := slices.IndexFunc(raw.Ranges, func(in [2]int64) bool { return in[0] <= d.Offset && d.Offset < in[1] })
+	if i < 0 {
+		return nil
+	}
+	if id := d.Headers.RunID; id == "" || id == cmp.Or(c.run.ClientRunID, c.run.RunID) {
+		for _, at := range []int64{raw.Ranges[i][0], raw.Ranges[i][1] - 1} {
+			if at == d.Offset {
+				c.ends++
+			}
 		}
-		begins, err := g.begins(ctx, p, r)
+	}
+	if c.outcomes == nil {
+		return nil
+	}
+	outcome, err := c.outcomes.Of(d)
+	if err == nil && outcome == fold.Folded {
+		c.tally.Add(d.Payload(), d.Time)
+	}
+	return err
+}
+
+func (c *proof) right() bool {
+	return c.ends == c.wantEnds && (c.tally == nil || c.tally.Events == c.run.Raw.Events && c.tally.SHA256() == c.run.Raw.SHA256)
+}
+
+// prove compares the partition's latest run records with the mirrored events. It returns ErrOffsets if one differs. If none could be
+// compared, it returns one of them, or nil if there are no events of any: then no event is at a wrong offset.
+func (g *adoption) prove(ctx context.Context, p *part) (unproved *runRecord, err error) {
+	proofs, span := map[string][]*proof{}, kafka.Span{Start: p.events.End}
+	latest := func(a, b *runRecord) int { return cmp.Compare(b.run.Raw.First, a.run.Raw.First) }
+	for _, some := range []map[string]*runRecord{p.recent, p.ahead} {
+		n, from := 0, p.events.Start
+		for _, r := range slices.SortedFunc(maps.Values(some), latest) {
+			raw := r.run.Raw
+			switch {
+			case r.run.RawLost || nextOf(r.run) <= p.events.Start || p.events.Empty(): // its events are gone
+			case raw.Events == 0 || raw.First < from || raw.First >= p.events.End || n == checkedRuns:
+				unproved = r
+			default:
+				n, from = n+1, max(from, raw.First-checkedSpan)
+				key := r.thread()
+				proofs[key] = append(proofs[key], p.newProof(r))
+				span.Start, span.End = min(span.Start, raw.First), min(max(span.End, raw.Next), p.events.End)
+			}
+		}
+	}
+	var d fold.Decoded
+	for m, err := range kafka.Scan(ctx, g.Kafka, g.topics.Events, map[int32]kafka.Span{p.id: span}) {
 		if err != nil {
-			return false, err
+			return nil, fmt.Errorf("reading events: %w", err)
 		}
-		if begins {
+		of := proofs[string(m.Key)]
+		if of == nil {
+			continue
+		}
+		e, ok, err := kafka.RunEvent(m, &d.Headers, nil)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		d.Reset(&e)
+		for _, c := range of {
+			if err := c.take(&d); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, of := range proofs {
+		for _, c := range of {
+			if !c.right() {
+				return nil, fmt.Errorf("partition %d: %s: %w", p.id, c, ErrOffsets)
+			}
 			p.proved++
 		}
 	}
-	return p.proved > 0 || !held || p.events.Empty(), nil
-}
-
-// begins reports whether a run that the mirror lacks a part of begins where its record says: at an event of its thread that names the run.
-func (g *adoption) begins(ctx context.Context, p *part, r *runRecord) (bool, error) {
-	at := kafka.Span{Start: r.run.Raw.First, End: r.run.Raw.First + 1}
-	if at.Start < p.events.Start || at.End > p.events.End {
-		return false, nil
+	if p.proved > 0 {
+		unproved = nil
 	}
-	for m, err := range kafka.Scan(ctx, g.Kafka, g.topics.Events, map[int32]kafka.Span{p.id: at}) {
-		if err != nil {
-			return false, fmt.Errorf("reading events: %w", err)
-		}
-		id := cmp.Or(r.run.ClientRunID, r.run.RunID)
-		headers, err := kafka.ParseHeaders(m.Headers)
-		return err == nil && string(m.Key) == r.thread() && (headers.RunID == id || bytes.Contains(m.Value, []byte(id))), nil
-	}
-	return false, nil
+	return unproved, nil
 }
