@@ -142,7 +142,7 @@ const (
 
 // Scan reads spans of a topic, read_committed and without a group. The spans must lie within those that Spans returns. Scan keeps
 // the order within each partition, but not between partitions. It ends after the spans or with an error, such as
-// record.ErrUnknownVersion for a record of a newer Skein.
+// record.ErrUnknownVersion for a record of a newer Skein, which one that cfg.IngestKeys refuse is not.
 func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, extra ...kgo.Opt) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
 		from, open := map[int32]int64{}, map[int32]Span{} // partitions that are not read to the end of their spans
@@ -173,7 +173,7 @@ func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, e
 			for r := range fetches.RecordsAll() {
 				span, isOpen := open[r.Partition]
 				if isOpen && r.Offset >= span.Start && r.Offset < span.End && !r.Attrs.IsControl() {
-					if err := CheckVersion(r); err != nil {
+					if err := CheckVersion(r); err != nil && (topic != cfg.Topics().Events || !cfg.IngestKeys.Refuses(r)) {
 						yield(nil, err)
 						return
 					}
