@@ -81,11 +81,11 @@ func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 		}
 		defer cl.Close()
 	}
-	results, err := r.read(ctx, cfg)
+	results, refused, err := r.read(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.compare(ctx, cfg, results); err != nil {
+	if err := r.compare(ctx, cfg, results, refused); err != nil {
 		return nil, err
 	}
 	var publish []*kgo.Record
@@ -108,19 +108,24 @@ func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 	return results, nil
 }
 
-// read reads the dead letters of the query and sets the outcomes that do not depend on skein.events.
-func (r Retry) read(ctx context.Context, cfg kafka.Config) (results []Retried, err error) {
+// read reads the dead letters of the query and sets the outcomes that do not depend on skein.events. It also returns the positions of
+// erasures that are dead letters themselves: they have erased nothing.
+func (r Retry) read(ctx context.Context, cfg kafka.Config) (results []Retried, refused map[record.Position]bool, err error) {
 	bytes := 0
+	refused = map[record.Position]bool{}
 	for m, err := range each(ctx, cfg, r.Query, nil) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		l := Read(m)
+		if l.Kind == record.KindErase && l.Position != nil {
+			refused[*l.Position] = true
+		}
 		if !r.matches(l) {
 			continue
 		}
 		if bytes += len(m.Value); len(results) == maxRetries || bytes > maxRetryBytes {
-			return nil, fmt.Errorf("%w: it takes up to %d, of %d MiB: select fewer, by thread, reason or time",
+			return nil, nil, fmt.Errorf("%w: it takes up to %d, of %d MiB: select fewer, by thread, reason or time",
 				ErrTooMany, maxRetries, maxRetryBytes>>20)
 		}
 		e := Retried{Record: l, Outcome: Published, original: again(m, cfg.Topics().Events)}
@@ -134,7 +139,7 @@ func (r Retry) read(ctx context.Context, cfg kafka.Config) (results []Retried, e
 		}
 		results = append(results, e)
 	}
-	return results, nil
+	return results, refused, nil
 }
 
 // clockSkew is the assumed maximum difference between the clocks of all producers.
@@ -142,7 +147,7 @@ const clockSkew = time.Hour
 
 // compare sets each record's partition. It reads skein.events from the original records on, to find earlier retries and erasures of their
 // threads.
-func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried) error {
+func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried, refused map[record.Position]bool) error {
 	if len(results) == 0 {
 		return nil
 	}
@@ -188,13 +193,14 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried)
 			r.Progress(done, total)
 		}
 		headers, err := kafka.ParseHeaders(m.Headers)
-		erased, of := err == nil && headers.Kind == record.KindErase, retryOf(m)
+		at := record.Position{Partition: m.Partition, Offset: m.Offset}
+		erased, of := err == nil && headers.Kind == record.KindErase && !refused[at], retryOf(m)
 		for _, e := range byKey[string(m.Key)] {
 			switch {
 			case erased && m.Offset >= e.from:
 				e.Outcome, e.RetriedAt = Erased, nil
 			case of != nil && *of == e.ID && e.Outcome != Erased:
-				e.RetriedAt = &record.Position{Partition: m.Partition, Offset: m.Offset}
+				e.RetriedAt = &at
 				if !r.Again {
 					e.Outcome = PublishedBefore
 				}

@@ -126,10 +126,15 @@ func publishesWhatHasAChance(t *testing.T, cfg kafka.Config) {
 	odd := s.letter("acme", "b", Malformed, `{"type":1}`, false)
 	notJSON := s.letter("acme", "b", Malformed, `{`, false)
 	gone := s.letter("acme", "gone", NoRun, event, false)
-	kafkatest.Produce(t, cfg, &kgo.Record{
-		Topic: cfg.Topics().Events, Key: keyOf(t, "acme", "gone"), Partition: record.Partition(keyOf(t, "acme", "gone"), partitions),
-		Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1}),
-	})
+	erase := func(thread string) *kgo.Record {
+		key := keyOf(t, "acme", thread)
+		m := &kgo.Record{Topic: cfg.Topics().Events, Key: key, Partition: record.Partition(key, partitions),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1})}
+		kafkatest.Produce(t, cfg, m)
+		return m
+	}
+	erase("gone")
+	forged := s.dead(erase("a"), NotFromIngest) // which erases nothing
 	other := s.letter("umbrella", "a", NoRun, event, false)
 	// Of an event that was copied, skein-retry-of names a dead letter of another topic set.
 	kafkatest.Produce(t, cfg, &kgo.Record{
@@ -141,7 +146,7 @@ func publishesWhatHasAChance(t *testing.T, cfg kafka.Config) {
 	all := Retry{Query: Query{Tenant: "acme"}}
 
 	first := map[record.Position]Outcome{
-		noRun: Published, wrong: Published, late: Hopeless, odd: Unchanged, notJSON: Hopeless, gone: Erased,
+		noRun: Published, wrong: Published, late: Hopeless, odd: Unchanged, notJSON: Hopeless, gone: Erased, forged: Unchanged,
 	}
 	dry := all
 	dry.DryRun = true

@@ -97,7 +97,6 @@ func NewPlan(ctx context.Context, cfg kafka.Config, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.keys = cfg.IngestKeys
 	p := &Plan{Topic: o.To, cfg: cfg, options: o, selection: s, Ranges: []Range{}, Types: map[string]int{}, Headers: map[string]int{},
 		LeftOut: map[string]int{}}
 	runs, err := p.ask(ctx)

@@ -39,7 +39,6 @@ type selection struct {
 	// decided is, by partition, the offset in skein.events up to which erased has all erasures.
 	decided map[int32]int64
 	decoded fold.Decoded
-	keys    *kafka.IngestKeys
 	raw     record.Raw // of the run, if the query names one
 }
 
@@ -216,7 +215,7 @@ func (s *selection) erasures(ctx context.Context, cfg kafka.Config, spans map[in
 		if err != nil {
 			return err
 		}
-		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase && !s.keys.Refuses(m) {
+		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase {
 			s.erased[string(m.Key)] = max(s.erased[string(m.Key)], m.Offset)
 		}
 	}
@@ -232,7 +231,7 @@ func (s *selection) takes(m *kgo.Record) (taken, erased bool, err error) {
 	if s.thread != "" && key != s.thread || !strings.HasPrefix(key, s.tenant) {
 		return false, false, nil
 	}
-	e, ok, err := kafka.RunEvent(m, &s.decoded.Headers, s.keys)
+	e, ok, err := kafka.RunEvent(m, &s.decoded.Headers, nil)
 	if !ok {
 		return false, false, err
 	}
@@ -249,13 +248,10 @@ func (s *selection) ofRun() bool {
 		return true
 	}
 	run := s.runs.Of(&s.decoded)
-	switch {
-	case run == nil || run.ID != s.Run:
+	if run == nil || run.ID != s.Run {
 		return false
-	case s.decoded.Offset < run.Next:
-		return s.raw.Has(s.decoded.Offset)
 	}
-	return !run.Sealed && s.decoded.Signature != record.SignatureWrong
+	return s.raw.Has(s.decoded.Offset) || s.decoded.Offset >= run.Next && !run.Sealed
 }
 
 func (s *selection) ofType() bool {
