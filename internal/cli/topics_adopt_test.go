@@ -327,6 +327,17 @@ func TestTopicsAdopt_AdoptsAPerfectMirror(t *testing.T) {
 	if r, _ := adoptTopics(t, to, app.ExitDone, "--dry-run"); r.Partitions[0].Proved != 32 {
 		t.Errorf("it says %+v", r)
 	}
+	// With other events of the same runs at the same places it is none.
+	to = kafkatest.Start(t, 1)
+	mirrored(t, k, to, func(topic, n int) (int, int) { return map[int]int{0: n}[topic], n })
+	for i, m := range records {
+		records[i] = copied(m, to.Topics().Events)
+		records[i].Value = []byte("{")
+	}
+	kafkatest.Produce(t, to, records...)
+	if _, stderr := adoptTopics(t, to, app.ExitFailed, "--dry-run"); !strings.Contains(stderr, `run "b" of thread`) {
+		t.Errorf("it says %s", stderr)
+	}
 }
 
 // A call that was killed has skipped as many offsets as are looked back for events that prove something.

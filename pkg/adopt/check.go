@@ -235,8 +235,8 @@ func (c *proof) take(d *fold.Decoded) error {
 		return nil
 	}
 	outcome, err := c.outcomes.Of(d)
-	if err == nil && outcome == fold.Folded {
-		c.tally.Add(d.Payload(), d.Time)
+	if ev := d.Payload(); err == nil && outcome == fold.Folded && ev != nil {
+		c.tally.Add(ev, d.Time)
 	}
 	return err
 }
