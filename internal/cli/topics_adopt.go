@@ -56,7 +56,6 @@ cannot be adopted; the error says why.`,
 	jsonFlags(cmd, out)
 	f := cmd.Flags()
 	f.Int64Var(&o.Lost, "lost", 100_000, "how many events the mirror may lack on each partition, at most: so many offsets are skipped")
-	f.StringVar(&o.Group, "group", "", "the compactors' consumer `GROUP`; by default the topic prefix and \"skein-compactor\"")
 	f.BoolVar(&o.DryRun, "dry-run", false, "write nothing, only say whether the topics can be adopted")
 	return cmd
 }

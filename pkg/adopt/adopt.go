@@ -1,7 +1,6 @@
 package adopt
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +19,8 @@ import (
 // Options select the mirrored topic set.
 type Options struct {
 	Kafka kafka.Config
-	// Group is the compactors' consumer group; empty is the default one.
-	Group string
-	// Lost is how many events the mirror may lack on each partition. New events begin so many offsets after the last mirrored one, so that
-	// a position that a reader kept never means another event.
+	// Lost is how many events the mirror may lack on each partition, at least 1. New events begin so many offsets after the last mirrored
+	// one, so that a position that a reader kept never means another event.
 	Lost int64
 	// DryRun writes nothing.
 	DryRun bool
@@ -77,6 +74,7 @@ const askTimeout = 30 * time.Second
 type adoption struct {
 	Options
 	topics kafka.Topics
+	group  string // of the compactors
 	adm    *kadm.Client
 	txn    *kgo.Client
 	id     string // of skein.events
@@ -87,8 +85,7 @@ type adoption struct {
 
 // Run adopts the topic set. It may be called again after any error, and after a kill.
 func Run(ctx context.Context, o Options) (Report, error) {
-	g := &adoption{Options: o, topics: o.Kafka.Topics()}
-	g.Group = cmp.Or(g.Group, g.Kafka.CompactorGroup())
+	g := &adoption{Options: o, topics: o.Kafka.Topics(), group: o.Kafka.CompactorGroup()}
 	report, err := g.run(ctx)
 	if report.DryRun = o.DryRun; err != nil {
 		return report, fmt.Errorf("adopting topics: %w", err)
@@ -98,9 +95,6 @@ func Run(ctx context.Context, o Options) (Report, error) {
 
 func (g *adoption) run(ctx context.Context) (r Report, err error) {
 	r.Partitions = []Partition{}
-	if g.Lost < 1 {
-		return r, fmt.Errorf("the mirror may lack %d events: want at least 1", g.Lost)
-	}
 	if g.adm, err = kafka.NewAdmin(g.Kafka); err != nil {
 		return r, err
 	}
@@ -168,19 +162,19 @@ func (g *adoption) look(ctx context.Context) (ends map[string]map[int32]int64, e
 func (g *adoption) unused(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	groups, err := g.adm.DescribeGroups(ctx, g.Group)
+	groups, err := g.adm.DescribeGroups(ctx, g.group)
 	for errors.Is(err, kerr.CoordinatorNotAvailable) && ctx.Err() == nil { // a cluster that never had a group makes room for them now
 		time.Sleep(100 * time.Millisecond)
-		groups, err = g.adm.DescribeGroups(ctx, g.Group)
+		groups, err = g.adm.DescribeGroups(ctx, g.group)
 	}
 	if err == nil {
 		err = groups.Error()
 	}
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return fmt.Errorf("asking for the members of %s: %w", g.Group, err)
+		return fmt.Errorf("asking for the members of %s: %w", g.group, err)
 	}
-	if len(groups[g.Group].Members) > 0 {
-		return fmt.Errorf("group %s has members: stop the compactors, wait 10 s, then adopt again", g.Group)
+	if len(groups[g.group].Members) > 0 {
+		return fmt.Errorf("group %s has members: stop the compactors, wait 10 s, then adopt again", g.group)
 	}
 	for _, topic := range g.topics.All() {
 		open, err := kafka.Unsettled(ctx, g.adm, topic)
@@ -330,8 +324,8 @@ func (g *adoption) transact(ctx context.Context, records []*kgo.Record, how kgo.
 func (g *adoption) deleteOffsets(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if _, err := g.adm.DeleteGroup(ctx, g.Group); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return fmt.Errorf("deleting the mirrored offsets of %s: %w", g.Group, err)
+	if _, err := g.adm.DeleteGroup(ctx, g.group); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return fmt.Errorf("deleting the mirrored offsets of %s: %w", g.group, err)
 	}
 	return nil
 }
