@@ -283,6 +283,25 @@ func TestTopicsAdopt_RefusesWhatItCannotProve(t *testing.T) {
 			t.Errorf("it says %s", stderr)
 		}
 	})
+	t.Run("half a transaction", func(t *testing.T) {
+		to := kafkatest.Start(t, 2)
+		mirrored(t, from, to, func(_, n int) (int, int) { return 0, n })
+		cl, err := kafka.NewTransactor(t.Context(), to, "compactor")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: to.Topics().Runs}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		adoptTopics(t, to, app.ExitDone, "--dry-run") // as a mirror at work has them
+		if _, stderr := adoptTopics(t, to, app.ExitFailed); !strings.Contains(stderr, "abort it with kafka-transactions.sh") {
+			t.Errorf("it says %s", stderr)
+		}
+	})
 	t.Run("the primary itself, with an idle partition", func(t *testing.T) {
 		k := kafkatest.Start(t, 2)
 		s := &topicSet{t: t, cfg: k, partitions: 2}
