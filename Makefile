@@ -178,6 +178,11 @@ long-chains: ## go on from a conversation of 100,001 runs, restore it, draw it
 	go test -v -count=1 -timeout 1h ./pkg/compactor/partition -run LongChain -chain 100001
 	go test -v -count=1 -timeout 1h ./pkg/query -run LongChain -chain 100001
 
+.PHONY: chaos
+chaos: export SKEIN_TEST_BIN := $(CURDIR)/bin
+chaos: build ## put the compactor through 20 faults on a real Kafka of the version KAFKA=3.9.2; SEED=n for the same again
+	SKEIN_TEST_KAFKA=$(KAFKA) go test -v -count=1 -timeout 30m ./test/chaos -run TestChaos -chaos.seed=$(or $(SEED),0)
+
 .PHONY: chaos-long
 chaos-long: ## put the compactor through 200 faults on a real Kafka, and mutants, write docs/bench/chaos.md; SEED=n for the same again
 	@mkdir -p docs/bench

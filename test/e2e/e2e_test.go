@@ -33,6 +33,7 @@ var seed = flag.Uint64("seed", 0, "the order of publishing; 0 draws one")
 func TestPipeline_GivesBackWhatTheOfficialClientHolds(t *testing.T) {
 	e := realEnds(t)
 	t.Logf("ends: %s", e.versions)
+	readsNearby(t, e.kafka)
 	began := time.Now()
 	elapsed := func() time.Duration { return time.Since(began).Round(100 * time.Millisecond) }
 	s := *seed

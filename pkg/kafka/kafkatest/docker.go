@@ -25,7 +25,7 @@ import (
 )
 
 // image is the broker image of the containers, which docker-compose.yml also uses.
-const image = "apache/kafka:" + apache.Version
+var image = "apache/kafka:" + apache.Tested
 
 // dockerTimeout is how long a Docker daemon may take to answer. After that, it counts as absent.
 const dockerTimeout = 3 * time.Second
@@ -123,6 +123,7 @@ func startContainers(ctx context.Context, count int, settings map[string]string)
 			}
 			for _, more := range []map[string]string{apache.Settings(count), settings, {
 				"node.id":                        strconv.Itoa(i + 1),
+				"broker.rack":                    apache.Rack(i + 1),
 				"controller.quorum.voters":       strings.Join(voters, ","),
 				"listeners":                      fmt.Sprintf("PLAINTEXT://:%d,INTERNAL://:9094,CONTROLLER://:9093", port),
 				"advertised.listeners":           fmt.Sprintf("PLAINTEXT://127.0.0.1:%d,INTERNAL://%s:9094", port, nodeName(i)),
