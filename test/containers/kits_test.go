@@ -15,7 +15,7 @@ func TestKits_StartContainers(t *testing.T) {
 		t.Skip("make test-containers runs this")
 	}
 	needEngine(t)
-	needImages(t, "apache/kafka:"+apache.Version, clickhousetest.Image)
+	needImages(t, "apache/kafka:"+apache.Tested, clickhousetest.Image)
 	for _, kit := range []struct{ folder, tests, says string }{
 		{"pkg/kafka/kafkatest", "TestReal_", "Apache Kafka in Docker"},
 		{"pkg/ingest", "TestProxy_RealKafkaIsKilledUnderLoad", "Apache Kafka in Docker"},

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
 	"github.com/skeinhq/skein/test/parts"
@@ -99,7 +97,11 @@ func Real(tb testing.TB, nodes int, opts ...RealOption) *RealCluster {
 	} else {
 		c.start(ctx, nodes, o)
 	}
-	n, version, err := identify(ctx, c.Config)
+	least := nodes
+	if c.nodes == nil {
+		least = 1
+	}
+	n, version, err := identify(ctx, c.Config, least)
 	if err != nil {
 		tb.Fatalf("asking Kafka for its version: %v", err)
 	}
@@ -278,21 +280,24 @@ func unavailable(tb testing.TB, why string) {
 	partstest.Skip(tb, "there is no real Kafka: "+why)
 }
 
-// identify returns the number of brokers and the Kafka version of their protocol.
-func identify(ctx context.Context, cfg kafka.Config) (int, string, error) {
+// identify returns the number of brokers, once each broker knows at least so many, and the Kafka version of their protocol. A broker that
+// has just started may not know the others yet, and topics that are made then have fewer replicas.
+func identify(ctx context.Context, cfg kafka.Config, least int) (int, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		return 0, "", err
-	}
-	defer adm.Close()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		n, version, err := askVersion(ctx, adm)
-		if err == nil {
+	for brokers := cfg.Brokers; ; {
+		cfg.Brokers = brokers[:1]
+		n, version, err := askVersion(ctx, cfg)
+		switch {
+		case err == nil && n < least:
+			err = fmt.Errorf("%s knows %d of %d brokers", brokers[0], n, least)
+		case err == nil && len(brokers) == 1:
 			return n, version, nil
+		case err == nil:
+			brokers = brokers[1:]
+			continue
 		}
 		// A cluster that has just started or lost a node may close connections or know no controller.
 		select {
@@ -303,7 +308,13 @@ func identify(ctx context.Context, cfg kafka.Config) (int, string, error) {
 	}
 }
 
-func askVersion(ctx context.Context, adm *kadm.Client) (int, string, error) {
+// askVersion connects anew each time, because a client asks the first broker alone, and only once, which other ones there are.
+func askVersion(ctx context.Context, cfg kafka.Config) (int, string, error) {
+	adm, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		return 0, "", err
+	}
+	defer adm.Close()
 	all, err := adm.ApiVersions(ctx)
 	if err != nil {
 		return 0, "", fmt.Errorf("asking brokers for their versions: %w", err)

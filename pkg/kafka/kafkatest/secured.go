@@ -90,7 +90,7 @@ func secured(tb testing.TB, authorizer bool) *SecuredCluster {
 	if err := os.WriteFile(c.Config.Security.PasswordFile, []byte(password+"\n"), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	if _, _, err := identify(ctx, c.admin); err != nil {
+	if _, _, err := identify(ctx, c.admin, 1); err != nil {
 		tb.Fatalf("asking Kafka for its version: %v", err)
 	}
 	c.SetPassword(password)
