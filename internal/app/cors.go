@@ -40,7 +40,7 @@ func CORSFlag(f *pflag.FlagSet, origins *[]string) {
 // PageLinkFlag adds the flag of the page's links to other tools; see web.ParseLinks.
 func PageLinkFlag(f *pflag.FlagSet, links *[]string) {
 	f.StringSliceVar(links, "page-link", nil,
-		"a link from the page's runs to another tool, `NAME=URL` (repeatable); the https URL may hold {thread}, {run}, {agent} and {label.KEY}")
+		"a link from the page's runs to another tool, `NAME=URL` (repeatable); the https URL may hold {thread}, {run}, {trace}, {agent} and {label.KEY}")
 }
 
 // Check returns the error of the first invalid origin.

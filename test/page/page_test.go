@@ -475,7 +475,7 @@ func TestPage_KeysAndLinks(t *testing.T) {
 	at("1")
 	p.wait(".facts a.tool")
 	links := eval[[]string](p, `[...document.querySelectorAll(".facts a.tool")].map((a) => a.href + " " + a.rel)`)
-	if want := []string{"https://traces.example/7c0ffee%2F1?thread=trip-planner noopener noreferrer"}; !slices.Equal(links, want) {
+	if want := []string{"https://traces.example/7c0ffee%2F1?thread=trip-planner&trace=4bf92f3577b34da6a3ce929d0e0e4736 noopener noreferrer"}; !slices.Equal(links, want) {
 		t.Errorf("links %q, want %q: one that needs a label which the run has not is none", links, want)
 	}
 	p.calm(address)

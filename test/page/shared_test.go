@@ -53,7 +53,7 @@ func (f *fixture) address(t *testing.T) string {
 		}
 		f.folder = folder
 		cfg := devtest.Config(folder)
-		cfg.Links, err = web.ParseLinks([]string{"traces=https://traces.example/{label.trace}?thread={thread}",
+		cfg.Links, err = web.ParseLinks([]string{"traces=https://traces.example/{label.trace}?thread={thread}&trace={trace}",
 			"tickets=https://tickets.example/{label.ticket}"})
 		if err != nil {
 			t.Fatal(err)

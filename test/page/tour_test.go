@@ -21,7 +21,7 @@ func tour(t *testing.T, address string) {
 	const thread = "trip-planner"
 	at := time.Now().Add(-3 * time.Hour).UnixMilli()
 	producer := []string{"Skein-Agent", "travel-desk", "Skein-Label-Env", "prod", "Skein-Label-User", "u-236", "Skein-Label-Trace",
-		"7c0ffee/1"}
+		"7c0ffee/1", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 	// What a run names as its parent, where it is not the one that it goes on from; "-" is nothing.
 	names := map[string]string{"found": "-", "spawned": "research/run-7", "early": "one"}
 	histories, states := map[string][]any{}, map[string]any{} // by run: the messages and the state behind it

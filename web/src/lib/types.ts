@@ -195,6 +195,7 @@ export interface Run {
   status: Status;
   agent?: string;
   labels?: Record<string, string>;
+  traceId?: string;
   interrupts: Interrupt[];
   resumes: { interruptId: string; status: string; payload?: JSONValue }[];
   stats: {
