@@ -16,6 +16,9 @@ import (
 // default of 10 s, connecting alone would use up DeliveryTimeout, and then ingest answers 503.
 const dialTimeout = 3 * time.Second
 
+// rackInterval is how long a reader with a rack reads from a follower before it asks the leader again.
+const rackInterval = 5 * time.Second
+
 // clientID returns the id of a client for a role.
 func (c Config) clientID(role string) string {
 	if c.ClientID == "" {
@@ -45,7 +48,10 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 	}
 	opts = append(opts, c.Security.options(c.Logger)...)
 	if c.Rack != "" {
-		opts = append(opts, kgo.Rack(c.Rack))
+		opts = append(opts, kgo.Rack(c.Rack),
+			// If the node in the rack goes away, kgo reads nothing until this has passed; then the leader names another one, or none.
+			// The default is 30 min. It costs a request to the leader.
+			kgo.RecheckPreferredReplicaInterval(rackInterval))
 	}
 	if c.Logger != nil {
 		opts = append(opts, kgo.WithLogger(kslog.New(c.Logger)))

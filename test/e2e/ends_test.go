@@ -22,6 +22,8 @@ type ends struct {
 	store []string
 	// ingest are flags of ingest, compactor those of the compactor.
 	ingest, compactor []string
+	// racks are those of the stages.
+	racks map[string]string
 	// environ are more variables of the stages.
 	environ []string
 	// production keeps the intervals of production.
@@ -42,9 +44,10 @@ func realEnds(t *testing.T) ends {
 		replication: 3,
 		store:       server.Flags(t),
 		ingest:      []string{"--ack-timeout", "3s"},
-		compactor:   []string{"--kafka-rack", apache.Rack(2)}, // mostly from followers, then
-		killLeader:  func(partition int32) { cluster.Kill(leader(t, cluster.Config, partition)) },
-		versions:    cluster.Version + "; " + server.Part,
+		// Each reads from a node of its own, mostly a follower: whichever node is killed, one of them has to read elsewhere.
+		racks:      map[string]string{"compactor": apache.Rack(1), "indexer": apache.Rack(2), "query": apache.Rack(3)},
+		killLeader: func(partition int32) { cluster.Kill(leader(t, cluster.Config, partition)) },
+		versions:   cluster.Version + "; " + server.Part,
 	}
 }
 

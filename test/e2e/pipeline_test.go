@@ -64,6 +64,9 @@ func (p *pipeline) launch(name string, more ...string) *process.Process {
 		p.t.Fatal(err)
 	}
 	args := append(p.kafkaFlags(), "--admin-listen", "127.0.0.1:0")
+	if rack := p.ends.racks[name]; rack != "" {
+		args = append(args, "--kafka-rack", rack)
+	}
 	stage, err := process.StartWith(p.t, p.ends.environ, p.dir, filepath.Join(bin, name), append(args, more...)...)
 	if err != nil {
 		p.t.Fatal(err)
