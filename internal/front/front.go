@@ -76,7 +76,7 @@ type Front struct {
 	// Explain returns the problem for an error that ProblemOf does not know. If it returns nil, as for a caller that has
 	// disconnected, no response is sent.
 	Explain func(*Call, error) *Problem
-	// Tracer makes the spans of calls that need credentials. It may be nil.
+	// Tracer makes the spans of calls with good credentials. It may be nil.
 	Tracer *trace.Tracer
 	// Done is called after each call of a route, with nil if there was no problem.
 	Done func(*Call, *Problem, time.Duration)
@@ -98,6 +98,7 @@ type Call struct {
 	front   *Front
 	out     *Writer
 	line    *line
+	traced  func(status int, about trace.About) // ends the call's span
 	release func()
 }
 
@@ -118,15 +119,12 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	route := &f.Routes[at]
-	c := &Call{Route: route, front: f, out: out, line: lineOf(r.Context()), release: func() {}}
+	c := &Call{Route: route, front: f, out: out, line: lineOf(r.Context()), traced: func(int, trace.About) {}, release: func() {}}
 	c.Audit = &c.line.Entry
 	var problem *Problem
 	start := time.Now()
 	defer func() { f.Done(c, problem, time.Since(start)) }()
-	if route.Scope != "" {
-		end := f.Tracer.Request(r, route.Pattern)
-		defer func() { end(out.status, trace.About{Tenant: c.Tenant, Thread: c.Audit.Thread, Run: c.Audit.Run}) }()
-	}
+	defer func() { c.traced(out.status, trace.About{Tenant: c.Tenant, Thread: c.Audit.Thread, Run: c.Audit.Run}) }()
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		c.W, c.R = w, r
 		defer func() { c.release() }()
@@ -165,6 +163,7 @@ func (c *Call) serve() error {
 	if err != nil {
 		return err
 	}
+	c.traced = f.Tracer.Request(c.R, c.Route.Pattern)
 	if !id.Allows(c.Route.Scope) {
 		return Refuse(http.StatusForbidden, ReasonScope, "these credentials do not allow to %s", c.Route.Scope)
 	}

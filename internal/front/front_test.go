@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/trace"
+	"github.com/skeinhq/skein/internal/trace/tracetest"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
@@ -72,6 +74,11 @@ func TestFront_AnswersOrSaysWhyNot(t *testing.T) {
 		Explain: func(_ *Call, err error) *Problem { return Refuse(http.StatusServiceUnavailable, "", "%v", err) },
 		Done:    func(*Call, *Problem, time.Duration) { counted++ },
 	}
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", tracetest.Start(t).URL)
+	if f.Tracer, err = trace.New(t.Context(), "skein-query", "1", slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Tracer.Close() }()
 	h := Audited(f, "query", log, nil)
 	const run, line = "/v1/threads/a%2Fb/runs/..r", `"action":"read","route":"GET /v1/threads/{thread}/runs/{run}"`
 	for name, c := range map[string]struct {
@@ -110,6 +117,10 @@ func TestFront_AnswersOrSaysWhyNot(t *testing.T) {
 		}
 		if (counted == before) != (c.status == 404 || c.status == 405) {
 			t.Errorf("%s is counted %d times", name, counted-before)
+		}
+		known := c.tenant != "" && c.tenant != "unknown" && c.status != 404 && c.status != 405
+		if traced := r.Header.Get("traceparent") != ""; traced != known {
+			t.Errorf("%s: it has a span: %t, want %t", name, traced, known)
 		}
 		if !strings.Contains(out.String(), c.audited) || (out.Len() == 0) != (c.audited == "") {
 			t.Errorf("%s: the audit log has %q, want %s", name, out.String(), c.audited)

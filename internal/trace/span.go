@@ -35,6 +35,7 @@ func (t *Tracer) Request(r *http.Request, route string) (end func(status int, ab
 		return func(int, About) {}
 	}
 	carrier := propagation.HeaderCarrier(r.Header)
+	carrier.Set(record.HeaderTraceparent, record.Traceparent(carrier.Get(record.HeaderTraceparent)))
 	ctx, span := t.tracer.Start(propagation.TraceContext{}.Extract(context.Background(), carrier), r.Method+" "+route,
 		oteltrace.WithSpanKind(oteltrace.SpanKindServer),
 		oteltrace.WithAttributes(attribute.String("http.request.method", r.Method), attribute.String("http.route", route)))

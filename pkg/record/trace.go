@@ -30,8 +30,10 @@ func Traceparent(value string) string {
 	if strings.Trim(value[traceIDAt:spanIDAt-1], "0") == "" || strings.Trim(value[spanIDAt:flagsAt-1], "0") == "" {
 		return ""
 	}
-	if value[:2] != traceVersion {
-		value = traceVersion + value[2:traceLength]
+	if value[:2] != traceVersion || value[flagsAt] != '0' || value[flagsAt+1] > '3' {
+		// Two flags are defined. Other ones are not passed on, and OpenTelemetry refuses them.
+		flags := strings.IndexByte("0123456789abcdef", value[flagsAt+1]) & 3
+		value = traceVersion + value[2:flagsAt] + "0" + string("0123"[flags])
 	}
 	return value
 }

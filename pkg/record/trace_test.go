@@ -14,6 +14,8 @@ func TestTraceparent_TakesWhatW3CDefines(t *testing.T) {
 		traceparent:                                        traceparent,
 		"cc" + traceparent[2:]:                             traceparent, // of a later version
 		"cc" + traceparent[2:] + "-more":                   traceparent,
+		traceparent[:53] + "fd":                            traceparent, // with flags of a later version
+		traceparent[:53] + "03":                            traceparent[:53] + "03",
 		"cc" + traceparent[2:] + "more":                    "",
 		"ff" + traceparent[2:]:                             "",
 		traceparent + "-more":                              "",
