@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -25,8 +26,11 @@ func (iam) Authenticate(ctx context.Context, host string) (sasl.Session, []byte,
 	defer cancel()
 	auth, err := awsCredentials(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("looking for AWS credentials in environment, web identity, profile, container and instance: %w", err)
+		err = fmt.Errorf("looking for AWS credentials in environment, web identity, profile, container and instance: %w", err)
+		awsChain.failed.Store(&failure{err, time.Now()})
+		return nil, nil, err
 	}
+	awsChain.failed.Store(nil)
 	auth.UserAgent = "skein"
 	session, first, err := auth.AsManagedStreamingIAMMechanism().Authenticate(ctx, host)
 	if err != nil {
@@ -36,11 +40,15 @@ func (iam) Authenticate(ctx context.Context, host string) (sasl.Session, []byte,
 }
 
 // awsChain has the credentials of the process. All clients share it, because it asks STS or the instance's metadata and keeps the answer
-// until it expires.
+// until it expires. Those that do not expire are read again for each connection: their file may have changed.
 var awsChain struct {
 	sync.Mutex
 	provider sdk.CredentialsProvider // nil before the first use
+	failed   atomic.Pointer[failure] // of the last use
 }
+
+// awsTrouble returns why there are no credentials, if the last search has failed just now.
+func awsTrouble() error { return awsChain.failed.Load().within(2 * awsTimeout) }
 
 func awsCredentials(ctx context.Context) (aws.Auth, error) {
 	awsChain.Lock()
@@ -53,5 +61,8 @@ func awsCredentials(ctx context.Context) (aws.Auth, error) {
 		awsChain.provider = cfg.Credentials
 	}
 	c, err := awsChain.provider.Retrieve(ctx)
+	if !c.CanExpire {
+		awsChain.provider = nil
+	}
 	return aws.Auth{AccessKey: c.AccessKeyID, SecretKey: c.SecretAccessKey, SessionToken: c.SessionToken}, err
 }

@@ -1,10 +1,10 @@
 package kafka
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -14,42 +14,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// signature is that of a request whose signature is in its query (AWS Signature Version 4). It is written from AWS's description, to
-// compare with the client's.
-func signature(host, path string, query url.Values, payload, secret, region, service string) string {
-	sum := func(text string) string {
-		s := sha256.Sum256([]byte(text))
-		return hex.EncodeToString(s[:])
-	}
-	mac := func(key []byte, text string) []byte {
-		h := hmac.New(sha256.New, key)
-		h.Write([]byte(text))
-		return h.Sum(nil)
-	}
-	at := query.Get("X-Amz-Date")
-	request := "GET\n" + path + "\n" + strings.ReplaceAll(query.Encode(), "+", "%20") + "\nhost:" + host + "\n\nhost\n" + payload
-	text := "AWS4-HMAC-SHA256\n" + at + "\n" + at[:8] + "/" + region + "/" + service + "/aws4_request\n" + sum(request)
-	key := []byte("AWS4" + secret)
-	for _, part := range []string{at[:8], region, service, "aws4_request"} {
-		key = mac(key, part)
-	}
-	return hex.EncodeToString(mac(key, text))
-}
-
-// The example of AWS's "Authenticating Requests: Using Query Parameters".
-func TestSignature_IsThatOfAWSsExample(t *testing.T) {
-	got := signature("examplebucket.s3.amazonaws.com", "/test.txt", url.Values{
-		"X-Amz-Algorithm": {"AWS4-HMAC-SHA256"}, "X-Amz-Credential": {"AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request"},
-		"X-Amz-Date": {"20130524T000000Z"}, "X-Amz-Expires": {"86400"}, "X-Amz-SignedHeaders": {"host"},
-	}, "UNSIGNED-PAYLOAD", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1", "s3")
-	if got != "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404" {
-		t.Errorf("signature is %s", got)
-	}
-}
-
-// Credentials come from where AWS's programs look for them, and sign what MSK asks for.
+// Credentials come from where AWS's programs look for them, and sign what MSK asks for as AWS's own code does.
 func TestIAM_SignsWithTheCredentialsOfTheProcess(t *testing.T) {
 	keys := `{"AccessKeyId":"AKID","SecretAccessKey":"SECRET","Token":"SESSION","Expiration":"` +
 		time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `","Code":"Success","Type":"AWS-HMAC"}`
@@ -117,17 +87,33 @@ func TestIAM_SignsWithTheCredentialsOfTheProcess(t *testing.T) {
 			if err := json.Unmarshal(first, &got); err != nil {
 				t.Fatal(err)
 			}
-			signed := url.Values{"Action": {"kafka-cluster:Connect"}, "X-Amz-Algorithm": {"AWS4-HMAC-SHA256"}, "X-Amz-SignedHeaders": {"host"},
-				"X-Amz-Credential": {"AKID/" + got["x-amz-date"][:8] + "/eu-central-1/kafka-cluster/aws4_request"},
-				"X-Amz-Date":       {got["x-amz-date"]}, "X-Amz-Expires": {"300"}, "X-Amz-Security-Token": {"SESSION"}}
+			at, err := time.Parse("20060102T150405Z", got["x-amz-date"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/?Action=kafka-cluster%3AConnect&X-Amz-Expires=300", nil)
 			empty := sha256.Sum256(nil)
-			want := map[string]string{"host": host, "version": "2020_10_22", "user-agent": "skein",
-				"x-amz-signature": signature(host, "/", signed, hex.EncodeToString(empty[:]), "SECRET", "eu-central-1", "kafka-cluster")}
-			for k, v := range signed {
+			signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), sdk.Credentials{AccessKeyID: "AKID", SecretAccessKey: "SECRET", SessionToken: "SESSION"},
+				req, hex.EncodeToString(empty[:]), "kafka-cluster", "eu-central-1", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u, err := url.Parse(signed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{"host": host, "version": "2020_10_22", "user-agent": "skein"}
+			for k, v := range u.Query() {
 				want[strings.ToLower(k)] = v[0]
 			}
 			if !maps.Equal(got, want) {
 				t.Errorf("it sends\n%v\nwant\n%v", got, want)
+			}
+			if name == "profile" { // it does not expire, and its file may change
+				file("credentials", "[default]\naws_access_key_id = NEXT\naws_secret_access_key = SECRET\n")
+				if _, first, err = (iam{}).Authenticate(t.Context(), host+":9098"); err != nil || !strings.Contains(string(first), "NEXT/") {
+					t.Errorf("with another profile: %s, %v", first, err)
+				}
 			}
 		})
 	}
@@ -138,6 +124,8 @@ func TestIAM_SignsWithTheCredentialsOfTheProcess(t *testing.T) {
 		}
 		if _, _, err := (iam{}).Authenticate(t.Context(), "kafka:9098"); err == nil || !strings.Contains(err.Error(), "looking for AWS credentials in") {
 			t.Errorf("it says %v", err)
+		} else if !errors.Is(awsTrouble(), err) {
+			t.Errorf("readiness says %v", awsTrouble())
 		}
 	})
 }

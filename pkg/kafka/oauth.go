@@ -121,11 +121,16 @@ func (s bearerSession) Challenge(answer []byte) (bool, []byte, error) {
 	return false, nil, fmt.Errorf("%w: the brokers refuse the token (%.200q): %s", ErrDenied, reason.Status, why)
 }
 
+// claimsOf returns what a token says, unverified. It returns false if it is not a JSON Web Token.
+func claimsOf(token string) (c jwt.RegisteredClaims, ok bool) {
+	_, _, err := jwt.NewParser().ParseUnverified(token, &c)
+	return c, err == nil || c.ExpiresAt != nil
+}
+
 // blame says what may be wrong with a token that was refused. The brokers keep the reason to their log.
 func (t *tokens) blame(token string, now time.Time) string {
-	var c jwt.RegisteredClaims
-	// It is not verified, only shown.
-	if _, _, err := jwt.NewParser().ParseUnverified(token, &c); err != nil && c.ExpiresAt == nil {
+	c, ok := claimsOf(token)
+	if !ok {
 		return "it is not a JSON Web Token, so the brokers' log must say why"
 	}
 	from := c.NotBefore
@@ -154,17 +159,34 @@ const (
 	tokenTimeout = 5 * time.Second
 	// tokenPatience is how long a connection waits for a new token while the old one is valid.
 	tokenPatience = time.Second
+	// tokenPause is how long the endpoint is left alone after an error. Clients connect again many times a second.
+	tokenPause = 2 * time.Second
 )
+
+// failure is an error of getting credentials. A connection that waits for them does not return it.
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// within returns the error if it is younger than age. f may be nil.
+func (f *failure) within(age time.Duration) error {
+	if f == nil || time.Since(f.at) > age {
+		return nil
+	}
+	return f.err
+}
 
 // tokens gets tokens for the connections of this process. A refused or expired token is never kept.
 type tokens struct {
 	of      Security
 	request singleflight.Group
+	cfg     clientcredentials.Config // of requests; it remembers how the endpoint wants the secret
 
 	mu            sync.Mutex
 	token         string
 	renew, expire time.Time
-	trouble       error // of the last request
+	failed        *failure // of the last request
 }
 
 // shared has the tokens of each Security. There are many short-lived clients, and each would ask the identity provider.
@@ -186,10 +208,13 @@ func (t *tokens) get(ctx context.Context, logger *slog.Logger) (string, error) {
 	}
 	now := time.Now()
 	t.mu.Lock()
-	token, renew, expire := t.token, t.renew, t.expire
+	token, renew, expire, failed := t.token, t.renew, t.expire, t.failed.within(tokenPause)
 	t.mu.Unlock()
-	if now.Before(renew) {
+	switch {
+	case now.Before(renew), failed != nil && now.Before(expire):
 		return token, nil
+	case failed != nil:
+		return "", failed
 	}
 	// The request goes on if this client is closed meanwhile, because others may wait for it.
 	answer := t.request.DoChan("", func() (any, error) { return t.ask(context.WithoutCancel(ctx)) })
@@ -224,9 +249,11 @@ func (t *tokens) ask(ctx context.Context) (string, error) {
 	token, err := t.fetch(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.trouble = err; err != nil {
+	if err != nil {
+		t.failed = &failure{err, time.Now()}
 		return "", err
 	}
+	t.failed = nil
 	// The lifetime is relative, so it holds whatever this machine's clock says. Without one, the token is used once.
 	t.token, t.renew, t.expire = token.AccessToken, began.Add(time.Until(token.Expiry)*4/5), token.Expiry
 	return t.token, nil
@@ -241,11 +268,14 @@ func (t *tokens) drop(token string) {
 	}
 }
 
-// lastTrouble returns the error of the last request for a token, if it failed.
+// lastTrouble returns why there is no token, if the last request has failed just now.
 func (t *tokens) lastTrouble() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.trouble
+	if time.Now().Before(t.expire) {
+		return nil
+	}
+	return t.failed.within(tokenTimeout + tokenPause)
 }
 
 // fetch asks the token endpoint. The library reads at most 1 MiB of the answer.
@@ -267,8 +297,8 @@ func (t *tokens) fetch(ctx context.Context) (*oauth2.Token, error) {
 		// The secret goes nowhere else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	cfg := clientcredentials.Config{ClientID: s.User, ClientSecret: secret, TokenURL: s.OAuth.URL, Scopes: strings.Fields(s.OAuth.Scope)}
-	token, err := cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
+	t.cfg.ClientID, t.cfg.ClientSecret, t.cfg.TokenURL, t.cfg.Scopes = s.User, secret, s.OAuth.URL, strings.Fields(s.OAuth.Scope)
+	token, err := t.cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	if err != nil {
 		return nil, fmt.Errorf("asking %s for a token: %w", s.OAuth.URL, s.explainFetch(ctx, err))
 	}

@@ -119,15 +119,26 @@ func TestTokens_AreSharedAndOutliveTheirEndpoint(t *testing.T) {
 		tokens.mu.Lock()
 		defer tokens.mu.Unlock()
 		tokens.renew, tokens.expire = tokens.renew.Add(-by), tokens.expire.Add(-by)
+		if tokens.failed != nil {
+			tokens.failed.at = tokens.failed.at.Add(-by)
+		}
 	}
 	away.Store(1)
 	age(50 * time.Minute) // a new one is due after 48
-	if err := get(); err != nil || asked.Load() < 2 {
-		t.Errorf("asked %d times: %v", asked.Load(), err)
+	for range 5 {         // the endpoint is left alone after an error
+		if err := get(); err != nil || asked.Load() != 2 || tokens.lastTrouble() != nil {
+			t.Errorf("asked %d times: %v; readiness says %v", asked.Load(), err, tokens.lastTrouble())
+		}
 	}
 	age(10 * time.Minute)
-	if err := get(); err == nil {
-		t.Error("the token served beyond its end")
+	for range 5 {
+		if err := get(); err == nil || asked.Load() != 3 || tokens.lastTrouble() == nil {
+			t.Errorf("asked %d times: the token served beyond its end: %v", asked.Load(), err)
+		}
+	}
+	age(10 * time.Second) // meanwhile nobody has asked for a token
+	if err := tokens.lastTrouble(); err != nil {
+		t.Errorf("readiness says %v", err)
 	}
 	away.Store(0)
 	if err := get(); err != nil || tokens.lastTrouble() != nil {

@@ -15,7 +15,8 @@ type Probe struct {
 	topics  Topics
 	cl      *kgo.Client
 	brokers string
-	login   *tokens // nil if no token endpoint is asked
+	// trouble returns why there are no credentials, if that is so.
+	trouble func() error
 }
 
 // NewProbe returns a probe, which connects at its first call.
@@ -26,9 +27,12 @@ func NewProbe(cfg Config) (*Probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Probe{cl: cl, topics: cfg.Topics(), brokers: strings.Join(cfg.Brokers, ",")}
-	if cfg.Security.OAuth.URL != "" {
-		p.login = cfg.Security.tokens()
+	p := &Probe{cl: cl, topics: cfg.Topics(), brokers: strings.Join(cfg.Brokers, ","), trouble: func() error { return nil }}
+	switch {
+	case cfg.Security.OAuth.URL != "":
+		p.trouble = cfg.Security.tokens().lastTrouble
+	case cfg.Security.SASL == awsMSKIAM:
+		p.trouble = awsTrouble
 	}
 	return p, nil
 }
@@ -36,9 +40,9 @@ func NewProbe(cfg Config) (*Probe, error) {
 // Ping returns nil if any broker answers, else the error of the last broker that it tried.
 func (p *Probe) Ping(ctx context.Context) error {
 	if err := p.cl.Ping(ctx); err != nil {
-		// A connection that waits for a token does not return why.
-		if p.login != nil && ctx.Err() != nil {
-			err = cmp.Or(p.login.lastTrouble(), err)
+		// A connection that waits for credentials does not return why.
+		if ctx.Err() != nil {
+			err = cmp.Or(p.trouble(), err)
 		}
 		return fmt.Errorf("asking brokers from %s on: %w", p.brokers, explain(err))
 	}

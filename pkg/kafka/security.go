@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -146,8 +147,12 @@ func (s Security) CheckFiles() error {
 		return fmt.Errorf("reading the CA of the token endpoint: %w", err)
 	}
 	if file := s.OAuth.TokenFile; file != "" {
-		if _, err := password.Read(file); err != nil {
+		token, err := password.Read(file)
+		if err != nil {
 			return fmt.Errorf("reading the token for Kafka: %w", err)
+		}
+		if c, _ := claimsOf(strings.TrimSpace(token)); c.ExpiresAt != nil && c.ExpiresAt.Before(time.Now()) {
+			return fmt.Errorf("reading the token for Kafka: it expired at %s: see to what renews %s", c.ExpiresAt.UTC().Format(time.RFC3339), file)
 		}
 	}
 	if s.PasswordFile != "" {

@@ -77,6 +77,12 @@ func TestSecurity_ChecksItsFiles(t *testing.T) {
 	check("<nil>")
 	s.CertFile, s.KeyFile = s.CAFile, s.PasswordFile
 	check("reading the certificate for Kafka")
+	s = kafka.Security{SASL: "OAUTHBEARER", OAuth: kafka.OAuth{TokenFile: filepath.Join(t.TempDir(), "token")}}
+	check("reading the token for Kafka")
+	put(t, s.OAuth.TokenFile, "opaque")
+	check("<nil>")
+	put(t, s.OAuth.TokenFile, "eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjF9.c2ln\n")
+	check("it expired at 1970-01-01T00:00:01Z: see to what renews")
 }
 
 func bearer(o kafka.OAuth) kafka.Security {
@@ -328,6 +334,7 @@ func TestSecurity_RealKafkaKeepsOutUntilTheFilesAreMended(t *testing.T) {
 			t.Errorf("it says %v", err)
 		}
 		mended.Store(true)
+		time.Sleep(2 * time.Second) // so long the endpoint is left alone after an error
 		if err := probe.Ping(timeout(t)); err != nil {
 			t.Errorf("with the endpoint mended: %v", err)
 		}
