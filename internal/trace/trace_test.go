@@ -47,7 +47,7 @@ func TestTracer_SpansOfARequestAreChildrenOfItsTrace(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/v1/agents/shop", nil)
 	r.Header.Set("traceparent", traceparent[:53]+"fd") // some flags are of a later version
 	end := tracer.Request(r, "/v1/agents/{agent}")
-	tracer.Produce(r.Header.Get("traceparent"), "skein.events")(3, errors.New("Kafka is away")) //nolint:staticcheck // a name
+	tracer.Produce(r.Header.Get("traceparent"), "skein.events")(3, errors.New("Kafka is away"))
 	end(http.StatusServiceUnavailable, trace.About{Tenant: "acme", Thread: "t", Run: "r"})
 	for _, value := range []string{"", "none"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -65,8 +65,9 @@ func TestIAM_SignsWithTheCredentialsOfTheProcess(t *testing.T) {
 			"AWS_ENDPOINT_URL_STS": server.URL},
 		"profile": {"AWS_SHARED_CREDENTIALS_FILE": file("credentials", "[default]\naws_access_key_id = AKID\n"+
 			"aws_secret_access_key = SECRET\naws_session_token = SESSION\n")},
-		"container": {"AWS_CONTAINER_CREDENTIALS_FULL_URI": server.URL + "/container", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": file("identity", "identity")},
-		"instance":  {"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": server.URL},
+		"container": {"AWS_CONTAINER_CREDENTIALS_FULL_URI": server.URL + "/container",
+			"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": file("identity", "identity")},
+		"instance": {"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": server.URL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			awsChain.provider = nil
@@ -91,10 +92,12 @@ func TestIAM_SignsWithTheCredentialsOfTheProcess(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/?Action=kafka-cluster%3AConnect&X-Amz-Expires=300", nil)
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+				"https://"+host+"/?Action=kafka-cluster%3AConnect&X-Amz-Expires=300", nil)
 			empty := sha256.Sum256(nil)
-			signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), sdk.Credentials{AccessKeyID: "AKID", SecretAccessKey: "SECRET", SessionToken: "SESSION"},
-				req, hex.EncodeToString(empty[:]), "kafka-cluster", "eu-central-1", at)
+			signed, _, err := v4.NewSigner().PresignHTTP(t.Context(),
+				sdk.Credentials{AccessKeyID: "AKID", SecretAccessKey: "SECRET", SessionToken: "SESSION"}, req,
+				hex.EncodeToString(empty[:]), "kafka-cluster", "eu-central-1", at)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +125,8 @@ func TestIAM_SignsWithTheCredentialsOfTheProcess(t *testing.T) {
 		for k, v := range none {
 			t.Setenv(k, v)
 		}
-		if _, _, err := (iam{}).Authenticate(t.Context(), "kafka:9098"); err == nil || !strings.Contains(err.Error(), "looking for AWS credentials in") {
+		_, _, err := iam{}.Authenticate(t.Context(), "kafka:9098")
+		if err == nil || !strings.Contains(err.Error(), "looking for AWS credentials in") {
 			t.Errorf("it says %v", err)
 		} else if !errors.Is(awsTrouble(), err) {
 			t.Errorf("readiness says %v", awsTrouble())

@@ -61,7 +61,7 @@ func TestTokens_SayWhatIsWrongWithTheEndpoint(t *testing.T) {
 		"another secret": {answers(401, "application/json", `{"error":"invalid_client","error_description":"bad secret"}`), true,
 			`it refuses client "skein" ("invalid_client": "bad secret"): see its id, and its secret in /`},
 		"another scope":      {answers(400, "application/json", `{"error":"invalid_scope"}`), true, `it refuses scope "kafka"`},
-		"no such grant":      {answers(400, "application/json", `{"error":"unauthorized_client"}`), true, "allow it that grant there"},
+		"no such grant":      {answers(400, "application/json", `{"error":"unsupported_grant_type"}`), true, "allow it that grant there"},
 		"a cut answer":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "EOF"},
 		"no answer, for 5 s": {silence, false, "no answer within 5s: see that it is up"},
 	} {

@@ -41,7 +41,7 @@ func TestConfig_RefusesSecurityThatCannotWork(t *testing.T) {
 		"OAuth without mechanism":    {kafka.Security{OAuth: kafka.OAuth{TokenFile: "t"}}, "is not OAUTHBEARER"},
 		"no token":                   {kafka.Security{SASL: "OAUTHBEARER"}, "give one of them"},
 		"two tokens":                 {bearer(kafka.OAuth{TokenFile: "t", URL: "https://id"}), "give one of them"},
-		"a file with a scope":        {kafka.Security{SASL: "OAUTHBEARER", OAuth: kafka.OAuth{TokenFile: "t", Scope: "s"}}, "goes with a token endpoint"},
+		"a file with a scope":        {kafka.Security{SASL: "OAUTHBEARER", OAuth: kafka.OAuth{TokenFile: "t", Scope: "s"}}, "goes with a token"},
 		"a secret in plain text":     {bearer(kafka.OAuth{URL: "http://id.example/token"}), "give an https:// URL"},
 		"a host alone":               {bearer(kafka.OAuth{URL: "id.example/token"}), "is not https://HOST/PATH"},
 		"no client":                  {kafka.Security{SASL: "OAUTHBEARER", OAuth: kafka.OAuth{URL: "https://id"}}, "client id"},
@@ -142,7 +142,8 @@ func withEndpoint(t *testing.T, c *kafkatest.SecuredCluster, answer http.Handler
 	t.Cleanup(s.Close)
 	cfg, dir := c.OAuth, t.TempDir()
 	cfg.Security.User, cfg.Security.PasswordFile = "skein", filepath.Join(dir, "secret")
-	cfg.Security.OAuth = kafka.OAuth{URL: s.URL + "/token", Scope: "a b", CAFile: filepath.Join(dir, "ca.pem"), Extensions: "pool=one,tier=two"}
+	cfg.Security.OAuth = kafka.OAuth{URL: s.URL + "/token", Scope: "a b", CAFile: filepath.Join(dir, "ca.pem"),
+		Extensions: "pool=one,tier=two"}
 	put(t, cfg.Security.PasswordFile, "sesame")
 	put(t, cfg.Security.OAuth.CAFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
 	return cfg
