@@ -205,7 +205,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	case e.Headers.Kind == record.KindErase:
 		s.erasedAt = m.Offset + 1
 		return s.erased()
-	case e.Headers.Kind == record.KindCancel && s.runID != "" && (e.Headers.RunID == s.runID || e.Headers.RunID == "") && (s.out.begun || !s.resumes()):
+	case e.Headers.Kind == record.KindCancel && s.asksToStop(e) && (s.out.begun || !s.resumes()):
 		s.out.begin(s.from) // a producer over HTTP, which does not read Kafka, hears of it by its run's stream
 		s.out.comment(stopRequested)
 		return nil
@@ -258,6 +258,20 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	s.give(identified(value, s.threadID, run.ClientRunID()), cursor{at: e.Position(), seq: -1})
 	s.heard = time.Now()
 	return nil
+}
+
+// asksToStop reports whether a request to stop is for the stream's run. One without a run is for those of the thread that began before the
+// offset that it names, which is its own if it names none.
+func (s *stream) asksToStop(e record.Event) bool {
+	if s.runID == "" || e.Headers.RunID != "" {
+		return s.runID != "" && e.Headers.RunID == s.runID
+	}
+	asked := struct{ Before int64 }{e.Offset}
+	if json.Unmarshal(e.Value, &asked) != nil {
+		asked.Before = e.Offset
+	}
+	r := s.thread.Get(s.runID)
+	return r != nil && r.Start < asked.Before
 }
 
 // stopRequested is the comment of a run's stream where somebody asked that the run be stopped. Programs compare it.

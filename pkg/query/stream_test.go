@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -460,21 +461,23 @@ func TestStream_TellsARunsReadersOfARequestToStopIt(t *testing.T) {
 	f.produce()
 	lines := f.stream("/v1/threads/"+thread+"/runs/r/stream", "")
 	find(t, lines, `"runId":"r"`)
-	for _, run := range []string{"other", "r"} {
-		f.add("acme", thread, record.Headers{Kind: record.KindCancel, RunID: run, Seq: -1}, "{}")
-		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(`{"type":"CUSTOM","name":"behind","value":%q}`, run))
+	requests := []struct{ run, value string }{{"other", "{}"}, {"r", "{}"}, {"", `{"before":0}`}, {"", "{}"}}
+	for i, of := range requests {
+		f.add("acme", thread, record.Headers{Kind: record.KindCancel, RunID: of.run, Seq: -1}, of.value)
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(`{"type":"CUSTOM","name":"behind","value":%d}`, i))
 	}
 	f.produce()
-	var got []string
-	for lines.Scan() && len(got) < 3 {
-		if strings.Contains(lines.Text(), "stop requested") || strings.Contains(lines.Text(), "behind") {
-			got = append(got, lines.Text())
-		}
-		if strings.Contains(lines.Text(), `"value":"r"`) {
-			break
+	told := ""
+	for behind := 0; behind < len(requests) && lines.Scan(); {
+		switch {
+		case strings.Contains(lines.Text(), "stop requested"):
+			told += "stop "
+		case strings.Contains(lines.Text(), "behind"):
+			told += strconv.Itoa(behind) + " "
+			behind++
 		}
 	}
-	if len(got) != 3 || got[1] != ": stop requested" {
-		t.Errorf("came %q, want the request for r alone, between the events", got)
+	if told != "0 stop 1 2 stop 3 " {
+		t.Errorf("came %q, want the requests for r and for the thread's runs, before their events", told)
 	}
 }
