@@ -109,7 +109,6 @@ func (s bearerSession) Challenge(answer []byte) (bool, []byte, error) {
 	if len(answer) == 0 {
 		return s.Session.Challenge(answer)
 	}
-	s.tokens.drop(s.token)
 	var reason struct{ Status, Scope string }
 	if json.Unmarshal(answer, &reason) != nil || reason.Status == "" {
 		reason.Status = "no reason"
@@ -118,7 +117,9 @@ func (s bearerSession) Challenge(answer []byte) (bool, []byte, error) {
 		reason.Status += ", they want scope " + reason.Scope
 	}
 	why := s.tokens.blame(s.token, time.Now())
-	return false, nil, fmt.Errorf("%w: the brokers refuse the token (%.200q): %s", ErrDenied, reason.Status, why)
+	err := fmt.Errorf("%w: the brokers refuse the token (%.200q): %s", ErrDenied, reason.Status, why)
+	s.tokens.drop(s.token, err)
+	return false, nil, err
 }
 
 // claimsOf returns what a token says, unverified. It returns false if it is not a JSON Web Token.
@@ -159,7 +160,7 @@ const (
 	tokenTimeout = 5 * time.Second
 	// tokenPatience is how long a connection waits for a new token while the old one is valid.
 	tokenPatience = time.Second
-	// tokenPause is how long the endpoint is left alone after an error. Clients connect again many times a second.
+	// tokenPause is how long the endpoint is left alone after an error or a refusal. Clients connect again many times a second.
 	tokenPause = 2 * time.Second
 )
 
@@ -186,7 +187,7 @@ type tokens struct {
 	mu            sync.Mutex
 	token         string
 	renew, expire time.Time
-	failed        *failure // of the last request
+	failed        *failure // of the last request, or the brokers' refusal of its token
 }
 
 // shared has the tokens of each Security. There are many short-lived clients, and each would ask the identity provider.
@@ -259,12 +260,12 @@ func (t *tokens) ask(ctx context.Context) (string, error) {
 	return t.token, nil
 }
 
-// drop forgets a token that was refused, so that the next connection asks for a new one.
-func (t *tokens) drop(token string) {
+// drop forgets a token that was refused, so that connections ask for a new one, after tokenPause.
+func (t *tokens) drop(token string, why error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.token == token {
-		t.token, t.renew, t.expire = "", time.Time{}, time.Time{}
+		t.token, t.renew, t.expire, t.failed = "", time.Time{}, time.Time{}, &failure{why, time.Now()}
 	}
 }
 

@@ -168,5 +168,9 @@ func TestTokens_AskAnewAfterARefusal(t *testing.T) {
 		if !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), `"invalid_token, they want scope kafka.write"`) {
 			t.Errorf("it says %v", err)
 		}
+		if _, _, again := (bearer{tokens: tokens}).Authenticate(t.Context(), "kafka:9092"); !errors.Is(again, err) || asked.Load() != want+1 {
+			t.Errorf("at once, it asks %d times, and says %v", asked.Load(), again)
+		}
+		tokens.failed.at = tokens.failed.at.Add(-tokenPause)
 	}
 }
