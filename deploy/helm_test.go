@@ -497,13 +497,15 @@ func TestChart_OneLineForWhatCannotWork(t *testing.T) {
 		with values
 		want string
 	}{
-		"no brokers":        {values{"kafka": values{"brokers": []any{}}}, "kafka.brokers is missing: write --set 'kafka.brokers={HOST:9092}'"},
-		"no ClickHouse":     {values{"clickhouse": values{"urls": []any{}}}, "clickhouse.urls is missing: write --set 'clickhouse.urls={http://HOST:8123}'"},
-		"TLS by half":       {values{"kafka": values{"tls": values{"serverName": "kafka"}}}, "kafka.tls has values and is not enabled: write --set kafka.tls.enabled=true"},
-		"nobody to log in":  {values{"kafka": values{"sasl": values{"mechanism": "PLAIN"}}}, "kafka.sasl.user is missing: write --set kafka.sasl.user=NAME"},
-		"no token":          {values{"kafka": values{"sasl": values{"mechanism": "OAUTHBEARER"}}}, "kafka.sasl.oauth.url is missing: write --set kafka.sasl.oauth.url=https://…"},
-		"no client":         {values{"kafka": values{"sasl": values{"mechanism": "OAUTHBEARER", "oauth": values{"url": "https://id.example/"}}}}, "kafka.sasl.user is missing"},
-		"MSK in plain text": {values{"kafka": values{"sasl": values{"mechanism": "AWS_MSK_IAM"}}}, "kafka.tls is not enabled, and AWS_MSK_IAM needs it"},
+		"no brokers":       {values{"kafka": values{"brokers": []any{}}}, "kafka.brokers is missing: write --set 'kafka.brokers={HOST:9092}'"},
+		"no ClickHouse":    {values{"clickhouse": values{"urls": []any{}}}, "clickhouse.urls is missing: write --set 'clickhouse.urls={http://HOST:8123}'"},
+		"TLS by half":      {values{"kafka": values{"tls": values{"serverName": "kafka"}}}, "kafka.tls has values and is not enabled: write --set kafka.tls.enabled=true"},
+		"nobody to log in": {values{"kafka": values{"sasl": values{"mechanism": "PLAIN"}}}, "kafka.sasl.user is missing: write --set kafka.sasl.user=NAME"},
+		"no token":         {values{"kafka": values{"sasl": values{"mechanism": "OAUTHBEARER"}}}, "kafka.sasl.oauth.url is missing: write --set kafka.sasl.oauth.url=https://…"},
+		"no client": {values{"kafka": values{"sasl": values{"mechanism": "OAUTHBEARER", "oauth": values{"url": "https://id.example/"}}}},
+			"kafka.sasl.user is missing"},
+		"MSK in plain text": {values{"kafka": values{"sasl": values{"mechanism": "AWS_MSK_IAM"}}},
+			"kafka.tls is not enabled, and AWS_MSK_IAM needs it"},
 		"no files":          {values{"kafka": values{"sasl": values{"mechanism": "PLAIN", "user": "u"}}}, "kafka.existingSecret is missing"},
 		"scale upside down": {values{"compactor": values{"autoscaling": values{"enabled": true, "minReplicas": 9}}}, "compactor.autoscaling.maxReplicas is 6, below minReplicas 9: write at least that"},
 	} {

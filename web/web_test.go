@@ -116,7 +116,8 @@ func TestLockFile_NamesNoRegistry(t *testing.T) {
 func TestParseLinks_TakesHTTPSWithAFixedHost(t *testing.T) {
 	links, err := web.ParseLinks([]string{"traces=https://traces.example/t/{trace}/{label.trace-id}?run={run}",
 		" user =https://crm.example/{label.user}#{thread}"})
-	if err != nil || len(links) != 2 || links[1].Name != "user" || links[0].URL != "https://traces.example/t/{trace}/{label.trace-id}?run={run}" {
+	if err != nil || len(links) != 2 || links[1].Name != "user" ||
+		links[0].URL != "https://traces.example/t/{trace}/{label.trace-id}?run={run}" {
 		t.Errorf("got %v, %v", links, err)
 	}
 	for _, bad := range []string{

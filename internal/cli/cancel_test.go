@@ -97,7 +97,8 @@ func TestCancel_StopsARun(t *testing.T) {
 			!strings.Contains(stderr, "it had already ended: cancelled") || time.Since(began) > 2*time.Second {
 			t.Errorf("again: exit %d after %v: %s", code, time.Since(began), stderr)
 		}
-		if _, stderr, code := skein(t, "", "cancel", "t", at); code != app.ExitFailed || !strings.Contains(stderr, "no run of the thread is open") {
+		_, stderr, code = skein(t, "", "cancel", "t", at)
+		if code != app.ExitFailed || !strings.Contains(stderr, "no run of the thread is open") {
 			t.Errorf("of the thread: exit %d: %s", code, stderr)
 		}
 	}, func(cfg *dev.Config) {

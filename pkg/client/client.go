@@ -172,8 +172,8 @@ type Cancelled struct {
 	Synthetic bool `json:"synthetic,omitempty"`
 }
 
-// CancelRun requests that a run be stopped, and waits for its end; if run is "", whatever run of the thread is open. The error is an *Error of status 409 if the end does not come:
-// the run had ended before, or no proxy serves it. The reason is for people and may be empty.
+// CancelRun requests that a run be stopped, and waits for its end; if run is "", whatever run of the thread is open. The error is an *Error
+// of status 409 if the end does not come: the run had ended before, or no proxy serves it. The reason is for people and may be empty.
 func (c *Client) CancelRun(ctx context.Context, thread, run, reason string) (Cancelled, error) {
 	body, err := json.Marshal(struct {
 		Reason string `json:"reason,omitempty"`
