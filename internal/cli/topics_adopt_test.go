@@ -359,6 +359,44 @@ func TestTopicsAdopt_AdoptsAPerfectMirror(t *testing.T) {
 	}
 }
 
+// Of an open run, skein.runs may have no more than where it began.
+func TestTopicsAdopt_ProvesWhatIsAnnounced(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	s := &topicSet{t: t, cfg: k, partitions: 1}
+	adopts := func(want int) (adopt.Report, string) {
+		s.compact(func(map[string]*record.Run) bool { return true })
+		to := kafkatest.Start(t, 1)
+		mirrored(t, k, to, func(_, n int) (int, int) { return 0, n })
+		return adoptTopics(t, to, want, "--dry-run")
+	}
+	s.send(record.KindEvent, "t0", "a", runEvents("t0", "a", false)...)
+	if r, _ := adopts(app.ExitDone); r.Partitions[0].Proved != 1 {
+		t.Errorf("of a perfect mirror it says %+v", r)
+	}
+	s.send(record.KindEvent, "t1", "b", append(runEvents("t1", "b", true), runEvents("t1", "b", false)...)...)
+	if r, _ := adopts(app.ExitDone); r.Partitions[0].Proved != 3 {
+		t.Errorf("of a perfect mirror with two runs of one id it says %+v", r)
+	}
+	cl, err := kafka.NewTransactor(t.Context(), k, "retry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: k.Topics().Events}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.EndTransaction(t.Context(), kgo.TryAbort); err != nil { // a mirror copies nothing of it
+		t.Fatal(err)
+	}
+	s.send(record.KindEvent, "t2", "c", runEvents("t2", "c", false)...)
+	if _, stderr := adopts(app.ExitFailed); !strings.Contains(stderr, `run "c" of thread "t2", events 12 to 12: skein.events does not`) {
+		t.Errorf("of events at other offsets it says %s", stderr)
+	}
+}
+
 // A call that was killed has skipped as many offsets as are looked back for events that prove something.
 func TestTopicsAdopt_AgainWithTheDefault(t *testing.T) {
 	from, to := primary(t, newCrowd(2, 2), 100), kafkatest.Start(t, 2)

@@ -37,7 +37,7 @@ type runRecord struct {
 }
 
 func (r *runRecord) String() string {
-	return fmt.Sprintf("run %q of thread %q, events %d to %d", r.run.RunID, r.run.ThreadID, r.run.Raw.First, r.run.Raw.Next-1)
+	return fmt.Sprintf("run %q of thread %q, events %d to %d", r.run.RunID, r.run.ThreadID, r.run.Raw.First, nextOf(r.run)-1)
 }
 
 // thread returns the key of the run's thread.
@@ -50,6 +50,8 @@ const (
 	checkedSpan = 100_000
 	// lastSpan is the span at the end of a partition in which its last event is looked for.
 	lastSpan = 1000
+	// beforeSpan is the span before the first event of an announced run in which an earlier one of the run is looked for.
+	beforeSpan = 1000
 	// slack is more than clocks differ: records that name missing events were not written so long before the last mirrored event.
 	slack = 15 * time.Minute
 )
@@ -195,8 +197,11 @@ func nextOf(r *record.Run) int64 {
 // proof compares a run record with the mirrored events.
 type proof struct {
 	*runRecord
-	// ends is how many of the ends of its ranges were found, of wantEnds that the mirror must have. Each is a record of the run.
+	// ends is how many of the ends of its ranges were found, of wantEnds that the mirror must have. Each is a record of the run. A record
+	// without ranges only announces the run: its one end is the run's first record.
 	ends, wantEnds int
+	// begun is set by a record with the run's id before that one, and reset by an end: an earlier run may have had the id.
+	begun bool
 	// outcomes and tally are of its events; nil if the mirror lacks some, or if its ranges have room for other runs' records.
 	outcomes *fold.Outcomes
 	tally    *fold.Tally
@@ -211,6 +216,9 @@ func (p *part) newProof(r *runRecord) *proof {
 			}
 		}
 	}
+	if len(raw.Ranges) == 0 {
+		c.wantEnds = 1
+	}
 	if len(raw.Ranges) < record.MaxRanges && raw.Next <= p.events.End {
 		c.outcomes, c.tally = fold.NewOutcomes(r.run), fold.NewTally()
 	}
@@ -219,12 +227,22 @@ func (p *part) newProof(r *runRecord) *proof {
 
 // take compares a record under the key of the run's thread.
 func (c *proof) take(d *fold.Decoded) error {
-	raw := c.run.Raw
+	raw, runID := c.run.Raw, cmp.Or(c.run.ClientRunID, c.run.RunID)
+	if len(raw.Ranges) == 0 {
+		switch ev := d.Payload(); {
+		case d.Offset > raw.First || d.ClientRunID() != runID || ev == nil && d.Input() == nil: // what is malformed begins no run
+		case d.Offset < raw.First:
+			c.begun = ev == nil || !ev.Type.Terminal()
+		case !c.begun:
+			c.ends++
+		}
+		return nil
+	}
 	i := slices.IndexFunc(raw.Ranges, func(in [2]int64) bool { return in[0] <= d.Offset && d.Offset < in[1] })
 	if i < 0 {
 		return nil
 	}
-	if id := d.Headers.RunID; id == "" || id == cmp.Or(c.run.ClientRunID, c.run.RunID) {
+	if id := d.Headers.RunID; id == "" || id == runID {
 		for _, at := range []int64{raw.Ranges[i][0], raw.Ranges[i][1] - 1} {
 			if at == d.Offset {
 				c.ends++
@@ -256,13 +274,16 @@ func (g *adoption) prove(ctx context.Context, p *part) (unproved *runRecord, err
 			raw := r.run.Raw
 			switch {
 			case r.run.RawLost || nextOf(r.run) <= p.events.Start || p.events.Empty(): // its events are gone
-			case raw.Events == 0 || raw.First < from || raw.First >= p.events.End || n == checkedRuns:
+			case raw.First < from || raw.First >= p.events.End || n == checkedRuns:
 				unproved = r
 			default:
 				n, from = n+1, max(from, raw.First-checkedSpan)
 				key := r.thread()
 				proofs[key] = append(proofs[key], p.newProof(r))
-				span.Start, span.End = min(span.Start, raw.First), min(max(span.End, raw.Next), p.events.End)
+				span.Start, span.End = min(span.Start, raw.First), min(max(span.End, raw.Next, raw.First+1), p.events.End)
+				if len(raw.Ranges) == 0 {
+					span.Start = min(span.Start, max(p.events.Start, raw.First-beforeSpan))
+				}
 			}
 		}
 	}
