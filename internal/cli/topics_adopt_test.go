@@ -283,6 +283,18 @@ func TestTopicsAdopt_RefusesWhatItCannotProve(t *testing.T) {
 			t.Errorf("it says %s", stderr)
 		}
 	})
+	t.Run("compactors have written to a partition", func(t *testing.T) {
+		to := kafkatest.Start(t, 2)
+		mirrored(t, from, to, func(_, n int) (int, int) { return 0, n })
+		kafkatest.Produce(t, to, &kgo.Record{
+			Topic: to.Topics().Runs, Partition: 1, Key: []byte(record.ProgressKey),
+			Value:   record.EncodeProgress(record.Progress{Next: 1, Events: topicID(t, to)}),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindProgress, Seq: -1}),
+		})
+		if _, stderr := adoptTopics(t, to, app.ExitFailed); !strings.Contains(stderr, "compactors have written here") {
+			t.Errorf("it says %s", stderr)
+		}
+	})
 	t.Run("half a transaction", func(t *testing.T) {
 		to := kafkatest.Start(t, 2)
 		mirrored(t, from, to, func(_, n int) (int, int) { return 0, n })

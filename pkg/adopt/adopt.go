@@ -56,6 +56,10 @@ type Partition struct {
 var ErrOffsets = errors.New("skein.events does not have the events of its run records at their offsets. Only a mirror that keeps them " +
 	"can be adopted. " + anew)
 
+// ErrCompacted means that some partitions have progress records of compactors of this cluster, and others the mirrored ones.
+var ErrCompacted = errors.New("compactors have written here before the set was adopted, or the mirror after it: its progress records are " +
+	"of two clusters. " + anew)
+
 // ErrErasing means that the mirror ends in the middle of an erasure: some runs of the thread are gone, and others refer to them.
 var ErrErasing = errors.New("the mirror ends in the middle of an erasure. " + anew)
 
@@ -113,9 +117,9 @@ func (g *adoption) run(ctx context.Context) (r Report, err error) {
 		return r, err
 	}
 	r.Partitions = g.report()
-	if r.Already = g.declared(); r.Already || g.DryRun {
+	if r.Already, err = g.declared(); err != nil || r.Already || g.DryRun {
 		r.Adopted = r.Already
-		return r, nil
+		return r, err
 	}
 	if err := g.unused(ctx); err != nil {
 		return r, err
@@ -202,13 +206,17 @@ func (g *adoption) ends(ctx context.Context) (map[string]map[int32]int64, error)
 }
 
 // declared reports whether the epoch of these topics was declared, which is done for all partitions at once, or they were never mirrored.
-func (g *adoption) declared() bool {
+func (g *adoption) declared() (bool, error) {
+	own, mirrored := false, false
 	for _, p := range g.parts {
-		if p.progress != nil && p.progress.Events == g.id {
-			return true
+		if p.progress != nil && p.progress.Events != "" {
+			own, mirrored = own || p.progress.Events == g.id, mirrored || p.progress.Events != g.id
 		}
 	}
-	return false
+	if own && mirrored {
+		return false, ErrCompacted
+	}
+	return own, nil
 }
 
 func (g *adoption) report() []Partition {

@@ -68,17 +68,28 @@ func (g *adoption) read(ctx context.Context) error {
 		for id := range spans {
 			g.parts[id] = &part{id: id, events: g.events[id], recent: map[string]*runRecord{}, ahead: map[string]*runRecord{}}
 		}
-		if err := g.readRuns(ctx, spans); err != nil || g.declared() {
+		if err := g.readRuns(ctx, spans); err != nil {
+			return err
+		}
+		declared, err := g.declared()
+		if err != nil {
 			return err
 		}
 		again := map[int32]kafka.Span{}
 		for id := range spans {
 			p := g.parts[id]
+			if p.progress == nil && !whole {
+				again[id] = g.runs[id]
+				continue
+			}
+			if declared {
+				continue
+			}
 			unproved, err := g.prove(ctx, p)
 			switch {
 			case err != nil:
 				return err
-			case (p.progress == nil || unproved != nil) && !whole:
+			case unproved != nil && !whole:
 				again[id] = g.runs[id]
 			case p.erasing != "":
 				return fmt.Errorf("partition %d: thread %s: %w", id, p.erasing, ErrErasing)
