@@ -306,3 +306,63 @@ func TestAlerts_FireWhereNothingWasRecorded(t *testing.T) {
 		}
 	}
 }
+
+// fleet has the series of an installation's processes, which start for the first time, or are restarted, one after another.
+func fleet(restarted bool) string {
+	// The last values before a restart, and those after it.
+	const all = `up{ 1|0 0 1
+		process_start_time_seconds{ 1000|2000
+		skein_admin_check_failing{check="kafka" 0|1 0`
+	stages := map[string]string{
+		"ingest": `skein_ingest_ready{ 1|0 1
+			skein_ingest_events_total{kind="event" 0+9|0+9
+			skein_ingest_requests_total{outcome="accepted" 0+9|0+9
+			skein_ingest_requests_total{outcome="unavailable" 0|0
+			skein_ingest_proxied_events_left_out_total{reason="no-room" 0|0
+			skein_quota_file_stale{ 0|0`,
+		"compactor": `skein_compactor_partitions{state="open" 4|0 4
+			skein_compactor_partitions{state="opening" 0|4 0
+			skein_compactor_partition_open_duration_seconds_count{ 4|0 4
+			skein_compactor_transactions_total{outcome="unknown" 0|0 1
+			skein_compactor_lag_seconds{ 1|149 1
+			skein_compactor_records_total{kind="sealed" 0+9|0+9
+			skein_compactor_dead_letters_total{reason="malformed" 0|0
+			skein_compactor_lost_offsets_total{ 0|0
+			skein_compactor_disk_free_bytes{ 9e9|9e9
+			skein_compactor_disk_size_bytes{ 36e9|36e9`,
+		"indexer": `skein_indexer_partitions{ 6|0 6
+			skein_indexer_lag_seconds{ 1|20 1
+			skein_indexer_refused_total{ 0|0
+			skein_admin_check_failing{check="index" 0|1 0`,
+		"query": `skein_query_streams{ 0|0
+			skein_query_requests_total{status="2xx" 0+9|0+9
+			skein_query_requests_total{status="5xx" 0|0
+			skein_admin_check_failing{check="store" 0|1 0`,
+	}
+	var text strings.Builder
+	for i, process := range []string{"ingest-1", "ingest-2", "compactor-1", "compactor-2", "compactor-3", "indexer-1", "query-1"} {
+		stage, _, _ := strings.Cut(process, "-")
+		for line := range strings.Lines(all + "\n" + stages[stage]) {
+			metric, values, _ := strings.Cut(strings.TrimSpace(line), " ")
+			before, after, _ := strings.Cut(values, "|")
+			began := fmt.Sprintf("_x%d", 1+i)
+			if restarted {
+				began = fmt.Sprintf("%sx%d stale _", before, 60+6*i)
+			}
+			metric = strings.Replace(metric, "{", fmt.Sprintf("{instance=%q,", process), 1)
+			fmt.Fprintf(&text, "%s} %s %sx400\n", metric, began, after)
+		}
+	}
+	return text.String()
+}
+
+func TestAlerts_AreSilentWhereNothingIsWrong(t *testing.T) {
+	for what, series := range map[string]string{
+		"each process restarted once":          fleet(true),
+		"a first deployment, and nobody comes": strings.ReplaceAll(fleet(false), "+9", ""),
+	} {
+		for alert, fired := range judge(t, series, 0, 200*time.Minute) {
+			t.Errorf("%s: %s fires at %v", what, alert, fired)
+		}
+	}
+}
