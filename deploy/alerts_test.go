@@ -360,9 +360,16 @@ func TestAlerts_AreSilentWhereNothingIsWrong(t *testing.T) {
 	for what, series := range map[string]string{
 		"each process restarted once":          fleet(true),
 		"a first deployment, and nobody comes": strings.ReplaceAll(fleet(false), "+9", ""),
+		"one run, and its compactor is replaced before the scrape that shows it": `
+			skein_ingest_events_total{kind="event"} 0x20 4x180
+			skein_compactor_records_total{instance="old",kind="sealed"} 0x20 stale
+			skein_compactor_records_total{instance="new",kind="sealed"} _x22 0x180`,
 	} {
 		for alert, fired := range judge(t, series, 0, 200*time.Minute) {
-			t.Errorf("%s: %s fires at %v", what, alert, fired)
+			// Rows that are not of a whole installation have no stages.
+			if alert != "SkeinStageAbsent" || strings.Contains(series, "admin_check_failing") {
+				t.Errorf("%s: %s fires at %v", what, alert, fired)
+			}
 		}
 	}
 }
