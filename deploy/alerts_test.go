@@ -191,11 +191,10 @@ func (s *seriesSet) At() storage.Series                { return s.all[s.at] }
 func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 
-// judge evaluates the rules over a part of a recording as Prometheus does that knows nothing of before, and returns when each alert fired
-// first, by its labels.
-func judge(t *testing.T, recording string, from, to time.Duration) map[string]map[string]time.Duration {
+// judge evaluates the rules over samples as Prometheus does that began at a time, and returns when each alert fired first, by its labels.
+func judge(t *testing.T, samples storage.Queryable, from, to time.Duration) map[string]map[string]time.Duration {
 	t.Helper()
-	samples, rules := load(t, recording, from), alerts(t)
+	rules := alerts(t)
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: language})
 	fired := map[string]map[string]time.Duration{}
 	since := map[string]map[string]time.Duration{} // by alert and labels
@@ -251,7 +250,8 @@ func TestAlerts_FireUnderTheirFaultsAndNotInACalmHour(t *testing.T) {
 			continue
 		}
 		_, fault, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		fired := judge(t, string(text), time.Duration(from)*evaluateEvery, time.Duration(to+2)*evaluateEvery) // 2 for what is noticed at the end
+		start := time.Duration(from) * evaluateEvery
+		fired := judge(t, load(t, string(text), start), start, time.Duration(to+2)*evaluateEvery) // 2 for what is noticed at the end
 		t.Logf("%s: %q", fault, slices.Sorted(maps.Keys(fired)))
 		for _, name := range faults[fault] {
 			if fired[name] == nil {
@@ -299,7 +299,7 @@ func TestAlerts_FireWhereNothingWasRecorded(t *testing.T) {
 	} {
 		name, labels, _ := strings.Cut(alert, "{")
 		labels = "{" + labels
-		fired := judge(t, series, 0, 40*time.Minute)[name]
+		fired := judge(t, load(t, series, 0), 0, 40*time.Minute)[name]
 		other := strings.NewReplacer(`"b"`, `"a"`, `"c"`, `"large"`).Replace(labels)
 		if at := fired[labels]; at < 10*time.Minute || other != labels && fired[other] > 0 {
 			t.Errorf("%s fires at %v", alert, fired)
@@ -357,17 +357,22 @@ func fleet(restarted bool) string {
 }
 
 func TestAlerts_AreSilentWhereNothingIsWrong(t *testing.T) {
-	for what, series := range map[string]string{
-		"each process restarted once":          fleet(true),
-		"a first deployment, and nobody comes": strings.ReplaceAll(fleet(false), "+9", ""),
-		"one run, and its compactor is replaced before the scrape that shows it": `
+	for what, row := range map[string]struct {
+		series string
+		from   time.Duration
+	}{
+		"each process restarted once":          {series: fleet(true)},
+		"a first deployment, and nobody comes": {series: strings.ReplaceAll(fleet(false), "+9", "")},
+		"one run, and its compactor is replaced before the scrape that shows it": {series: `
 			skein_ingest_events_total{kind="event"} 0x20 4x180
 			skein_compactor_records_total{instance="old",kind="sealed"} 0x20 stale
-			skein_compactor_records_total{instance="new",kind="sealed"} _x22 0x180`,
+			skein_compactor_records_total{instance="new",kind="sealed"} _x22 0x180`},
+		"offsets lost before, and Prometheus away for 8 minutes": {from: 61 * time.Minute, series: `
+			skein_compactor_lost_offsets_total 7x200 _x16 7x200`},
 	} {
-		for alert, fired := range judge(t, series, 0, 200*time.Minute) {
+		for alert, fired := range judge(t, load(t, row.series, 0), row.from, 200*time.Minute) {
 			// Rows that are not of a whole installation have no stages.
-			if alert != "SkeinStageAbsent" || strings.Contains(series, "admin_check_failing") {
+			if alert != "SkeinStageAbsent" || strings.Contains(row.series, "admin_check_failing") {
 				t.Errorf("%s: %s fires at %v", what, alert, fired)
 			}
 		}
