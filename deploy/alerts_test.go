@@ -280,9 +280,11 @@ func TestAlerts_FireWhereNothingWasRecorded(t *testing.T) {
 			skein_compactor_disk_size_bytes{instance="c"} 36e9x80
 			skein_compactor_disk_free_bytes{instance="large"} 9e9x80
 			skein_compactor_disk_size_bytes{instance="large"} 100e9x80`,
-		`SkeinErasureOverdue{check="purge"}`:             `skein_admin_check_failing{check="purge"} 0x20 1x60`,
-		`SkeinEventsLost{}`:                              `skein_compactor_lost_offsets_total _x20 7x60`,
-		`SkeinEventsLost{reason="no-room"}`:              `skein_ingest_proxied_events_left_out_total{reason="no-room"} 0x20 7x60`,
+		`SkeinErasureOverdue{check="purge"}`: `skein_admin_check_failing{check="purge"} 0x20 1x60`,
+		`SkeinEventsLost{}`:                  `skein_compactor_lost_offsets_total _x20 7x60`,
+		`SkeinEventsLost{reason="no-room"}`:  `skein_ingest_proxied_events_left_out_total{reason="no-room"} 0x20 7x60`,
+		`SkeinRebalances{instance="the group"}`: `skein_compactor_partitions{state="open"} 6x80
+			skein_compactor_transactions_total{outcome="unknown"} 0x20 12x60`,
 		`SkeinLag{stage="indexer"}`:                      `skein_indexer_lag_seconds 9x20 400x60`,
 		`SkeinStaleCredentials{check="quotas"}`:          `skein_quota_file_stale 0x20 1x60`,
 		`SkeinStaleCredentials{check="api-keys-file"}`:   `skein_admin_check_failing{check="api-keys-file"} 0x20 1x60`,
@@ -357,12 +359,18 @@ func fleet(restarted bool) string {
 }
 
 func TestAlerts_AreSilentWhereNothingIsWrong(t *testing.T) {
+	var brokers strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&brokers, "skein_compactor_partitions{instance=\"%d\",state=\"open\"} 6x200\n", i)
+		fmt.Fprintf(&brokers, "skein_compactor_transactions_total{instance=\"%d\",outcome=\"unknown\"} 0x20 1x6 2x174\n", i)
+	}
 	for what, row := range map[string]struct {
 		series string
 		from   time.Duration
 	}{
-		"each process restarted once":          {series: fleet(true)},
-		"a first deployment, and nobody comes": {series: strings.ReplaceAll(fleet(false), "+9", "")},
+		"each process restarted once":               {series: fleet(true)},
+		"a first deployment, and nobody comes":      {series: strings.ReplaceAll(fleet(false), "+9", "")},
+		"three brokers of 20 compactors, restarted": {series: brokers.String()},
 		"one run, and its compactor is replaced before the scrape that shows it": {series: `
 			skein_ingest_events_total{kind="event"} 0x20 4x180
 			skein_compactor_records_total{instance="old",kind="sealed"} 0x20 stale
