@@ -84,7 +84,8 @@ func (s *Service) postAgent(c *front.Call, t target) error {
 	name := c.R.PathValue("agent")
 	agent, ok := s.agents[name]
 	if !ok || !agent.Allows(t.tenant) {
-		return front.Refuse(http.StatusNotFound, reasonAgent, "there is no agent %.200q: add it to the file of ingest --agents, or start skein dev with --agent NAME=URL", name)
+		return front.Refuse(http.StatusNotFound, reasonAgent,
+			"there is no agent %.200q for this tenant: add it to the file of ingest --agents, or start skein dev with --agent NAME=URL", name)
 	}
 	by, err := producerOf(c.R.Header)
 	if err != nil {
