@@ -41,6 +41,7 @@ func run(ctx context.Context, brokers, topic, url, since string) error {
 	}
 	client, err := kgo.NewClient( // TLS and logins: kgo.DialTLSConfig, kgo.SASL
 		kgo.SeedBrokers(strings.Split(brokers, ",")...),
+		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn, nil)), // it waits for a Kafka that is away
 		kgo.ConsumerGroup("webhook"),
 		kgo.InstanceID(host), // a restart goes on at once; processes of one host need names of their own
 		kgo.ConsumeTopics(topic),

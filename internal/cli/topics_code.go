@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -124,7 +125,7 @@ func kubernetesName(name string) string {
 func terraform(cfg kafka.Config, plan []kafka.TopicPlan) string {
 	b := &strings.Builder{}
 	set, rules := terraformName(cfg.TopicPrefix+"skein"), cfg.Rules()
-	fmt.Fprintf(b, `# The provider: terraform { required_providers { kafka = { source = "Mongey/kafka" } } }
+	fmt.Fprintf(b, `# In another file: terraform { required_providers { kafka = { source = "Mongey/kafka" } } }
 # A change of partitions breaks the topic set.
 
 locals {
@@ -153,8 +154,13 @@ resource "kafka_topic" %q {
   replication_factor = %d
   config = {
 `, terraformName(t.Name), t.Name, t.Partitions, t.Replication)
-		for _, key := range slices.Sorted(maps.Keys(t.Settings)) {
-			fmt.Fprintf(b, "    %q = %q\n", key, t.Settings[key])
+		keys := slices.Sorted(maps.Keys(t.Settings))
+		longest := 0
+		for _, key := range keys {
+			longest = max(longest, len(key))
+		}
+		for _, key := range keys {
+			fmt.Fprintf(b, "    %-*s = %q\n", longest+2, strconv.Quote(key), t.Settings[key])
 		}
 		b.WriteString("  }\n  lifecycle {\n    prevent_destroy = true\n  }\n}\n")
 	}
