@@ -178,7 +178,7 @@ func (g *adoption) unused(ctx context.Context) error {
 		return fmt.Errorf("asking for the members of %s: %w", g.group, err)
 	}
 	if len(groups[g.group].Members) > 0 {
-		return fmt.Errorf("group %s has members: stop the compactors, wait 10 s, then adopt again", g.group)
+		return g.compactors()
 	}
 	for _, topic := range g.topics.All() {
 		open, err := kafka.Unsettled(ctx, g.adm, topic)
@@ -205,18 +205,19 @@ func (g *adoption) ends(ctx context.Context) (map[string]map[int32]int64, error)
 	return all, nil
 }
 
-// declared reports whether the epoch of these topics was declared, which is done for all partitions at once, or they were never mirrored.
+// declared reports whether the epoch of these topics was declared, which is done for all partitions at once, or they were never mirrored:
+// with no progress record, the stages take them as they are.
 func (g *adoption) declared() (bool, error) {
-	own, mirrored := false, false
+	own, mirrored, unread := false, false, true
 	for _, p := range g.parts {
-		if p.progress != nil && p.progress.Events != "" {
+		if unread = unread && p.progress == nil; p.progress != nil && p.progress.Events != "" {
 			own, mirrored = own || p.progress.Events == g.id, mirrored || p.progress.Events != g.id
 		}
 	}
 	if own && mirrored {
 		return false, ErrCompacted
 	}
-	return own, nil
+	return own || unread, nil
 }
 
 func (g *adoption) report() []Partition {
@@ -232,7 +233,7 @@ func (g *adoption) report() []Partition {
 	return all
 }
 
-// declare marks the records that are ahead, skips the offsets of events that may be missing, deletes the compactors' offsets, and writes
+// declare marks the records that are ahead, deletes the compactors' offsets, skips the offsets of events that may be missing, and writes
 // the progress records of the new epoch. Until those are committed, in one transaction, the stages refuse the set, and a next call does
 // all of it again: a record is marked once, and more offsets are skipped.
 func (g *adoption) declare(ctx context.Context) error {
@@ -264,10 +265,10 @@ func (g *adoption) declare(ctx context.Context) error {
 			return fmt.Errorf("marking run records: %w", err)
 		}
 	}
-	if err := g.skip(ctx); err != nil {
+	if err := g.deleteOffsets(ctx); err != nil {
 		return err
 	}
-	if err := g.deleteOffsets(ctx); err != nil {
+	if err := g.skip(ctx); err != nil {
 		return err
 	}
 	if err := g.transact(ctx, epoch, kgo.TryCommit); err != nil {
@@ -332,10 +333,18 @@ func (g *adoption) transact(ctx context.Context, records []*kgo.Record, how kgo.
 func (g *adoption) deleteOffsets(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if _, err := g.adm.DeleteGroup(ctx, g.group); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+	_, err := g.adm.DeleteGroup(ctx, g.group)
+	switch {
+	case errors.Is(err, kerr.NonEmptyGroup):
+		return g.compactors()
+	case err != nil && !errors.Is(err, kerr.GroupIDNotFound):
 		return fmt.Errorf("deleting the mirrored offsets of %s: %w", g.group, err)
 	}
 	return nil
+}
+
+func (g *adoption) compactors() error {
+	return fmt.Errorf("group %s has members: stop the compactors, wait 10 s, then adopt again", g.group)
 }
 
 func (g *adoption) overtaken(err error) error {
