@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -171,7 +170,7 @@ func (s *Service) cancelRun(ctx context.Context, t target, asked stop, known <-c
 	// Follow from the log's end, before writing the request: a reader from an older offset may first wait for a slot to catch up.
 	follow, err := s.log.Follow(ctx, t.key, t.partition, tail.End)
 	if err != nil {
-		return cancelled{}, fmt.Errorf("%w: following the run: %w", ErrUnavailable, err)
+		return cancelled{}, s.kafkaFailed(t, "the run cannot be followed", err)
 	}
 	defer follow.Close()
 	got, err := request()
@@ -192,8 +191,10 @@ func (s *Service) cancelRun(ctx context.Context, t target, asked stop, known <-c
 		case err == nil:
 			out.RunID, out.Status, out.Synthetic, out.End = end.runID, end.status, end.synthetic, end.at
 			return out, nil
-		case ctx.Err() != nil || !late: // the caller has left, or Kafka has failed
-			return out, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)
+		case ctx.Err() != nil: // the caller has left
+			return out, hide("the run's end cannot be read", err)
+		case !late:
+			return out, s.kafkaFailed(t, "the run's end cannot be read", err)
 		case until >= s.cancelWait:
 			return out, errNotEnded
 		}

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -75,6 +76,21 @@ func problemOf(err error) *front.Problem {
 		p.Retry = retryAfter
 	}
 	return p
+}
+
+// hide returns an error of Kafka with what the caller gets in its place. The error itself names brokers, files and addresses.
+func hide(said string, err error) error {
+	p := problemOf(err)
+	if p.Reason == reasonUnavailable {
+		p.Detail = said
+	}
+	return fmt.Errorf("%w: %w: %w", ErrUnavailable, p, err)
+}
+
+// kafkaFailed logs why Kafka fails a request, as nothing else does, and hides it.
+func (s *Service) kafkaFailed(t target, said string, err error) error {
+	s.logger.Error("request failed", "tenant", t.tenant, "thread_id", t.thread, "run_id", t.run, "error", err)
+	return hide(said, err)
 }
 
 // after returns the problem of an error that ended a request after some events were accepted. These remain accepted.

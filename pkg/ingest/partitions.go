@@ -49,8 +49,10 @@ func (p *pin) check(ctx context.Context) {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return // the process stops
-	case err != nil && (p.set.Partitions == 0 || isVerdict(err)):
+	case isVerdict(err):
 		p.err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case err != nil && p.set.Partitions == 0:
+		p.err = hide("the partition counts are not known yet", err)
 	case err != nil:
 		if p.logged != err.Error() {
 			p.logged = err.Error()

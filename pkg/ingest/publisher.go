@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"net/http"
 	"sync"
@@ -236,8 +235,8 @@ func (p *publisher) acquire(pool *share.Pool, n int64) bool {
 
 // acknowledged handles the result of a record. It is called in the order of send, with p.mu held.
 func (p *publisher) acknowledged(r *kgo.Record, line int64, err error) {
-	if err != nil {
-		p.fail(fmt.Errorf("%w: Kafka has not acknowledged: %w", ErrUnavailable, err))
+	if err != nil && p.err == nil && !p.done {
+		p.fail(p.svc.kafkaFailed(p.target, "Kafka has not acknowledged", err))
 	}
 	if p.err == nil {
 		if p.acked.Accepted == 0 {

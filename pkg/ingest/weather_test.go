@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,6 +24,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/logtest"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
 
@@ -57,6 +63,9 @@ func wantUnavailable(t *testing.T, a answer, accepted int64) {
 	if a.status != http.StatusServiceUnavailable || a.Reason != "unavailable" || a.Accepted != accepted {
 		t.Errorf("answer is %d %s, want 503 with %d accepted", a.status, a.body, accepted)
 	}
+	if place := regexp.MustCompile(`[:.]\d|\w/\w`).FindString(a.Detail); place != "" {
+		t.Errorf("answer %q names a file or an address: %s", a.Detail, place)
+	}
 	if n, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || n < 1 {
 		t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
 	}
@@ -79,6 +88,37 @@ func TestWeather_KafkaAwayIsA503(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(ev1+"\n", 50), "\n") // some of them take memory ahead
 	wantUnavailable(t, d.post(typeNDJSON, many), 0)
 	d.eventually("nothing is held for what has failed", func() bool { return d.svc.memory.Held() == 0 })
+}
+
+// The operator reads in the log and in readiness why Kafka lets nobody in, and callers do not.
+func TestWeather_TheLoginIsNotForCallers(t *testing.T) {
+	t.Parallel()
+	login := kafkatest.WithFake(kfake.EnableSASL(), kfake.Superuser("PLAIN", "skein", "sesame"))
+	c := kafkatest.StartCluster(t, 1, kafkatest.WithoutTopics(), login)
+	password := filepath.Join(t.TempDir(), "password")
+	var log logtest.Log
+	c.Config.Security = kafka.Security{SASL: "PLAIN", User: "skein", PasswordFile: password}
+	c.Config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	d := start(t, testConfig(c.Config))
+	d.eventually("readiness names the file", func() bool { return strings.Contains(d.svc.Ready().Error(), password) })
+	wantUnavailable(t, d.post(typeNDJSON, ev1), 0)
+	if err := os.WriteFile(password, []byte("sesame"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kafka.EnsureTopics(t.Context(), c.Config, kafka.TopicSpec{Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	d.eventually("the stage is ready", func() bool { return d.svc.Ready() == nil })
+	if err := os.Remove(password); err != nil {
+		t.Fatal(err)
+	}
+	wantUnavailable(t, d.post(typeNDJSON, ev1), 0)
+	if a, _ := d.cancel("r1", ""); a.status != http.StatusServiceUnavailable {
+		t.Errorf("answer is %d %s", a.status, a.body)
+	}
+	if !regexp.MustCompile(`request failed.* thread_id=t1 run_id=r1 .*reading the password of Kafka.*` + password).MatchString(log.String()) {
+		t.Errorf("the log says %s", log.String())
+	}
 }
 
 func TestWeather_KafkaBackIsAYes(t *testing.T) {
