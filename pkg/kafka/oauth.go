@@ -188,6 +188,7 @@ type tokens struct {
 	token         string
 	renew, expire time.Time
 	failed        *failure // of the last request, or the brokers' refusal of its token
+	asking        bool     // a request is under way
 }
 
 // shared has the tokens of each Security. There are many short-lived clients, and each would ask the identity provider.
@@ -247,9 +248,13 @@ func (t *tokens) ask(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	began := time.Now()
+	t.mu.Lock()
+	t.asking = true
+	t.mu.Unlock()
 	token, err := t.fetch(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.asking = false
 	if err != nil {
 		t.failed = &failure{err, time.Now()}
 		return "", err
@@ -269,12 +274,17 @@ func (t *tokens) drop(token string, why error) {
 	}
 }
 
-// lastTrouble returns why there is no token, if the last request has failed just now.
+// lastTrouble returns why there is no token, if one is asked for, or the last request has failed just now.
 func (t *tokens) lastTrouble() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if time.Now().Before(t.expire) {
+	switch {
+	case time.Now().Before(t.expire):
 		return nil
+	case t.asking && t.failed == nil:
+		return fmt.Errorf("waiting for a token from %s", t.of.OAuth.URL)
+	case t.asking:
+		return t.failed.err
 	}
 	return t.failed.within(tokenTimeout + tokenPause)
 }

@@ -39,19 +39,42 @@ func NewProbe(cfg Config) (*Probe, error) {
 
 // Ping returns nil if any broker answers, else the error of the last broker that it tried.
 func (p *Probe) Ping(ctx context.Context) error {
-	if err := p.cl.Ping(ctx); err != nil {
-		// A connection that waits for credentials does not return why.
-		if ctx.Err() != nil {
-			err = cmp.Or(p.trouble(), err)
-		}
+	_, err := await(ctx, p, func() (struct{}, error) { return struct{}{}, p.cl.Ping(ctx) })
+	if err != nil {
 		return fmt.Errorf("asking brokers from %s on: %w", p.brokers, explain(err))
 	}
 	return nil
 }
 
+// await returns what ask returns. A connection that waits for credentials does not return why, and holds ask beyond the end of ctx: then
+// await returns why.
+func await[T any](ctx context.Context, p *Probe, ask func() (T, error)) (T, error) {
+	type answer struct {
+		of  T
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		of, err := ask()
+		done <- answer{of, err}
+	}()
+	var a answer
+	select {
+	case a = <-done:
+	case <-ctx.Done():
+		if a.err = p.trouble(); a.err == nil {
+			a = <-done
+		}
+	}
+	if a.err != nil && ctx.Err() != nil {
+		a.err = cmp.Or(p.trouble(), a.err)
+	}
+	return a.of, a.err
+}
+
 // TopicSet returns the topic set as of at most 250 ms ago. The error is that of ReadTopicSet.
 func (p *Probe) TopicSet(ctx context.Context) (TopicSet, error) {
-	return ReadTopicSet(ctx, kadm.NewClient(p.cl), p.topics)
+	return await(ctx, p, func() (TopicSet, error) { return ReadTopicSet(ctx, kadm.NewClient(p.cl), p.topics) })
 }
 
 // Close closes the connections.

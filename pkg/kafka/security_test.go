@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -398,5 +399,48 @@ func TestSecurity_SaysThatAListenerAsksForNoLogin(t *testing.T) {
 	defer probe.Close()
 	if err := probe.Ping(timeout(t)); !errors.Is(err, kafka.ErrDenied) || !strings.Contains(err.Error(), "asks for no login") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Readiness looks for less than a second, and says nevertheless for what a login waits.
+func TestProbe_SaysThatItWaitsForAToken(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.StartCluster(t, 1)
+	c.Fake.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.Fake.KeepControl()
+		return r.ResponseKind(), nil, true
+	})
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	cfg := c.Config
+	cfg.Security = bearer(kafka.OAuth{URL: s.URL})
+	cfg.Security.PasswordFile = filepath.Join(t.TempDir(), "secret")
+	put(t, cfg.Security.PasswordFile, "sesame")
+	probe, err := kafka.NewProbe(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Close()
+	for _, want := range []string{"waiting for a token from " + s.URL, "asking " + s.URL + " for a token: no answer within 5s"} {
+		for deadline := time.Now().Add(kafkatest.Timeout); ; {
+			ctx, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
+			began := time.Now()
+			ping := probe.Ping(ctx)
+			_, topics := probe.TopicSet(ctx)
+			took := time.Since(began)
+			cancel()
+			if took > 3*time.Second || ping == nil || topics == nil {
+				t.Fatalf("after %v: %v; %v", took, ping, topics)
+			}
+			if strings.Contains(ping.Error(), want) && strings.Contains(topics.Error(), want) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("they say %v; %v", ping, topics)
+			}
+		}
 	}
 }
