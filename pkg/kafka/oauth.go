@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -30,7 +31,7 @@ import (
 type OAuth struct {
 	// TokenFile contains the token. Something else renews it.
 	TokenFile string
-	// URL is the token endpoint, https:// or on loopback. All clients of the process share a token for 80 % of its lifetime.
+	// URL is the token endpoint, https:// or on loopback. All clients of the process share a token.
 	URL string
 	// Scope are the scopes to ask for, separated by spaces. Empty: the identity provider's default.
 	Scope string
@@ -189,6 +190,9 @@ type tokens struct {
 	renew, expire time.Time
 	failed        *failure // of the last request, or the brokers' refusal of its token
 	asking        bool     // a request is under way
+	used          bool     // since renewal asked last
+	timer         *time.Timer
+	logger        *slog.Logger // of a client that has one
 }
 
 // shared has the tokens of each Security. There are many short-lived clients, and each would ask the identity provider.
@@ -211,6 +215,7 @@ func (t *tokens) get(ctx context.Context, logger *slog.Logger) (string, error) {
 	now := time.Now()
 	t.mu.Lock()
 	token, renew, expire, failed := t.token, t.renew, t.expire, t.failed.within(tokenPause)
+	t.used, t.logger = true, cmp.Or(logger, t.logger)
 	t.mu.Unlock()
 	switch {
 	case now.Before(renew), failed != nil && now.Before(expire):
@@ -231,9 +236,6 @@ func (t *tokens) get(ctx context.Context, logger *slog.Logger) (string, error) {
 			return a.Val.(string), nil
 		case time.Now().After(expire):
 			return "", a.Err
-		}
-		if logger != nil {
-			logger.Warn("the OAuth token for Kafka is not renewed: the old one serves until it expires", "expires", expire, "error", a.Err)
 		}
 		return token, nil
 	case <-late:
@@ -257,12 +259,40 @@ func (t *tokens) ask(ctx context.Context) (string, error) {
 	t.asking = false
 	if err != nil {
 		t.failed = &failure{err, time.Now()}
+		if left := time.Until(t.expire); left > 0 {
+			if t.logger != nil {
+				t.logger.Warn("the OAuth token for Kafka is not renewed: the old one serves until it expires", "expires", t.expire, "error", err)
+			}
+			t.used = true // so that renewal asks again
+			t.renewIn(left / 2)
+		}
 		return "", err
 	}
 	t.failed = nil
 	// The lifetime is relative, so it holds whatever this machine's clock says. Without one, the token is used once.
 	t.token, t.renew, t.expire = token.AccessToken, began.Add(time.Until(token.Expiry)*4/5), token.Expiry
+	t.renewIn(time.Until(t.renew))
 	return t.token, nil
+}
+
+// renewIn lets renewal run later. The caller must hold t.mu.
+func (t *tokens) renewIn(wait time.Duration) {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.timer = time.AfterFunc(max(wait, tokenPause), t.renewal)
+}
+
+// renewal asks for the next token if a connection has used this one. Connections ask shortly before it expires, which is too late if
+// the endpoint is away just then.
+func (t *tokens) renewal() {
+	t.mu.Lock()
+	due := t.used && time.Now().Before(t.expire)
+	t.used = false
+	t.mu.Unlock()
+	if due {
+		_, _, _ = t.request.Do("", func() (any, error) { return t.ask(context.Background()) })
+	}
 }
 
 // drop forgets a token that was refused, so that connections ask for a new one, after tokenPause.

@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/skeinhq/skein/internal/logtest"
 )
 
 // endpoint returns the tokens of a token endpoint.
@@ -148,6 +151,47 @@ func TestTokens_AreSharedAndOutliveTheirEndpoint(t *testing.T) {
 	age(50 * time.Minute)
 	if began := time.Now(); get() != nil || time.Since(began) > tokenTimeout/2 {
 		t.Errorf("a slow endpoint held a connection for %v", time.Since(began))
+	}
+}
+
+// A token that is used is renewed before it expires, also if the endpoint is away at first.
+func TestTokens_AreRenewedWhileTheyAreUsed(t *testing.T) {
+	t.Parallel()
+	var asked, away atomic.Int32
+	tokens := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); away.Load() > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		answers(200, "application/json", `{"access_token":"t","token_type":"Bearer","expires_in":3}`)(w, r)
+	})
+	var log logtest.Log
+	get := func() {
+		t.Helper()
+		if _, err := tokens.get(t.Context(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until := func(want int32) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); asked.Load() < want; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("asked %d times, want %d", asked.Load(), want)
+			}
+		}
+	}
+	get()
+	away.Store(1)
+	tokens.renewal()
+	away.Store(0)
+	if asked.Load() != 2 || !strings.Contains(log.String(), "is not renewed") || !strings.Contains(log.String(), "503") {
+		t.Errorf("asked %d times, and the log says %q", asked.Load(), log.String())
+	}
+	until(3)
+	get()
+	until(4)
+	if time.Sleep(3 * time.Second); asked.Load() != 4 {
+		t.Errorf("asked %d times, although nothing has used the last token", asked.Load())
 	}
 }
 
