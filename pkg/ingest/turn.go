@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// claimWait is how long a start waits until it has read its own claim.
+	// claimWait is how long a start waits until its process reads the thread.
 	claimWait = 5 * time.Second
 	// othersWait is how long a start waits for query's answer which runs of the thread are open. Without it, it goes on.
 	othersWait = time.Second
@@ -37,6 +37,7 @@ type turn struct {
 	others map[string]bool
 	over   context.Context // ends the renewals
 	end    context.CancelFunc
+	again  *time.Ticker // of the renewals
 
 	mu    sync.Mutex
 	claim claim // as it is renewed
@@ -59,6 +60,7 @@ func (p *proxied) takeTurn(r *http.Request) (_ *turn, err error) {
 	defer leave()
 	t, policy := &turn{p: p, target: p.target, line: line}, p.agent.Runs
 	t.over, t.end = context.WithCancel(context.Background())
+	t.again = time.NewTicker(claimAgain)
 	defer func() {
 		if err != nil {
 			t.withdraw()
@@ -109,8 +111,13 @@ func (p *proxied) busy(run string) error {
 		"the run %.200q holds the thread, and the agent takes one run of a thread at a time: wait for its end, or stop it first", run)
 }
 
-// write writes a new claim and returns those before it.
+// write writes a new claim and returns those before it. If that takes longer than claimAgain, it fails: Kafka is too slow for the claim to
+// be renewed before others may count it as expired.
 func (t *turn) write(ctx context.Context) ([]standing, error) {
+	begun := time.Now()
+	t.again.Reset(claimAgain)
+	late := time.NewTimer(claimAgain)
+	defer late.Stop()
 	c := claim{ID: rand.Text()}
 	v := t.line.expect(c.ID)
 	defer t.line.forget(c.ID)
@@ -123,16 +130,16 @@ func (t *turn) write(ctx context.Context) ([]standing, error) {
 	t.mu.Lock()
 	t.claim = c
 	t.mu.Unlock()
-	late := time.NewTimer(claimWait)
-	defer late.Stop()
 	select {
 	case <-v.done:
-		return v.before, nil
+		if time.Since(begun) < claimAgain {
+			return v.before, nil
+		}
 	case <-late.C:
-		return nil, fmt.Errorf("%w: the run's claim to its thread cannot be read", ErrUnavailable)
 	case <-ctx.Done():
 		return nil, left(ctx)
 	}
+	return nil, fmt.Errorf("%w: the run's claim to its thread was not read back within %v", ErrUnavailable, claimAgain)
 }
 
 // left returns why a caller's context has ended.
@@ -206,13 +213,11 @@ func (t *turn) stopThose(ctx context.Context, before int64) {
 
 // renew writes the claim again and again until it is over.
 func (t *turn) renew() {
-	again := time.NewTicker(claimAgain)
-	defer again.Stop()
 	for {
 		select {
 		case <-t.over.Done():
 			return
-		case <-again.C:
+		case <-t.again.C:
 		}
 		t.mu.Lock()
 		c := t.claim

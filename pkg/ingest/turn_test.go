@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -358,6 +359,36 @@ func TestTurn_AClaimWithoutAProcessExpires(t *testing.T) {
 	first.svc.cancelWait = 300 * time.Millisecond
 	first.left("dead", 0)
 	first.refused("r1", http.StatusConflict, "not-ended", `the run "dead" holds the thread and has not ended within 300ms`)
+}
+
+// A claim is renewed in time even if Kafka took long for its first record, and a run does not begin if Kafka took too long.
+func TestTurn_KafkaIsSlow(t *testing.T) {
+	for took, want := range map[time.Duration]int{
+		claimAgain - time.Second: http.StatusOK, claimAgain + 100*time.Millisecond: http.StatusServiceUnavailable,
+	} {
+		t.Run(took.String(), func(t *testing.T) {
+			t.Parallel()
+			c := kafkatest.StartCluster(t, 3)
+			b := inTurn(t, testConfig(c.Config), 1, agents.Reject, runsOn)[0]
+			var first atomic.Bool
+			c.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				c.Fake.KeepControl()
+				if !first.Swap(true) {
+					c.Fake.SleepControl(func() { time.Sleep(took) })
+				}
+				return nil, nil, false
+			})
+			resp := b.start(t.Context(), "r1")
+			defer resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("answer is %s, want %d", resp.Status, want)
+			}
+			claims := b.claims(2) // the second one renews or withdraws it
+			if after := claims[1].Timestamp.Sub(claims[0].Timestamp); after > claimAgain+time.Second {
+				t.Errorf("the next record comes after %v", after)
+			}
+		})
+	}
 }
 
 // A process that is killed holds the thread no longer than claimFor.
