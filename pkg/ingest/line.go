@@ -18,11 +18,12 @@ type line struct {
 	stop   context.CancelFunc
 	joined chan struct{} // closed once the line reads, so that it meets what is written from then on
 
-	mu      sync.Mutex
-	lineup  lineup
-	verdict map[string]*verdict // of the claims that wait for it, by claim id
-	moved   chan struct{}       // closed and replaced when something changes
-	err     error               // a newer Skein wrote to the thread
+	mu       sync.Mutex
+	lineup   lineup
+	verdict  map[string]*verdict // of the claims that wait for it, by claim id
+	moved    chan struct{}       // closed and replaced when something changes
+	deciding string              // the run of a start under reject that may have claimed the thread and is not decided
+	err      error               // a newer Skein wrote to the thread
 }
 
 // verdict is what a claim met at its offset.
@@ -143,6 +144,20 @@ func (l *line) change(f func()) {
 	f()
 	close(l.moved)
 	l.moved = make(chan struct{})
+}
+
+// decide lets a start under reject claim the thread, one at a time. Else it returns the run before it.
+func (l *line) decide(run string) (before string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.deciding == "":
+		l.deciding = run
+		return ""
+	case len(l.lineup.standing) > 0:
+		return l.lineup.standing[0].run
+	}
+	return l.deciding
 }
 
 // expect returns the verdict of a claim that is not written yet.

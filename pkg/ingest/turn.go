@@ -21,6 +21,9 @@ import (
 const (
 	// claimWait is how long a start waits until its process reads the thread.
 	claimWait = 5 * time.Second
+	// rejectWait is how long a start under reject waits for the claims before its own to go: they may be of starts that are refused, which
+	// would refuse each other for ever.
+	rejectWait = 250 * time.Millisecond
 	// othersWait is how long a start waits for query's answer which runs of the thread are open. Without it, it goes on.
 	othersWait = time.Second
 )
@@ -59,6 +62,12 @@ func (p *proxied) takeTurn(r *http.Request) (_ *turn, err error) {
 	}
 	defer leave()
 	t, policy := &turn{p: p, target: p.target, line: line}, p.agent.Runs
+	if policy == agents.Reject {
+		if run := line.decide(p.target.run); run != "" {
+			return nil, p.busy(run)
+		}
+		defer line.change(func() { line.deciding = "" })
+	}
 	t.over, t.end = context.WithCancel(context.Background())
 	t.again = time.NewTicker(claimAgain)
 	defer func() {
@@ -71,7 +80,11 @@ func (p *proxied) takeTurn(r *http.Request) (_ *turn, err error) {
 	case err != nil:
 		return nil, err
 	case policy == agents.Reject && len(before) > 0:
-		return nil, p.busy(before[0].run)
+		soon, stop := context.WithTimeoutCause(ctx, rejectWait, errNotEnded)
+		defer stop()
+		if err := t.wait(r.WithContext(soon)); err != nil {
+			return nil, err
+		}
 	}
 	p.svc.claiming.Go(t.renew)
 	t.others = p.openRuns(r)
@@ -185,8 +198,11 @@ func (t *turn) wait(r *http.Request) error {
 		case <-t.p.ctx.Done():
 			return nil
 		case <-ctx.Done():
-			if !errors.Is(context.Cause(ctx), errNotEnded) {
+			switch {
+			case !errors.Is(context.Cause(ctx), errNotEnded):
 				return left(ctx)
+			case t.p.agent.Runs == agents.Reject:
+				return t.p.busy(before[0])
 			}
 			return front.Refuse(http.StatusConflict, reasonNotEnded,
 				"the run %.200q holds the thread and has not ended within %v of the request to stop it: no proxy holds it, and its agent does not read the request",

@@ -142,6 +142,38 @@ func TestTurn_OneOfAThousandStartsWins(t *testing.T) {
 	})
 }
 
+// Clients that try again at once do not keep an idle thread idle.
+func TestTurn_RefusedStartsDoNotRefuseEachOther(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.StartCluster(t, 3)
+	c.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.Fake.KeepControl()
+		c.Fake.SleepControl(func() { time.Sleep(200 * time.Millisecond) })
+		return nil, nil, false
+	})
+	all := inTurn(t, testConfig(c.Config), 2, agents.Reject, says)
+	var won atomic.Int64
+	var clients sync.WaitGroup
+	for i := range 10 {
+		clients.Go(func() {
+			for k, began := 0, time.Now(); time.Since(began) < 6*time.Second; k++ {
+				resp := all[i%2].start(t.Context(), fmt.Sprint("r", i, "-", k))
+				_, _ = io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				if resp.StatusCode == http.StatusOK {
+					won.Add(1)
+				} else {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if n := won.Load(); n < 16 { // of 30 that are possible
+		t.Errorf("only %d runs began", n)
+	}
+}
+
 func TestTurn_AnUncontendedStartTakesMilliseconds(t *testing.T) {
 	kafkatest.OnBoth(t, 3, func(t *testing.T, k kafka.Config) {
 		cfg := DefaultConfig(k)
