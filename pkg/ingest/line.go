@@ -160,13 +160,13 @@ func (l *line) decide(run string) (before string) {
 	return l.deciding
 }
 
-// expect returns the verdict of a claim that is not written yet.
-func (l *line) expect(id string) *verdict {
+// expect returns the verdict of a claim that is not written yet, or the error that has ended the line.
+func (l *line) expect(id string) (*verdict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := &verdict{done: make(chan struct{})}
 	l.verdict[id] = v
-	return v
+	return v, l.err
 }
 
 // forget drops a verdict that nobody waits for.

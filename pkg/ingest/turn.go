@@ -132,8 +132,11 @@ func (t *turn) write(ctx context.Context) ([]standing, error) {
 	late := time.NewTimer(claimAgain)
 	defer late.Stop()
 	c := claim{ID: rand.Text()}
-	v := t.line.expect(c.ID)
+	v, err := t.line.expect(c.ID)
 	defer t.line.forget(c.ID)
+	if err != nil {
+		return nil, err
+	}
 	got, err := t.publish(ctx, c)
 	if err != nil {
 		return nil, err

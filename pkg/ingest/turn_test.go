@@ -278,6 +278,11 @@ func TestTurn_AStartThatWaitsIsRefusedInItsStream(t *testing.T) {
 	all := inTurn(t, testConfig(kafkatest.Start(t, 3)), 2, agents.Queue, runsOn)
 	all[0].begins("r1")
 	waiting := all[1].waits("r2")
+	_, leave, err := all[1].svc.line(t.Context(), target{key: "dev/t1"}) // as one more start
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
 	first := all[0].records()[0]
 	kafkatest.Produce(t, all[0].cfg, &kgo.Record{Topic: first.Topic, Partition: first.Partition, Key: first.Key, Value: []byte("{}"),
 		Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindClaim, RunID: "r3", Seq: -1})})
@@ -286,6 +291,7 @@ func TestTurn_AStartThatWaitsIsRefusedInItsStream(t *testing.T) {
 		!strings.Contains(string(text), `"code":"skein-not-recorded"}`) {
 		t.Errorf("its caller reads %q, %v", text, err)
 	}
+	all[1].refused("r4", http.StatusServiceUnavailable, "unavailable", "version 2") // without a claim
 }
 
 // A start that waits can be stopped, and is recorded as cancelled.
@@ -572,7 +578,7 @@ func TestLineup_ReadersThatBeginAtDifferentTimesAgree(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		now := time.UnixMilli(1_000_000)
 		var log []*kgo.Record
-		const clocks = 2 * time.Second
+		clocks := time.Duration(1+r.IntN(5)) * time.Second
 		add := func(kind record.Kind, run string, value []byte) {
 			log = append(log, &kgo.Record{Offset: int64(len(log)), Timestamp: now.Add(time.Duration(r.Int64N(int64(clocks)))), Value: value,
 				Headers: kafka.Headers(record.Headers{Kind: kind, RunID: run, Seq: -1})})
