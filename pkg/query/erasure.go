@@ -88,6 +88,9 @@ func (c *call) erasure() (*answer, error) {
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, err
 		}
+		if asked.unsigned && !(known && e.Below > at.Offset) { // one from before signatures were required has erased
+			return nil, store.ErrNotFound
+		}
 		a.IndexedTo = record.Position{Partition: at.Partition, Offset: max(to[at.Partition]-1, 0)}
 		if known && e.Below > at.Offset || to[at.Partition] > at.Offset {
 			a.State = erasureDone
@@ -115,6 +118,7 @@ type askedErasure struct {
 	tenant, thread string
 	time           time.Time
 	bounds         erasureBounds
+	unsigned       bool // ingest must have signed it and has not
 }
 
 // erasureAt reads the record of an erasure, of any tenant. It returns store.ErrNotFound if the record at that position
@@ -164,7 +168,8 @@ func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 	if err != nil || len(parts) != 2 {
 		return askedErasure{}, store.ErrNotFound
 	}
-	asked := askedErasure{tenant: parts[0], thread: parts[1], time: found.Timestamp.UTC().Truncate(time.Millisecond)}
+	asked := askedErasure{tenant: parts[0], thread: parts[1], time: found.Timestamp.UTC().Truncate(time.Millisecond),
+		unsigned: r.log.cfg.IngestKeys.Refuses(found)}
 	err = c.load.pause(ctx, func() error {
 		asked.bounds = r.erasureBounds(ctx)
 		return nil

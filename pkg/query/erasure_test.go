@@ -2,11 +2,15 @@ package query
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/skeinhq/skein/pkg/fold"
@@ -209,4 +213,29 @@ func TestErasure_TellsNoBoundWhereThereIsNone(t *testing.T) {
 	if r := f.json("/v1/erasures/3:1", &a); a.State != erasureDone || a.CompactedBy != nil || a.RawGoneBy != nil {
 		t.Errorf("answer %s", r.body)
 	}
+}
+
+// Where signatures are required, an erasure without one was refused, unless it is from before.
+func TestErasure_WithoutASignatureIsNoneUnlessItErased(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster := kafkatest.StartCluster(t, 4)
+	var err error
+	if cluster.Config.IngestKeys, err = kafka.OpenIngestKeys(path, slog.New(slog.DiscardHandler), prometheus.NewRegistry()); err != nil {
+		t.Fatal(err)
+	}
+	f := newRawFixtureOver(t, cluster)
+	for range 2 {
+		f.add("acme", "chat", record.Headers{Kind: record.KindErase, Seq: -1}, "{}")
+	}
+	f.produce()
+	f.erased("chat", 1, time.Now())
+	f.wrote(store.Entry{Position: &store.Position{Next: 2}})
+	var a erasureAnswer
+	if f.json("/v1/erasures/3:0", &a); a.State != erasureDone {
+		t.Errorf("the one from before is %+v", a)
+	}
+	f.get("acme", "/v1/erasures/3:1").problem(t, http.StatusNotFound)
 }
