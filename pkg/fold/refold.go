@@ -138,16 +138,22 @@ func (f *Refold) Find(d *Decoded) (*Run, Outcome, error) {
 
 // leavesOut reports whether the run's record does not include a record below its end: events were lost, or the compactor has refused what
 // ingest had not signed. If ingest signed the run's records before, others outside of the ranges count as refused, except those that are
-// known to be by ingest. A record that has MaxRanges joins ranges, so others inside may have been refused, too.
+// known to be by ingest.
 func (r *RefoldedRun) leavesOut(d *Decoded) bool {
-	unsigned := d.Signature == record.SignatureNone || d.Signature == record.SignatureWrong
-	switch {
-	case !r.Rec.Raw.Has(d.Offset):
+	if !r.Rec.Raw.Has(d.Offset) {
 		return r.Rec.RawLost || r.Signed && d.Signature != record.SignatureRight
-	case r.Signed && unsigned:
-		return len(r.Rec.Raw.Ranges) == record.MaxRanges
 	}
-	r.Signed = r.Signed || !unsigned
+	return joinedOver(&r.Rec.Raw, d, &r.Signed)
+}
+
+// joinedOver reports whether a record in a run's ranges was refused. A run record that has MaxRanges joins ranges, so what ingest has not
+// signed may lie inside; it counts as refused if ingest signed the run's records before. signed says so, and is kept up to date.
+func joinedOver(raw *record.Raw, d *Decoded, signed *bool) bool {
+	unsigned := d.Signature == record.SignatureNone || d.Signature == record.SignatureWrong
+	if *signed && unsigned {
+		return len(raw.Ranges) == record.MaxRanges
+	}
+	*signed = *signed || !unsigned
 	return false
 }
 

@@ -134,6 +134,19 @@ func (t *Thread) Begin(r *fold.Run, first *fold.Decoded, input *agui.RunAgentInp
 	return f, err
 }
 
+// Find is that of fold.Thread, except that what ingest must have signed, and no record includes, belongs to no run: the compactor has
+// refused it. A record's late error is from before signatures were required.
+func (t *Thread) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
+	if d.Signature == record.SignatureWrong {
+		m := t.Of(d)
+		if m == nil || d.Offset >= m.Next && (m.LateError == nil || m.LateError.Offset != d.Offset) {
+			t.Member, t.IsNew, t.Resolution = nil, false, nil
+			return nil, fold.NoRun, nil
+		}
+	}
+	return t.Thread.Find(d)
+}
+
 // From returns the first offset from which the thread needs its raw records.
 func (t *Thread) From() int64 { return t.from }
 
@@ -155,15 +168,12 @@ func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 // Take processes the thread's next record. It returns the record's run (nil if it has none) and its outcome. A late error has
 // the outcome fold.LateError even if the run's record has it. Take's errors are those of the source.
 func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
-	if e.Signature == record.SignatureWrong && e.Offset >= t.from { // the compactor refuses it
-		return nil, fold.NoRun, nil
-	}
 	taken, outcome, err := t.loop.Next(&e)
 	r := t.Member
 	switch {
 	case err != nil:
 		return nil, "", err
-	case outcome == fold.Covered && r.again != nil && e.Offset < r.Record.Raw.Next && !r.Record.Raw.Has(e.Offset):
+	case outcome == fold.Covered && r.again != nil && e.Offset < r.Record.Raw.Next && r.again.LeavesOut(t.loop.Decoded()):
 		return nil, fold.NoRun, nil // the run's record does not include it
 	case outcome == fold.Covered && r.again != nil:
 		outcome, err = r.again.Of(t.loop.Decoded())

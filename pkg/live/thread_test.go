@@ -99,6 +99,25 @@ func TestThread_FindsARunOnATruncatedOne(t *testing.T) {
 	}
 }
 
+// Below the index, what ingest must have signed belongs to no run, except a late error from before that was required.
+func TestThread_KnowsTheLateErrorFromBeforeSignatures(t *testing.T) {
+	rec := &record.Run{
+		Tenant: "acme", ThreadID: "t", RunID: "r", Status: record.StatusError, LateError: &record.LateError{Offset: 1},
+		Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: "r", RootRunID: "r"}, Raw: record.Raw{Next: 1, NextSeq: -1},
+	}
+	thread, err := live.New("t", []*record.Run{rec}, 3, noRecords{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for offset, want := range map[int64]fold.Outcome{1: fold.LateError, 2: fold.NoRun} {
+		_, outcome, err := thread.Take(record.Event{Offset: offset, Key: []byte("acme/t"), Value: []byte(`{"type":"RUN_ERROR","message":"late"}`),
+			Headers: record.Headers{Version: record.Version, Kind: record.KindEvent, RunID: "r", Seq: -1}, Signature: record.SignatureWrong})
+		if err != nil || outcome != want {
+			t.Errorf("the outcome at %d is %q, %v; want %q", offset, outcome, err, want)
+		}
+	}
+}
+
 // What a fold holds counts, and not what came: snapshots replace one another, and RAW leaves nothing.
 func TestThread_CountsWhatFoldsHold(t *testing.T) {
 	thread, err := live.New("t", nil, 0, noRecords{}, false)

@@ -52,7 +52,6 @@ type rawReplay struct {
 // replayRun is a run of a replay.
 type replayRun struct {
 	*fold.Outcomes
-	raw record.Raw
 	// cut: the run is not steady and its first records have expired, so outcomes are unknown.
 	cut bool
 }
@@ -99,7 +98,7 @@ func (c *call) replayEvents() error {
 	var ranges [][2]int64
 	folds := int64(0) // memory for the runs that must be folded, in bytes
 	for _, r := range runs {
-		run := &replayRun{Outcomes: fold.NewOutcomes(&r.Run), raw: r.Raw}
+		run := &replayRun{Outcomes: fold.NewOutcomes(&r.Run)}
 		rp.wanted[r.RunID] = run
 		if r.LateError != nil {
 			rp.late[r.LateError.Offset] = r.RunID
@@ -121,6 +120,9 @@ func (c *call) replayEvents() error {
 		}
 		if !run.Steady() && !run.cut && len(ranges) > before {
 			folds += verify.Bytes(&r.Run) / 2 // half: verify.Bytes counts a fold and its comparison
+		}
+		if first := r.Raw.First; len(r.Raw.Ranges) == record.MaxRanges && first >= raw.start { // it shows whether ingest signed the run
+			ranges = append(ranges, [2]int64{first, first + 1})
 		}
 	}
 	if err := c.load.hold(folds); err != nil {
@@ -329,7 +331,7 @@ func (rp *rawReplay) leavesOut(of *fold.Metadata, d *fold.Decoded) bool {
 		return d.Signature == record.SignatureWrong
 	}
 	run := rp.wanted[of.ID]
-	return run != nil && !run.raw.Has(d.Offset)
+	return run != nil && run.LeavesOut(d)
 }
 
 // stream ends a response whose header was sent. A failure can only be reported by cutting off the response.

@@ -115,7 +115,7 @@ func (s *stream) bareEvent(m *kgo.Record) (record.Event, bool, error) {
 		}
 		return e, false, errErased
 	}
-	return e, ok, err
+	return e, ok && e.Signature != record.SignatureWrong, err
 }
 
 // clientRunID returns the agent's own run id, which the headers have. If the agent used an id before, Skein names the

@@ -1,6 +1,8 @@
 package tenants
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -21,6 +23,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/test/site"
 )
@@ -81,11 +84,15 @@ func TestTenants_APlainProducerWritesForNobody(t *testing.T) {
 	kafkatest.Produce(t, unkeyed, forged...)
 
 	api := s.stages[1]
-	get := func(st stage, path string) reply {
+	get := func(st stage, path string, after ...string) reply {
 		t.Helper()
-		got := s.send(http.MethodGet, st.url+path, s.as("acme"), nil)
+		header := s.as("acme")
+		if len(after) > 0 && after[0] != "" {
+			header["Last-Event-Id"] = after
+		}
+		got := s.send(http.MethodGet, st.url+path, header, nil)
 		if strings.Contains(got.body, "forged") {
-			t.Errorf("%s shows what is forged: %s", path, got)
+			t.Errorf("%s of %s shows what is forged: %s", path, st.name, got)
 		}
 		return got
 	}
@@ -100,6 +107,7 @@ func TestTenants_APlainProducerWritesForNobody(t *testing.T) {
 			t.Errorf("%s is answered %s", path, got)
 		}
 	}
+	forged = append(forged, s.forgeBelowTheIndex(k, unkeyed, st, get)...)
 	letters := kafkatest.ConsumeUntil(t, unkeyed, k.Topics().DeadLetters, func(all []*kgo.Record) bool { return len(all) >= len(forged) })
 	reasons := map[string]int{}
 	for _, m := range letters {
@@ -128,6 +136,84 @@ func TestTenants_APlainProducerWritesForNobody(t *testing.T) {
 			t.Errorf("%s is answered %s", path, all)
 		}
 	}
+}
+
+// forgeBelowTheIndex writes forged records among those of a run, more than its record has ranges, and behind its end. Once the index has
+// them, it reads what they must not be in.
+func (s *tenants) forgeBelowTheIndex(k, unkeyed kafka.Config, st store.Reader,
+	get func(stage, string, ...string) reply) (forged []*kgo.Record) {
+	s.t.Helper()
+	key, err := record.ThreadKey("acme", "t2")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var all []*kgo.Record
+	say := func(by *kafka.IngestKeys, kind record.Kind, run, value string) {
+		m := &kgo.Record{
+			Topic: k.Topics().Events, Partition: record.Partition([]byte(key), partitions), Key: []byte(key), Value: []byte(value),
+			Headers: kafka.Headers(record.Headers{Kind: kind, RunID: run, Seq: -1}),
+		}
+		if by.Sign(m); by == nil {
+			forged = append(forged, m)
+		}
+		all = append(all, m)
+	}
+	const custom = `{"type":"CUSTOM","name":%q,"value":1}`
+	say(k.IngestKeys, record.KindEvent, "long", `{"type":"RUN_STARTED","threadId":"t2","runId":"long"}`)
+	for range 2 * record.MaxRanges {
+		say(nil, record.KindEvent, "long", fmt.Sprintf(custom, "forged"))
+		say(k.IngestKeys, record.KindEvent, "long", fmt.Sprintf(custom, "own"))
+	}
+	end := len(all)
+	say(k.IngestKeys, record.KindEvent, "long", `{"type":"RUN_FINISHED","threadId":"t2","runId":"long"}`)
+	say(nil, record.KindEvent, "long", `{"type":"RUN_ERROR","message":"forged"}`)
+	say(nil, record.KindEvent, "evil", `{"type":"RUN_STARTED","threadId":"t2","runId":"forged"}`)
+	say(nil, record.KindEvent, "evil", `{"type":"RUN_FINISHED","threadId":"t2","runId":"forged"}`)
+	say(nil, record.KindErase, "", `{}`)
+	erasure := len(all) - 1
+	say(k.IngestKeys, record.KindEvent, "next", `{"type":"RUN_STARTED","threadId":"t2","runId":"next"}`)
+	say(k.IngestKeys, record.KindEvent, "next", `{"type":"RUN_FINISHED","threadId":"t2","runId":"next"}`)
+	kafkatest.Produce(s.t, unkeyed, all...)
+
+	api := s.stages[1]
+	site.Eventually(s.t, "the index has what is behind", func() (string, bool) {
+		got := get(api, "/v1/threads/t2")
+		return got.String(), strings.Contains(got.body, `"lastRunId":"next","status":"finished"`)
+	})
+	at := func(i int) string {
+		return record.Position{Partition: all[i].Partition, Offset: all[i].Offset}.String()
+	}
+	auth := tenant.OpenKeyFile(s.keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	away := httptest.NewServer(site.Query(s.t, k, awayStore{st}, auth, func(*query.Config) {}).Handler())
+	s.t.Cleanup(away.Close)
+	const most = 2 * record.MaxRanges
+	for _, of := range []struct {
+		st          stage
+		path, after string
+		own         int
+	}{
+		{api, "/v1/threads/t2/runs/long/events", "", most},
+		{api, "/v1/threads/t2/runs/long/events?from=" + at(3), "", most - 1}, // at a forged one
+		{api, "/v1/threads/t2/runs/long/stream", at(0), most},
+		{api, "/v1/threads/t2/stream", at(0), most},
+		{stage{"query without its store", away.URL, nil}, "/v1/threads/t2/runs/long/stream", at(0), most},
+		{stage{"query without its store", away.URL, nil}, "/v1/threads/t2/runs/long/stream", at(end), 0},
+	} {
+		if got := get(of.st, of.path, of.after); strings.Count(got.body, `"own"`) != of.own {
+			s.t.Errorf("%s of %s after %q has %d events of %d: %s", of.path, of.st.name, of.after, strings.Count(got.body, `"own"`), of.own, got)
+		}
+	}
+	if got := get(api, "/v1/erasures/"+at(erasure)); got.status != http.StatusNotFound {
+		s.t.Errorf("a forged erasure is answered %s", got)
+	}
+	return forged
+}
+
+// awayStore does not answer streams.
+type awayStore struct{ store.Reader }
+
+func (awayStore) IndexedTo(context.Context, string) (map[int32]int64, error) {
+	return nil, errors.New("away")
 }
 
 // finish ends a run through ingest.
