@@ -134,7 +134,7 @@ func (c *Cluster) Stop() { c.stop.Do(c.Fake.Close) }
 func Produce(tb testing.TB, cfg kafka.Config, records ...*kgo.Record) {
 	tb.Helper()
 	cfg.Registerer = nil
-	cl, err := kafka.NewProducer(cfg)
+	cl, err := kafka.NewProducer(cfg, kgo.RecordDeliveryTimeout(100*365*24*time.Hour)) // which counts from the records' timestamps
 	if err != nil {
 		tb.Fatal(err)
 	}
