@@ -169,7 +169,7 @@ func TestTurn_RefusedStartsDoNotRefuseEachOther(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	if n := won.Load(); n < 16 { // of 30 that are possible
+	if n := won.Load(); n < 5 { // of 30 that are possible, and 3 at most if a process does not decide one start at a time
 		t.Errorf("only %d runs began", n)
 	}
 }

@@ -49,7 +49,7 @@ func newHistory(t testing.TB, seed uint64, n int) *history {
 			e = Entry{Offset: offset} // a fence
 		case p < 20:
 			e = Entry{Offset: offset, Progress: &record.Progress{Next: offset, Processed: offset, Partitions: 1, Events: "events"}}
-		case p < 23:
+		case p < 23 && offset > 0: // nothing is below the first
 			e = Entry{Offset: offset, Key: []byte("acme/" + thread), Value: record.EncodeErased(offset), Erased: offset}
 		case p < 30:
 			e.Value = nil
