@@ -362,8 +362,9 @@ func TestTopicsAdopt_AdoptsAPerfectMirror(t *testing.T) {
 	to = kafkatest.Start(t, 1)
 	mirrored(t, k, to, func(topic, n int) (int, int) { return map[int]int{0: n}[topic], n })
 	for i, m := range records {
-		records[i] = copied(m, to.Topics().Events)
-		records[i].Value = []byte("{")
+		if records[i] = copied(m, to.Topics().Events); i < 4*threads {
+			records[i].Value = []byte("{")
+		}
 	}
 	kafkatest.Produce(t, to, records...)
 	if _, stderr := adoptTopics(t, to, app.ExitFailed, "--dry-run"); !strings.Contains(stderr, `run "b" of thread`) {
