@@ -206,18 +206,19 @@ func (g *adoption) ends(ctx context.Context) (map[string]map[int32]int64, error)
 }
 
 // declared reports whether the epoch of these topics was declared, which is done for all partitions at once, or they were never mirrored:
-// with no progress record, the stages take them as they are.
+// without records of compactors, the stages take them as they are.
 func (g *adoption) declared() (bool, error) {
-	own, mirrored, unread := false, false, true
+	own, mirrored, unused := false, false, true
 	for _, p := range g.parts {
-		if unread = unread && p.progress == nil; p.progress != nil && p.progress.Events != "" {
+		unused = unused && p.progress == nil && p.claimed == 0 && p.erasing == ""
+		if p.progress != nil && p.progress.Events != "" {
 			own, mirrored = own || p.progress.Events == g.id, mirrored || p.progress.Events != g.id
 		}
 	}
 	if own && mirrored {
 		return false, ErrCompacted
 	}
-	return own || unread, nil
+	return own || unused, nil
 }
 
 func (g *adoption) report() []Partition {
