@@ -19,6 +19,22 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
+// AWS publishes no signature for MSK. The yardstick of the test below gives the one of the signed URL in Amazon S3's API reference,
+// "Authenticating Requests: Using Query Parameters".
+func TestIAM_YardstickSignsAsPublished(t *testing.T) {
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://examplebucket.s3.amazonaws.com/test.txt?X-Amz-Expires=86400", nil)
+	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(),
+		sdk.Credentials{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}, req,
+		"UNSIGNED-PAYLOAD", "s3", "us-east-1", time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const published = "&X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"
+	if !strings.HasSuffix(signed, published) {
+		t.Errorf("got %s, want %s", signed, published)
+	}
+}
+
 // Credentials come from where AWS's programs look for them, and sign what MSK asks for as AWS's own code does.
 func TestIAM_SignsWithTheCredentialsOfTheProcess(t *testing.T) {
 	keys := `{"AccessKeyId":"AKID","SecretAccessKey":"SECRET","Token":"SESSION","Expiration":"` +
