@@ -71,7 +71,8 @@ func newDeadLettersList(out *output) *cobra.Command {
 --brokers it is read from Kafka directly, for --tenant, or for --any-tenant, also those whose key names no tenant.
 
 On a terminal, columns that do not fit are left out; -o wide prints all columns. Elsewhere the list is tab-separated,
-without a header, with times in UTC: id, reason, retry, thread, run, time, position, detail.`,
+without a header, with times in UTC: id, reason, retry, tenant (with --any-tenant), thread, run, time, position,
+detail.`,
 		Example: `  skein dead-letters list --since 2026-09-17T12:00:00Z
   skein dead-letters list --brokers kafka-0:9092 --tenant acme --reason no-run --json
   skein dead-letters list --thread my-thread -o name`,
@@ -97,7 +98,16 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 				{name: "ID", keep: true}, {name: "REASON", keep: true}, {name: "RETRY"}, {name: "THREAD"}, {name: "RUN"}, {name: "AT"},
 				{name: "POSITION"}, {name: "DETAIL"},
 			}}
-			add := func(x deadletter.Record) error { return l.add(deadLetterRow(out, x)) }
+			if anyTenant {
+				l.columns = slices.Insert(l.columns, 3, column{name: "TENANT"})
+			}
+			add := func(x deadletter.Record) error {
+				row := deadLetterRow(out, x)
+				if anyTenant {
+					row.row = slices.Insert(row.row, 3, orDash(x.Tenant))
+				}
+				return l.add(row)
+			}
 			if direct {
 				err = deadLettersOfKafka(cmd.Context(), &d.kafka, q, limit, add)
 			} else {

@@ -79,6 +79,10 @@ func TestDeadLetters_ListAndRetryThroughTheWholePipeline(t *testing.T) {
 			overHTTP[0].ThreadID != "t" || overHTTP[0].Chance != deadletter.ChanceNow {
 			t.Fatalf("over HTTP %+v, from Kafka %+v", overHTTP, direct)
 		}
+		stdout, _, _ := skein(t, "", "dead-letters", "list", "--brokers", s.Broker(), "--any-tenant")
+		if row := strings.Split(stdout, "\t"); len(row) != 9 || row[3] != dev.Tenant || row[4] != "t" {
+			t.Errorf("of any tenant %q", stdout)
+		}
 		if got := list("--brokers", s.Broker(), "--tenant", "another"); len(got) != 0 {
 			t.Errorf("another tenant sees %+v", got)
 		}
