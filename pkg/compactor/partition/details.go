@@ -8,7 +8,8 @@ import (
 
 // setDetails writes a record for each detail that a patch names. It reads and keeps nothing of the thread: the last record of a key counts.
 //
-// Below the processed offset it writes nothing, as the details were written before. What an erasure covers is below that offset, too.
+// Below the processed offset it writes nothing, as the details were written before. What an erasure covers is below that offset, too, but
+// not where a mirror of skein.runs has the erasure and not the progress record of its transaction.
 func (p *Processor) setDetails(m *message) (fold.Outcome, error) {
 	details, err := record.DecodePatch(m.Value)
 	switch {
@@ -16,6 +17,13 @@ func (p *Processor) setDetails(m *message) (fold.Outcome, error) {
 		return p.deadLetter(m, deadletter.Malformed, err.Error())
 	case m.rebuilds:
 		return outcomeDetails, nil
+	}
+	erased, err := p.store.Thread(string(m.Key)).ErasedBelow()
+	if err != nil {
+		return "", err
+	}
+	if m.Offset < erased {
+		return outcomeErased, nil
 	}
 	for _, d := range details {
 		p.writeDetail(string(m.Key), d)

@@ -368,17 +368,13 @@ func (s *sim) live(rng *rand.Rand) {
 	s.finish()
 }
 
-// failOver has the partition go on in another cluster, to which the first n records of skein.runs were mirrored: they may end in the middle
-// of a transaction, but of no erasure. The group's offset is that of the last progress record, as package adopt commits it.
+// failOver has the partition go on in another cluster, to which the first n records of skein.runs were mirrored, or fewer: they may end in
+// the middle of a transaction, but not where mayCut says no. The group's offset is that of the last progress record, as package adopt
+// commits it.
 func (s *sim) failOver(n int) {
 	s.tb.Helper()
-	for i := n - 1; i >= 0; i-- {
-		if kind := record.Kind(header(s.runs[i], record.HeaderKind)); kind == record.KindProgress || kind == record.KindErase {
-			break
-		}
-		if s.runs[i].Value == nil && !partitiontest.IsDetail(s.runs[i]) {
-			n = i // adopt refuses half an erasure
-		}
+	for !s.mayCut(n) {
+		n--
 	}
 	s.runs, s.nexts, s.committed = s.runs[:n:n], map[string]int64{}, Progress{Partitions: 1}
 	for _, m := range s.runs {
@@ -391,6 +387,46 @@ func (s *sim) failOver(n int) {
 		s.check(err)
 	}
 	s.open(true)
+}
+
+// mayCut reports whether a partition goes on the same after n records of skein.runs. It does not in the middle of an erasure, which adopt
+// refuses, nor between a run's record and the first record of a run of the thread that began before what it tells: that one is placed by
+// what the record tells.
+func (s *sim) mayCut(n int) bool {
+	s.tb.Helper()
+	isProgress := func(m *kgo.Record) bool { return string(m.Key) == record.ProgressKey }
+	var told []*record.Run
+	for i := n - 1; i >= 0 && !isProgress(s.runs[i]); i-- {
+		switch m := s.runs[i]; {
+		case header(m, record.HeaderKind) != string(record.KindRun):
+		case m.Value == nil:
+			return slices.ContainsFunc(s.runs[i:n], func(m *kgo.Record) bool { return header(m, record.HeaderKind) == string(record.KindErase) })
+		default:
+			r, err := record.DecodeRun(m.Value)
+			s.check(err)
+			told = append(told, r)
+		}
+	}
+	has := map[string]bool{}
+	for _, m := range s.runs[:n] {
+		has[string(m.Key)] = m.Value != nil
+	}
+	for _, m := range s.runs[n:] {
+		if isProgress(m) {
+			break
+		}
+		if m.Value == nil || has[string(m.Key)] || header(m, record.HeaderKind) != string(record.KindRun) {
+			continue
+		}
+		r, err := record.DecodeRun(m.Value)
+		s.check(err)
+		for _, e := range told { // that a run is silent is told some time after its last event
+			if e.ThreadID == r.ThreadID && (r.Raw.First < e.Raw.Next || e.Status == record.StatusAbandoned) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Wherever a mirror of skein.runs ends, and though the other topics go further: the same records, each sealed one once.
