@@ -200,7 +200,7 @@ func (c *crowd) report(phase string, lags map[string][]float64) Times {
 	return acked
 }
 
-var tenantLabel = regexp.MustCompile(`tenant="([^"]*)"`)
+var tenantLabel = regexp.MustCompile(`^(\w+)\{tenant="`)
 
 // Tenants with a key and a quota each load all stages by Zipf's law, and then beside the largest one, which takes all that its quota
 // grants. Each stage stays within the chart's memory and names --tenant-metrics tenants; no event is lost, and nobody waits a second
@@ -238,24 +238,27 @@ func TestSite_ManyTenants(t *testing.T) {
 	}
 	for _, stage := range []*Stage{c.ingest, p.compactor, p.indexer, p.query} {
 		_, text := process.Get(t, "http://"+stage.Said("started", "admin")+"/metrics")
-		series, tenants := 0, map[string]bool{}
+		series, tenants := 0, map[string]int{} // by metric, each of which names the largest by what it measures
 		for line := range strings.Lines(text) {
 			if !strings.HasPrefix(line, "#") {
 				series++
 			}
 			if label := tenantLabel.FindStringSubmatch(line); label != nil {
-				tenants[label[1]] = true
+				tenants[label[1]]++
 			}
 		}
-		if len(tenants) > 21 { // and "other"
-			t.Errorf("%s names %d tenants in its metrics", stage.Name, len(tenants))
+		named := 0
+		for metric, n := range tenants {
+			if named = max(named, n); n > 21 { // and "other"
+				t.Errorf("%s names %d tenants in %s", stage.Name, n, metric)
+			}
 		}
 		peak, err := stage.PeakMemory()
 		if err != nil || peak > stage.Limit {
 			t.Errorf("%s had %d of %d MiB resident, %v", stage.Name, peak>>20, stage.Limit>>20, err)
 		}
 		now, _ := stage.Memory() // as PeakMemory, which has succeeded
-		t.Logf("| %s | %d | %d of %d MiB | %d | %d |", stage.Name, now>>20, peak>>20, stage.Limit>>20, series, len(tenants))
+		t.Logf("| %s | %d | %d of %d MiB | %d | %d |", stage.Name, now>>20, peak>>20, stage.Limit>>20, series, named)
 	}
 	if d, b := beside.At(.99), alone.At(.99); *Long && d > b+time.Second {
 		t.Errorf("the small tenants' requests took %v (p99) beside the largest, %v without it", d, b)
