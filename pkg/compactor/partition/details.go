@@ -6,7 +6,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// setDetails writes a record for each detail that a patch names. It reads and keeps nothing of the thread: the last record of a key counts.
+// setDetails writes a record for each detail that a patch names. It reads none of them, and keeps nothing of the thread: the last record of
+// a key counts.
 //
 // Below the processed offset it writes nothing, as the details were written before. What an erasure covers is below that offset, too, but
 // not where a mirror of skein.runs has the erasure and not the progress record of its transaction.

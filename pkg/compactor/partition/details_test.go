@@ -47,6 +47,20 @@ func TestPartition_WritesARecordForEachDetailOfAPatch(t *testing.T) {
 	s.proves()
 }
 
+// A mirror may end behind an erasure and before the progress record of its transaction: what the erasure covers is read as if it were new.
+func TestPartition_RevivesNoDetailWhereAMirrorEndsBehindItsErasure(t *testing.T) {
+	s := newSim(t, nil)
+	s.SendKind(record.KindThread, "t", "", `{"title":"erased"}`)
+	s.SendKind(record.KindErase, "t", "", `{}`)
+	s.all()
+	n := len(s.runs)
+	equal(t, "last record", string(s.runs[n-1].Key), record.ProgressKey)
+	s.failOver(n - 1)
+	equal(t, "processed", s.committed.Processed, int64(0))
+	s.all()
+	equal(t, "title", details(s.runs)["acme/t//title"], "")
+}
+
 // Read again, a patch is not written again: a later one may have been.
 func TestPartition_WritesNoDetailAgain(t *testing.T) {
 	s := newSim(t, nil)

@@ -390,8 +390,8 @@ func (s *sim) failOver(n int) {
 }
 
 // mayCut reports whether a partition goes on the same after n records of skein.runs. It does not in the middle of an erasure, which adopt
-// refuses, nor between a run's record and the first record of a run of the thread that began before what it tells: that one is placed by
-// what the record tells.
+// refuses, nor between a run's record and the first record with the place of a run of the thread that began before what it tells: that one
+// is placed by what the record tells.
 func (s *sim) mayCut(n int) bool {
 	s.tb.Helper()
 	isProgress := func(m *kgo.Record) bool { return string(m.Key) == record.ProgressKey }
@@ -400,22 +400,32 @@ func (s *sim) mayCut(n int) bool {
 		switch m := s.runs[i]; {
 		case header(m, record.HeaderKind) != string(record.KindRun):
 		case m.Value == nil:
-			return slices.ContainsFunc(s.runs[i:n], func(m *kgo.Record) bool { return header(m, record.HeaderKind) == string(record.KindErase) })
+			if !slices.ContainsFunc(s.runs[i:n], func(m *kgo.Record) bool { return header(m, record.HeaderKind) == string(record.KindErase) }) {
+				return false
+			}
 		default:
 			r, err := record.DecodeRun(m.Value)
 			s.check(err)
 			told = append(told, r)
 		}
 	}
-	has := map[string]bool{}
+	placed := map[string]bool{}
 	for _, m := range s.runs[:n] {
-		has[string(m.Key)] = m.Value != nil
+		if header(m, record.HeaderKind) != string(record.KindRun) {
+			continue
+		}
+		placed[string(m.Key)] = false
+		if m.Value != nil {
+			r, err := record.DecodeRun(m.Value)
+			s.check(err)
+			placed[string(m.Key)] = r.Open == nil || !r.Open.Pending || r.Open.Placed
+		}
 	}
 	for _, m := range s.runs[n:] {
 		if isProgress(m) {
 			break
 		}
-		if m.Value == nil || has[string(m.Key)] || header(m, record.HeaderKind) != string(record.KindRun) {
+		if m.Value == nil || placed[string(m.Key)] || header(m, record.HeaderKind) != string(record.KindRun) {
 			continue
 		}
 		r, err := record.DecodeRun(m.Value)
