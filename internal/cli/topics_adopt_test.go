@@ -267,6 +267,31 @@ func TestTopicsAdopt_RefusesWhatItCannotProve(t *testing.T) {
 			goOn(t, to, &crowd)
 		})
 	}
+	t.Run("events at other offsets, and then no run for an hour", func(t *testing.T) {
+		to := kafkatest.Start(t, 2)
+		for i, topic := range []string{to.Topics().Events, to.Topics().Runs} {
+			last := map[int32]*kgo.Record{}
+			for _, m := range kafkatest.Consume(t, from, topic) {
+				last[m.Partition] = copied(m, topic)
+				if i == 0 && m.Offset < 20 {
+					continue
+				}
+				m = copied(m, topic)
+				m.Timestamp = m.Timestamp.Add(-time.Hour)
+				kafkatest.Produce(t, to, m)
+			}
+			for p := range last {
+				if i == 0 { // a title
+					last[p] = &kgo.Record{Topic: topic, Partition: p, Key: []byte("acme/t0"), Value: []byte(`{"title":"t"}`),
+						Headers: kafka.Headers(record.Headers{Kind: record.KindThread, Seq: -1})}
+				}
+				kafkatest.Produce(t, to, last[p])
+			}
+		}
+		if _, stderr := adoptTopics(t, to, app.ExitFailed); !strings.Contains(stderr, "at their offsets") {
+			t.Errorf("it says %s", stderr)
+		}
+	})
 	t.Run("compactors are running", func(t *testing.T) {
 		to := kafkatest.Start(t, 2)
 		mirrored(t, from, to, func(_, n int) (int, int) { return 0, n })
@@ -404,6 +429,14 @@ func TestTopicsAdopt_ProvesWhatIsAnnounced(t *testing.T) {
 	if r, _ := adopts(app.ExitDone); r.Partitions[0].Proved != 3 {
 		t.Errorf("of a perfect mirror with two runs of one id it says %+v", r)
 	}
+	s.send(record.KindEvent, "t3", "d", runEvents("t3", "d", false)...)
+	s.send(record.KindErase, "t3", "", "{}")
+	s.send(record.KindEvent, "t3", "d", runEvents("t3", "d", false)...)
+	late := append(runEvents("t4", "e", true), `{"type":"CUSTOM","name":"late","value":1}`)
+	s.send(record.KindEvent, "t4", "e", append(late, runEvents("t4", "e", false)...)...)
+	if r, _ := adopts(app.ExitDone); r.Partitions[0].Proved != 6 {
+		t.Errorf("of a perfect mirror with an erasure and a late event it says %+v", r)
+	}
 	cl, err := kafka.NewTransactor(t.Context(), k, "retry")
 	if err != nil {
 		t.Fatal(err)
@@ -419,7 +452,7 @@ func TestTopicsAdopt_ProvesWhatIsAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.send(record.KindEvent, "t2", "c", runEvents("t2", "c", false)...)
-	if _, stderr := adopts(app.ExitFailed); !strings.Contains(stderr, `run "c" of thread "t2", events 12 to 12: skein.events does not`) {
+	if _, stderr := adopts(app.ExitFailed); !strings.Contains(stderr, `run "c" of thread "t2", events 27 to 27: skein.events does not`) {
 		t.Errorf("of events at other offsets it says %s", stderr)
 	}
 }

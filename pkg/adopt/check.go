@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
@@ -89,7 +90,7 @@ func (g *adoption) read(ctx context.Context) error {
 			switch {
 			case err != nil:
 				return err
-			case unproved != nil && !whole:
+			case p.proved == 0 && !whole:
 				again[id] = g.runs[id]
 			case p.erasing != "":
 				return fmt.Errorf("partition %d: thread %s: %w", id, p.erasing, ErrErasing)
@@ -211,8 +212,9 @@ type proof struct {
 	// ends is how many of the ends of its ranges were found, of wantEnds that the mirror must have. Each is a record of the run. A record
 	// without ranges only announces the run: its one end is the run's first record.
 	ends, wantEnds int
-	// begun is set by a record with the run's id before that one, and reset by an end: an earlier run may have had the id.
-	begun bool
+	// begun is set by a record with the run's id before that one, and reset by an end: an earlier run may have had the id. After it, only
+	// what begins a run counts, as late events do not.
+	begun, over bool
 	// outcomes and tally are of its events; nil if the mirror lacks some, or if its ranges have room for other runs' records.
 	outcomes *fold.Outcomes
 	tally    *fold.Tally
@@ -243,7 +245,8 @@ func (c *proof) take(d *fold.Decoded) error {
 		switch ev := d.Payload(); {
 		case d.Offset > raw.First || d.ClientRunID() != runID || ev == nil && d.Input() == nil: // what is malformed begins no run
 		case d.Offset < raw.First:
-			c.begun = ev == nil || !ev.Type.Terminal()
+			c.over = ev != nil && (ev.Type.Terminal() || c.over && ev.Type != agui.RunStarted)
+			c.begun = !c.over
 		case !c.begun:
 			c.ends++
 		}
@@ -275,7 +278,7 @@ func (c *proof) right() bool {
 }
 
 // prove compares the partition's latest run records with the mirrored events. It returns ErrOffsets if one differs. If none could be
-// compared, it returns one of them, or nil if there are no events of any: then no event is at a wrong offset.
+// compared, it returns one of them, or nil if there are no events of any: if those are all run records, no event is at a wrong offset.
 func (g *adoption) prove(ctx context.Context, p *part) (unproved *runRecord, err error) {
 	proofs, span := map[string][]*proof{}, kafka.Span{Start: p.events.End}
 	latest := func(a, b *runRecord) int { return cmp.Compare(b.run.Raw.First, a.run.Raw.First) }
@@ -310,6 +313,11 @@ func (g *adoption) prove(ctx context.Context, p *part) (unproved *runRecord, err
 		e, ok, err := kafka.RunEvent(m, &d.Headers, nil)
 		if err != nil {
 			return nil, err
+		}
+		if e.Headers.Kind == record.KindErase { // what was before is no run
+			for _, c := range of {
+				c.begun, c.over = false, false
+			}
 		}
 		if !ok {
 			continue
