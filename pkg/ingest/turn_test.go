@@ -152,25 +152,28 @@ func TestTurn_RefusedStartsDoNotRefuseEachOther(t *testing.T) {
 		return nil, nil, false
 	})
 	all := inTurn(t, testConfig(c.Config), 2, agents.Reject, says)
-	var won atomic.Int64
-	var clients sync.WaitGroup
-	for i := range 10 {
-		clients.Go(func() {
-			for k, began := 0, time.Now(); time.Since(began) < 6*time.Second; k++ {
-				resp := all[i%2].start(t.Context(), fmt.Sprint("r", i, "-", k))
-				_, _ = io.ReadAll(resp.Body)
-				_ = resp.Body.Close()
-				if resp.StatusCode == http.StatusOK {
-					won.Add(1)
-				} else {
-					time.Sleep(10 * time.Millisecond)
+	begin := func(n int) int64 {
+		var won atomic.Int64
+		var clients sync.WaitGroup
+		for i := range n {
+			clients.Go(func() {
+				for k, began := 0, time.Now(); time.Since(began) < 3*time.Second; k++ {
+					resp := all[i%2].start(t.Context(), fmt.Sprint("r", n, "-", i, "-", k))
+					_, _ = io.ReadAll(resp.Body)
+					_ = resp.Body.Close()
+					if resp.StatusCode == http.StatusOK {
+						won.Add(1)
+					} else {
+						time.Sleep(30 * time.Millisecond)
+					}
 				}
-			}
-		})
+			})
+		}
+		clients.Wait()
+		return won.Load()
 	}
-	clients.Wait()
-	if n := won.Load(); n < 5 { // of 30 that are possible, and 3 at most if a process does not decide one start at a time
-		t.Errorf("only %d runs began", n)
+	if alone, together := begin(1), begin(10); together < alone/2 { // of 7 alone, 5 to 13; 1 or 2 where starts refuse each other
+		t.Errorf("%d runs began, and %d of one client alone", together, alone)
 	}
 }
 
@@ -195,7 +198,7 @@ func TestTurn_AnUncontendedStartTakesMilliseconds(t *testing.T) {
 			}
 			slices.Sort(took)
 			t.Logf("%s: until the response begins, p50 %v, p95 %v", policy, took[n/2], took[n*95/100])
-			if p50 := took[n/2]; p50 > time.Second {
+			if p50 := took[n/2]; p50 > rejectWait {
 				t.Errorf("p50 is %v", p50)
 			}
 		}
@@ -333,16 +336,18 @@ func TestTurn_ManyCancelFirst(t *testing.T) {
 		b.svc.cancelWait = kafkatest.Timeout
 	}
 	var callers sync.WaitGroup
+	var answered atomic.Int64
 	ctx, leave := context.WithCancel(t.Context())
 	for i := range n {
 		callers.Go(func() {
 			resp := all[i%2].start(ctx, fmt.Sprint("r", i))
+			answered.Add(1)
 			_, _ = io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 		})
 	}
 	all[0].eventually("all but the last have ended", func() bool {
-		return len(all[0].endings()) == n-1 && len(all[0].svc.Runs().all())+len(all[1].svc.Runs().all()) == 1
+		return answered.Load() == n && len(all[0].endings()) == n-1 && len(all[0].svc.Runs().all())+len(all[1].svc.Runs().all()) == 1
 	})
 	stops := 0
 	for _, r := range all[0].records() {

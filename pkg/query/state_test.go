@@ -338,6 +338,7 @@ func TestState_ReadsARunOnce(t *testing.T) {
 	if read, had := reads(readFromLog), reads(readFromCache); read != 1 || had != 6 {
 		t.Errorf("read %v times from the log and %v times from what is at hand", read, had)
 	}
+	f.service.cfg.Wait = freshWait // for the end of the log, too
 	// Others have runs of the same ids.
 	f.get("umbrella", "/v1/threads/chat/runs/r/state").problem(t, 404)
 	if _, err := f.store.Erasure(t.Context(), "acme", "chat"); err == nil {

@@ -309,7 +309,7 @@ func TestDownstream_Webhook(t *testing.T) {
 	first := start()
 	has("the ends are posted", func() bool {
 		return posted["order 17/é tools"] == "finished" && posted["order 17/é fails"] == "error" && posted["late far"] == "finished" &&
-			posted["open goes on"] == ""
+			posted["gone erased"] == "finished" && posted["open goes on"] == ""
 	})
 	mu.Lock()
 	refuse = true
