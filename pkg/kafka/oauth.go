@@ -367,11 +367,11 @@ func (s Security) explainFetch(ctx context.Context, err error) error {
 	}
 	switch {
 	case refused.ErrorCode == "invalid_scope":
-		return fmt.Errorf("%w: it refuses scope %q%s", ErrDenied, s.OAuth.Scope, said)
+		return fmt.Errorf("it refuses scope %q%s", s.OAuth.Scope, said)
 	case refused.ErrorCode == "unauthorized_client" || refused.ErrorCode == "unsupported_grant_type": //nolint:misspell // OAuth's spelling
-		return fmt.Errorf("%w: client %q may not log in by client credentials%s: allow it that grant there", ErrDenied, s.User, said)
+		return fmt.Errorf("client %q may not log in by client credentials%s: allow it that grant there", s.User, said)
 	case refused.ErrorCode == "invalid_client" || status == http.StatusUnauthorized:
-		return fmt.Errorf("%w: it refuses client %q%s: see its id, and its secret in %s", ErrDenied, s.User, said, s.PasswordFile)
+		return fmt.Errorf("it refuses client %q%s: see its id, and its secret in %s", s.User, said, s.PasswordFile)
 	case status >= 500 || status == http.StatusTooManyRequests:
 		return fmt.Errorf("it answers %s%s: see what ails it", refused.Response.Status, said)
 	}
