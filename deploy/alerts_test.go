@@ -285,10 +285,20 @@ func TestAlerts_FireWhereNothingWasRecorded(t *testing.T) {
 		`SkeinEventsLost{reason="no-room"}`:  `skein_ingest_proxied_events_left_out_total{reason="no-room"} 0x20 7x60`,
 		`SkeinRebalances{instance="the group"}`: `skein_compactor_partitions{state="open"} 6x80
 			skein_compactor_transactions_total{outcome="unknown"} 0x20 12x60`,
-		`SkeinLag{stage="indexer"}`:                      `skein_indexer_lag_seconds 9x20 400x60`,
-		`SkeinStaleCredentials{check="quotas"}`:          `skein_quota_file_stale 0x20 1x60`,
-		`SkeinStaleCredentials{check="api-keys-file"}`:   `skein_admin_check_failing{check="api-keys-file"} 0x20 1x60`,
-		`SkeinDeadLetters{namespace="b", reason="size"}`: `skein_compactor_dead_letters_total{namespace="b",reason="size"} 0x20 1x60`,
+		`SkeinLag{stage="indexer"}`:                         `skein_indexer_lag_seconds 9x20 400x60`,
+		`SkeinLag{stage="compactor"}`:                       `skein_compactor_lag_seconds 9x20 400x60`,
+		`SkeinStaleCredentials{check="quotas"}`:             `skein_quota_file_stale 0x20 1x60`,
+		`SkeinStaleCredentials{check="api-keys-file"}`:      `skein_admin_check_failing{check="api-keys-file"} 0x20 1x60`,
+		`SkeinDeadLetters{namespace="b", reason="size"}`:    `skein_compactor_dead_letters_total{namespace="b",reason="size"} 0x20 1x60`,
+		`SkeinDeadLetters{namespace="b", reason="refused"}`: `skein_indexer_refused_total{namespace="b"} 0x20 1x60`,
+		`SkeinRefuses{namespace="b", stage="ingest"}`: `skein_ingest_requests_total{outcome="accepted",namespace="b"} 0+99x80
+			skein_ingest_requests_total{outcome="unavailable",namespace="b"} 0x20 0+9x60`,
+		`SkeinStageAbsent{namespace="b", stage="ingest"}`: `skein_admin_check_failing{check="kafka",namespace="b"} 0x80
+			skein_ingest_ready{namespace="b"} 1x20 stale`,
+		`SkeinStageAbsent{namespace="b", stage="indexer"}`: `skein_admin_check_failing{check="kafka",namespace="b"} 0x80
+			skein_indexer_partitions{namespace="b"} 6x20 stale`,
+		`SkeinStageAbsent{namespace="b", stage="query"}`: `skein_admin_check_failing{check="kafka",namespace="b"} 0x80
+			skein_query_streams{namespace="b"} 1x20 stale`,
 		// Another installation's processes do not stand in for those that are gone.
 		`SkeinStageAbsent{namespace="b", stage="compactor"}`: `skein_admin_check_failing{check="kafka",namespace="a"} 0x80
 			skein_admin_check_failing{check="kafka",namespace="b"} 0x80
