@@ -23,9 +23,9 @@ It proves the latest run records of each partition by the mirrored events, keeps
 mirror lacks from being used again, and declares a new epoch. Runs whose records have events that the mirror
 lacks keep what they have, and are marked rawLost. Then start the stages on this cluster.
 
-Until the epoch is declared, stages refuse the topics, and the command can be run again. If two run at once, the
-later one goes on. Exit code 0: the topics are adopted, or were before; with --dry-run: they can be. 1: they
-cannot be adopted; the error says why.`,
+Until the epoch is declared, compactors refuse the topics, and the command can be run again. Start no ingest
+before: what it writes would be lost. If two run at once, the later one goes on. Exit code 0: the topics are
+adopted, or were before; with --dry-run: they can be. 1: they cannot be adopted; the error says why.`,
 		Example: `  skein topics adopt --brokers standby-0:9092 --dry-run
   skein topics adopt --brokers standby-0:9092 --topic-prefix primary.`,
 		Args: usageArgs(cobra.NoArgs),

@@ -6,8 +6,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,9 +27,13 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store/sqlite"
+	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/pkg/verify"
 	"github.com/skeinhq/skein/pkg/verify/scan"
+	"github.com/skeinhq/skein/test/site"
 )
 
 var failoverLoad = flag.Duration("failover.load", 3*time.Second, "how long the primary of the failover test is under load")
@@ -622,4 +630,41 @@ func TestTopicsAdopt_AfterThePrimaryWasKilled(t *testing.T) {
 	goOn(t, to.Config, crowd)
 	t.Logf("%d events sent, %d of them not mirrored, %d run records were ahead; adopted in %v, all runs proved %v after the kill", sent, left,
 		ahead, took.Round(time.Millisecond), time.Since(killed).Round(time.Millisecond))
+	serves(t, to.Config, r)
+}
+
+// serves has all stages start on an adopted set with an empty store, and checks that readers have their runs, and are told that a position
+// which was not mirrored is of the old epoch.
+func serves(t *testing.T, k kafka.Config, r adopt.Report) {
+	t.Helper()
+	began := time.Now()
+	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "lineage.sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	site.Start(t, k, st, site.Options{Auth: tenant.Fixed("acme")})
+	q := httptest.NewServer(site.Query(t, k, st, tenant.Fixed("acme"), func(*query.Config) {}).Handler())
+	defer q.Close()
+	ask := func(query string) (int, string) {
+		resp, err := http.Get(q.URL + "/v1/threads/t0/history" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, resp.Header.Get("Skein-Remarks") + string(body)
+	}
+	site.Eventually(t, "a thread is read as far as the log goes", func() (string, bool) {
+		status, body := ask("")
+		return body, status == http.StatusOK && !strings.HasPrefix(body, "behind")
+	})
+	t.Logf("a thread was read as far as the log goes %v after the start of all stages", time.Since(began).Round(time.Millisecond))
+	lost := record.Partition([]byte("acme/t0"), int32(len(r.Partitions))) //nolint:gosec // 3
+	status, body := ask(fmt.Sprintf("?atLeast=%d:%d", lost, r.Partitions[lost].End))
+	if status != http.StatusGone || !strings.Contains(body, `"reason":"other-epoch"`) {
+		t.Errorf("at a position that was not mirrored, a reader is told %d %s", status, body)
+	}
 }

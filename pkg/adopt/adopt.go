@@ -235,7 +235,7 @@ func (g *adoption) report() []Partition {
 }
 
 // declare marks the records that are ahead, deletes the compactors' offsets, skips the offsets of events that may be missing, and writes
-// the progress records of the new epoch. Until those are committed, in one transaction, the stages refuse the set, and a next call does
+// the progress records of the new epoch. Until those are committed, in one transaction, compactors refuse the set, and a next call does
 // all of it again: a record is marked once, and more offsets are skipped.
 func (g *adoption) declare(ctx context.Context) error {
 	var marks, epoch []*kgo.Record

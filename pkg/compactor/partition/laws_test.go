@@ -369,8 +369,8 @@ func (s *sim) live(rng *rand.Rand) {
 }
 
 // failOver has the partition go on in another cluster, to which the first n records of skein.runs were mirrored, or fewer: they may end in
-// the middle of a transaction, but not where mayCut says no. The group's offset is that of the last progress record, as package adopt
-// commits it.
+// the middle of a transaction, but not where mayCut says no. The group's offset is that of the last progress record, where a
+// group without offsets begins, as package adopt leaves it.
 func (s *sim) failOver(n int) {
 	s.tb.Helper()
 	for !s.mayCut(n) {
