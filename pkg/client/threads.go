@@ -200,9 +200,11 @@ type LineageRun struct {
 	StartedAt    time.Time       `json:"startedAt"`
 	EndedAt      *time.Time      `json:"endedAt,omitempty"`
 	First        record.Position `json:"first"`
-	DurationMs   *int64          `json:"durationMs,omitempty"`
+	// DurationMs is the duration by the events' timestamps; nil while the run is open, or if its events have none.
+	DurationMs *int64 `json:"durationMs,omitempty"`
 	// Row is the index of the row of the picture that shows the run.
-	Row     int  `json:"row"`
+	Row int `json:"row"`
+	// Stopped: Skein's proxy ended the run on request.
 	Stopped bool `json:"stopped,omitempty"`
 	Limits
 	// Question and Answer are the beginnings of the user's last new message and of the agent's first text. Resumed and Resolution are how

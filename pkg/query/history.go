@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -39,7 +39,7 @@ type historyAnswer struct {
 	// State is always present; {} if none was set.
 	State json.RawMessage `json:"state"`
 	// Forks are the points where the thread branches along the run's chain, from the root on. A branch picker needs them.
-	Forks []fork `json:"forks"`
+	Forks []client.Fork `json:"forks"`
 	// Through is the position of the last event in this history.
 	Through   record.Position `json:"through"`
 	IndexedTo record.Position `json:"indexedTo"`
@@ -79,7 +79,7 @@ func (c *call) history() (*answer, error) {
 		return nil, err
 	}
 	out := &answer{status: v.status, indexedTo: &v.indexedTo, vary: true}
-	var forks []fork
+	var forks []client.Fork
 	if !events {
 		forks = forksOf(graph, v.runs, h.run.RunID, h.Messages, h.own)
 	}
@@ -132,7 +132,7 @@ func (p messagePage) of(all []agui.Message) (int, []agui.Message) {
 // entityTag identifies a sealed history. The tag is weak: the same conversation may have other bytes (indexedTo,
 // compression). A sealed record changes with a late error and, as the records that it is based on, if the thread is folded again,
 // which rewrites every record that is based on a changed one. Forks do change, as later runs may branch from the chain.
-func (c *call) entityTag(h restored, events bool, forks []fork) (string, error) {
+func (c *call) entityTag(h restored, events bool, forks []client.Fork) (string, error) {
 	form := "events"
 	if !events {
 		text, err := json.Marshal(forks)
@@ -233,35 +233,10 @@ func oneLine(b json.RawMessage) []byte {
 // maxAlternatives is how many runs a fork lists: those closest to the run of this history in the order of start.
 const maxAlternatives = 100
 
-// fork is a run of a history's chain that has siblings. A branch picker shows it.
-type fork struct {
-	// RunID is the run on this history's chain. ParentRunID is the parent of it and its siblings; absent for a root.
-	RunID       string `json:"runId"`
-	ParentRunID string `json:"parentRunId,omitempty"`
-	// Message is the index in the history of the run's first own message; absent if the history has none or they are unknown.
-	Message *int `json:"message,omitempty"`
-	// Index is the run's place among all Total siblings (itself included), ordered by start.
-	Index int `json:"index"`
-	Total int `json:"total"`
-	// Alternatives are the siblings from index From on, RunID included.
-	Alternatives []alternative `json:"alternatives"`
-	From         int           `json:"from"`
-}
-
-// alternative is one of the siblings at a fork.
-type alternative struct {
-	RunID string `json:"runId"`
-	// TipRunID is the latest run among this sibling and its descendants. Its history is shown when a user picks the
-	// sibling.
-	TipRunID  string        `json:"tipRunId"`
-	Status    record.Status `json:"status"`
-	StartedAt time.Time     `json:"startedAt"`
-}
-
 // forksOf returns the forks of a run's chain, from the root on. own maps each run id to the run's own messages.
-func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui.Message, own map[string][]agui.Message) []fork {
+func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui.Message, own map[string][]agui.Message) []client.Fork {
 	byID := byID(rows)
-	forks := []fork{}
+	forks := []client.Fork{}
 	var tips map[string]string
 	for _, id := range graph.Chain(run) {
 		siblings := graph.Siblings(id)
@@ -273,11 +248,14 @@ func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui
 		}
 		all := append(siblings, id)
 		slices.SortFunc(all, func(a, b string) int { return compareRows(byID[a], byID[b]) })
-		f := fork{RunID: id, ParentRunID: graph.Parent(id), Index: slices.Index(all, id), Total: len(all), Message: firstOf(own[id], messages)}
+		f := client.Fork{
+			RunID: id, ParentRunID: graph.Parent(id), Index: slices.Index(all, id), Total: len(all), Message: firstOf(own[id], messages),
+		}
 		f.From = max(0, min(f.Index-maxAlternatives/2, f.Total-maxAlternatives))
 		for _, other := range all[f.From:min(f.From+maxAlternatives, f.Total)] {
 			row := byID[other]
-			f.Alternatives = append(f.Alternatives, alternative{RunID: other, TipRunID: tips[other], Status: row.Status, StartedAt: row.StartedAt})
+			f.Alternatives = append(f.Alternatives,
+				client.Alternative{RunID: other, TipRunID: tips[other], Status: row.Status, StartedAt: row.StartedAt})
 		}
 		forks = append(forks, f)
 	}

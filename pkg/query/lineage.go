@@ -6,8 +6,8 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"time"
 
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/lineage/draw"
 	"github.com/skeinhq/skein/pkg/record"
@@ -16,9 +16,9 @@ import (
 
 // lineageAnswer is the forest of a thread, or a part of it.
 type lineageAnswer struct {
-	ThreadID string           `json:"threadId"`
-	Runs     []lineageRun     `json:"runs"` // by start
-	Branches []lineage.Branch `json:"branches"`
+	ThreadID string              `json:"threadId"`
+	Runs     []client.LineageRun `json:"runs"` // by start
+	Branches []lineage.Branch    `json:"branches"`
 	// Spawns are the edges of runs that named a parent which did not exist when they started. Chains leave them out.
 	Spawns []lineage.Spawn `json:"spawns"`
 	// Tips are those of Runs that have no children, by start. TipRunID is the last tip of the whole thread, even if Runs
@@ -30,40 +30,15 @@ type lineageAnswer struct {
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// lineageRun is a run as a node of the forest.
-type lineageRun struct {
-	RunID       string `json:"runId"`
-	ClientRunID string `json:"clientRunId,omitempty"`
-	record.Lineage
-	// Rewrote lists how the run's input departs from its parent's history.
-	Rewrote      []string      `json:"rewrote,omitempty"`
-	Status       record.Status `json:"status"`
-	Agent        string        `json:"agent,omitempty"`
-	MessageCount int           `json:"messageCount"`
-	StartedAt    time.Time     `json:"startedAt"`
-	EndedAt      *time.Time    `json:"endedAt,omitempty"`
-	// First is the position of the run's first event.
-	First record.Position `json:"first"`
-	// DurationMS is the run's duration by its events' timestamps; absent while the run is open, or if its events have
-	// none.
-	DurationMS *int64 `json:"durationMs,omitempty"`
-	// Row is the index of the picture's row that shows the run.
-	Row int `json:"row"`
-	// Stopped: Skein's proxy ended the run on request.
-	Stopped bool `json:"stopped,omitempty"`
-	badges
-	words
-}
-
-func newLineageRun(r store.Run) lineageRun {
-	return lineageRun{
+func newLineageRun(r store.Run) client.LineageRun {
+	return client.LineageRun{
 		RunID: r.RunID, ClientRunID: r.ClientRunID,
 		Lineage: r.Lineage, Rewrote: r.Rewrote,
 		Status: r.Status, Agent: r.Agent, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		First:      record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},
-		DurationMS: r.Stats.Duration,
+		DurationMs: r.Stats.Duration,
 		Stopped:    r.Facts.CancelledBy == store.CancelledBySkein || r.Run.Stopped(),
-		badges:     badgesOf(r),
+		Limits:     badgesOf(r),
 	}
 }
 
@@ -146,7 +121,7 @@ func (c *call) lineage() (*answer, error) {
 		}}, nil
 	}
 	a := lineageAnswer{
-		ThreadID: c.threadID, Runs: make([]lineageRun, len(v.runs)),
+		ThreadID: c.threadID, Runs: make([]client.LineageRun, len(v.runs)),
 		Branches: list(graph.Branches()), Spawns: list(graph.Spawns()),
 		Tips: list(graph.Tips()), TipRunID: tip, Picture: picture, IndexedTo: v.indexedTo,
 	}
@@ -157,8 +132,10 @@ func (c *call) lineage() (*answer, error) {
 		}
 	}
 	for i, r := range v.runs {
-		a.Runs[i] = newLineageRun(r)
-		a.Runs[i].Row, a.Runs[i].words = picture.Row(r.RunID), said[r.RunID]
+		run, w := newLineageRun(r), said[r.RunID]
+		run.Row = picture.Row(r.RunID)
+		run.Question, run.Answer, run.Resumed, run.Resolution = w.Question, w.Answer, w.Resumed, w.Resolution
+		a.Runs[i] = run
 	}
 	return &answer{status: v.status, indexedTo: &v.indexedTo, body: document(a)}, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/artifact"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/lineage/draw"
@@ -145,7 +146,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 	doc := readOpenAPI(t)
 	for name, v := range map[string]any{
 		"Threads": threadsAnswer{}, "Thread": store.Thread{}, "ThreadSummary": threadAnswer{},
-		"Lineage": lineageAnswer{}, "LineageRun": lineageRun{}, "Branch": lineage.Branch{}, "Spawn": lineage.Spawn{},
+		"Lineage": lineageAnswer{}, "LineageRun": client.LineageRun{}, "Branch": lineage.Branch{}, "Spawn": lineage.Spawn{},
 		"Picture": draw.Picture{}, "Row": draw.Row{}, "Badge": draw.Badge{},
 		"Run": runAnswer{}, "Stats": record.Stats{}, "TokenUsage": record.TokenUsage{}, "Raw": record.Raw{},
 		"History": historyAnswer{}, "Diff": diffAnswer{}, "DiffSide": diffSide{}, "Change": lineage.Change{},
@@ -155,7 +156,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"State":     stateAnswer{}, "FoundSteps": findAnswer{},
 		"Step": stepAnswer{}, "HistoryChange": timeline.Change{}, "MessageChange": timeline.MessageChange{},
 		"Changes": changesAnswer{}, "PlaceChange": placeChange{}, "UnreadRun": unreadRun{},
-		"RunningRun": runningRun{}, "Fork": fork{}, "Alternative": alternative{},
+		"RunningRun": runningRun{}, "Fork": client.Fork{}, "Alternative": client.Alternative{},
 		"Interrupts": interruptsAnswer{}, "WaitingRun": waitingRun{}, "WaitingInterrupt": waitingInterrupt{},
 		"InterruptAnswer": interruptAnswer{},
 		"FoundRuns":       runsAnswer{}, "FoundRun": search.Run{}, "Searched": searched{}, "Statistics": statisticsAnswer{},

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/skeinhq/skein/internal/front"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -338,11 +339,13 @@ func TestLineage_WordsAndBundles(t *testing.T) {
 
 	var l lineageAnswer
 	f.json("/v1/threads/chat/lineage?words=true", &l)
+	wordsIn := func(r client.LineageRun) words { return words{r.Question, r.Answer, r.Resumed, r.Resolution} }
 	want := words{Question: "how are you " + strings.Repeat("x", maxWords-len("how are you ")) + "…", Answer: "well"}
-	if got := l.Runs[0]; got.words != want || got.DurationMS == nil || *got.DurationMS != took || got.Row != 0 {
+	if got := l.Runs[0]; wordsIn(got) != want || got.DurationMs == nil || *got.DurationMs != took || got.Row != 0 {
 		t.Errorf("the first run says %+v", got)
 	}
-	if got := l.Runs[len(l.Runs)-1]; got.words != (words{Resumed: "cancelled", Resolution: "cancelled"}) || got.Row != len(l.Picture.Rows)-1 {
+	want = words{Resumed: "cancelled", Resolution: "cancelled"}
+	if got := l.Runs[len(l.Runs)-1]; wordsIn(got) != want || got.Row != len(l.Picture.Rows)-1 {
 		t.Errorf("the last run says %+v", got)
 	}
 	if len(l.Picture.Rows) != 4 || l.Picture.Rows[2].Kind != "fan" || l.Runs[4].Row != 2 {
@@ -350,7 +353,7 @@ func TestLineage_WordsAndBundles(t *testing.T) {
 	}
 	l = lineageAnswer{}
 	f.json("/v1/threads/chat/lineage?bundle=s3", &l)
-	if len(l.Runs) != 5 || l.Picture.Lanes != 1 || l.Runs[0].words != (words{}) {
+	if len(l.Runs) != 5 || l.Picture.Lanes != 1 || wordsIn(l.Runs[0]) != (words{}) {
 		t.Errorf("the fan alone has %d runs in %d lanes: %+v", len(l.Runs), l.Picture.Lanes, l.Runs)
 	}
 	for query, status := range map[string]int{"bundle=last": 400, "bundle=nobody": 404, "lanes=1": 400, "words=1": 400} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -56,17 +57,7 @@ type runAnswer struct {
 }
 
 // badges mark data that is incomplete or not certain.
-type badges struct {
-	// Synthetic: the terminal event is not the agent's. Skein made it because the agent had become silent, or the agent's
-	// proxy made it.
-	Synthetic bool `json:"synthetic,omitempty"`
-	// Truncated: contents above the record limit were replaced by references.
-	Truncated bool `json:"truncated,omitempty"`
-	// RawLost: events expired before they were folded.
-	RawLost bool `json:"rawLost,omitempty"`
-	// ParentInferred: the agent did not name the parent; Skein inferred it.
-	ParentInferred bool `json:"parentInferred,omitempty"`
-}
+type badges = client.Limits
 
 func badgesOf(r store.Run) badges {
 	return badges{

@@ -22,13 +22,12 @@ const (
 type words struct {
 	// Question is the beginning of the last user message that the run brought. Answer is the beginning of its first
 	// assistant message with text.
-	Question string `json:"question,omitempty"`
-	Answer   string `json:"answer,omitempty"`
+	Question, Answer string
 	// Resumed is the status of the first answer to an interrupt in the run's input: resolved or cancelled.
-	Resumed string `json:"resumed,omitempty"`
+	Resumed string
 	// Resolution summarises that answer: approved or declined if its payload's "approved" is true or false, cancelled, or
 	// else the beginning of the payload.
-	Resolution string `json:"resolution,omitempty"`
+	Resolution string
 }
 
 // wordsOf returns question, answer and resolution of each run. A run whose contents are not available yet has none.
