@@ -43,7 +43,8 @@ func drawLog(t *rapid.T, tenant string) []store.Entry {
 }
 
 // converges is the law that correctness rests on: whatever is written in whatever batches and
-// order, more than once, the rows are those of each run's newest record.
+// order, more than once, the rows are those of each run's newest record, as without the positions among
+// them, and a partition's position is the greatest.
 func converges(t *testing.T, s Store) {
 	count := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -62,6 +63,11 @@ func converges(t *testing.T, s Store) {
 		if err := s.Write(t.Context(), want); err != nil {
 			rt.Fatal(err)
 		}
+		partition, greatest := int32(100+count), int64(0)
+		for v := range int64(rapid.IntRange(1, 6).Draw(rt, "positions")) {
+			greatest += rapid.Int64Range(0, 1<<40).Draw(rt, "step")
+			log = append(log, position(partition, 100+v, greatest))
+		}
 		rest := rapid.Permutation(append(log, log[:rapid.IntRange(0, len(log)).Draw(rt, "again")]...)).Draw(rt, "order")
 		for len(rest) > 0 {
 			size := rapid.IntRange(1, len(rest)).Draw(rt, "batch")
@@ -76,6 +82,11 @@ func converges(t *testing.T, s Store) {
 		}
 		if ref, err := dumpAs(t.Context(), s, reference); err != nil || got != ref {
 			rt.Fatalf("error %v\n got %s\nwant %s", err, got, ref)
+		}
+		for _, who := range []string{tenant, "nobody"} {
+			if to, err := s.IndexedTo(t.Context(), who); err != nil || to[partition] != greatest {
+				rt.Fatalf("%s: position %d, %v; want %d", who, to[partition], err, greatest)
+			}
 		}
 	})
 }

@@ -1,13 +1,9 @@
 package storetest
 
 import (
-	"fmt"
 	"maps"
-	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -115,44 +111,4 @@ func erasures(t *testing.T, s Store) {
 	if _, err := s.Run(t.Context(), "acme", "thread", "run-1"); err != nil {
 		t.Errorf("a run of the thread's next life: %v", err)
 	}
-}
-
-// positionsConverge: positions among records of runs, in any batches and any order, some twice, come to
-// the greatest, and leave the rows as they would be without them.
-func positionsConverge(t *testing.T, s Store) {
-	count := int32(100)
-	rapid.Check(t, func(rt *rapid.T) {
-		count++
-		tenant, reference := fmt.Sprintf("with positions %d", count), fmt.Sprintf("without %d", count)
-		log := drawLog(rt, tenant)
-		without := slices.Clone(log)
-		for i := range without {
-			without[i].Tenant = reference
-		}
-		if err := s.Write(t.Context(), without); err != nil {
-			rt.Fatal(err)
-		}
-		greatest := int64(0)
-		for v := range int64(rapid.IntRange(1, 6).Draw(rt, "positions")) {
-			greatest += rapid.Int64Range(0, 1<<40).Draw(rt, "step")
-			log = append(log, position(count, 100+v, greatest))
-		}
-		rest := rapid.Permutation(append(log, log[:rapid.IntRange(0, len(log)).Draw(rt, "again")]...)).Draw(rt, "order")
-		for len(rest) > 0 {
-			size := rapid.IntRange(1, len(rest)).Draw(rt, "batch")
-			if err := s.Write(t.Context(), rest[:size]); err != nil {
-				rt.Fatal(err)
-			}
-			rest = rest[size:]
-		}
-		got, err := dumpAs(t.Context(), s, tenant)
-		if ref, e := dumpAs(t.Context(), s, reference); err != nil || e != nil || got != ref {
-			rt.Fatalf("errors %v, %v\n got %s\nwant %s", err, e, got, ref)
-		}
-		for _, who := range []string{tenant, "nobody"} {
-			if to, err := s.IndexedTo(t.Context(), who); err != nil || to[count] != greatest {
-				rt.Fatalf("%s: position %d, %v; want %d", who, to[count], err, greatest)
-			}
-		}
-	})
 }

@@ -60,7 +60,6 @@ func cases() []testCase {
 		{"positions and rows come to the greater", positionBesideRows},
 		{"an older position changes nothing", olderPosition},
 		{"a position stays after an erasure", positionAfterErasure},
-		{"positions in any order among records converge", positionsConverge},
 		{"an erasure is kept, a newer one in its place", erasures},
 		{"threads have titles and are archived", details},
 		{"an erasure deletes the details of a thread", detailsErased},
