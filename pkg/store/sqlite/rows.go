@@ -3,62 +3,11 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
-
-// runRow is a row of the table runs. A tombstone's row has its key, version, partition and recordedAt, and zeros.
-type runRow struct {
-	tenant, threadID, runID string
-	version                 int64
-	deleted, spawned        bool
-	status, agent, traceID  string
-	branchID                string
-	messageCount            int
-	startedAt, updatedAt    int64 // Unix milliseconds
-	recordedAt              int64 // Unix milliseconds; 0: unknown
-	rawPartition            int32
-	rawFirst, rawNext       int64
-	record                  string
-	facts                   store.Facts
-}
-
-// newRunRow builds the row of an entry. The row depends only on the entry.
-func newRunRow(e store.Entry) (runRow, error) {
-	row := runRow{
-		tenant: e.Tenant, threadID: e.ThreadID, runID: e.RunID,
-		version: e.Version, rawPartition: e.Partition,
-	}
-	if !e.At.IsZero() {
-		row.recordedAt = e.At.UnixMilli()
-	}
-	if e.Run == nil {
-		row.deleted = true
-		return row, nil
-	}
-	r := *e.Run
-	// The ids come from the record's key, not from its value.
-	r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
-	row.facts = store.FactsOf(&r)
-	r.Messages, r.InputMessages, r.State, r.Open = nil, nil, nil, nil
-	text, err := record.EncodeRun(&r)
-	if err != nil {
-		return runRow{}, fmt.Errorf("building row: %w", err)
-	}
-	row.status, row.agent, row.traceID = string(r.Status), r.Agent, r.TraceID()
-	row.branchID, row.spawned = r.BranchID, r.Spawned
-	row.messageCount = r.MessageCount
-	row.startedAt = r.StartedAt.UnixMilli()
-	row.updatedAt = row.startedAt
-	if r.EndedAt != nil {
-		row.updatedAt = r.EndedAt.UnixMilli()
-	}
-	row.rawPartition = r.Raw.Partition
-	row.rawFirst, row.rawNext = r.Raw.First, r.Raw.Next
-	row.record = string(text)
-	return row, nil
-}
 
 const runColumns = `version, record`
 
@@ -86,12 +35,33 @@ INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, br
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, thread_id, run_id) DO NOTHING`
 
-// insert writes the row, unless the store has a row of the run. It reports whether it wrote.
-func (r runRow) insert(ctx context.Context, b *block) (bool, error) {
-	f := r.facts
-	res, err := b.exec(ctx, insertRun, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
-		r.spawned, r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
-		f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt, r.traceID)
+// addRun writes the row of a run, unless the store has one. It reports whether it wrote. The row depends only on the entry. A tombstone's
+// has its key, version, partition and recorded_at, and zeros.
+func (b *block) addRun(ctx context.Context, e store.Entry) (bool, error) {
+	r := record.Run{StartedAt: time.UnixMilli(0), Raw: record.Raw{Partition: e.Partition}}
+	var f store.Facts
+	var text []byte
+	if e.Run != nil {
+		r = *e.Run
+		// The ids come from the record's key, not from its value.
+		r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
+		f = store.FactsOf(&r)
+		r.Messages, r.InputMessages, r.State, r.Open = nil, nil, nil, nil
+		var err error
+		if text, err = record.EncodeRun(&r); err != nil {
+			return false, fmt.Errorf("building row: %w", err)
+		}
+	}
+	updatedAt, recordedAt := r.StartedAt, int64(0) // 0: unknown
+	if r.EndedAt != nil {
+		updatedAt = *r.EndedAt
+	}
+	if !e.At.IsZero() {
+		recordedAt = e.At.UnixMilli()
+	}
+	res, err := b.exec(ctx, insertRun, e.Tenant, e.ThreadID, e.RunID, e.Version, e.Run == nil, string(r.Status), r.Agent, r.BranchID,
+		r.Spawned, r.MessageCount, r.StartedAt.UnixMilli(), updatedAt.UnixMilli(), r.Raw.Partition, r.Raw.First, r.Raw.Next, string(text),
+		f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, recordedAt, r.TraceID())
 	if err != nil {
 		return false, err
 	}

@@ -113,16 +113,12 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 		_, err := b.exec(ctx, upsertPosition, e.Partition, e.Position.Next, e.Version)
 		return err
 	}
-	row, err := newRunRow(e)
-	if err != nil {
-		return err
-	}
 	// Replaces a row of an equal version too: a newer binary may build another row from the same record.
 	const ofRun = " WHERE tenant = ? AND thread_id = ? AND run_id = ?"
 	if _, err := b.exec(ctx, "DELETE FROM runs"+ofRun+" AND version <= ?", e.Tenant, e.ThreadID, e.RunID, e.Version); err != nil {
 		return err
 	}
-	fresh, err := row.insert(ctx, b)
+	fresh, err := b.addRun(ctx, e)
 	if err != nil || !fresh {
 		return err
 	}
@@ -143,7 +139,7 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 	if err := b.addMessages(ctx, e, 2, store.ErrorTexts(e.Run)); err != nil {
 		return err
 	}
-	if err := b.addFacts(ctx, e, row); err != nil {
+	if err := b.addFacts(ctx, e); err != nil {
 		return err
 	}
 	state := sql.NullString{String: string(e.Run.State), Valid: e.Run.State != nil}
@@ -167,7 +163,7 @@ func (b *block) addMessages(ctx context.Context, e store.Entry, input int, messa
 }
 
 // addFacts writes a run's tool calls, interrupts and answers.
-func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
+func (b *block) addFacts(ctx context.Context, e store.Entry) error {
 	c := store.ContentFactsOf(e.Run)
 	for i, t := range c.ToolCalls {
 		called := sql.NullInt64{}
@@ -175,10 +171,14 @@ func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
 			called = sql.NullInt64{Int64: t.CalledAt.UnixMilli(), Valid: true}
 		}
 		if _, err := b.exec(ctx, insertToolCall, e.Tenant, e.ThreadID, e.RunID, i, e.Version, t.ID, t.Name, t.MessageID, t.Made,
-			run.agent, c.Model,
-			run.startedAt, t.ArgumentBytes, t.Answered, t.ResultBytes, t.Failed, t.Error, t.Pending, called, t.DurationMs); err != nil {
+			e.Run.Agent, c.Model, e.Run.StartedAt.UnixMilli(),
+			t.ArgumentBytes, t.Answered, t.ResultBytes, t.Failed, t.Error, t.Pending, called, t.DurationMs); err != nil {
 			return err
 		}
+	}
+	openedAt := e.Run.StartedAt
+	if e.Run.EndedAt != nil {
+		openedAt = *e.Run.EndedAt
 	}
 	for i, n := range c.Interrupts {
 		expires := sql.NullInt64{}
@@ -186,13 +186,13 @@ func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
 			expires = sql.NullInt64{Int64: n.ExpiresAt.UnixMilli(), Valid: true}
 		}
 		if _, err := b.exec(ctx, insertInterrupt, e.Tenant, e.ThreadID, e.RunID, i, e.Version, n.ID, n.Reason, n.Message, n.ToolCallID,
-			run.agent, run.updatedAt, expires); err != nil {
+			e.Run.Agent, openedAt.UnixMilli(), expires); err != nil {
 			return err
 		}
 	}
 	for i, a := range c.Answers {
 		if _, err := b.exec(ctx, insertAnswer, e.Tenant, e.ThreadID, e.RunID, i, e.Version, a.InterruptID, a.Status, a.Payload,
-			run.startedAt); err != nil {
+			e.Run.StartedAt.UnixMilli()); err != nil {
 			return err
 		}
 	}
