@@ -70,7 +70,7 @@ func (b *block) addRun(ctx context.Context, e store.Entry) (bool, error) {
 }
 
 // contentTables are the tables with contents of runs.
-var contentTables = []string{"messages", "states", "tool_calls", "interrupts", "answers"}
+var contentTables = []string{"messages", "states", "tool_calls"}
 
 const (
 	insertMessage = `INSERT INTO messages (tenant, thread_id, run_id, input, idx, version, message_id, role, raw)
@@ -86,11 +86,6 @@ const (
 	insertToolCall = `INSERT INTO tool_calls (tenant, thread_id, run_id, idx, version, tool_call_id, name, message_id, made, agent, model,
     started_at, argument_bytes, answered, result_bytes, failed, error, pending, called_at, duration_ms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertInterrupt = `INSERT INTO interrupts (tenant, thread_id, run_id, idx, version, interrupt_id, reason, message, tool_call_id, agent,
-    opened_at, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertAnswer = `INSERT INTO answers (tenant, thread_id, run_id, idx, version, interrupt_id, status, payload, answered_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 // selectLineage reads whole records, so that the table needs few columns: the file is local.

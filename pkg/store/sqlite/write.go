@@ -139,7 +139,7 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 	if err := b.addMessages(ctx, e, 2, store.ErrorTexts(e.Run)); err != nil {
 		return err
 	}
-	if err := b.addFacts(ctx, e); err != nil {
+	if err := b.addToolCalls(ctx, e); err != nil {
 		return err
 	}
 	state := sql.NullString{String: string(e.Run.State), Valid: e.Run.State != nil}
@@ -162,8 +162,8 @@ func (b *block) addMessages(ctx context.Context, e store.Entry, input int, messa
 	return nil
 }
 
-// addFacts writes a run's tool calls, interrupts and answers.
-func (b *block) addFacts(ctx context.Context, e store.Entry) error {
+// addToolCalls writes a run's tool calls.
+func (b *block) addToolCalls(ctx context.Context, e store.Entry) error {
 	c := store.ContentFactsOf(e.Run)
 	for i, t := range c.ToolCalls {
 		called := sql.NullInt64{}
@@ -173,26 +173,6 @@ func (b *block) addFacts(ctx context.Context, e store.Entry) error {
 		if _, err := b.exec(ctx, insertToolCall, e.Tenant, e.ThreadID, e.RunID, i, e.Version, t.ID, t.Name, t.MessageID, t.Made,
 			e.Run.Agent, c.Model, e.Run.StartedAt.UnixMilli(),
 			t.ArgumentBytes, t.Answered, t.ResultBytes, t.Failed, t.Error, t.Pending, called, t.DurationMs); err != nil {
-			return err
-		}
-	}
-	openedAt := e.Run.StartedAt
-	if e.Run.EndedAt != nil {
-		openedAt = *e.Run.EndedAt
-	}
-	for i, n := range c.Interrupts {
-		expires := sql.NullInt64{}
-		if n.ExpiresAt != nil {
-			expires = sql.NullInt64{Int64: n.ExpiresAt.UnixMilli(), Valid: true}
-		}
-		if _, err := b.exec(ctx, insertInterrupt, e.Tenant, e.ThreadID, e.RunID, i, e.Version, n.ID, n.Reason, n.Message, n.ToolCallID,
-			e.Run.Agent, openedAt.UnixMilli(), expires); err != nil {
-			return err
-		}
-	}
-	for i, a := range c.Answers {
-		if _, err := b.exec(ctx, insertAnswer, e.Tenant, e.ThreadID, e.RunID, i, e.Version, a.InterruptID, a.Status, a.Payload,
-			e.Run.StartedAt.UnixMilli()); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,3 @@
+-- Nothing reads them, and nothing writes or erases their rows any more.
+DROP TABLE interrupts;
+DROP TABLE answers;
