@@ -4,9 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -229,29 +227,5 @@ func TestStatements_UseAnIndex(t *testing.T) {
 			}
 			t.Log(strings.Join(plan, "\n"))
 		})
-	}
-}
-
-// Messages are inserted many at a time: all of them, each in its place.
-func TestStore_KeepsTheOrderOfManyMessages(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "store.db"))
-	for _, n := range []int{messageRows - 1, messageRows, 2*messageRows + 7} {
-		var own, input []agui.Message
-		for i := range n {
-			id := fmt.Sprint("m", i)
-			own = append(own, agui.Message{ID: id, Role: agui.RoleUser, Raw: json.RawMessage(fmt.Sprintf(`{"id":%q,"role":"user"}`, id))})
-			input = append(input, agui.Message{ID: "in-" + id, Role: agui.RoleUser, Raw: json.RawMessage(fmt.Sprintf(`{"id":"in-%s","role":"user"}`, id))})
-		}
-		run := fmt.Sprint("r", n)
-		entry := store.Entry{Version: int64(n), Tenant: "t", ThreadID: "th", RunID: run, Run: &record.Run{
-			Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone}, Messages: own, InputMessages: input,
-		}}
-		if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
-			t.Fatal(err)
-		}
-		got, err := s.Contents(t.Context(), "t", "th", []store.Run{{Run: record.Run{RunID: run}, Version: int64(n)}})
-		if err != nil || !reflect.DeepEqual(got[run].Messages, own) || !reflect.DeepEqual(got[run].InputMessages, input) {
-			t.Errorf("of %d messages come back %d and %d: %v", n, len(got[run].Messages), len(got[run].InputMessages), err)
-		}
 	}
 }
