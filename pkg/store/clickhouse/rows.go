@@ -6,12 +6,16 @@ import (
 	"math"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/column/orderedmap"
+
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// runRow is a row of the table runs. A tombstone's row has its key, version, partition and RecordedAt, and zeros.
+// runRow is a row of the table runs. A tombstone's row has its key, version, partition and RecordedAt, and zeros. Its maps are in
+// the order of keys, and never nil: the driver writes a plain map in random order, and the server keeps that order, so two rebuilds
+// of one record would differ.
 type runRow struct {
 	Tenant   string `ch:"tenant"`
 	ThreadID string `ch:"thread_id"`
@@ -28,19 +32,19 @@ type runRow struct {
 	RootRunID   string `ch:"root_run_id"`
 	Depth       uint32 `ch:"depth"`
 
-	Status           string         `ch:"status"`
-	Agent            string         `ch:"agent"`
-	Labels           sorted[string] `ch:"labels"`
-	TraceID          string         `ch:"trace_id"`
-	Synthetic        bool           `ch:"synthetic"`
-	Truncated        bool           `ch:"truncated"`
-	RawLost          bool           `ch:"raw_lost"`
-	StartedAt        time.Time      `ch:"started_at"`
-	EndedAt          *time.Time     `ch:"ended_at"`
-	UpdatedAt        time.Time      `ch:"updated_at"`
-	RecordedAt       time.Time      `ch:"recorded_at"`
-	TimeToFirstToken *int64         `ch:"time_to_first_token_ms"`
-	Duration         *int64         `ch:"duration_ms"`
+	Status           string                          `ch:"status"`
+	Agent            string                          `ch:"agent"`
+	Labels           *orderedmap.Map[string, string] `ch:"labels"`
+	TraceID          string                          `ch:"trace_id"`
+	Synthetic        bool                            `ch:"synthetic"`
+	Truncated        bool                            `ch:"truncated"`
+	RawLost          bool                            `ch:"raw_lost"`
+	StartedAt        time.Time                       `ch:"started_at"`
+	EndedAt          *time.Time                      `ch:"ended_at"`
+	UpdatedAt        time.Time                       `ch:"updated_at"`
+	RecordedAt       time.Time                       `ch:"recorded_at"`
+	TimeToFirstToken *int64                          `ch:"time_to_first_token_ms"`
+	Duration         *int64                          `ch:"duration_ms"`
 
 	RawPartition int32 `ch:"raw_partition"`
 	RawFirst     int64 `ch:"raw_first"`
@@ -54,14 +58,14 @@ type runRow struct {
 	PendingToolCalls uint32 `ch:"pending_tool_calls"`
 	Resumes          uint32 `ch:"resumes"`
 
-	Events        sorted[int64] `ch:"events"`
-	EventBytes    sorted[int64] `ch:"event_bytes"`
-	EventBytesSum int64         `ch:"event_bytes_sum"`
-	ToolCalls     sorted[int64] `ch:"tool_calls"`
-	ToolCallsSum  int64         `ch:"tool_calls_sum"`
-	Anomalies     sorted[int64] `ch:"anomalies"`
-	AnomaliesSum  int64         `ch:"anomalies_sum"`
-	FoldVersion   uint32        `ch:"fold_version"`
+	Events        *orderedmap.Map[string, int64] `ch:"events"`
+	EventBytes    *orderedmap.Map[string, int64] `ch:"event_bytes"`
+	EventBytesSum int64                          `ch:"event_bytes_sum"`
+	ToolCalls     *orderedmap.Map[string, int64] `ch:"tool_calls"`
+	ToolCallsSum  int64                          `ch:"tool_calls_sum"`
+	Anomalies     *orderedmap.Map[string, int64] `ch:"anomalies"`
+	AnomaliesSum  int64                          `ch:"anomalies_sum"`
+	FoldVersion   uint32                         `ch:"fold_version"`
 
 	// The entries of usage, in their order.
 	Models                []string `ch:"models"`
@@ -94,7 +98,8 @@ func newRunRow(e store.Entry) (*runRow, error) {
 		row.RecordedAt = e.At
 	}
 	if e.Run == nil {
-		row.Deleted = 1
+		row.Deleted, row.Labels = 1, new(orderedmap.Map[string, string])
+		row.count(record.Stats{})
 		return row, nil
 	}
 	r := e.Run
@@ -112,7 +117,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	row.BranchID, row.RootRunID, row.Depth = r.BranchID, r.RootRunID, uint32(r.Depth)
 
 	row.Status = string(r.Status)
-	row.Agent, row.Labels, row.TraceID = r.Agent, r.Labels, r.TraceID()
+	row.Agent, row.Labels, row.TraceID = r.Agent, orderedmap.FromMap(r.Labels), r.TraceID()
 	row.Synthetic, row.Truncated, row.RawLost = r.Synthetic, r.Truncated, r.RawLost
 	row.StartedAt, row.UpdatedAt = timesOf(r)
 	if r.EndedAt != nil {
@@ -144,9 +149,9 @@ func timesOf(r *record.Run) (startedAt, updatedAt time.Time) {
 
 // count fills in the statistics.
 func (r *runRow) count(s record.Stats) {
-	r.Events, r.EventBytes, r.EventBytesSum = sorted[int64](s.Events), sorted[int64](s.EventBytes), sum(s.EventBytes)
-	r.ToolCalls, r.ToolCallsSum = sorted[int64](s.ToolCalls), sum(s.ToolCalls)
-	r.Anomalies, r.AnomaliesSum = sorted[int64](s.Anomalies), sum(s.Anomalies)
+	r.Events, r.EventBytes, r.EventBytesSum = orderedmap.FromMap(s.Events), orderedmap.FromMap(s.EventBytes), sum(s.EventBytes)
+	r.ToolCalls, r.ToolCallsSum = orderedmap.FromMap(s.ToolCalls), sum(s.ToolCalls)
+	r.Anomalies, r.AnomaliesSum = orderedmap.FromMap(s.Anomalies), sum(s.Anomalies)
 	for _, u := range s.Usage {
 		r.Models, r.ModelProviders = append(r.Models, string(u.Model)), append(r.ModelProviders, string(u.Provider))
 		r.ModelInputTokens = append(r.ModelInputTokens, u.InputTokens)
