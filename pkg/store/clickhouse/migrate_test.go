@@ -93,8 +93,8 @@ func TestPing_TellsAnOldSchema(t *testing.T) {
 	o := s.opts
 	o.Database = "no_such_database"
 	const want = "asking ClickHouse for its schema: there is no such database: run `skein migrate`"
-	if _, err := Open(t.Context(), o); !errors.Is(err, ErrSchemaOld) || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("Open without a database: %v, want %s", err, want)
+	if err := connect(t, o).Ping(t.Context()); !errors.Is(err, ErrSchemaOld) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("Ping without a database: %v, want %s", err, want)
 	}
 }
 

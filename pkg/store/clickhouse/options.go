@@ -1,7 +1,6 @@
 package clickhouse
 
 import (
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -34,26 +33,23 @@ type Options struct {
 	// Replicated after the first migration.
 	Replicated bool
 
-	// QueryTimeout bounds one statement of a read, InsertTimeout one of a write. 0: the defaults.
-	QueryTimeout, InsertTimeout time.Duration
-	// MaxConnections bounds the concurrent statements. 0: the default.
-	MaxConnections int
-	// BlockRows and BlockBytes bound one insert block. 0: the defaults. A single record may be larger.
-	BlockRows, BlockBytes int
-
 	// Logger gets the driver's log lines; nil: none.
 	Logger *slog.Logger
 }
 
-// The defaults of Options.
+// DefaultDatabase is the default of Options.Database.
+const DefaultDatabase = "skein"
+
 const (
-	DefaultDatabase       = "skein"
-	DefaultQueryTimeout   = 30 * time.Second
-	DefaultInsertTimeout  = 2 * time.Minute
-	DefaultMaxConnections = 16
-	// A block is in memory twice, as rows and as columns. The server stores it as one part.
-	DefaultBlockRows  = 50_000
-	DefaultBlockBytes = 32 << 20
+	// queryTimeout bounds one statement of a read, insertTimeout one of a write.
+	queryTimeout  = 30 * time.Second
+	insertTimeout = 2 * time.Minute
+	// maxConnections bounds the concurrent statements.
+	maxConnections = 16
+	// blockRows and blockBytes bound one insert block; a single record may be larger. A block is in memory twice, as rows and as columns. The
+	// server stores it as one part.
+	blockRows  = 50_000
+	blockBytes = 32 << 20
 )
 
 // dialTimeout bounds connecting: long enough for a distant server, shorter than a readiness probe.
@@ -65,25 +61,10 @@ func (o Options) Validate() error {
 	return err
 }
 
-// withDefaults replaces zero values.
-func (o Options) withDefaults() Options {
-	o.Database = cmp.Or(o.Database, DefaultDatabase)
-	o.QueryTimeout = cmp.Or(o.QueryTimeout, DefaultQueryTimeout)
-	o.InsertTimeout = cmp.Or(o.InsertTimeout, DefaultInsertTimeout)
-	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
-	o.BlockRows = cmp.Or(o.BlockRows, DefaultBlockRows)
-	o.BlockBytes = cmp.Or(o.BlockBytes, DefaultBlockBytes)
-	return o
-}
-
 // driver returns the options of the driver.
 func (o Options) driver() (*ch.Options, error) {
-	o = o.withDefaults()
 	if len(o.Addrs) == 0 {
 		return nil, errors.New("ClickHouse: no address; give one such as http://localhost:8123 or clickhouse://localhost:9000")
-	}
-	if o.QueryTimeout < 0 || o.InsertTimeout < 0 || o.MaxConnections < 0 || o.BlockRows < 0 || o.BlockBytes < 0 {
-		return nil, errors.New("ClickHouse: timeouts, connections and block sizes must be more than 0")
 	}
 	if o.Password != "" && o.PasswordFile != "" {
 		return nil, errors.New("ClickHouse: a password and a file with one; give one of them")
@@ -96,11 +77,11 @@ func (o Options) driver() (*ch.Options, error) {
 		Compression: &ch.Compression{Method: ch.CompressionLZ4},
 		// Spreads the load over all servers that answer.
 		ConnOpenStrategy: ch.ConnOpenRandom,
-		MaxOpenConns:     o.MaxConnections,
-		MaxIdleConns:     o.MaxConnections,
+		MaxOpenConns:     maxConnections,
+		MaxIdleConns:     maxConnections,
 		// Lets connections return to servers that were away, and follow changes of DNS.
 		ConnMaxLifetime: 10 * time.Minute,
-		ReadTimeout:     max(o.QueryTimeout, o.InsertTimeout),
+		ReadTimeout:     max(queryTimeout, insertTimeout),
 		Logger:          o.Logger,
 		ClientInfo:      ch.ClientInfo{Products: []struct{ Name, Version string }{{Name: "skein"}}},
 	}

@@ -50,7 +50,6 @@ func TestOptions_SayWhatIsWrong(t *testing.T) {
 		{"two kinds", Options{Addrs: []string{"http://db", "clickhouse://db"}}, "two kinds"},
 		{"a password in the address", Options{Addrs: []string{"http://u:secret@db"}}, "set them apart"},
 		{"TLS over plain HTTP", Options{Addrs: []string{"http://db"}, TLS: &tls.Config{}}, "write https://"},
-		{"a negative timeout", Options{Addrs: []string{"db"}, QueryTimeout: -1}, "more than 0"},
 		{"no URL", Options{Addrs: []string{"http://a b:secret"}}, "no URL"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -396,7 +396,7 @@ type row = driver.Rows
 
 // each runs a query and calls f for every row.
 func (s *Store) each(ctx context.Context, query string, args named, f func(row) error) error {
-	return s.query(ctx, s.opts.QueryTimeout, nil, query, args, f)
+	return s.query(ctx, s.queryTimeout, nil, query, args, f)
 }
 
 // query is each with a time limit and settings.

@@ -194,7 +194,7 @@ func insist(ctx context.Context, f func() error) (err error) {
 func (s *Store) eraseFrom(ctx context.Context, other *Store) error {
 	var entries []store.Entry
 	statement := strings.NewReplacer("$other", identifier(other.opts.Database)).Replace(selectErased)
-	err := s.query(ctx, s.opts.InsertTimeout, nil, statement, nil, func(r row) error {
+	err := s.query(ctx, s.insertTimeout, nil, statement, nil, func(r row) error {
 		var e store.Entry
 		var version uint64
 		var erasure bool

@@ -79,12 +79,8 @@ func TestWrite_SendsABlockAgainWithoutEffect(t *testing.T) {
 }
 
 func TestWrite_SplitsLargeBlocks(t *testing.T) {
-	o := optionsFor(t)
-	o.BlockRows, o.BlockBytes = 10, 1000
-	s := connect(t, o)
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := open(t)
+	s.blockRows, s.blockBytes = 10, 1000
 	e := withMessages(sealedEntry(1), record.StatusFinished, 25)
 	e.Run.Messages[7].Raw = json.RawMessage(`{"text":"` + strings.Repeat("x", 5000) + `"}`)
 	if err := s.Write(t.Context(), []store.Entry{e}); err != nil {

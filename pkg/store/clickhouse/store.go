@@ -1,8 +1,8 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -24,6 +24,9 @@ type Store struct {
 	types  sync.Map // of columns, by table: []ch.ColumnNameAndType
 	// overdue is why erased rows stay on disk for longer than they may; nil: they do not, or nobody sweeps.
 	overdue atomic.Pointer[error]
+	// The constants of these names; tests change them.
+	queryTimeout, insertTimeout time.Duration
+	blockRows, blockBytes       int
 }
 
 var (
@@ -35,6 +38,7 @@ var (
 
 // New returns a store. It does not connect.
 func New(o Options) (*Store, error) {
+	o.Database = cmp.Or(o.Database, DefaultDatabase)
 	d, err := o.driver()
 	if err != nil {
 		return nil, err
@@ -49,19 +53,10 @@ func New(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening ClickHouse: %w", err)
 	}
-	return &Store{opts: o.withDefaults(), driver: d, conn: c, http: shared}, nil
-}
-
-// Open is New and Ping: it fails if the server does not answer, refuses the credentials, or has a schema that is too old for this binary.
-func Open(ctx context.Context, o Options) (*Store, error) {
-	s, err := New(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Ping(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return &Store{
+		opts: o, driver: d, conn: c, http: shared,
+		queryTimeout: queryTimeout, insertTimeout: insertTimeout, blockRows: blockRows, blockBytes: blockBytes,
+	}, nil
 }
 
 // Close implements store.Writer. It does not wait for running calls.
@@ -114,7 +109,7 @@ func (s *Store) writing(ctx context.Context, more ch.Settings) (context.Context,
 		"lightweight_deletes_sync": 0,
 	}
 	maps.Copy(settings, more)
-	return s.bounded(ctx, s.opts.InsertTimeout, settings)
+	return s.bounded(ctx, s.insertTimeout, settings)
 }
 
 // bounded limits the time of a statement on both sides. The server must stop by itself, because over HTTP it does not notice that the

@@ -83,8 +83,8 @@ func TestWrite_AgainWhereTheAnswerIsLate(t *testing.T) {
 	if err := connect(t, o).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	o.InsertTimeout = 10 * time.Millisecond // and the grace of bounded
 	impatient := connect(t, o)
+	impatient.insertTimeout = 10 * time.Millisecond // and the grace of bounded
 	entries := []store.Entry{withMessages(sealedEntry(1), record.StatusFinished, 3)}
 	late.Store(true)
 	if err := impatient.Write(t.Context(), entries); !errors.Is(err, ErrUnavailable) || errors.Is(err, store.ErrRefused) {

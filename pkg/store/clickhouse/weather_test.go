@@ -67,7 +67,8 @@ func TestStore_GivesUpOnAServerThatHangs(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	for _, scheme := range []string{"http://", "clickhouse://"} {
-		s := connect(t, Options{Addrs: []string{scheme + l.Addr().String()}, QueryTimeout: 10 * time.Millisecond})
+		s := connect(t, Options{Addrs: []string{scheme + l.Addr().String()}})
+		s.queryTimeout = 10 * time.Millisecond
 		start := time.Now()
 		if err := s.Ping(t.Context()); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", scheme, err)
@@ -92,7 +93,7 @@ func TestStore_BoundsEachStatement(t *testing.T) {
 		limit time.Duration
 	}{
 		{"a read", func(s *Store) (context.Context, context.CancelFunc) {
-			return s.reading(t.Context(), s.opts.QueryTimeout, nil)
+			return s.reading(t.Context(), s.queryTimeout, nil)
 		}, 32 * time.Second},
 		{"a write", func(s *Store) (context.Context, context.CancelFunc) { return s.writing(t.Context(), nil) }, 122 * time.Second},
 	} {

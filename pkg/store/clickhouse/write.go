@@ -102,8 +102,8 @@ func (s *Store) insertContents(ctx context.Context, b *batch) (runs []*runRow, e
 func insert[T any](ctx context.Context, s *Store, table, from string, rows []*T) error {
 	for len(rows) > 0 {
 		n := 1
-		for bytes := sizeOf(rows[0]); n < len(rows) && n < s.opts.BlockRows; n++ {
-			if bytes += sizeOf(rows[n]); bytes > s.opts.BlockBytes {
+		for bytes := sizeOf(rows[0]); n < len(rows) && n < s.blockRows; n++ {
+			if bytes += sizeOf(rows[n]); bytes > s.blockBytes {
 				break
 			}
 		}
