@@ -35,9 +35,8 @@ type Config struct {
 	// together. Slots limits concurrent work: each read takes one. Tenants share both (share.Pool).
 	Memory, Slots int
 	// StreamHeartbeat is the pause after which an idle live stream sends a heartbeat, since proxies close connections that
-	// are silent for a minute. StreamRetry is the delay after which a reader reconnects once its stream has ended.
-	// StreamLife is the maximum duration of a stream, since many proxies close any connection after ten minutes.
-	StreamHeartbeat, StreamRetry, StreamLife time.Duration
+	// are silent for a minute. StreamLife is the maximum duration of a stream, since many proxies close any connection after ten minutes.
+	StreamHeartbeat, StreamLife time.Duration
 	// Search bounds the cost of one search or statistic in the store.
 	Search search.Bounds
 	// Tail has the settings with which live streams read skein.events. All reads of Kafka use Tail.Kafka. New sets
@@ -71,7 +70,7 @@ func (c Config) readBytes() int64  { return int64(c.Memory) - c.cacheBytes() - i
 func DefaultConfig() Config {
 	return Config{
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, Memory: 576 << 20, Slots: max(16, 8*runtime.GOMAXPROCS(0)),
-		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute,
+		StreamHeartbeat: 15 * time.Second, StreamLife: 9 * time.Minute,
 		Tail: tail.DefaultConfig(kafka.Config{}), Quotas: quota.Unlimited(),
 		Search: search.Bounds{Rows: 50_000_000, Time: 10 * time.Second},
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,

@@ -4,20 +4,18 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"time"
 )
 
 // sse buffers server-sent events and sends them with flush.
 type sse struct {
-	w     http.ResponseWriter
-	retry time.Duration
+	w http.ResponseWriter
 	// begun: the header was sent, so the request can no longer be refused.
 	begun bool
 	b     bytes.Buffer
 }
 
-// begin writes the header and the reader's own id, so that a stream that breaks off before its first event can be
-// resumed too.
+// begin writes the header, the milliseconds after which a reader reconnects once the stream has ended, and the reader's own id, so that a
+// stream that breaks off before its first event can be resumed too.
 func (s *sse) begin(from cursor) {
 	if s.begun {
 		return
@@ -29,7 +27,7 @@ func (s *sse) begin(from cursor) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // otherwise nginx buffers the stream
 	s.w.WriteHeader(http.StatusOK)
-	fmt.Fprintf(&s.b, "retry: %d\nid: %s\n\n", s.retry.Milliseconds(), from)
+	fmt.Fprintf(&s.b, "retry: 1000\nid: %s\n\n", from)
 }
 
 // event writes an event; at is nil if a reader cannot resume after it.

@@ -70,7 +70,7 @@ type stream struct {
 func (c *call) newStream(ctx context.Context, runID string, from cursor) (*stream, error) {
 	key, err := record.ThreadKey(c.Tenant, c.threadID)
 	return &stream{
-		call: c, ctx: ctx, out: sse{w: c.W, retry: c.cfg.StreamRetry}, key: key, from: from, last: from, wrote: time.Now(), runID: runID,
+		call: c, ctx: ctx, out: sse{w: c.W}, key: key, from: from, last: from, wrote: time.Now(), runID: runID,
 		until: tail.End, begun: -1, after: from.at.Offset, seq: from.seq,
 	}, err
 }
