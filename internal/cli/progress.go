@@ -58,6 +58,14 @@ func (p *progress) step(done, total int) {
 	}
 }
 
+// stepOf is step for a part of the task that has a name of its own.
+func (p *progress) stepOf(what string, done, total int) {
+	p.mu.Lock()
+	p.what = what
+	p.mu.Unlock()
+	p.step(done, total)
+}
+
 // count formats how many parts are ready and how many there are. The argument of separates the two numbers.
 func (p *progress) count(of string) string {
 	if p.total == 0 {

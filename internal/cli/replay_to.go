@@ -84,10 +84,7 @@ func (o *replayOptions) planAndPublish(ctx context.Context, out *output, in io.R
 	}
 	bar := newProgress(out, "")
 	defer bar.end()
-	o.Progress = func(what string, done, total int) {
-		bar.what = what
-		bar.step(done, total)
-	}
+	o.Progress = bar.stepOf
 	p, err := replay.NewPlan(ctx, cfg, o.Options)
 	bar.end()
 	switch {

@@ -40,10 +40,7 @@ adopted, or were before; with --dry-run: they can be. 1: they cannot be adopted;
 			o.Kafka = cfg
 			bar := newProgress(out, "")
 			defer bar.end()
-			o.Progress = func(what string, done, total int) {
-				bar.what = what
-				bar.step(done, total)
-			}
+			o.Progress = bar.stepOf
 			r, err := adopt.Run(cmd.Context(), o)
 			bar.end()
 			if err != nil {

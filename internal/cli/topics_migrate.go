@@ -51,10 +51,7 @@ A dry run that can read both sets exits with 0.`,
 			}
 			bar := newProgress(out, "")
 			defer bar.end()
-			o.Progress = func(what string, done, total int) {
-				bar.what = what
-				bar.step(done, total)
-			}
+			o.Progress = bar.stepOf
 			r, err := migrate.Run(cmd.Context(), o)
 			bar.end()
 			if err != nil {

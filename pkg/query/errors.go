@@ -70,7 +70,7 @@ func refuseEpoch(at record.Position) *front.Problem {
 func (c *call) checkMirrored(at record.Position) error {
 	r, err := c.openRaw(at.Partition)
 	if err != nil {
-		return nil // the caller answers as it did before there were epochs
+		return nil // the caller then goes on as for an event that was mirrored
 	}
 	defer r.close()
 	if at.Offset < r.start || at.Offset >= r.end {

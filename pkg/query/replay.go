@@ -22,12 +22,8 @@ import (
 
 // These are the outcomes in a replay with all=true besides those of package fold.
 const (
-	// outcomeLate: the event came after its run's terminal event.
-	outcomeLate fold.Outcome = "late"
 	// outcomeAhead: no record includes the event yet, as its run is open.
 	outcomeAhead fold.Outcome = "ahead"
-	// outcomeNoRun: the event belongs to no run.
-	outcomeNoRun fold.Outcome = "no-run"
 	// outcomeUnknown: the run had repeats or malformed events, and its first events are gone.
 	outcomeUnknown fold.Outcome = "unknown"
 	// outcomeOther: the event belongs to a run that was not requested. It is not returned.
@@ -302,7 +298,7 @@ func (rp *rawReplay) outcome(d *fold.Decoded) (runID string, _ fold.Outcome, err
 		of = nil
 	}
 	if of == nil && rp.whole {
-		return "", outcomeNoRun, nil
+		return "", fold.NoRun, nil
 	}
 	if of == nil || rp.wanted[of.ID] == nil {
 		return "", outcomeOther, nil
@@ -310,7 +306,7 @@ func (rp *rawReplay) outcome(d *fold.Decoded) (runID string, _ fold.Outcome, err
 	run, outcome := rp.wanted[of.ID], outcomeUnknown
 	switch {
 	case d.Offset >= of.Next && of.Sealed:
-		outcome = outcomeLate
+		outcome = fold.Late
 	case d.Offset >= of.Next:
 		outcome = outcomeAhead
 	case run.cut && d.Headers.Kind == record.KindInput:
