@@ -15,6 +15,7 @@ import (
 
 // Statement is one on its way to the server.
 type Statement struct {
+	User, Password string
 	Database, Text string
 	Settings       url.Values
 }
@@ -59,6 +60,10 @@ func Door(tb testing.TB, addr string, shown func(Statement) error) string {
 	closing := make(chan struct{})
 	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := Statement{Database: r.URL.Query().Get("database"), Text: r.URL.Query().Get("query"), Settings: r.URL.Query()}
+		var basic bool // or in headers: the two ways that ClickHouse's HTTP interface takes
+		if s.User, s.Password, basic = r.BasicAuth(); !basic {
+			s.User, s.Password = r.Header.Get("X-ClickHouse-User"), r.Header.Get("X-ClickHouse-Key")
+		}
 		if s.Text == "" {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
