@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,8 +13,6 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/store"
 )
-
-var freshReads = flag.Int("fresh.reads", 50, "how many runs are read right after their ends")
 
 // get returns the answer to a read, which must be a success.
 func (s *live) get(path string) string {
@@ -80,27 +77,6 @@ func TestFresh_OpenRunsAreReadAsFarAsTheirEvents(t *testing.T) {
 			s.within(began, path, fmt.Sprintf(`"TEXT_MESSAGE_CONTENT":%d`, n-1))
 		}
 	}
-}
-
-// A caller who has the end of a run acknowledged reads the whole run.
-func TestFresh_ReadsRightAfterAnEndHaveIt(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{production: true})
-	s.publish("open", "r", said("open", "r", 3)[:4]...)
-	var slowest time.Duration
-	for i := range *freshReads {
-		thread, run := fmt.Sprintf("chat-%d", i/5), fmt.Sprintf("r%d", i)
-		s.publish(thread, run, said(thread, run, 2)...)
-		began := time.Now()
-		read := []string{runPath(thread, run), runPath(thread, run) + "/history", "/v1/threads/" + thread + "/history"}[i%3]
-		if answer := s.get(read); !strings.Contains(answer, `"runId":"`+run+`"`) || !strings.Contains(answer, `"status":"finished"`) {
-			t.Errorf("GET %s: %s", read, answer)
-		}
-		slowest = max(slowest, time.Since(began))
-		if i%10 == 0 { // events of an open thread come as well
-			s.publish("open", "r", `{"type":"TEXT_MESSAGE_CONTENT","messageId":"r-a","delta":"x"}`)
-		}
-	}
-	t.Logf("%d reads, %v at most", *freshReads, slowest)
 }
 
 // Each route of a thread or run waits for what the index lacks, and with fresh=no does not.
