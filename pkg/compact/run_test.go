@@ -519,28 +519,6 @@ func TestRun_Statistics(t *testing.T) {
 	}
 }
 
-func BenchmarkRun_TextDeltas(b *testing.B) {
-	start, err := agui.Decode([]byte(`{"type":"TEXT_MESSAGE_START","messageId":"3de282a4-05bd-4d88-b628-fe3ed5cac109"}`))
-	if err != nil {
-		b.Fatal(err)
-	}
-	line := []byte(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"3de282a4-05bd-4d88-b628-fe3ed5cac109","delta":"some words "}`)
-	r := compact.New(nil, nil)
-	if err := r.Apply(start); err != nil {
-		b.Fatal(err)
-	}
-	var ev agui.Event
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := ev.Decode(line); err != nil {
-			b.Fatal(err)
-		}
-		if err := r.Apply(&ev); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // straightAndResumed folds events at once, and with a checkpoint behind each of them; both have to be the same.
 func straightAndResumed(t *testing.T, lines ...string) *compact.Run {
 	t.Helper()

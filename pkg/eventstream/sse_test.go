@@ -316,18 +316,3 @@ func (r *random) Read(p []byte) (int, error) {
 	r.b = r.b[n:]
 	return n, nil
 }
-
-func BenchmarkSSE(b *testing.B) {
-	stream := []byte(strings.Repeat("data: {\"type\":\"TEXT_MESSAGE_CONTENT\",\"messageId\":\"m1\",\"delta\":\""+strings.Repeat("y", 120)+"\"}\n\n", 1000))
-	b.SetBytes(int64(len(stream)))
-	b.ReportAllocs()
-	for b.Loop() {
-		r := NewSSE(bytes.NewReader(stream), limit, Memory{})
-		for {
-			if _, err := r.Next(); err != nil {
-				break
-			}
-		}
-		r.Close()
-	}
-}

@@ -261,7 +261,7 @@ func TestGraph_OfAnything(t *testing.T) {
 
 // Law: the branches that Place gives are those that the graph finds.
 func TestGraph_BranchesAreThoseOfPlacing(t *testing.T) {
-	th, _ := benchmarkThread(t, 500)
+	th := branchedThread(t, 500)
 	var runs []Run
 	for i := range th.Len() {
 		r, _ := th.Run(fmt.Sprint("r", i))

@@ -214,28 +214,3 @@ func TestBaseChain(t *testing.T) {
 		}
 	}
 }
-
-// longChain is a chain of runs that each say two messages and change the one before.
-func longChain(n int) []Content {
-	chain := make([]Content, n)
-	for i := range chain {
-		chain[i] = Content{RunID: fmt.Sprint(i), Messages: ids([]string{fmt.Sprint("u", i), fmt.Sprint("a", i), fmt.Sprint("a", max(i-1, 0))})}
-		if i > 0 {
-			chain[i].Base = fmt.Sprint(i - 1)
-		}
-	}
-	return chain
-}
-
-func BenchmarkRestore(b *testing.B) {
-	for _, n := range []int{100, 1_000, 10_000} {
-		chain := longChain(n)
-		b.Run(fmt.Sprintf("%d runs", n), func(b *testing.B) {
-			for b.Loop() {
-				if _, err := Restore(chain...); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -340,9 +340,9 @@ func TestKey_NamesHistories(t *testing.T) {
 	}
 }
 
-// benchmarkThread is a thread of n runs in n/10 branches: each branch parts from a random run and
+// branchedThread is a thread of n runs in n/10 branches: each branch parts from a random run and
 // is ten turns long.
-func benchmarkThread(tb testing.TB, n int) (*Thread, [][]string) {
+func branchedThread(tb testing.TB, n int) *Thread {
 	rnd := rand.New(rand.NewPCG(1, uint64(n)))
 	th, err := NewThread()
 	if err != nil {
@@ -366,7 +366,7 @@ func benchmarkThread(tb testing.TB, n int) (*Thread, [][]string) {
 			histories = append(histories, at)
 		}
 	}
-	return th, histories
+	return th
 }
 
 func ids(list []string) []agui.Message {
@@ -375,27 +375,6 @@ func ids(list []string) []agui.Message {
 		out[i] = agui.Message{ID: id, Role: agui.RoleUser}
 	}
 	return out
-}
-
-// BenchmarkThread_Place shows that a new run costs the same in a thread of any size.
-func BenchmarkThread_Place(b *testing.B) {
-	for _, n := range []int{100, 1_000, 10_000, 100_000} {
-		th, histories := benchmarkThread(b, n)
-		input := &agui.RunAgentInput{Messages: append(ids(histories[n/2][:20]), ids([]string{"new"})...)}
-		b.Run(fmt.Sprintf("by content/%d runs", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if p := placed(th, Start{RunID: "new", Input: input, Offset: int64(2 * n)}); p.Run.Parent == "" {
-					b.Fatal("no parent was found")
-				}
-			}
-		})
-		b.Run(fmt.Sprintf("latest/%d runs", n), func(b *testing.B) {
-			for b.Loop() {
-				placed(th, Start{RunID: "new", Offset: int64(2 * n)})
-			}
-		})
-	}
 }
 
 // A client has what THINKING_* events brought under ids of its own. An input that repeats it goes on from the run all the

@@ -522,28 +522,6 @@ func TestReader_SaysWhatIsGone(t *testing.T) {
 	}
 }
 
-// BenchmarkCursor_Step goes to any step of a run of 36,000 events, and takes the next one.
-func BenchmarkCursor_Step(b *testing.B) {
-	for _, events := range []int{360, 36_000} {
-		b.Run(fmt.Sprint(events), func(b *testing.B) {
-			th := long(b, events, true)
-			r := th.read("r", 256<<20)
-			b.ReportMetric(float64(r.Bytes()), "bytes")
-			n := 0
-			for b.Loop() {
-				n = (n + 7919) % events
-				c, err := r.From(b.Context(), nil, n, nil)
-				if err == nil {
-					_, _, err = c.Next()
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 func asStart(err error, why **fold.StartError) bool { return errors.As(err, why) }
 
 func sameJSON(t testing.TB, a, b json.RawMessage) bool {

@@ -12,65 +12,6 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// One event on its way through a partition: threads of 10 turns, each with the conversation so far as
-// its input, 500 deltas a run, 200 runs at a time; a transaction every 10,000 events. Bytes written are
-// told as a share of bytes read.
-func BenchmarkPartition_Process(b *testing.B) {
-	s := newSim(b, nil)
-	const threads, turns, deltas = 200, 10, 500
-	for turn := range turns {
-		for step := range deltas + 3 {
-			for i := range threads {
-				thread, run := fmt.Sprintf("t%d", i), fmt.Sprintf("r%d", turn)
-				switch step {
-				case 0:
-					input := ""
-					for k := range turn {
-						input += userMessage(fmt.Sprintf("u%d", k), "a question of some length, as people write them") + "," +
-							fmt.Sprintf(`{"id":"m%d","role":"assistant","content":%q},`, k, answer(deltas))
-					}
-					s.Input(thread, run, `{"threadId":"`+thread+`","runId":"`+run+`","messages":[`+input+userMessage(fmt.Sprintf("u%d", turn), "a question of some length, as people write them")+`],"tools":[],"context":[]}`)
-				case 1:
-					s.Send(thread, run, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run))
-				case deltas + 2:
-					s.Send(thread, run, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run))
-				default:
-					s.Send(thread, run, text(fmt.Sprintf("m%d", turn), "token "))
-				}
-			}
-		}
-	}
-	read := 0
-	for _, m := range s.Events {
-		read += len(m.Key) + len(m.Value)
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	done := 0
-	for done < b.N {
-		b.StopTimer()
-		s.runs, s.other, s.committed = nil, nil, Progress{Partitions: 1}
-		s.open(true)
-		b.StartTimer()
-		for s.read < len(s.Events) && done < b.N {
-			n := min(10_000, b.N-done)
-			s.feed(n)
-			s.commit(true)
-			s.Now = s.Now.Add(500 * time.Millisecond)
-			done += n
-		}
-	}
-	b.StopTimer()
-	if s.read == len(s.Events) {
-		s.all()
-		written := 0
-		for _, m := range append(s.runs, s.other...) {
-			written += len(m.Key) + len(m.Value)
-		}
-		b.ReportMetric(float64(written)/float64(read), "written/read")
-	}
-}
-
 // Events as they come off a topic: 200 runs at a time of 500 deltas each, every thread of one turn, a
 // transaction every 10,000 events.
 func BenchmarkPartition_Deltas(b *testing.B) { benchmarkDeltas(b, nil) }
@@ -116,14 +57,6 @@ func benchmarkDeltas(b *testing.B, keys *kafka.IngestKeys) {
 			done += n
 		}
 	}
-}
-
-func answer(deltas int) string {
-	out := ""
-	for range deltas {
-		out += "token "
-	}
-	return out
 }
 
 // longThread is a thread whose first run brings so many messages, with one more turn on it.
