@@ -4,25 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"flag"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"github.com/skeinhq/skein/internal/recordings"
-	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/test/conformance"
 )
-
-var joinsAll = flag.Bool("joins.all", false, "join recorded runs at each of their events, not at some")
-
-// joinsSome is at how many events of a run a client joins where -joins.all is not set.
-const joinsSome = 2
 
 // joins returns what a client gets that joins a stream before each of its events: the prelude, and what comes then.
 func joins(t rapid.TB, start conformance.Start, events []json.RawMessage) [][]json.RawMessage {
@@ -63,55 +54,9 @@ func joins(t rapid.TB, start conformance.Start, events []json.RawMessage) [][]js
 	return streams
 }
 
-// A client that joins a recorded run at any of its events ends with what one holds that has seen them all, and its
-// verification finds what it finds there.
-func TestPrelude_JoinsARecordedRunAtEachEvent(t *testing.T) {
-	client := conformance.Need(t)
-	seed := seedtest.New(t)
-	random := rand.New(rand.NewPCG(seed, 0))
-	points := 0
-	for _, thread := range recordings.All() {
-		t.Run(thread.String(), func(t *testing.T) {
-			for _, run := range thread.Runs {
-				input, err := agui.DecodeInput(run.Input, "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				start := conformance.Start{Messages: toJSON(t, input.Messages), State: input.State}
-				events := conformance.Raw(run.Lines())
-				jobs := []conformance.Job{{Start: start, Events: events, Upgrade: true, Verify: true}}
-				streams := joins(t, start, events)
-				if !*joinsAll && len(streams) > joinsSome {
-					random.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
-					streams = streams[:joinsSome]
-				}
-				for _, stream := range streams {
-					jobs = append(jobs, conformance.Job{Events: stream, Upgrade: true, Verify: true})
-				}
-				results := client.Play(t, jobs...)
-				want := mask(t, thread, results[0].Conversation)
-				for i, got := range results[1:] {
-					points++
-					if d := conformance.Diff(want, mask(t, thread, got.Conversation)); d != "" {
-						t.Errorf("%s, joined with %d events to come: %s\n%s", run.RunID, len(jobs[i+1].Events), d,
-							jobs[i+1].Events[:min(8, len(jobs[i+1].Events))])
-						break
-					}
-					if (got.Violation == nil) != (results[0].Violation == nil) {
-						t.Errorf("%s, joined with %d events to come: violation %v, want %v", run.RunID, len(jobs[i+1].Events), got.Violation,
-							results[0].Violation)
-						break
-					}
-				}
-			}
-		})
-	}
-	t.Logf("joined at %d events, seed %d", points, seed)
-}
-
-// The same of generated streams, at one event of each. Where the client's verification finds a fault, it ends the stream
-// there: what it would hold behind that is nobody's concern. Nor are streams here of which Skein holds something else
-// (docs/fold.md has those).
+// A client that joins a generated stream at any event ends with what one holds that has seen them all. Where the client's verification
+// finds a fault, it ends the stream there: what it would hold behind that is nobody's concern. Nor are streams here of which Skein holds
+// something else (docs/fold.md has those).
 func TestPrelude_JoinsAGeneratedStreamAtAnyEvent(t *testing.T) {
 	client := conformance.Need(t)
 	fewerChecks(t, 4)
