@@ -19,7 +19,6 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/verify"
 	"github.com/skeinhq/skein/pkg/verify/scan"
@@ -33,6 +32,7 @@ type check struct {
 
 	threads map[string][]*kgo.Record // of the raw topic, by key
 	runs    map[string]*record.Run   // as they must be, by record key
+	again   map[string][]*record.Run // the same by thread
 	figures figures
 	wrong   []string
 }
@@ -72,7 +72,7 @@ func (c *check) readEvents() {
 // foldAgain folds each thread once more, alone, in one go and without Kafka. It returns the records that
 // are no part of a run, with the reason for it.
 func (c *check) foldAgain() map[*kgo.Record]string {
-	c.runs = map[string]*record.Run{}
+	c.runs, c.again = map[string]*record.Run{}, map[string][]*record.Run{}
 	refused := map[*kgo.Record]string{}
 	for key, events := range c.threads {
 		parts, err := record.SplitKey(key)
@@ -94,6 +94,7 @@ func (c *check) foldAgain() map[*kgo.Record]string {
 		for _, l := range letters {
 			refused[events[l.Source]] = l.Reason
 		}
+		c.again[key] = runs
 		for _, r := range runs {
 			// It counted the thread's records.
 			r.Raw.Partition = events[0].Partition
@@ -317,11 +318,8 @@ func (c *check) checkSnapshots() {
 			c.problem("snapshot of %s: its last messages and its last state are not of the same run", branch)
 			continue
 		}
-		parts, err := record.SplitKey(branch)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		history, err := c.history(parts[0], parts[1], header(p.messages, record.HeaderRunID))
+		thread := branch[:strings.LastIndexByte(branch, '/')]
+		history, err := verify.NewRecords(c.again[thread]).History(header(p.messages, record.HeaderRunID))
 		if err != nil {
 			c.problem("snapshot of %s: %v", branch, err)
 			continue
@@ -343,33 +341,6 @@ func (c *check) checkSnapshots() {
 			c.problem("snapshot of %s: it is not what the records give", branch)
 		}
 	}
-}
-
-// history restores a run out of the second fold's records.
-func (c *check) history(tenant, thread, run string) (lineage.History, error) {
-	of := func(run string) *record.Run {
-		key, err := record.RunKey(tenant, thread, run)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		return c.runs[key]
-	}
-	chain, err := lineage.BaseChain(run, func(run string) (string, bool) {
-		r := of(run)
-		if r == nil {
-			return "", false
-		}
-		return r.Base, true
-	})
-	if err != nil {
-		return lineage.History{}, err
-	}
-	var contents []lineage.Content
-	for _, id := range chain {
-		r := of(id)
-		contents = append(contents, lineage.Content{RunID: id, Base: r.Base, Messages: r.Messages, Layout: r.Layout, State: r.State})
-	}
-	return lineage.Restore(contents...)
 }
 
 // drained waits until the group has committed every event, and decided on every one, and reports what is

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/verify"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
@@ -299,20 +301,5 @@ func (tr *tree) determined(r *treeRun, records map[string]*record.Run) bool {
 }
 
 func restore(records map[string]*record.Run, id string) (lineage.History, error) {
-	chain, err := lineage.BaseChain(id, func(id string) (string, bool) {
-		r, ok := records[id]
-		if !ok {
-			return "", false
-		}
-		return r.Base, true
-	})
-	if err != nil {
-		return lineage.History{}, err
-	}
-	var contents []lineage.Content
-	for _, id := range chain {
-		r := records[id]
-		contents = append(contents, lineage.Content{RunID: id, Base: r.Base, Messages: r.Messages, Layout: r.Layout, State: r.State})
-	}
-	return lineage.Restore(contents...)
+	return verify.NewRecords(slices.Collect(maps.Values(records))).History(id)
 }
