@@ -83,22 +83,20 @@ type outcome struct {
 	seed   uint64
 	wanted int
 
-	kafka    string
-	faults   []*fault
-	counted  int
-	figures  figures
-	wrong    []string
-	fenced   int           // compactors that ended as fenced without a double
-	raged    time.Duration // the faults
-	drained  time.Duration // from the end of the load
-	duration time.Duration // all of it
+	kafka   string
+	faults  []*fault
+	counted int
+	figures figures
+	wrong   []string
+	fenced  int           // compactors that ended as fenced without a double
+	raged   time.Duration // the faults
+	drained time.Duration // from the end of the load
 }
 
 // endure puts compactors of one build through a storm under load.
 func endure(t *testing.T, bin string, o *outcome) {
 	t.Helper()
 	t.Logf("for these faults again: -chaos.seed=%d -chaos.faults=%d", o.seed, o.wanted)
-	began := time.Now()
 	cluster := kafkatest.Real(t, nodes, kafkatest.Own())
 	o.kafka = cluster.Version
 	cluster.MakeTopics(partitions)
@@ -147,6 +145,5 @@ func endure(t *testing.T, bin string, o *outcome) {
 	c := &check{t: t, cfg: cfg, load: load}
 	c.all()
 	o.figures, o.wrong = c.figures, append(o.wrong, c.wrong...)
-	o.duration = time.Since(began)
 	t.Logf("%+v", o.figures)
 }

@@ -14,7 +14,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
@@ -35,8 +34,7 @@ type live struct {
 	t       *testing.T
 	kafka   kafka.Config
 	ingest  string
-	queries []string                    // addresses
-	servers map[string]*httptest.Server // by URL
+	queries []string // addresses
 	client  *http.Client
 }
 
@@ -45,7 +43,6 @@ type options struct {
 	checkpoint, idleLimit time.Duration // as site.Options has them
 	production            bool
 	queries               int
-	agents                agents.Config
 	// auth tells callers apart; all are acme's where it is not there.
 	auth  tenant.Authenticator
 	query func(*query.Config)
@@ -57,7 +54,7 @@ type options struct {
 
 func start(t *testing.T, k kafka.Config, o options) *live {
 	t.Helper()
-	s := &live{t: t, kafka: k, servers: map[string]*httptest.Server{},
+	s := &live{t: t, kafka: k,
 		client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}}
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "lineage.sqlite"))
 	if err != nil {
@@ -66,7 +63,7 @@ func start(t *testing.T, k kafka.Config, o options) *live {
 	if o.auth == nil {
 		o.auth = tenant.Fixed("acme")
 	}
-	s.ingest = s.serve(site.Start(t, k, st, site.Options{Auth: o.auth, Agents: o.agents, Checkpoint: o.checkpoint,
+	s.ingest = s.serve(site.Start(t, k, st, site.Options{Auth: o.auth, Checkpoint: o.checkpoint,
 		Production: o.production, IdleLimit: o.idleLimit}).Handler())
 	var reader store.Reader = st
 	if o.reader != nil {
@@ -89,7 +86,6 @@ func start(t *testing.T, k kafka.Config, o options) *live {
 
 func (s *live) serve(h http.Handler) string {
 	server := httptest.NewServer(h)
-	s.servers[server.URL] = server
 	s.t.Cleanup(server.Close)
 	s.t.Cleanup(s.client.CloseIdleConnections)
 	return server.URL
