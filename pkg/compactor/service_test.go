@@ -258,9 +258,8 @@ func writesRecordsSnapshotsAndDeadLetters(t *testing.T, k kafka.Config) {
 
 // Processes are killed at any moment while a random history is written; what comes out is what a
 // fold in this process makes of the same log.
-func TestService_KilledAgainAndAgain(t *testing.T) { kafkatest.OnBoth(t, 1, killedAgainAndAgain) }
-
-func killedAgainAndAgain(t *testing.T, k kafka.Config) {
+func TestService_KilledAgainAndAgain(t *testing.T) {
+	k := kafkatest.Start(t, 1)
 	want := newSim(t, nil)
 	rng := newRand(t)
 	partitiontest.Random(want.Script, rng, 300, false)
