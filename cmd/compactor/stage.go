@@ -60,7 +60,6 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 				return err
 			}
 			limitMemory(cfg)
-			cfg.Group = p.Kafka.CompactorGroup()
 			quotas, err := quota.Open(quota.Config{
 				Path: quotaFile, Replicas: 1, Stage: quota.Limits{OpenRuns: partition.DefaultOpenRuns}, Logger: p.Logger, Registerer: p.Registry,
 				Remark: func(l quota.Limits) string { return quotaOf(l).Remark(p.Partitions()) },
@@ -75,7 +74,7 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			if err != nil {
 				return err
 			}
-			if err := p.WatchStalls(ctx, "compactor", p.Kafka.Topics().Events, cfg.Group, s.Lag()); err != nil {
+			if err := p.WatchStalls(ctx, "compactor", p.Kafka.Topics().Events, p.Kafka.CompactorGroup(), s.Lag()); err != nil {
 				return err
 			}
 			p.Admin.AddCheck("session", func(context.Context) error { return s.Ready() })

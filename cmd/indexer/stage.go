@@ -67,7 +67,7 @@ each with an --instance-id of its own.`,
 			if err != nil {
 				return err
 			}
-			if err := p.WatchStalls(ctx, "indexer", p.Kafka.Topics().Runs, cfg.Group, s.Lag()); err != nil {
+			if err := p.WatchStalls(ctx, "indexer", p.Kafka.Topics().Runs, p.Kafka.IndexerGroup(), s.Lag()); err != nil {
 				return err
 			}
 			p.Admin.AddCheck("index", func(context.Context) error { return s.Ready() })

@@ -15,9 +15,6 @@ import (
 type Config struct {
 	// Dir is the folder of the local stores, with a sub-folder for each partition. One process owns it.
 	Dir string
-	// Group is the consumer group. All compactors of one topic set share it, and no others do. If it is empty, its name is
-	// the topic set's prefix and "skein-compactor".
-	Group string
 	// InstanceID is this process's own name in the group, stable over restarts (a pod's name), so that a restart within
 	// the session timeout causes no rebalance. The transactional id is derived from it, so a second process with the same
 	// name fences the first.

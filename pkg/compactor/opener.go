@@ -85,7 +85,7 @@ func (o *opener) fetchOffsets(waiting []*assignment) (unstable []*assignment) {
 	ctx, cancel := context.WithTimeout(waiting[0].ctx, 5*time.Second)
 	defer cancel()
 	// Not FetchOffsetsForTopics: that fails whole if any partition, even another member's, is unstable.
-	r, err := o.admin.FetchOffsets(kadm.RequireStable(ctx), o.cfg.Group)
+	r, err := o.admin.FetchOffsets(kadm.RequireStable(ctx), o.kafka.CompactorGroup())
 	if err != nil {
 		o.logger.Debug("fetching committed offsets again", "error", err)
 		return waiting
@@ -202,7 +202,7 @@ func (o *opener) catchUp(a *assignment) (*partition.Processor, error) {
 
 // logReport logs if a partition does not resume at the committed offset.
 func (o *opener) logReport(id int32, r partition.OpenReport) {
-	at := []any{"group", o.cfg.Group, "topic", o.topics.Events, "partition", id}
+	at := []any{"group", o.kafka.CompactorGroup(), "topic", o.topics.Events, "partition", id}
 	if r.FromRecord {
 		o.logger.Error("committed offsets of the group are gone, or were set back: going on from what skein.runs says",
 			append(at, "offset", r.Progress.Committed, "processed", r.Progress.Processed)...)

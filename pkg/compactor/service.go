@@ -46,9 +46,6 @@ func New(cfg Config, k kafka.Config, logger *slog.Logger) (*Service, error) {
 }
 
 func newService(cfg Config, k kafka.Config, logger *slog.Logger, m *metrics) *Service {
-	if cfg.Group == "" {
-		cfg.Group = k.CompactorGroup()
-	}
 	cfg.IngestKeys = k.IngestKeys
 	cfg.TellEnded = cfg.Tracer != nil
 	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: m, now: time.Now, fs: vfs.Default}

@@ -89,7 +89,7 @@ func (s *session) start(ctx context.Context) error {
 		return err
 	}
 	group, err := kafka.NewCompactorSession(ctx, s.kafka, kafka.CompactorOptions{
-		Group: s.cfg.Group, InstanceID: s.cfg.InstanceID,
+		Group: s.kafka.CompactorGroup(), InstanceID: s.cfg.InstanceID,
 		Hooks: kafka.CompactorHooks{
 			OnAssigned: s.members.onAssigned, OnRevoked: s.members.onRevoked, OnLost: s.members.onLost, AdjustFetchOffsets: adjustOffsets,
 		},

@@ -16,27 +16,26 @@ import (
 type Config struct {
 	// Kafka names the brokers and topics.
 	Kafka kafka.Config
-	// Group is the consumer group.
-	Group string
 	// InstanceID is this process's name in the group, the same after a restart (a pod's name). A process that is killed and starts
 	// again within 10 s gets its partitions at once. A second process of the name fences the first. If InstanceID is empty, nobody
 	// reads the partitions of a killed process for 10 s.
 	InstanceID string
-	// MaxRecords and MaxBytes bound one block: it is written once it reaches one of them, or MaxDelay after the previous block, and that
-	// one is written. After a pause a block is written at once.
+	// 10,000 records and MaxBytes bound one block: it is written once it reaches one of them, or MaxDelay after the previous block, and
+	// that one is written. After a pause a block is written at once.
 	// A record counts as its bytes plus 256 for each message and tool call and 2,048 for the run; a record above MaxBytes is a block
 	// of its own.
-	MaxRecords int
-	MaxBytes   int64
-	MaxDelay   time.Duration
-	// MinBackoff and MaxBackoff bound the pauses between tries while the store or Kafka is away.
-	MinBackoff, MaxBackoff time.Duration
-	// DrainTimeout is how long the last block may take after Run's context has ended.
-	DrainTimeout time.Duration
+	MaxBytes int64
+	MaxDelay time.Duration
 	// Tracer makes the spans of blocks; nil: none.
 	Tracer     *trace.Tracer
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+
+	maxRecords int // of a block
+	// minBackoff and maxBackoff bound the pauses between tries while the store or Kafka is away.
+	minBackoff, maxBackoff time.Duration
+	// drainTimeout is how long the last block may take after Run's context has ended.
+	drainTimeout time.Duration
 }
 
 // DefaultConfig returns the defaults for a topic set. MaxDelay suits ClickHouse, which must merge the parts that each block adds to
@@ -44,13 +43,12 @@ type Config struct {
 func DefaultConfig(k kafka.Config) Config {
 	return Config{
 		Kafka:        k,
-		Group:        k.IndexerGroup(),
-		MaxRecords:   10_000,
+		maxRecords:   10_000,
 		MaxBytes:     40 << 20,
 		MaxDelay:     500 * time.Millisecond,
-		MinBackoff:   100 * time.Millisecond,
-		MaxBackoff:   10 * time.Second,
-		DrainTimeout: 10 * time.Second,
+		minBackoff:   100 * time.Millisecond,
+		maxBackoff:   10 * time.Second,
+		drainTimeout: 10 * time.Second,
 		Logger:       slog.Default(),
 		Registerer:   prometheus.DefaultRegisterer,
 	}
@@ -67,13 +65,9 @@ func (c Config) Validate() error {
 	if err := c.Kafka.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("indexer: %w", err))
 	}
-	wrong(c.Group == "", "a consumer group is needed")
-	wrong(c.MaxRecords < 1, "a block of %d records; at least 1 is needed", c.MaxRecords)
 	wrong(c.MaxBytes < 1, "a block of %d bytes; at least 1 is needed", c.MaxBytes)
 	wrong(c.MaxDelay <= 0, "a block's delay of %v; it must be above zero", c.MaxDelay)
 	wrong(c.MaxDelay > 30*time.Second, "a block's delay of %v; 30s is the most", c.MaxDelay)
-	wrong(c.MinBackoff <= 0 || c.MaxBackoff < c.MinBackoff, "backoff from %v to %v; want 0 < from <= to", c.MinBackoff, c.MaxBackoff)
-	wrong(c.DrainTimeout <= 0, "a drain timeout of %v; it must be above zero", c.DrainTimeout)
 	wrong(c.Logger == nil, "a logger is needed")
 	wrong(c.Registerer == nil, "a metrics registerer is needed")
 	return errors.Join(errs...)

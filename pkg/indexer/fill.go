@@ -98,7 +98,7 @@ func (f *filler) read(ctx context.Context, spans map[int32]kafka.Span, out chan<
 			continue
 		}
 		size := sizeOf(e, r)
-		if b.full(size, f.cfg.MaxRecords, f.cfg.MaxBytes) {
+		if b.full(size, f.cfg.maxRecords, f.cfg.MaxBytes) {
 			if err := handOver(); err != nil {
 				return err
 			}

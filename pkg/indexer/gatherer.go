@@ -113,7 +113,7 @@ func (g *gatherer) take(ctx context.Context, q *queue) bool {
 		q.head, q.decoded = g.entry(ctx, r, q.epoch), true
 	}
 	e := q.head
-	if g.block.full(e.bytes, g.cfg.MaxRecords, g.cfg.MaxBytes) {
+	if g.block.full(e.bytes, g.cfg.maxRecords, g.cfg.MaxBytes) {
 		return false
 	}
 	g.metrics.lag.Read(r.Partition, r.Timestamp)

@@ -23,7 +23,7 @@ import (
 func TestService_DecodesOneBlockWhileAnotherIsWritten(t *testing.T) {
 	k := kafkatest.Start(t, 1)
 	cfg, st := testConfig(k), newFakeStore()
-	cfg.MaxRecords = 2
+	cfg.maxRecords = 2
 	entered, release := make(chan struct{}), make(chan struct{})
 	st.onWrite = func([]store.Entry) error {
 		select {
@@ -98,7 +98,8 @@ func TestService_GoesOnAtOnceAfterItWasKilled(t *testing.T) {
 	k := kafkatest.Start(t, 2)
 	cfg, st := testConfig(k), newFakeStore()
 	cfg.InstanceID = "indexer-0"
-	killed, err := kafka.NewGroupReader(k, kafka.GroupOptions{Group: cfg.Group, InstanceID: cfg.InstanceID, Topics: []string{k.Topics().Runs}})
+	killed, err := kafka.NewGroupReader(k,
+		kafka.GroupOptions{Group: k.IndexerGroup(), InstanceID: cfg.InstanceID, Topics: []string{k.Topics().Runs}})
 	if err != nil {
 		t.Fatal(err)
 	}

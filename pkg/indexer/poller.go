@@ -29,7 +29,7 @@ const pollRecords = 2_000
 // run polls until ctx ends, or returns an error that a retry does not solve.
 func (p *poller) run(ctx context.Context, cl *kgo.Client, out chan<- polled) error {
 	for ctx.Err() == nil {
-		fetches := cl.PollRecords(ctx, min(p.cfg.MaxRecords, pollRecords))
+		fetches := cl.PollRecords(ctx, min(p.cfg.maxRecords, pollRecords))
 		// No rebalance happens between the poll and AllowRebalance.
 		got := polled{records: fetches, epochs: p.owned.copyEpochs()}
 		cl.AllowRebalance()
@@ -56,13 +56,13 @@ func (p *poller) check(ctx context.Context, fetches kgo.Fetches) error {
 			continue
 		case errors.Is(f.Err, kerr.FencedInstanceID):
 			return fmt.Errorf("reading %s: another indexer has joined group %s with the instance id %s; give each its own: %w",
-				p.cfg.Kafka.Topics().Runs, p.cfg.Group, p.cfg.InstanceID, f.Err)
+				p.cfg.Kafka.Topics().Runs, p.cfg.Kafka.IndexerGroup(), p.cfg.InstanceID, f.Err)
 		case errors.Is(f.Err, kerr.OffsetOutOfRange), errors.Is(f.Err, kerr.UnknownTopicID):
 			p.metrics.fetchErrors.Inc()
 			// The topic was created again or truncated: the store's rows come from the old one.
 			return fmt.Errorf("reading %s partition %d: the group's offset is not in the log; "+
 				"empty the store and reset group %s to rebuild the index: %w",
-				f.Topic, f.Partition, p.cfg.Group, f.Err)
+				f.Topic, f.Partition, p.cfg.Kafka.IndexerGroup(), f.Err)
 		}
 		p.metrics.fetchErrors.Inc()
 		p.cfg.Logger.Log(ctx, p.logged.level(f.Err), "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)

@@ -69,13 +69,13 @@ func (s *Service) setFault(fault error) {
 }
 
 // Run indexes until ctx ends; then it writes the decoded records, commits, leaves the group and returns nil. The topics and the store's
-// schema must exist. It retries while the store or Kafka is away. It fails if a retry does not help or DrainTimeout is over. Call it once.
+// schema must exist. It retries while the store or Kafka is away. It fails if a retry does not help or the drain takes 10 s. Call it once.
 func (s *Service) Run(ctx context.Context) error {
 	if err := s.follow(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	cl, err := kafka.NewGroupReader(s.cfg.Kafka, kafka.GroupOptions{
-		Group:      s.cfg.Group,
+		Group:      s.cfg.Kafka.IndexerGroup(),
 		InstanceID: s.cfg.InstanceID,
 		Topics:     []string{s.cfg.Kafka.Topics().Runs},
 		OnAssigned: func(ctx context.Context, cl *kgo.Client, topics map[string][]int32) {
@@ -97,17 +97,17 @@ func (s *Service) Run(ctx context.Context) error {
 	// A static member that stops keeps its partitions until the session timeout. This one may not come back.
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := kafka.LeaveGroup(leaving, s.cfg.Kafka, s.cfg.Group, member, s.cfg.InstanceID); err != nil {
+	if err := kafka.LeaveGroup(leaving, s.cfg.Kafka, s.cfg.Kafka.IndexerGroup(), member, s.cfg.InstanceID); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "leaving the group failed; its partitions are not read until the session has timed out", "error", err)
 	}
 	return nil
 }
 
-// index runs the three steps until ctx ends, and the last two until all begun blocks are written or DrainTimeout is over.
+// index runs the three steps until ctx ends, and the last two until all begun blocks are written or drainTimeout is over.
 func (s *Service) index(ctx context.Context, cl *kgo.Client) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.DrainTimeout, cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.drainTimeout, cancel) })()
 	polls, ended, blocks := make(chan polled), make(chan struct{}), make(chan *block)
 	p := &poller{Service: s, logged: logged{}}
 	g := &gatherer{
@@ -143,7 +143,7 @@ func (s *Service) follow(ctx context.Context) error {
 		switch {
 		case errors.Is(err, store.ErrOtherTopic):
 			return fmt.Errorf("reading %s: %w; empty the store and reset group %s to rebuild the index", s.cfg.Kafka.Topics().Runs,
-				err, s.cfg.Group)
+				err, s.cfg.Kafka.IndexerGroup())
 		case err == nil:
 			s.setFault(nil)
 			return nil
@@ -178,9 +178,9 @@ func (s *Service) Turned() time.Time {
 
 // wait pauses before the next try: exponential backoff with jitter, until ctx ends.
 func (c Config) wait(ctx context.Context, try int) {
-	d := c.MaxBackoff
+	d := c.maxBackoff
 	if try < 30 {
-		d = min(c.MinBackoff<<try, c.MaxBackoff)
+		d = min(c.minBackoff<<try, c.maxBackoff)
 	}
 	select {
 	case <-time.After(d/2 + rand.N(d/2+1)):

@@ -126,7 +126,7 @@ func (f *fakeStore) text() string {
 func testConfig(k kafka.Config) Config {
 	cfg := DefaultConfig(k)
 	cfg.MaxDelay = 20 * time.Millisecond
-	cfg.MinBackoff, cfg.MaxBackoff = 5*time.Millisecond, 20*time.Millisecond
+	cfg.minBackoff, cfg.maxBackoff = 5*time.Millisecond, 20*time.Millisecond
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Registerer = prometheus.NewRegistry()
 	return cfg
@@ -218,7 +218,7 @@ func committed(t *testing.T, cfg Config) map[int32]int64 {
 		t.Fatal(err)
 	}
 	defer adm.Close()
-	offsets, err := adm.FetchOffsets(context.Background(), cfg.Group)
+	offsets, err := adm.FetchOffsets(context.Background(), cfg.Kafka.IndexerGroup())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +406,7 @@ func TestService_WaitsForTheStoreAndCommitsAfterIt(t *testing.T) {
 func TestService_StopsWhileTheStoreIsAway(t *testing.T) {
 	k := kafkatest.Start(t, 1)
 	cfg, st := testConfig(k), newFakeStore()
-	cfg.DrainTimeout = 50 * time.Millisecond
+	cfg.drainTimeout = 50 * time.Millisecond
 	st.fail = errors.New("the store is away")
 	kafkatest.Produce(t, k, runRecord(t, k, 0, "a", record.StatusFinished))
 	s := start(t, cfg, st)
@@ -486,7 +486,7 @@ func TestService_EndsWhereWaitingDoesNotHelp(t *testing.T) {
 		defer adm.Close()
 		var offsets kadm.Offsets
 		offsets.AddOffset(k.Topics().Runs, 0, 1000, -1)
-		if err := adm.CommitAllOffsets(t.Context(), cfg.Group, offsets); err != nil {
+		if err := adm.CommitAllOffsets(t.Context(), cfg.Kafka.IndexerGroup(), offsets); err != nil {
 			t.Fatal(err)
 		}
 		s, err := New(cfg, newFakeStore())
@@ -586,16 +586,12 @@ func TestConfig_Validate(t *testing.T) {
 		t.Errorf("defaults: %v", err)
 	}
 	for name, change := range map[string]func(*Config){
-		"no brokers":          func(c *Config) { c.Kafka.Brokers = nil },
-		"no group":            func(c *Config) { c.Group = "" },
-		"empty blocks":        func(c *Config) { c.MaxRecords = 0 },
-		"blocks of no bytes":  func(c *Config) { c.MaxBytes = 0 },
-		"no delay":            func(c *Config) { c.MaxDelay = 0 },
-		"too long a delay":    func(c *Config) { c.MaxDelay = time.Minute },
-		"backoff backwards":   func(c *Config) { c.MaxBackoff = c.MinBackoff / 2 },
-		"no time for a drain": func(c *Config) { c.DrainTimeout = 0 },
-		"no logger":           func(c *Config) { c.Logger = nil },
-		"no registerer":       func(c *Config) { c.Registerer = nil },
+		"no brokers":         func(c *Config) { c.Kafka.Brokers = nil },
+		"blocks of no bytes": func(c *Config) { c.MaxBytes = 0 },
+		"no delay":           func(c *Config) { c.MaxDelay = 0 },
+		"too long a delay":   func(c *Config) { c.MaxDelay = time.Minute },
+		"no logger":          func(c *Config) { c.Logger = nil },
+		"no registerer":      func(c *Config) { c.Registerer = nil },
 	} {
 		c := good
 		change(&c)

@@ -76,10 +76,10 @@ func InTopicSet(topic string) bool {
 
 var topicPrefix = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,200}$`)
 
-// CompactorGroup returns the default consumer group of the topic set's compactors.
+// CompactorGroup returns the consumer group of the topic set's compactors: all of them share it, and no others do.
 func (c Config) CompactorGroup() string { return c.TopicPrefix + "skein-compactor" }
 
-// IndexerGroup returns the default consumer group of the topic set's indexers.
+// IndexerGroup returns the consumer group of the topic set's indexers.
 func (c Config) IndexerGroup() string { return c.TopicPrefix + "skein-indexer" }
 
 // ValidatePrefix returns an error if topic names cannot begin with a prefix.

@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/skeinhq/skein/internal/app"
-	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/embedded"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
@@ -77,7 +76,7 @@ func (s *Server) client(name string) kafka.Config {
 func (s *Server) openStore(ctx context.Context) error {
 	path := filepath.Join(s.folder.in(indexName), "lineage.sqlite")
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		group := indexer.DefaultConfig(s.kafka).Group
+		group := s.kafka.IndexerGroup()
 		if _, err := s.adm.DeleteGroup(ctx, group); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 			return fmt.Errorf("resetting group %s: %w", group, err)
 		}
