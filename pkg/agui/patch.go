@@ -3,6 +3,7 @@ package agui
 import (
 	"encoding/json"
 	"iter"
+	"strconv"
 	"strings"
 )
 
@@ -23,6 +24,47 @@ func IsPointer[S string | []byte](s S) bool {
 		}
 	}
 	return true
+}
+
+// PointerNames returns the names in a non-empty JSON Pointer. It returns false for any other text.
+func PointerNames(pointer string) ([]string, bool) {
+	if pointer == "" || !IsPointer(pointer) {
+		return nil, false
+	}
+	names := strings.Split(pointer[1:], "/")
+	for i, name := range names {
+		names[i] = UnescapePointer.Replace(name)
+	}
+	return names, true
+}
+
+// At returns the value to which names and indexes lead from a checked JSON value; nil if there is none.
+func At(value json.RawMessage, names []string) json.RawMessage {
+	for _, name := range names {
+		switch {
+		case IsObject(value):
+			value = Lookup(value, name)
+		case IsArray(value):
+			value = element(value, name)
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+func element(list json.RawMessage, index string) json.RawMessage {
+	n, err := strconv.Atoi(index)
+	if err != nil || strconv.Itoa(n) != index {
+		return nil
+	}
+	for e := range Elements(list) {
+		if n == 0 {
+			return e
+		}
+		n--
+	}
+	return nil
 }
 
 // Operation has the members of one operation of a JSON Patch (RFC 6902), as JSON; nil where a member is missing.

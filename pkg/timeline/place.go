@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -23,7 +21,7 @@ func StatePlace(pointer string) (Place, error) {
 	if pointer == "" {
 		return Place{}, nil
 	}
-	path, ok := tokens(pointer)
+	path, ok := agui.PointerNames(pointer)
 	if !ok {
 		return Place{}, fmt.Errorf("reading JSON Pointer %q: want names with a / before each, such as /cart/total; / in a name is ~1, ~ is ~0", pointer)
 	}
@@ -36,28 +34,12 @@ func MessagePlace(id string) Place { return Place{message: id} }
 // IsMessage reports whether the place is a message.
 func (p Place) IsMessage() bool { return p.message != "" }
 
-// tokens returns the names in a non-empty JSON Pointer. It returns false if the pointer is invalid.
-func tokens(pointer string) ([]string, bool) {
-	if !strings.HasPrefix(pointer, "/") {
-		return nil, false
-	}
-	path := strings.Split(pointer[1:], "/")
-	for i, token := range path {
-		rest := strings.NewReplacer("~0", "", "~1", "").Replace(token)
-		if strings.Contains(rest, "~") {
-			return nil, false
-		}
-		path[i] = agui.UnescapePointer.Replace(token)
-	}
-	return path, true
-}
-
 // Of returns the value at the place in a history; nil if there is none.
 func (p Place) Of(h lineage.History) json.RawMessage {
 	if p.IsMessage() {
 		return p.among(h.Messages)
 	}
-	return in(orEmpty(h.State), p.path)
+	return agui.At(orEmpty(h.State), p.path)
 }
 
 // among returns the first message with the place's id, which is also the one that the fold uses.
@@ -66,35 +48,6 @@ func (p Place) among(messages []agui.Message) json.RawMessage {
 		if m.ID == p.message {
 			return m.Raw
 		}
-	}
-	return nil
-}
-
-func in(value json.RawMessage, path []string) json.RawMessage {
-	for _, token := range path {
-		switch {
-		case agui.IsObject(value):
-			value = agui.Lookup(value, token)
-		case agui.IsArray(value):
-			value = element(value, token)
-		default:
-			return nil
-		}
-	}
-	return value
-}
-
-// element returns the element of a list to which a token of a pointer refers; nil if there is none.
-func element(list json.RawMessage, token string) json.RawMessage {
-	n, err := strconv.Atoi(token)
-	if err != nil || strconv.Itoa(n) != token {
-		return nil
-	}
-	for e := range agui.Elements(list) {
-		if n == 0 {
-			return e
-		}
-		n--
 	}
 	return nil
 }
@@ -124,7 +77,7 @@ func (p Place) touched(patch json.RawMessage) bool {
 			if !agui.IsString(at) {
 				return true
 			}
-			path, ok := tokens(agui.TextOf(at).String())
+			path, ok := agui.PointerNames(agui.TextOf(at).String())
 			if !ok || begins(p.path, path[:len(path)-1]) || begins(path, p.path) {
 				return true
 			}
@@ -185,7 +138,7 @@ func (w *Watch) Next() (s Step, before json.RawMessage, changed bool, err error)
 		if w.place.IsMessage() {
 			after = w.place.among(w.c.fold.Messages())
 		} else {
-			after = in(w.c.fold.StateAt(w.place.path))
+			after = agui.At(w.c.fold.StateAt(w.place.path))
 		}
 	}
 	if same(before, after) && (before == nil) == (after == nil) {

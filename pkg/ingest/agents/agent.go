@@ -298,7 +298,8 @@ func (a Agent) credential() (string, error) {
 func (a Agent) LabelsOf(input []byte) []record.Label {
 	var labels []record.Label
 	for _, key := range slices.Sorted(maps.Keys(a.Labels)) {
-		text, ok := scalar(find(input, a.Labels[key]))
+		names, _ := agui.PointerNames(a.Labels[key]) // checked
+		text, ok := scalar(agui.At(input, names))
 		if l := (record.Label{Key: key, Value: text}); ok && l.Valid() {
 			labels = append(labels, l)
 		}
