@@ -164,7 +164,7 @@ func (b *body) end() {
 }
 
 // failed converts a read error other than io.EOF into a refusal.
-func (b *body) failed(err error, line int64) error {
+func (b *body) failed(err error, line int64) *front.Problem {
 	var rej *front.Problem
 	if errors.As(err, &rej) { // this package refused the body
 		at := *rej
@@ -176,9 +176,6 @@ func (b *body) failed(err error, line int64) error {
 		rej := badLine(bad.Reason, bad.Line, "%s", bad.Detail)
 		if bad.Reason == reasonTooLarge {
 			rej.Status = http.StatusRequestEntityTooLarge
-		}
-		if bad.More {
-			return badEventError{rej}
 		}
 		return rej
 	}

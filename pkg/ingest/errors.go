@@ -50,11 +50,6 @@ func reasons() []string {
 	}
 }
 
-// badEventError is the refusal of a single event. The reader can continue after it.
-type badEventError struct{ *front.Problem }
-
-func (e badEventError) Unwrap() error { return e.Problem }
-
 // retryAfter is the Retry-After of a 503 whose cause may soon be over.
 const retryAfter = 5 * time.Second
 

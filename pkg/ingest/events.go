@@ -86,9 +86,9 @@ func publishAll(r *http.Request, b *body, events *eventstream.Reader, p *publish
 		some = true
 		b.came()
 		if err != nil {
-			err = b.failed(err, events.Line())
-			if bad := (badEventError{}); !errors.As(err, &bad) || !skip(bad.Problem) {
-				return err
+			rej := b.failed(err, events.Line())
+			if bad, ok := errors.AsType[*eventstream.Error](err); !ok || !bad.More || !skip(rej) {
+				return rej
 			}
 			continue
 		}
