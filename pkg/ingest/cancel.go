@@ -129,13 +129,7 @@ type stopRecord struct {
 	Before *int64 `json:"before,omitempty"`
 }
 
-func (r stopRecord) encode() []byte {
-	b, err := json.Marshal(r)
-	if err != nil { // impossible: it contains only a string and a number
-		panic(err)
-	}
-	return b
-}
+func (r stopRecord) encode() []byte { return encoded(r) }
 
 // readReason reads the request's body, which may be empty.
 func (s *Service) readReason(c *front.Call, t target) (asked stop, err error) {

@@ -3,7 +3,6 @@ package ingest
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -480,16 +479,8 @@ type synthetic struct {
 	Version  string      `json:"protocolVersion,omitempty"`
 }
 
-func (e synthetic) encode() []byte {
-	b, err := json.Marshal(e)
-	if err != nil { // impossible: an event contains only strings
-		panic(err)
-	}
-	return b
-}
-
 func startedEvent(t target) []byte {
-	return synthetic{Type: agui.RunStarted, ThreadID: agui.String(t.thread), RunID: agui.String(t.run), Version: agui.ProtocolVersion}.encode()
+	return encoded(synthetic{Type: agui.RunStarted, ThreadID: agui.String(t.thread), RunID: agui.String(t.run), Version: agui.ProtocolVersion})
 }
 
 // stop is a request to stop a run, with the caller's reason.
@@ -506,7 +497,7 @@ func cancelledEvent(t target, asked *stop) []byte {
 	if asked != nil {
 		e.Metadata = map[string]*stop{record.MetadataStop: asked}
 	}
-	return e.encode()
+	return encoded(e)
 }
 
 // ofInput returns the target for the thread and run that an input names.

@@ -99,10 +99,15 @@ func named(serve func(*front.Call, target) error) func(*front.Call, target) erro
 
 // accept sends a successful response with a JSON body.
 func accept(c *front.Call, status int, answer any) error {
-	body, err := json.Marshal(answer)
-	if err != nil { // impossible: the answer contains only numbers and ids
-		return err
-	}
-	c.Send(status, typeJSON, append(body, '\n'))
+	c.Send(status, typeJSON, append(encoded(answer), '\n'))
 	return nil
+}
+
+// encoded returns a value of this package as JSON.
+func encoded(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // impossible: the values contain only texts and numbers
+		panic(err)
+	}
+	return b
 }
