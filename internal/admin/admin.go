@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -62,14 +63,8 @@ type check struct {
 	name string
 	kind kind
 	ask  Check
-	// last is the running call, or the latest one if none runs. The Admin's mu guards it.
-	last *call
-}
-
-// call is one call of a check. err is set before done is closed.
-type call struct {
-	done chan struct{}
-	err  error
+	// running has the call of ask that has not returned.
+	running singleflight.Group
 }
 
 type kind int
@@ -293,45 +288,35 @@ func (a *Admin) look(ctx context.Context) []result {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	a.mu.Lock()
-	results, calls := make([]result, len(a.checks)), make([]*call, len(a.checks))
-	for i, c := range a.checks {
+	checks := a.checks
+	a.mu.Unlock()
+	results, calls := make([]result, len(checks)), make([]<-chan singleflight.Result, len(checks))
+	for i, c := range checks {
 		results[i].check, calls[i] = c, c.begin(ctx)
 	}
-	a.mu.Unlock()
 	for i, c := range calls {
+		got := singleflight.Result{Err: errNoAnswer}
 		select {
-		case <-c.done:
+		case got = <-c:
 		case <-ctx.Done():
+			select {
+			case got = <-c:
+			default:
+			}
 		}
-		select {
-		case <-c.done:
-			results[i].err = c.err
-		default:
-			results[i].err = errNoAnswer
-		}
-		a.failing.WithLabelValues(results[i].name).Set(map[bool]float64{true: 1}[results[i].err != nil])
+		results[i].err = got.Err
+		a.failing.WithLabelValues(results[i].name).Set(map[bool]float64{true: 1}[got.Err != nil])
 	}
 	return results
 }
 
-// begin starts a call of the check, or returns the running one. The end of ctx does not end the call, since other callers may wait for it.
-func (c *check) begin(ctx context.Context) *call {
-	if c.last != nil {
-		select {
-		case <-c.last.done:
-		default:
-			return c.last
-		}
-	}
-	now := &call{done: make(chan struct{})}
-	c.last = now
-	go func() {
-		defer close(now.done)
+// begin starts a call of the check, or joins the running one. The end of ctx does not end the call, since other callers may wait for it.
+func (c *check) begin(ctx context.Context) <-chan singleflight.Result {
+	return c.running.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 		defer cancel()
-		now.err = c.ask(ctx)
-	}()
-	return now
+		return nil, c.ask(ctx)
+	})
 }
 
 func writeStatus(w http.ResponseWriter, code int, s Status) {
