@@ -33,13 +33,7 @@ func runsOn(w http.ResponseWriter, r *http.Request) {
 // proxies starts stages before one cluster and one agent that goes on for ever.
 func proxies(t *testing.T, cfg Config, n int) []*behind {
 	t.Helper()
-	stop := func(a *agents.Agent) { a.OnDisconnect = agents.Cancel } // with the test
-	all := []*behind{startBehind(t, cfg, stop, runsOn)}
-	for range n - 1 {
-		cfg.Agents = agents.Config{"helper": agentAt(t, all[0].agent.URL, stop)}
-		all = append(all, &behind{stage: open(t, cfg), agent: all[0].agent})
-	}
-	return all
+	return inTurn(t, cfg, n, agents.Allow, runsOn)
 }
 
 // begins has a proxy hold a run of ingest's thread, and returns the stream behind its first line.

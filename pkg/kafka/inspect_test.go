@@ -39,17 +39,6 @@ func wantDifferences(t *testing.T, reports []kafka.TopicReport, err error, want 
 	}
 }
 
-func TestCheckTopics_FindsNothingWhereTheyAreAsMade(t *testing.T) {
-	cfg := kafkatest.Start(t, 3)
-	reports, err := kafka.CheckTopics(t.Context(), cfg, kafka.TopicSpec{Partitions: 3, Replication: 1})
-	wantDifferences(t, reports, err)
-	for i, name := range cfg.Topics().All() {
-		if r := reports[i]; r.Topic != name || r.Partitions != 3 || r.Replication != 1 {
-			t.Errorf("report %d is of %s, %d partitions, %d replicas", i, r.Topic, r.Partitions, r.Replication)
-		}
-	}
-}
-
 func TestCheckTopics_SaysWhatIsMissingAndWhatDiffers(t *testing.T) {
 	c := kafkatest.StartCluster(t, 0, kafkatest.WithoutTopics())
 	all := c.Config.Topics()
