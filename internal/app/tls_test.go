@@ -3,17 +3,12 @@ package app
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,6 +17,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
 
 // authority signs certificates for 127.0.0.1.
@@ -29,42 +26,15 @@ type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	n    int64
 }
 
 func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
-	a := &authority{t: t}
-	a.cert, a.key = a.sign(name, true, time.Hour)
-	return a
-}
-
-func (a *authority) sign(name string, ca bool, life time.Duration) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key, err := kafkatest.Certificate(name, nil, nil)
 	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
-	a.n++
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(a.n), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(life),
-		IsCA:     ca, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	parent, signer := a.cert, a.key
-	if ca {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key
+	return &authority{t, cert, key}
 }
 
 func (a *authority) pool() *x509.CertPool {
@@ -76,7 +46,10 @@ func (a *authority) pool() *x509.CertPool {
 // write signs a certificate and writes it with its key.
 func (a *authority) write(name, certFile, keyFile string) tls.Certificate {
 	a.t.Helper()
-	cert, key := a.sign(name, false, time.Hour)
+	cert, key, err := kafkatest.Certificate(name, a.cert, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		a.t.Fatal(err)

@@ -25,7 +25,7 @@ type certificates struct {
 
 // makeCertificates writes certificates into a folder. The certificates are valid for a day.
 func makeCertificates(dir string) (certificates, error) {
-	ca, caKey, err := certificate("test authority", nil, nil)
+	ca, caKey, err := Certificate("test authority", nil, nil)
 	if err != nil {
 		return certificates{}, err
 	}
@@ -35,7 +35,7 @@ func makeCertificates(dir string) (certificates, error) {
 	}
 	files := map[string][]byte{c.caFile: encoded(ca)}
 	for name, to := range map[string][2]string{"broker": {c.brokerFile, c.brokerFile}, "client": {c.clientFile, c.clientKeyFile}} {
-		cert, key, err := certificate(name, ca, caKey)
+		cert, key, err := Certificate(name, ca, caKey)
 		if err != nil {
 			return certificates{}, err
 		}
@@ -58,8 +58,8 @@ func encoded(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 }
 
-// certificate returns a certificate and its key. It is signed by ca, or is a new authority if ca is nil.
-func certificate(name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// Certificate returns a certificate for 127.0.0.1 and its key. It is signed by ca, or is a new authority if ca is nil.
+func Certificate(name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a key: %w", err)
