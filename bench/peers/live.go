@@ -104,7 +104,7 @@ func (e *endings) ack(m message) {
 }
 
 func (e *endings) record(m *kgo.Record, now time.Time) {
-	h, err := kafka.ParseHeaders(m.Headers)
+	h, err := record.ParseHeaders(m.Headers)
 	if err != nil || h.Kind != record.KindRun {
 		return
 	}
@@ -123,7 +123,7 @@ func (e *endings) record(m *kgo.Record, now time.Time) {
 
 func (e *endings) snapshot(m *kgo.Record, now time.Time) {
 	ids, err := record.SplitKey(string(m.Key))
-	h, e2 := kafka.ParseHeaders(m.Headers)
+	h, e2 := record.ParseHeaders(m.Headers)
 	if errors.Join(err, e2) != nil || ids[3] != "MESSAGES_SNAPSHOT" {
 		return
 	}

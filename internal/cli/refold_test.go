@@ -82,7 +82,7 @@ func asOlderRulesHadIt(t *testing.T, s *dev.Server) (next record.Position) {
 	t.Helper()
 	runs := s.Kafka().Topics().Runs
 	for _, m := range kafkatest.Consume(t, s.Kafka(), runs) {
-		if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindRun {
+		if h, err := record.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindRun {
 			continue
 		}
 		r, err := record.DecodeRun(m.Value)

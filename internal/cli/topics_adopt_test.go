@@ -154,7 +154,7 @@ func goOn(t *testing.T, k kafka.Config, c *crowd) {
 	}
 	events := map[string]int64{}
 	for _, m := range kafkatest.Consume(t, k, k.Topics().Events) {
-		h, err := kafka.ParseHeaders(m.Headers)
+		h, err := record.ParseHeaders(m.Headers)
 		if err != nil {
 			t.Fatal(err)
 		}

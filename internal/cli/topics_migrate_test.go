@@ -118,7 +118,7 @@ func latestRuns(t *testing.T, all []*kgo.Record) map[string]*record.Run {
 	t.Helper()
 	runs := map[string]*record.Run{}
 	for _, m := range all {
-		h, err := kafka.ParseHeaders(m.Headers)
+		h, err := record.ParseHeaders(m.Headers)
 		if err != nil || h.Kind != record.KindRun {
 			continue
 		}
@@ -325,7 +325,7 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 		events[record.Position{Partition: m.Partition, Offset: m.Offset}] = m
 	}
 	for _, m := range kafkatest.Consume(t, after.cfg, after.cfg.Topics().Runs) {
-		if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindErase {
+		if h, err := record.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindErase {
 			continue
 		}
 		below, err := record.DecodeErased(m.Value)

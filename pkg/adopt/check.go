@@ -151,7 +151,7 @@ func (g *adoption) readRuns(ctx context.Context, spans map[int32]kafka.Span) err
 
 // take notes a record of skein.runs.
 func (p *part) take(m *kgo.Record) error {
-	headers, err := kafka.ParseHeaders(m.Headers)
+	headers, err := record.ParseHeaders(m.Headers)
 	if err != nil {
 		return fmt.Errorf("record %d:%d: %w", m.Partition, m.Offset, err)
 	}

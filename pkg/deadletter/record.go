@@ -6,7 +6,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -44,7 +43,7 @@ func Read(m *kgo.Record) Record {
 		l.Tenant, l.ThreadID = parts[0], parts[1]
 	}
 	// Invalid headers may be the reason of the dead letter.
-	headers, _ := kafka.ParseHeaders(m.Headers)
+	headers, _ := record.ParseHeaders(m.Headers)
 	l.Kind, l.RunID = headers.Kind, headers.RunID
 	for _, h := range m.Headers { // the last of equal names counts, because the compactor appends its headers to the producer's
 		switch h.Key {

@@ -192,7 +192,7 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, results []Retried,
 		if done++; r.Progress != nil && (done%1000 == 0 || done == total) {
 			r.Progress(done, total)
 		}
-		headers, err := kafka.ParseHeaders(m.Headers)
+		headers, err := record.ParseHeaders(m.Headers)
 		at := record.Position{Partition: m.Partition, Offset: m.Offset}
 		erased, of := err == nil && headers.Kind == record.KindErase && !refused[at], retryOf(m)
 		for _, e := range byKey[string(m.Key)] {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -34,7 +33,7 @@ var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomeProg
 
 // decode decodes a record of skein.runs of a known version. The entry of a fence is empty. An error means that the record is skipped.
 func decode(r *kgo.Record) (store.Entry, outcome, error) {
-	h, err := kafka.ParseHeaders(r.Headers)
+	h, err := record.ParseHeaders(r.Headers)
 	switch {
 	case err != nil:
 		return store.Entry{}, outcomeUndecodable, err

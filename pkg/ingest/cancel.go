@@ -241,7 +241,7 @@ func concernsStops(m *kgo.Record) bool {
 	if kafka.CheckVersion(m) != nil {
 		return true
 	}
-	h, err := kafka.ParseHeaders(m.Headers)
+	h, err := record.ParseHeaders(m.Headers)
 	return err == nil && (h.Kind == record.KindCancel || h.Kind == record.KindClaim ||
 		h.Kind == record.KindEvent && (bytes.Contains(m.Value, []byte(agui.RunFinished)) || bytes.Contains(m.Value, []byte(agui.RunError))))
 }
@@ -252,7 +252,7 @@ func endOf(m *kgo.Record) (runEnd, error) {
 	if err := kafka.CheckVersion(m); err != nil {
 		return runEnd{}, err
 	}
-	h, bad := kafka.ParseHeaders(m.Headers)
+	h, bad := record.ParseHeaders(m.Headers)
 	if bad != nil || h.Kind != record.KindEvent {
 		return runEnd{}, nil //nolint:nilerr // bad data ends no run
 	}
@@ -328,7 +328,7 @@ func (s *Service) heedOnce(ctx context.Context, t target) error {
 				return err
 			}
 			// The compactor makes an invalid cancel record a dead letter.
-			h, err := kafka.ParseHeaders(m.Headers)
+			h, err := record.ParseHeaders(m.Headers)
 			if err != nil || h.Kind != record.KindCancel || isRepeat(m) {
 				continue
 			}

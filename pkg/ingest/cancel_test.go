@@ -310,7 +310,7 @@ func (d *stage) endOnRequest(runID, end string) error {
 			return err
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			h, err := kafka.ParseHeaders(r.Headers)
+			h, err := record.ParseHeaders(r.Headers)
 			asked = asked || err == nil && string(r.Key) == key && h.Kind == record.KindCancel && h.RunID == "r1"
 		})
 	}

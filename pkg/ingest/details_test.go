@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -23,7 +22,7 @@ func TestPatch_IsARecordOfTheThread(t *testing.T) {
 			t.Fatalf("answer is %d %s, and there are %d records", a.status, a.body, len(rs))
 		}
 		last := rs[len(rs)-1]
-		h, err := kafka.ParseHeaders(last.Headers)
+		h, err := record.ParseHeaders(last.Headers)
 		if want := (record.Headers{Version: 1, Kind: record.KindThread, Seq: -1}); err != nil || !h.Equal(want) ||
 			string(last.Key) != "dev/a%2Fb%20c" || string(last.Value) != `{"title":"Trip to Oslo","archived":true}` {
 			t.Errorf("record is %s %+v %s, %v; want %+v", last.Key, h, last.Value, err, want)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -24,7 +23,7 @@ func TestErase_IsARecordOfTheThreadAndAReceipt(t *testing.T) {
 			t.Fatalf("there are %d records", len(rs))
 		}
 		last := rs[len(rs)-1]
-		h, err := kafka.ParseHeaders(last.Headers)
+		h, err := record.ParseHeaders(last.Headers)
 		if want := (record.Headers{Version: 1, Kind: record.KindErase, Seq: -1}); err != nil || !h.Equal(want) || string(last.Value) != "{}" {
 			t.Errorf("record is %+v %s, %v; want %+v", h, last.Value, err, want)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -124,7 +123,7 @@ func TestEvents_RecordsSayWhereTheyBelong(t *testing.T) {
 	if string(r.Key) != key || r.Partition != record.Partition([]byte(key), 3) || r.Partition != a.Partition || r.Offset != a.FirstOffset {
 		t.Errorf("record has key %q, %d:%d; want %q; the answer says %d:%d", r.Key, r.Partition, r.Offset, key, a.Partition, a.FirstOffset)
 	}
-	h, err := kafka.ParseHeaders(r.Headers)
+	h, err := record.ParseHeaders(r.Headers)
 	if want := (record.Headers{Version: 1, Kind: record.KindEvent, RunID: run, Seq: 5}); err != nil || !h.Equal(want) {
 		t.Errorf("headers are %+v, %v; want %+v", h, err, want)
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -31,7 +30,7 @@ func TestInput_IsWrittenAsItCame(t *testing.T) {
 			if len(rs) != 1 || string(rs[0].Value) != input1 || rs[0].Partition != a.Partition || rs[0].Offset != a.Offset {
 				t.Fatalf("records are %v; answer is %s", rs, a.body)
 			}
-			h, err := kafka.ParseHeaders(rs[0].Headers)
+			h, err := record.ParseHeaders(rs[0].Headers)
 			if want := (record.Headers{Version: 1, Kind: record.KindInput, RunID: "r1", Seq: -1}); err != nil || !h.Equal(want) {
 				t.Errorf("headers are %+v, %v; want %+v", h, err, want)
 			}

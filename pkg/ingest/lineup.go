@@ -8,7 +8,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -70,7 +69,7 @@ func (l *lineup) take(m *kgo.Record) (id string, before []standing, err error) {
 		l.standing = slices.DeleteFunc(l.standing, func(s standing) bool { return s.run == end.runID })
 		return "", nil, nil
 	}
-	h, bad := kafka.ParseHeaders(m.Headers)
+	h, bad := record.ParseHeaders(m.Headers)
 	var c claim
 	if bad != nil || h.Kind != record.KindClaim || h.RunID == "" || isRepeat(m) || json.Unmarshal(m.Value, &c) != nil {
 		return "", nil, nil //nolint:nilerr // bad data claims nothing

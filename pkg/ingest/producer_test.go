@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -36,7 +35,7 @@ func TestProducer_RecordsSayTheAgentAndItsLabels(t *testing.T) {
 				t.Fatalf("there are %d records", len(rs))
 			}
 			for i, r := range rs {
-				h, err := kafka.ParseHeaders(r.Headers)
+				h, err := record.ParseHeaders(r.Headers)
 				want := want
 				want.Kind, want.Seq = c.kind, c.seqs[i]
 				if err != nil || !h.Equal(want) {
@@ -57,7 +56,7 @@ func TestProducer_IgnoresATraceparentThatIsNone(t *testing.T) {
 		}
 	}
 	for _, r := range d.records() {
-		if h, err := kafka.ParseHeaders(r.Headers); err != nil || h.Traceparent != "" || len(r.Headers) != 3 {
+		if h, err := record.ParseHeaders(r.Headers); err != nil || h.Traceparent != "" || len(r.Headers) != 3 {
 			t.Errorf("headers are %+v, %v", r.Headers, err)
 		}
 	}

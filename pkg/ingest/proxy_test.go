@@ -28,7 +28,6 @@ import (
 	"github.com/skeinhq/skein/pkg/eventstream"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
@@ -141,7 +140,7 @@ func answers(parts ...string) http.HandlerFunc {
 
 func headersOf(t testing.TB, r *kgo.Record) record.Headers {
 	t.Helper()
-	h, err := kafka.ParseHeaders(r.Headers)
+	h, err := record.ParseHeaders(r.Headers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1264,7 +1263,7 @@ func TestProxy_RecordsAnErrorAfterTheEnd(t *testing.T) {
 		t.Errorf("the stream is %q", got)
 	}
 	rs := b.published(4)
-	if h, err := kafka.ParseHeaders(rs[3].Headers); err != nil || string(rs[3].Value) != late || h.RunID != "r1" || h.Synthetic {
+	if h, err := record.ParseHeaders(rs[3].Headers); err != nil || string(rs[3].Value) != late || h.RunID != "r1" || h.Synthetic {
 		t.Errorf("the last record is %s with %+v, %v", rs[3].Value, h, err)
 	}
 }

@@ -19,21 +19,11 @@ func Headers(h record.Headers) []kgo.RecordHeader {
 	return out
 }
 
-// ParseHeaders reads the headers of a record; see record.ParseHeaders.
-func ParseHeaders(hs []kgo.RecordHeader) (record.Headers, error) {
-	return record.ParseHeaders(hs)
-}
-
-// ParseHeadersLike reads the headers of a record; see record.ParseHeadersLike.
-func ParseHeadersLike(hs []kgo.RecordHeader, like *record.Headers) (record.Headers, error) {
-	return record.ParseHeadersLike(hs, like)
-}
-
 // Event parses a record of skein.events and checks its signature by the keys, which may be nil. The argument like is that of
 // record.ParseHeadersLike. record.ErrUnknownVersion must stop the reader; record.ErrInvalidHeader, which a record of a newer version has
 // if its signature is wrong, and record.ErrUnknownKind concern only this record. The event shares the record's bytes.
 func Event(m *kgo.Record, like *record.Headers, keys *IngestKeys) (record.Event, error) {
-	headers, err := ParseHeadersLike(m.Headers, like)
+	headers, err := record.ParseHeadersLike(m.Headers, like)
 	e := record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: headers, Value: m.Value,
 		Signature: keys.Signature(m)}
 	if errors.Is(err, record.ErrUnknownVersion) && e.Signature == record.SignatureWrong {

@@ -10,12 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const (
-	// StartOffset means the first offset that a partition still has, for NewDirectReader.
-	StartOffset int64 = -2
-	// EndOffset means the end of a partition, for NewDirectReader.
-	EndOffset int64 = -1
-)
+// StartOffset means the first offset that a partition still has, for NewDirectReader.
+const StartOffset int64 = -2
 
 // Limits on the unpacked size of one fetch response beyond its first batch, for a direct reader of one partition, a direct reader
 // of several, and a group reader.
@@ -145,7 +141,7 @@ func OneAnswer() ([]kgo.Opt, error) {
 }
 
 // NewDirectReader returns a reader of partitions of one topic without a group. The argument from maps each partition to its first
-// offset, which may be StartOffset or EndOffset. The client has no metrics, because there may be many short-lived ones.
+// offset, which may be StartOffset. The client has no metrics, because there may be many short-lived ones.
 //
 // For an offset below the log's start or above its end, the poll returns kerr.OffsetOutOfRange, and the reader ignores the
 // partition until the caller sets another offset. It skips offsets removed by compaction or aborted transactions.
@@ -156,8 +152,6 @@ func NewDirectReader(cfg Config, topic string, from map[int32]int64, extra ...kg
 		switch {
 		case at == StartOffset:
 			o = o.AtStart()
-		case at == EndOffset:
-			o = o.AtEnd()
 		case at < 0:
 			return nil, fmt.Errorf("making direct reader of %s: partition %d: %d is not an offset", topic, p, at)
 		default:

@@ -237,7 +237,7 @@ func (g *migration) threadOf(key []byte) (string, int32, error) {
 }
 
 func (g *migration) copyRun(p *places, m *kgo.Record) (*kgo.Record, error) {
-	headers, err := kafka.ParseHeaders(m.Headers)
+	headers, err := record.ParseHeaders(m.Headers)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (s *topicSet) erasures() []string {
 	s.Helper()
 	kinds := map[record.Position]record.Kind{}
 	for _, m := range kafkatest.Consume(s.T, s.copied(), s.copied().Topics().Events) {
-		h, err := kafka.ParseHeaders(m.Headers)
+		h, err := record.ParseHeaders(m.Headers)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func (s *topicSet) erasures() []string {
 	}
 	var out []string
 	for _, m := range kafkatest.Consume(s.T, s.copied(), s.copied().Topics().Runs) {
-		if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindErase {
+		if h, err := record.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindErase {
 			continue
 		}
 		below, err := record.DecodeErased(m.Value)

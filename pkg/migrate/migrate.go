@@ -366,7 +366,7 @@ func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 		if err != nil {
 			return nil, err
 		}
-		if headers, err := kafka.ParseHeaders(m.Headers); err != nil || len(m.Value) == 0 || headers.Kind != record.KindRun {
+		if headers, err := record.ParseHeaders(m.Headers); err != nil || len(m.Value) == 0 || headers.Kind != record.KindRun {
 			continue // findPlaces returns the error
 		}
 		r, err := record.DecodeRun(m.Value)

@@ -147,7 +147,7 @@ func (s *topicSet) runs(partitions int32) []*record.Run {
 	s.Helper()
 	var out []*record.Run
 	for _, m := range kafkatest.Consume(s.T, s.copied(), s.copied().Topics().Runs) {
-		if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindRun {
+		if h, err := record.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindRun {
 			continue
 		}
 		r, err := record.DecodeRun(m.Value)

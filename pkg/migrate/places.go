@@ -240,7 +240,7 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 		if len(m.Value) == 0 {
 			continue
 		}
-		switch headers, err := kafka.ParseHeaders(m.Headers); {
+		switch headers, err := record.ParseHeaders(m.Headers); {
 		case err != nil:
 			return nil, fmt.Errorf("reading run record %d:%d: %w", m.Partition, m.Offset, err)
 		case headers.Kind == record.KindRun:
@@ -265,7 +265,7 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 			return nil, err
 		}
 		at, ok := positionIn(m, record.HeaderPosition)
-		if headers, err := kafka.ParseHeaders(m.Headers); ok && err == nil && headers.Kind == record.KindErase {
+		if headers, err := record.ParseHeaders(m.Headers); ok && err == nil && headers.Kind == record.KindErase {
 			p.refused[at] = true
 		}
 		switch {
@@ -295,7 +295,7 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 			p.retried[of] = true
 		}
 		// The erasure of a thread without runs may have left no record.
-		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase && own && !p.refused[from] {
+		if headers, err := record.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase && own && !p.refused[from] {
 			p.erase(m.Key, from.Offset)
 		}
 		if _, ok := p.committed[m.Partition]; !ok && from.Offset >= committed[from.Partition] {

@@ -259,7 +259,7 @@ func (g *migration) proveLatest(
 // textOf returns the bytes to compare of a record of skein.runs: of a run, with its positions replaced by those that place returns; of an
 // erasure and of a detail, its value. It returns nil for other kinds, which belong to one set.
 func textOf(m *kgo.Record, place func(thread string, raw record.Raw) [3]int64) (record.Kind, []byte, error) {
-	headers, err := kafka.ParseHeaders(m.Headers)
+	headers, err := record.ParseHeaders(m.Headers)
 	switch {
 	case err != nil:
 		return "", nil, err

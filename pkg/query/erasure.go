@@ -160,7 +160,7 @@ func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 	if found == nil {
 		return askedErasure{}, refuseEpoch(at)
 	}
-	h, err := kafka.ParseHeaders(found.Headers)
+	h, err := record.ParseHeaders(found.Headers)
 	if err != nil || h.Kind != record.KindErase {
 		return askedErasure{}, store.ErrNotFound
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/front"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tail"
@@ -173,7 +172,7 @@ func (s *stream) lastFrom(offset int64) (int64, error) {
 		var b tail.Batch
 		b, err = s.reader.Next(s.ctx)
 		for _, m := range s.below(b.Records) {
-			h, err := kafka.ParseHeaders(m.Headers)
+			h, err := record.ParseHeaders(m.Headers)
 			if err != nil || s.changesRows(h.Kind) {
 				last = m.Offset
 			}

@@ -169,7 +169,7 @@ func (s *selection) records(ctx context.Context, cfg kafka.Config, spans map[int
 }
 
 func (s *selection) learn(m *kgo.Record, runs map[string]*record.Run) error {
-	headers, err := kafka.ParseHeaders(m.Headers)
+	headers, err := record.ParseHeaders(m.Headers)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (s *selection) erasures(ctx context.Context, cfg kafka.Config, spans map[in
 		if err != nil {
 			return err
 		}
-		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase {
+		if headers, err := record.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase {
 			s.erased[string(m.Key)] = max(s.erased[string(m.Key)], m.Offset)
 		}
 	}

@@ -81,7 +81,7 @@ func (c *check) foldAgain() map[*kgo.Record]string {
 		}
 		var sources []partition.Source
 		for _, m := range events {
-			h, err := kafka.ParseHeaders(m.Headers)
+			h, err := record.ParseHeaders(m.Headers)
 			if err != nil {
 				c.t.Fatal(err)
 			}
@@ -117,7 +117,7 @@ func (c *check) checkRuns() {
 	sealed := map[string]int{}
 	told := map[int32]int64{}
 	for _, m := range kafkatest.Consume(c.t, c.cfg, c.cfg.Topics().Runs) {
-		h, err := kafka.ParseHeaders(m.Headers)
+		h, err := record.ParseHeaders(m.Headers)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func (c *check) checkRanges(key string, r *record.Run) {
 		c.t.Fatal(err)
 	}
 	for _, m := range c.threads[thread] {
-		h, err := kafka.ParseHeaders(m.Headers)
+		h, err := record.ParseHeaders(m.Headers)
 		if err != nil {
 			c.t.Fatal(err)
 		}

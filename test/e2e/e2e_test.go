@@ -289,7 +289,7 @@ func checkTopics(t *testing.T, cfg kafka.Config, stories []story) {
 	t.Helper()
 	sealed := make(map[string]int)
 	for _, r := range kafkatest.Consume(t, cfg, cfg.Topics().Runs) {
-		h, err := kafka.ParseHeaders(r.Headers)
+		h, err := record.ParseHeaders(r.Headers)
 		if err != nil {
 			t.Fatal(err)
 		}

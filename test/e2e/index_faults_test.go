@@ -201,7 +201,7 @@ func again(t *testing.T, cfg kafka.Config) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h, err := kafka.ParseHeaders(m.Headers); err == nil && h.Kind == record.KindRun && len(m.Value) > 0 && len(copies) < 20 &&
+		if h, err := record.ParseHeaders(m.Headers); err == nil && h.Kind == record.KindRun && len(m.Value) > 0 && len(copies) < 20 &&
 			!isErased(n) {
 			copies = append(copies, &kgo.Record{Topic: m.Topic, Partition: m.Partition, Key: m.Key, Value: m.Value, Headers: m.Headers})
 		}
@@ -214,7 +214,7 @@ func (p *pipeline) foldOfRuns() (out []string) {
 	p.t.Helper()
 	last := map[string]string{}
 	for _, m := range kafkatest.Consume(p.t, p.ends.kafka, p.ends.kafka.Topics().Runs) {
-		h, err := kafka.ParseHeaders(m.Headers)
+		h, err := record.ParseHeaders(m.Headers)
 		if err != nil {
 			p.t.Fatal(err)
 		}

@@ -66,7 +66,7 @@ func TestTenants_APlainProducerWritesForNobody(t *testing.T) {
 	send(record.KindThread, "", `{"title":"forged"}`)
 	send(record.KindErase, "", `{}`)
 	for _, m := range forged[:8:8] { // as a newer Skein would write them, at which stages stop
-		h, err := kafka.ParseHeaders(m.Headers)
+		h, err := record.ParseHeaders(m.Headers)
 		if err != nil {
 			t.Fatal(err)
 		}

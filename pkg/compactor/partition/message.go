@@ -5,7 +5,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -30,5 +29,5 @@ func (m *message) read(r *kgo.Record, t *thread) {
 	}
 	m.Record = r
 	m.event.Partition, m.event.Offset, m.event.Time, m.event.Key, m.event.Value = r.Partition, r.Offset, r.Timestamp, r.Key, r.Value
-	m.event.Headers, m.unread = kafka.ParseHeadersLike(r.Headers, like)
+	m.event.Headers, m.unread = record.ParseHeadersLike(r.Headers, like)
 }

@@ -46,7 +46,7 @@ func EntryOf(m *kgo.Record) (Entry, error) {
 		}
 		return Entry{Offset: m.Offset, Progress: &reached}, nil
 	}
-	h, err := kafka.ParseHeaders(m.Headers)
+	h, err := record.ParseHeaders(m.Headers)
 	if err == nil && h.Kind == record.KindThread { // nor is a detail of a thread
 		return Entry{Offset: m.Offset}, nil
 	}

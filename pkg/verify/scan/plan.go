@@ -184,7 +184,7 @@ func (r *reader) plan(ctx context.Context, partition int32) (batches []*batch, e
 // selects reports whether a record of skein.runs belongs to a thread that the query may select. It returns the thread's
 // key.
 func (r *reader) selects(m *kgo.Record) (thread string, ok bool) {
-	headers, err := kafka.ParseHeaders(m.Headers)
+	headers, err := record.ParseHeaders(m.Headers)
 	if err != nil || headers.Kind != record.KindRun {
 		return "", false
 	}

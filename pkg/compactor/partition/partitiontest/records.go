@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -42,7 +41,7 @@ func Told(tb testing.TB, runs []*kgo.Record) []int64 {
 		if string(m.Key) != record.ProgressKey {
 			continue
 		}
-		h, err := kafka.ParseHeaders(m.Headers)
+		h, err := record.ParseHeaders(m.Headers)
 		if err != nil || h.Kind != record.KindProgress {
 			tb.Errorf("kind of a progress record: %q, %v", h.Kind, err)
 		}
