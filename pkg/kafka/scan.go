@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -144,6 +145,13 @@ const (
 // the order within each partition, but not between partitions. It ends after the spans or with an error, such as
 // record.ErrUnknownVersion for a record of a newer Skein, which one that cfg.IngestKeys refuse is not.
 func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, extra ...kgo.Opt) iter.Seq2[*kgo.Record, error] {
+	return scan(ctx, cfg, topic, spans, scanQuiet, extra...)
+}
+
+// scan is Scan that waits for the next record as long as quiet.
+func scan(
+	ctx context.Context, cfg Config, topic string, spans map[int32]Span, quiet time.Duration, extra ...kgo.Opt,
+) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
 		from, open := map[int32]int64{}, map[int32]Span{} // partitions that are not read to the end of their spans
 		for p, span := range spans {
@@ -163,7 +171,7 @@ func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span, e
 		}
 		defer cl.Close()
 		for len(open) > 0 {
-			wait, cancel := context.WithTimeout(ctx, scanQuiet)
+			wait, cancel := context.WithTimeout(ctx, quiet)
 			fetches, err := poll(wait, cl, topic)
 			cancel()
 			if err != nil {
@@ -244,31 +252,12 @@ func ScanByTime(ctx context.Context, cfg Config, topic string, spans map[int32]S
 	}
 }
 
-// Follow reads partitions of a topic from the offsets of the argument from, read_committed and without a group. It ends with ctx or
-// another error, such as record.ErrUnknownVersion for a record of a newer Skein. It waits for unavailable brokers.
+// Follow is Scan without ends: it reads partitions of a topic from the offsets of the argument from, and ends with ctx or another error.
+// It waits for unavailable brokers.
 func Follow(ctx context.Context, cfg Config, topic string, from map[int32]int64) iter.Seq2[*kgo.Record, error] {
-	return func(yield func(*kgo.Record, error) bool) {
-		cl, err := NewDirectReader(cfg, topic, from, kgo.FetchMaxPartitionBytes(scanFetch))
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		defer cl.Close()
-		for {
-			fetches, err := poll(ctx, cl, topic)
-			if err != nil {
-				yield(nil, cmp.Or(ctx.Err(), err))
-				return
-			}
-			for r := range fetches.RecordsAll() {
-				if err := CheckVersion(r); err != nil {
-					yield(nil, err)
-					return
-				}
-				if !yield(r, nil) {
-					return
-				}
-			}
-		}
+	spans := make(map[int32]Span, len(from))
+	for p, at := range from {
+		spans[p] = Span{Start: at, End: math.MaxInt64}
 	}
+	return scan(ctx, cfg, topic, spans, math.MaxInt64)
 }
