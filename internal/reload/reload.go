@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,14 +37,14 @@ type Source struct {
 	Refused func(error)
 	// Every is how often Run reads the content once some is in force; at least Interval.
 	Every time.Duration
-	// Stale is 1 after Read or Take has failed, else 0; it may be nil.
-	Stale prometheus.Gauge
+	// Failing is 1 after Read or Take has failed, else 0; it may be nil.
+	Failing prometheus.Gauge
 	// Reloads counts the successful calls of Take and the calls of Refused, by Outcomes; it may be nil.
 	Reloads *prometheus.CounterVec
 
 	mu     sync.Mutex
 	tried  time.Time
-	loaded *[sha256.Size]byte // of the content in force
+	loaded atomic.Pointer[[sha256.Size]byte] // of the content in force
 	err    error
 }
 
@@ -56,9 +57,9 @@ func (s *Source) Load(ctx context.Context, since time.Time) error {
 	}
 	text, err := s.Read(ctx)
 	sum := sha256.Sum256(text)
-	if err == nil && (s.loaded == nil || *s.loaded != sum) {
+	if last := s.loaded.Load(); err == nil && (last == nil || *last != sum) {
 		if err = s.Take(text); err == nil {
-			s.loaded = &sum
+			s.loaded.Store(&sum)
 			s.count(loaded)
 		}
 	}
@@ -70,8 +71,8 @@ func (s *Source) Load(ctx context.Context, since time.Time) error {
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
-	if s.Stale != nil {
-		s.Stale.Set(map[bool]float64{true: 1}[err != nil])
+	if s.Failing != nil {
+		s.Failing.Set(map[bool]float64{true: 1}[err != nil])
 	}
 	if err != nil && s.Refused != nil && (was == nil || was.Error() != err.Error()) {
 		s.Refused(err)
@@ -101,27 +102,37 @@ func (s *Source) Err() error {
 	return s.err
 }
 
-// Run loads the content repeatedly until ctx ends.
-func (s *Source) Run(ctx context.Context) {
+// Ready returns nil once some content is in force, without waiting for a running Load, else the error of reading it.
+func (s *Source) Ready() error {
+	if s.loaded.Load() != nil {
+		return nil
+	}
+	return s.Err()
+}
+
+// Stale returns the error of reading the content since some was in force, or nil.
+func (s *Source) Stale() error {
+	if s.loaded.Load() == nil {
+		return nil
+	}
+	return s.Err()
+}
+
+// Run loads the content repeatedly until ctx ends. It returns nil.
+func (s *Source) Run(ctx context.Context) error {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case now := <-tick.C:
-			if s.isLoaded() {
+			if s.loaded.Load() != nil {
 				now = now.Add(-s.Every)
 			}
 			_ = s.Load(ctx, now) // Refused gets the error
 		}
 	}
-}
-
-func (s *Source) isLoaded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.loaded != nil
 }
 
 // File returns a Source.Read for a file of at most limit bytes.

@@ -20,8 +20,9 @@ const maxIngestKeysBytes = 64 << 10
 // file is invalid, the last keys stay in force, and IngestKeys logs an error and sets a metric. A nil *IngestKeys has no keys: it signs
 // nothing and requires no signature.
 type IngestKeys struct {
-	keys   atomic.Pointer[record.SigningKeys]
-	source reload.Source
+	reload.Source
+
+	keys atomic.Pointer[record.SigningKeys]
 }
 
 // OpenIngestKeys reads the file for the first time.
@@ -34,8 +35,8 @@ func OpenIngestKeys(path string, logger *slog.Logger, reg prometheus.Registerer)
 	if err := reg.Register(stale); err != nil {
 		return nil, err
 	}
-	k.source = reload.Source{
-		What: "signing keys of " + path, Read: reload.File(path, maxIngestKeysBytes), Stale: stale,
+	k.Source = reload.Source{
+		What: "signing keys of " + path, Read: reload.File(path, maxIngestKeysBytes), Failing: stale,
 		Take: func(text []byte) error {
 			keys, err := record.ParseSigningKeys(text)
 			if err == nil {
@@ -50,17 +51,8 @@ func OpenIngestKeys(path string, logger *slog.Logger, reg prometheus.Registerer)
 			}
 		},
 	}
-	return k, k.source.Load(context.Background(), time.Now())
+	return k, k.Load(context.Background(), time.Now())
 }
-
-// Run reads the file again whenever it changes, until ctx ends.
-func (k *IngestKeys) Run(ctx context.Context) error {
-	k.source.Run(ctx)
-	return nil
-}
-
-// Stale returns the error of reading the file since keys were in force, or nil.
-func (k *IngestKeys) Stale() error { return k.source.Err() }
 
 // Sign adds ingest's signature to a record that has all other headers, key and value.
 func (k *IngestKeys) Sign(m *kgo.Record) {

@@ -61,7 +61,7 @@ func Open(cfg Config) (*Quotas, error) {
 	if cfg.Path == "" {
 		return q, nil
 	}
-	q.source = reload.Source{What: "quotas of " + cfg.Path, Read: reload.File(cfg.Path, maxFileBytes), Take: q.take, Stale: q.metrics.stale}
+	q.source = reload.Source{What: "quotas of " + cfg.Path, Read: reload.File(cfg.Path, maxFileBytes), Take: q.take, Failing: q.metrics.stale}
 	if err := q.source.Load(context.Background(), time.Now()); err != nil {
 		return nil, err
 	}

@@ -24,18 +24,19 @@ const maxKeyFileBytes = 32 << 20
 // digests when it changes. If the file is missing or invalid, the last keys stay in force; KeyFile logs an error and sets a metric.
 // Before the first valid file, it refuses every key.
 type KeyFile struct {
+	reload.Source
+
 	logger  *slog.Logger
 	metrics *metrics
 	ring    atomic.Pointer[ring]
-	source  reload.Source
 }
 
 // OpenKeyFile reads the file for the first time. It logs an error of the file, which Ready then returns.
 func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) *KeyFile {
 	m := newMetrics(reg)
 	f := &KeyFile{logger: logger, metrics: m}
-	f.source = reload.Source{
-		What: "API keys of " + path, Read: reload.File(path, maxKeyFileBytes), Take: f.take, Stale: m.stale, Reloads: m.reloads,
+	f.Source = reload.Source{
+		What: "API keys of " + path, Read: reload.File(path, maxKeyFileBytes), Take: f.take, Failing: m.stale, Reloads: m.reloads,
 		Refused: func(err error) {
 			if f.ring.Load() == nil {
 				logger.Error("API keys were not read; nobody gets in until they are", "error", err)
@@ -44,30 +45,8 @@ func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) *K
 			}
 		},
 	}
-	_ = f.source.Load(context.Background(), time.Now()) // logged, and Ready returns it
+	_ = f.Load(context.Background(), time.Now()) // logged, and Ready returns it
 	return f
-}
-
-// Run reads the file again whenever it changes, until ctx ends.
-func (f *KeyFile) Run(ctx context.Context) error {
-	f.source.Run(ctx)
-	return nil
-}
-
-// Stale returns the error of reading the file since keys were in force, or nil.
-func (f *KeyFile) Stale() error {
-	if f.ring.Load() == nil {
-		return nil
-	}
-	return f.source.Err()
-}
-
-// Ready returns nil once keys are in force, else the error of reading them.
-func (f *KeyFile) Ready() error {
-	if f.ring.Load() != nil {
-		return nil
-	}
-	return f.source.Err()
 }
 
 // take puts the keys of a file in force.

@@ -117,13 +117,14 @@ func (c TokenConfig) remote() bool {
 // Tokens authenticates by JSON Web Tokens: "Authorization: Bearer …", or Header in its place. Run reloads the key set: a file every
 // 2 s, a URL every 5 minutes. If that fails, the last key set stays in force. Before the first key set, Tokens refuses every token.
 type Tokens struct {
+	*reload.Source
+
 	cfg     TokenConfig
 	parser  *jwt.Parser
 	client  *http.Client
 	logger  *slog.Logger
 	metrics *tokenMetrics
 	keys    atomic.Pointer[keyfunc.Keyfunc]
-	source  *reload.Source
 }
 
 // OpenTokens reads the key set for the first time. It returns an error only for the configuration. It logs an error of the key set,
@@ -138,14 +139,14 @@ func OpenTokens(ctx context.Context, cfg TokenConfig, logger *slog.Logger, reg p
 		parser: jwt.NewParser(jwt.WithValidMethods(signatures), jwt.WithIssuer(cfg.Issuer), jwt.WithAudience(cfg.Audience),
 			jwt.WithExpirationRequired(), jwt.WithLeeway(cfg.Skew)),
 	}
-	t.source = t.newSource()
-	_ = t.source.Load(ctx, time.Now()) // logged, and Ready returns it
+	t.Source = t.newSource()
+	_ = t.Load(ctx, time.Now()) // logged, and Ready returns it
 	return t, nil
 }
 
 func (t *Tokens) newSource() *reload.Source {
 	s := &reload.Source{
-		What: "the key set " + t.cfg.keySet(), Read: reload.File(t.cfg.JWKS, maxJWKSBytes), Take: t.take, Stale: t.metrics.stale,
+		What: "the key set " + t.cfg.keySet(), Read: reload.File(t.cfg.JWKS, maxJWKSBytes), Take: t.take, Failing: t.metrics.stale,
 		Refused: func(err error) {
 			if t.keys.Load() == nil {
 				t.logger.Error("the key set of tokens was not read; no token gets in until it is", "error", err)
@@ -163,24 +164,7 @@ func (t *Tokens) newSource() *reload.Source {
 // Run reloads the key set until ctx ends.
 func (t *Tokens) Run(ctx context.Context) error {
 	defer t.client.CloseIdleConnections()
-	t.source.Run(ctx)
-	return nil
-}
-
-// Ready returns nil once a key set was read, else the error of reading it.
-func (t *Tokens) Ready() error {
-	if t.keys.Load() != nil {
-		return nil
-	}
-	return t.source.Err()
-}
-
-// Stale returns the error of reading the key set since one was in force, or nil.
-func (t *Tokens) Stale() error {
-	if t.keys.Load() == nil {
-		return nil
-	}
-	return t.source.Err()
+	return t.Source.Run(ctx)
 }
 
 // take puts a key set in force. It ignores keys that are not for signatures.
@@ -267,7 +251,7 @@ func (t *Tokens) recheck(r *http.Request) (Identity, error) {
 	_, err = t.parser.ParseWithClaims(text, claims, (*keys).Keyfunc)
 	if errors.Is(err, jwkset.ErrKeyNotFound) && t.cfg.remote() {
 		// The issuer may use a new key. The fetch does not end with this request, because others wait for the same fetch.
-		_ = t.source.Load(context.WithoutCancel(r.Context()), time.Now().Add(-jwksPause)) // logged
+		_ = t.Load(context.WithoutCancel(r.Context()), time.Now().Add(-jwksPause)) // logged
 		claims = jwt.MapClaims{}
 		_, err = t.parser.ParseWithClaims(text, claims, (*t.keys.Load()).Keyfunc)
 	}
