@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,6 +47,34 @@ func TestIngest_IsNotReadyUntilKeysWereRead(t *testing.T) {
 		t.Errorf("with a broken file the answer is %d", got)
 	}
 	r.Ready(`"status":"degraded"`, `"api-keys-file":"reading API keys of `)
+}
+
+// A certificate that is broken while it is in use degrades, and the one before stays in force.
+func TestIngest_IsDegradedByABrokenCertificate(t *testing.T) {
+	cert, key, err := kafkatest.Certificate("ingest", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
+	for file, text := range map[string][]byte{
+		certFile: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
+		keyFile:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
+	} {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := apptest.Start(t, stage(), "--brokers", kafkatest.Start(t, 1).Brokers[0], "--listen", "127.0.0.1:0", "--tenant", "t",
+		"--tls-cert-file", certFile, "--tls-key-file", keyFile)
+	r.Ready(`"status":"ok"`, `"tls":"ok"`)
+	if err := os.WriteFile(keyFile, []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.Ready(`"status":"degraded"`, `"tls":"reading a listener's certificate`)
 }
 
 // Where nobody needs a key, requests are taken under the machine's own name, and of web pages those that are named.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -124,7 +125,43 @@ func TestSecurity_RealKafkaLetsIn(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a token that is renewed under load", func(t *testing.T) { renewsUnderLoad(t, c) })
+	const lifetime = 6 * time.Second
+	t.Run("renewed under load", func(t *testing.T) {
+		t.Run("a client", func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			renewsUnderLoad(t, lifetime, withEndpoint(t, c, func(w http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				giveToken(w, c.Issuer.Token(t, lifetime, nil), lifetime)
+			}))
+			if n := asked.Load(); n < 3 || n > 4 {
+				t.Errorf("%d tokens in two lifetimes, want one for all clients at a time", n)
+			}
+		})
+		t.Run("a token", func(t *testing.T) {
+			t.Parallel()
+			cfg := withToken(t, c, c.Issuer.Token(t, lifetime, nil))
+			file := cfg.Security.OAuth.TokenFile
+			ctx, stop := context.WithCancel(t.Context())
+			var renewal sync.WaitGroup
+			renewal.Go(func() {
+				for tick := time.NewTicker(lifetime / 3); ; {
+					select {
+					case <-tick.C:
+					case <-ctx.Done():
+						return
+					}
+					put(t, file+".new", c.Issuer.Token(t, lifetime, nil))
+					if err := os.Rename(file+".new", file); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			renewsUnderLoad(t, lifetime, cfg)
+			stop()
+			renewal.Wait()
+		})
+	})
 }
 
 // withToken logs in with a token from a file.
@@ -155,17 +192,12 @@ func giveToken(w http.ResponseWriter, token string, lifetime time.Duration) {
 	_, _ = fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%d}`, token, int(lifetime.Seconds()))
 }
 
-// renewsUnderLoad shows that clients log in anew before the brokers end a session with its token: on the same connections, and without
-// losing a record or an order.
-func renewsUnderLoad(t *testing.T, c *kafkatest.SecuredCluster) {
+// renewsUnderLoad shows over two lifetimes of a token that clients log in anew before the brokers end a session with it: on the same
+// connections, and without losing a record or an order.
+func renewsUnderLoad(t *testing.T, lifetime time.Duration, cfg kafka.Config) {
 	t.Helper()
-	const lifetime = 6 * time.Second
-	var asked, lost atomic.Int32
-	cfg := withEndpoint(t, c, func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
-		giveToken(w, c.Issuer.Token(t, lifetime, nil), lifetime)
-	})
-	cfg.TopicPrefix = "renewed."
+	var lost atomic.Int32
+	cfg.TopicPrefix = strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-") + "."
 	if _, err := kafka.EnsureTopics(timeout(t), cfg, kafka.TopicSpec{Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +208,7 @@ func renewsUnderLoad(t *testing.T, c *kafkatest.SecuredCluster) {
 		t.Fatal(err)
 	}
 	defer producer.Close()
-	reader, err := kafka.NewDirectReader(cfg, topic, map[int32]int64{0: kafka.StartOffset})
+	reader, err := kafka.NewDirectReader(cfg, topic, map[int32]int64{0: kafka.Earliest})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,10 +240,10 @@ func renewsUnderLoad(t *testing.T, c *kafkatest.SecuredCluster) {
 		}
 	}
 	// A busy machine may lose a connection. Were sessions not renewed, each of the clients would lose its own in each lifetime.
-	if asked.Load() < 3 || asked.Load() > 4 || lost.Load() > 1 {
-		t.Errorf("%d tokens in two lifetimes, %d lost connections, want one token for all clients at a time and no loss", asked.Load(), lost.Load())
+	if lost.Load() > 1 {
+		t.Errorf("%d lost connections, want none", lost.Load())
 	}
-	t.Logf("%d records over %d tokens", sent, asked.Load())
+	t.Logf("%d records", sent)
 }
 
 // disconnects counts connections that end.
