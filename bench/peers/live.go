@@ -164,7 +164,7 @@ func (e *endings) waited(now time.Time) {
 func follow(ctx context.Context, cfg kafka.Config, topic string, see func(*kgo.Record, time.Time)) error {
 	from := map[int32]int64{}
 	for p := range int32(partitions) {
-		from[p] = kafka.StartOffset
+		from[p] = kafka.Earliest
 	}
 	for r, err := range kafka.Follow(ctx, cfg, topic, from) {
 		if ctx.Err() != nil {

@@ -24,7 +24,7 @@ func (o *opener) readRuns(a *assignment, store *runstore.Store) error {
 		return nil
 	}
 	if from == 0 {
-		from = kafka.StartOffset
+		from = kafka.Earliest
 	}
 	reader, err := kafka.NewDirectReader(o.kafka, o.topics.Runs, map[int32]int64{a.id: from},
 		// Unpacked, run records take some 10 times as many bytes, and those of short, similar runs 40 times. A batch over the

@@ -129,8 +129,6 @@ type stopRecord struct {
 	Before *int64 `json:"before,omitempty"`
 }
 
-func (r stopRecord) encode() []byte { return encoded(r) }
-
 // readReason reads the request's body, which may be empty.
 func (s *Service) readReason(c *front.Call, t target) (asked stop, err error) {
 	b, err := s.openJSON(c, t, "a reason")
@@ -159,7 +157,7 @@ func (s *Service) readReason(c *front.Call, t target) (asked stop, err error) {
 func (s *Service) cancelRun(ctx context.Context, t target, asked stop, known <-chan client.KnownRun) (cancelled, error) {
 	value := stopRecord{Reason: asked.Reason}
 	request := func() (ack, error) {
-		return s.publishOne(ctx, t, record.KindCancel, producer{}, value.encode())
+		return s.publishOne(ctx, t, record.KindCancel, producer{}, encoded(value))
 	}
 	// Follow from the log's end, before writing the request: a reader from an older offset may first wait for a slot to catch up.
 	follow, err := s.log.Follow(ctx, t.key, t.partition, tail.End)

@@ -294,7 +294,7 @@ func (d *stage) endOnRequest(runID, end string) error {
 	cfg := d.cfg
 	cfg.Registerer = nil
 	partition := record.Partition([]byte(key), 3)
-	reader, err := kafka.NewDirectReader(cfg, cfg.Topics().Events, map[int32]int64{partition: kafka.StartOffset})
+	reader, err := kafka.NewDirectReader(cfg, cfg.Topics().Events, map[int32]int64{partition: kafka.Earliest})
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,6 @@ type claim struct {
 	Withdrawn bool   `json:"withdrawn,omitempty"`
 }
 
-func (c claim) encode() []byte { return encoded(c) }
-
 // standing is a claim that counts.
 type standing struct {
 	id, run string

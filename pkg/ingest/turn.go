@@ -170,7 +170,7 @@ func left(ctx context.Context) error {
 }
 
 func (t *turn) publish(ctx context.Context, c claim) (ack, error) {
-	return t.p.svc.publishOne(ctx, t.target, record.KindClaim, producer{}, c.encode())
+	return t.p.svc.publishOne(ctx, t.target, record.KindClaim, producer{}, encoded(c))
 }
 
 // wait waits until nothing is before the claim, the run is ended, or the context of the request ends: with errNotEnded if the runs before
@@ -216,7 +216,7 @@ func (t *turn) wait(r *http.Request) error {
 
 // stopThose requests that the runs of the thread that began before an offset be stopped, and repeats it as cancelRun does, until ctx ends.
 func (t *turn) stopThose(ctx context.Context, before int64) {
-	of, value := t.target, stopRecord{reasonNext, &before}.encode()
+	of, value := t.target, encoded(stopRecord{reasonNext, &before})
 	of.run = ""
 	for _, at := range append([]time.Duration{0}, cancelAgain...) {
 		select {

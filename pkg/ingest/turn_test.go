@@ -386,7 +386,7 @@ func (b *behind) left(run string, ago time.Duration) {
 		b.t.Fatal(err)
 	}
 	kafkatest.Produce(b.t, b.cfg, &kgo.Record{Topic: b.cfg.Topics().Events, Partition: record.Partition([]byte(key), 3), Key: []byte(key),
-		Timestamp: time.Now().Add(-ago), Value: claim{ID: "of " + run}.encode(),
+		Timestamp: time.Now().Add(-ago), Value: encoded(claim{ID: "of " + run}),
 		Headers: kafka.Headers(record.Headers{Kind: record.KindClaim, RunID: run, Seq: -1})})
 }
 
@@ -517,7 +517,7 @@ func TestCancel_StopsWhateverRunOfAThreadIsOpen(t *testing.T) {
 	all[0].begins("r3")
 	last := all[0].last(record.KindCancel)
 	kafkatest.Produce(t, all[0].cfg, &kgo.Record{Topic: last.Topic, Partition: last.Partition, Key: last.Key,
-		Value: stopRecord{Before: &last.Offset}.encode(), Headers: last.Headers})
+		Value: encoded(stopRecord{Before: &last.Offset}), Headers: last.Headers})
 	time.Sleep(100 * time.Millisecond)
 	if !all[0].svc.Runs().Held("dev/t1", "r3") {
 		t.Error("a run that began after the request is stopped")
@@ -530,7 +530,7 @@ func TestLineup_IsThatOfTheRecordsAlone(t *testing.T) {
 	offset := int64(0)
 	rec := func(run string, c claim) *kgo.Record {
 		offset++
-		return &kgo.Record{Offset: offset, Timestamp: now, Value: c.encode(),
+		return &kgo.Record{Offset: offset, Timestamp: now, Value: encoded(c),
 			Headers: kafka.Headers(record.Headers{Kind: record.KindClaim, RunID: run, Seq: -1})}
 	}
 	end := func(run string) *kgo.Record {
@@ -599,7 +599,7 @@ func TestLineup_ReadersThatBeginAtDifferentTimesAgree(t *testing.T) {
 			if len(all) == 0 || r.IntN(4) == 0 {
 				at := int64(len(log))
 				m := &made{run: fmt.Sprint("r", r.IntN(10)), c: claim{ID: fmt.Sprint(at)}}
-				add(record.KindClaim, m.run, m.c.encode())
+				add(record.KindClaim, m.run, encoded(m.c))
 				m.c.At = &at
 				all = append(all, m)
 				continue
@@ -608,11 +608,11 @@ func TestLineup_ReadersThatBeginAtDifferentTimesAgree(t *testing.T) {
 			switch over := !m.over.IsZero(); {
 			case over && now.Sub(m.over) > claimWindow-claimFor-clocks:
 			case over || r.IntN(8) > 1:
-				add(record.KindClaim, m.run, m.c.encode())
+				add(record.KindClaim, m.run, encoded(m.c))
 			case r.IntN(2) == 0:
 				c := m.c
 				c.Withdrawn, m.over = true, now
-				add(record.KindClaim, m.run, c.encode())
+				add(record.KindClaim, m.run, encoded(c))
 			default:
 				for _, o := range all {
 					if o.run == m.run && o.over.IsZero() {

@@ -10,9 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// StartOffset means the first offset that a partition still has, for NewDirectReader.
-const StartOffset int64 = -2
-
 // Limits on the unpacked size of one fetch response beyond its first batch, for a direct reader of one partition, a direct reader
 // of several, and a group reader.
 const (
@@ -141,7 +138,7 @@ func OneAnswer() ([]kgo.Opt, error) {
 }
 
 // NewDirectReader returns a reader of partitions of one topic without a group. The argument from maps each partition to its first
-// offset, which may be StartOffset. The client has no metrics, because there may be many short-lived ones.
+// offset, which may be Earliest. The client has no metrics, because there may be many short-lived ones.
 //
 // For an offset below the log's start or above its end, the poll returns kerr.OffsetOutOfRange, and the reader ignores the
 // partition until the caller sets another offset. It skips offsets removed by compaction or aborted transactions.
@@ -150,7 +147,7 @@ func NewDirectReader(cfg Config, topic string, from map[int32]int64, extra ...kg
 	for p, at := range from {
 		o := kgo.NoResetOffset()
 		switch {
-		case at == StartOffset:
+		case at == Earliest:
 			o = o.AtStart()
 		case at < 0:
 			return nil, fmt.Errorf("making direct reader of %s: partition %d: %d is not an offset", topic, p, at)

@@ -217,7 +217,7 @@ func (w *StallWatch) peek(ctx context.Context, p int32, span Span) (time.Time, e
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
 	if span.Start < 0 {
-		span.Start = StartOffset
+		span.Start = Earliest
 	}
 	for m, err := range Scan(ctx, w.cfg, w.topic, map[int32]Span{p: span},
 		kgo.KeepRetryableFetchErrors(), kgo.FetchMaxPartitionBytes(peekBytes), kgo.FetchMaxBytes(peekBytes)) {

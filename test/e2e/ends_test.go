@@ -62,7 +62,7 @@ func readsNearby(t *testing.T, cfg kafka.Config) {
 	leaders, from := map[int]bool{}, map[int32]int64{}
 	for p := range int32(3) {
 		kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: p, Value: []byte("v")})
-		leaders[leader(t, cfg, p)], from[p] = true, kafka.StartOffset
+		leaders[leader(t, cfg, p)], from[p] = true, kafka.Earliest
 	}
 	if len(leaders) != 3 {
 		t.Fatalf("only %v lead", leaders)
