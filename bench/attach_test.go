@@ -141,11 +141,7 @@ func BenchmarkAttach(b *testing.B) {
 // indexAll has the index of a query process say that all events on the topic are indexed.
 func indexAll(b *testing.B, cfg kafka.Config, dir string) {
 	b.Helper()
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(b, cfg)
 	ends, err := adm.ListEndOffsets(b.Context(), cfg.Topics().Events)
 	if err != nil {
 		b.Fatal(err)

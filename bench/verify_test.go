@@ -160,11 +160,7 @@ func startStages(tb testing.TB, cfg kafka.Config) *stages {
 func (s *stages) index(tb testing.TB, n int) {
 	tb.Helper()
 	compactor := startCompactorIn(tb, s.cfg, s.dir)
-	adm, err := kafka.NewAdmin(s.cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(tb, s.cfg)
 	process.EventuallyWithin(tb, time.Hour, "all is folded", func() (int64, bool) {
 		at := committed(tb.Context(), adm, s.cfg.CompactorGroup())
 		return at, at >= int64(n)

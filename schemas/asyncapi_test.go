@@ -191,11 +191,7 @@ func TestAsyncAPI_HasEveryKindAndHeader(t *testing.T) {
 // The settings of the topics are those that they are made with.
 func TestAsyncAPI_HasTheTopicsSettings(t *testing.T) {
 	cfg := kafkatest.Start(t, 1)
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, cfg)
 	for _, channel := range describe(t).Channels {
 		found, err := adm.DescribeTopicConfigs(t.Context(), channel.Address)
 		if err != nil {

@@ -25,11 +25,7 @@ func produceEvent(t *testing.T, s *dev.Server, value string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	adm, err := kafka.NewAdmin(s.Kafka())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, s.Kafka())
 	count, err := kafka.PartitionCount(t.Context(), adm, s.Kafka().Topics())
 	if err != nil {
 		t.Fatal(err)

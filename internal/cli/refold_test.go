@@ -12,7 +12,6 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/pkg/client"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/verify"
@@ -60,11 +59,7 @@ func TestRefold_FollowsAChangeAlongTheThread(t *testing.T) {
 		refold(app.ExitNotFound, "--all", "--tenant", "another")
 
 		// Without the first run's events its record stays, and the second one goes on from what that says.
-		adm, err := kafka.NewAdmin(s.Kafka())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer adm.Close()
+		adm := kafkatest.Admin(t, s.Kafka())
 		before := kadm.Offsets{}
 		before.Add(kadm.Offset{Topic: s.Kafka().Topics().Events, Partition: next.Partition, At: next.Offset})
 		if _, err := adm.DeleteRecords(t.Context(), before); err != nil {

@@ -12,18 +12,13 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/pkg/client"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
 
 // makeTopic makes a topic outside of any set.
 func makeTopic(t *testing.T, s *dev.Server, name string) {
 	t.Helper()
-	adm, err := kafka.NewAdmin(s.Kafka())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, s.Kafka())
 	if _, err := adm.CreateTopic(t.Context(), 2, 1, nil, name); err != nil {
 		t.Fatal(err)
 	}

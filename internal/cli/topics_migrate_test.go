@@ -61,12 +61,7 @@ func (s *topicSet) compact(done func(map[string]*record.Run) bool, then ...func(
 
 func (s *topicSet) admin() *kadm.Client {
 	s.t.Helper()
-	adm, err := kafka.NewAdmin(s.cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(adm.Close)
-	return adm
+	return kafkatest.Admin(s.t, s.cfg)
 }
 
 // awaitDecided waits until the group has decided every event.

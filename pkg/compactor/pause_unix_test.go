@@ -22,11 +22,7 @@ func TestService_PausedInsideATransaction(t *testing.T) {
 
 func pausedInsideATransaction(t *testing.T, k kafka.Config) {
 	t.Parallel() // it waits for a transaction timeout
-	admin, err := kafka.NewAdmin(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin := kafkatest.Admin(t, k)
 	// A broker that has just started may not say.
 	state := func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), kafkatest.Timeout)

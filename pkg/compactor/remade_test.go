@@ -21,11 +21,7 @@ import (
 // remake deletes topics and makes them again.
 func remake(t *testing.T, k kafka.Config, topics ...string) {
 	t.Helper()
-	adm, err := kafka.NewAdmin(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, k)
 	if _, err := adm.DeleteTopics(t.Context(), topics...); err != nil {
 		t.Fatal(err)
 	}

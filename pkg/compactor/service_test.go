@@ -318,11 +318,7 @@ func stopsOnOtherPartitionCounts(t *testing.T, k kafka.Config) {
 	go func() { ended <- service.Run(ctx) }()
 	waitSealed(t, k, 1)
 
-	admin, err := kafka.NewAdmin(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin := kafkatest.Admin(t, k)
 	added, err := admin.CreatePartitions(ctx, 1, k.Topics().All()...)
 	if err := errors.Join(err, added.Error()); err != nil {
 		t.Fatal(err)
@@ -401,11 +397,7 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 // commitPosition commits for partition 0 in the name of a group that has no member.
 func commitPosition(t *testing.T, k kafka.Config, pos partition.Progress) {
 	t.Helper()
-	admin, err := kafka.NewAdmin(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin := kafkatest.Admin(t, k)
 	var offsets kadm.Offsets
 	offsets.Add(kadm.Offset{Topic: k.Topics().Events, At: pos.Committed, LeaderEpoch: -1, Metadata: pos.Metadata()})
 	if err := admin.CommitAllOffsets(t.Context(), groupOf(k), offsets); err != nil {
@@ -440,11 +432,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 // leave takes a static member out of the group, as scaling in does.
 func leave(t *testing.T, k kafka.Config, instance string) {
 	t.Helper()
-	admin, err := kafka.NewAdmin(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin := kafkatest.Admin(t, k)
 	if _, err := admin.LeaveGroup(context.Background(), kadm.LeaveGroup(groupOf(k)).InstanceIDs(groupOf(k)+"-"+instance)); err != nil {
 		t.Fatal(err)
 	}

@@ -121,11 +121,7 @@ func (w *world) sealed() map[string]*record.Run {
 func (w *world) admin() *kadm.Client {
 	w.Helper()
 	if w.adm == nil {
-		var err error
-		if w.adm, err = kafka.NewAdmin(w.kafka); err != nil {
-			w.Fatal(err)
-		}
-		w.Cleanup(w.adm.Close)
+		w.adm = kafkatest.Admin(w.T, w.kafka)
 	}
 	return w.adm
 }

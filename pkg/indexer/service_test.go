@@ -479,11 +479,7 @@ func TestService_EndsWhereWaitingDoesNotHelp(t *testing.T) {
 	t.Run("offset that the log does not have", func(t *testing.T) {
 		k := kafkatest.Start(t, 1)
 		cfg := testConfig(k)
-		adm, err := kafka.NewAdmin(k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer adm.Close()
+		adm := kafkatest.Admin(t, k)
 		var offsets kadm.Offsets
 		offsets.AddOffset(k.Topics().Runs, 0, 1000, -1)
 		if err := adm.CommitAllOffsets(t.Context(), cfg.Kafka.IndexerGroup(), offsets); err != nil {

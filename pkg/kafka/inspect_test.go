@@ -49,7 +49,7 @@ func TestCheckTopics_SaysWhatIsMissingAndWhatDiffers(t *testing.T) {
 	if _, err := kafka.EnsureTopics(t.Context(), c.Config, kafka.TopicSpec{Partitions: 2}); err != nil {
 		t.Fatal(err)
 	}
-	adm := admin(t, c.Config)
+	adm := kafkatest.Admin(t, c.Config)
 	set(t, adm, all.Runs, "cleanup.policy", "delete")
 	// Stricter than needed, and so as good.
 	set(t, adm, all.Runs, "max.compaction.lag.ms", "3600000")
@@ -67,7 +67,7 @@ func TestCheckTopics_SaysWhereABrokerCannotBeLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := c.Config.Topics()
-	adm := admin(t, c.Config)
+	adm := kafkatest.Admin(t, c.Config)
 	set(t, adm, all.Snapshots, "min.insync.replicas", "2")
 	set(t, adm, all.Runs, "max.message.bytes", "1048588")
 	reports, err := kafka.CheckTopics(t.Context(), c.Config, kafka.TopicSpec{})
@@ -81,7 +81,7 @@ func TestCheckTopics_SaysWhereABrokerCannotBeLost(t *testing.T) {
 func TestAlterTopics_MendsSettingsAndLeavesTheRest(t *testing.T) {
 	cfg := kafkatest.Start(t, 2)
 	all := cfg.Topics()
-	adm := admin(t, cfg)
+	adm := kafkatest.Admin(t, cfg)
 	set(t, adm, all.Runs, "cleanup.policy", "delete")
 	reports, err := kafka.AlterTopics(t.Context(), cfg, kafka.TopicSpec{Partitions: 5, EventsRetention: 24 * time.Hour})
 	wantDifferences(t, reports, err, all.Events+": partitions 2, want 5", all.Runs+": partitions 2, want 5",
@@ -94,7 +94,7 @@ func TestAlterTopics_MendsSettingsAndLeavesTheRest(t *testing.T) {
 // What the controller has accepted, a broker may hear of a moment later.
 func TestAlterTopics_WaitsForABrokerThatTellsTheOldSettings(t *testing.T) {
 	c := kafkatest.StartCluster(t, 2)
-	adm := admin(t, c.Config)
+	adm := kafkatest.Admin(t, c.Config)
 	accepted := false
 	c.Fake.ControlKey(int16(kmsg.IncrementalAlterConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		if accepted {

@@ -70,7 +70,7 @@ func TestScan_PassesOverLargeAbortedTransactions(t *testing.T) {
 
 func TestUnsettled_IsWhatLiesInAnOpenTransactionAndBehindIt(t *testing.T) {
 	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
-		adm, topic := admin(t, cfg), cfg.Topics().Runs
+		adm, topic := kafkatest.Admin(t, cfg), cfg.Topics().Runs
 		rec := func() *kgo.Record {
 			return &kgo.Record{Topic: topic, Partition: 1, Key: []byte("k"), Value: []byte("x")}
 		}

@@ -48,11 +48,7 @@ func newStalls(t *testing.T, cfg kafka.Config) *stalls {
 // commit has the group stand at an offset of partition 0.
 func (s *stalls) commit(offset int64, metadata string) {
 	s.t.Helper()
-	adm, err := kafka.NewAdmin(s.cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(s.t, s.cfg)
 	var offsets kadm.Offsets
 	offsets.Add(kadm.Offset{Topic: s.cfg.Topics().Events, At: offset, LeaderEpoch: -1, Metadata: metadata})
 	if err := adm.CommitAllOffsets(s.t.Context(), "g", offsets); err != nil {

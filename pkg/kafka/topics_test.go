@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,16 +14,6 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
-
-func admin(t *testing.T, cfg kafka.Config) *kadm.Client {
-	t.Helper()
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(adm.Close)
-	return adm
-}
 
 func TestEnsureTopics_MakesWhatIsMissingWithItsSettings(t *testing.T) {
 	c := kafkatest.StartCluster(t, 3, kafkatest.WithoutTopics(), kafkatest.WithBrokers(3))
@@ -156,7 +145,8 @@ func TestEnsureTopics_RefusesCountsThatDiffer(t *testing.T) {
 		!strings.Contains(err.Error(), "skein.events has 3, skein.runs has 4") {
 		t.Errorf("error is %v, want ErrPartitionCounts with the counts", err)
 	}
-	if _, err := kafka.PartitionCount(t.Context(), admin(t, c.Config), c.Config.Topics()); !errors.Is(err, kafka.ErrPartitionCounts) {
+	_, err := kafka.PartitionCount(t.Context(), kafkatest.Admin(t, c.Config), c.Config.Topics())
+	if !errors.Is(err, kafka.ErrPartitionCounts) {
 		t.Errorf("error is %v, want ErrPartitionCounts", err)
 	}
 }
@@ -186,7 +176,7 @@ func TestEnsureTopics_TwoAtATime(t *testing.T) {
 
 func TestPartitionCount_NamesEveryMissingTopic(t *testing.T) {
 	cfg := kafkatest.Start(t, 0, kafkatest.WithoutTopics())
-	_, err := kafka.PartitionCount(t.Context(), admin(t, cfg), cfg.Topics())
+	_, err := kafka.PartitionCount(t.Context(), kafkatest.Admin(t, cfg), cfg.Topics())
 	if all := strings.Join(cfg.Topics().All(), ", "); !errors.Is(err, kafka.ErrNoTopic) || !strings.HasSuffix(err.Error(), ": "+all) {
 		t.Errorf("error is %v, want ErrNoTopic and %s", err, all)
 	}

@@ -367,11 +367,7 @@ func TestRun_EndsWhereKafkaGoesAway(t *testing.T) {
 		t.Run(fmt.Sprint(fate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := kafkatest.StartCluster(t, 2, kafkatest.Virtual())
-				adm, err := kafka.NewAdmin(c.Config)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer adm.Close()
+				adm := kafkatest.Admin(t, c.Config)
 				s := &topicSet{t, c.Config, 2, adm}
 				kafkatest.Produce(t, s.cfg, s.event("t"), s.event("t"), s.run("t", 0, 0, 2))
 				s.decide()

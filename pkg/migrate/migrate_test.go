@@ -35,11 +35,7 @@ func newTopicSet(t *testing.T, partitions int32) *topicSet {
 }
 
 func newTopicSetOn(t *testing.T, cfg kafka.Config, partitions int32) *topicSet {
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(adm.Close)
+	adm := kafkatest.Admin(t, cfg)
 	return &topicSet{t, cfg, partitions, adm}
 }
 

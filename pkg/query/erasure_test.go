@@ -194,11 +194,7 @@ func TestErasure_SaysWhatRetentionHasTaken(t *testing.T) {
 func TestErasure_TellsNoBoundWhereThereIsNone(t *testing.T) {
 	f := erasures(t)
 	f.erased("chat", 2, time.Now())
-	adm, err := kafka.NewAdmin(f.cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, f.cluster.Config)
 	set := func(topic, key, value string) {
 		t.Helper()
 		r, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: key, Value: &value}}, topic)

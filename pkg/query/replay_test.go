@@ -468,11 +468,7 @@ func TestReplay_MakesNoGroup(t *testing.T) {
 			t.Errorf("GET %s: %d %s", path, r.status, r.body)
 		}
 	}
-	adm, err := kafka.NewAdmin(f.cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, f.cluster.Config)
 	if groups, err := adm.ListGroups(t.Context()); err != nil || len(groups) > 0 {
 		t.Errorf("groups %v, %v", groups.Groups(), err)
 	}

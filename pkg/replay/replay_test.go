@@ -32,11 +32,7 @@ type world struct {
 
 func newWorld(t *testing.T, cfg kafka.Config, settings map[string]*string) *world {
 	t.Helper()
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, cfg)
 	target := cfg.TopicPrefix + "for.tests"
 	if _, err := adm.CreateTopic(t.Context(), 2, 1, settings, target); err != nil {
 		t.Fatal(err)

@@ -26,7 +26,6 @@ import (
 
 	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/client"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/test/process"
 )
@@ -54,11 +53,7 @@ func TestAlerts_AreRecorded(t *testing.T) {
 	}
 	cluster := up()
 	cfg := cluster.Config
-	admin, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin := kafkatest.Admin(t, cfg)
 	server := clickhousetest.Start(t)
 	gate := clickhousetest.NewGate(t, server.Addr)
 	server.Addr = gate.Addr

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/test/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
@@ -101,11 +100,7 @@ func endure(t *testing.T, bin string, o *outcome) {
 	o.kafka = cluster.Version
 	cluster.MakeTopics(partitions)
 	cfg := cluster.Config
-	admin, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
+	admin := kafkatest.Admin(t, cfg)
 
 	fleet := newFleet(t, bin, cfg, admin)
 	for range compactors {

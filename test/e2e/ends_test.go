@@ -110,11 +110,7 @@ func (b *batches) OnFetchBatchRead(from kgo.BrokerMetadata, _ string, _ int32, _
 // leader is the node that leads a partition of skein.events.
 func leader(t *testing.T, cfg kafka.Config, partition int32) int {
 	t.Helper()
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, cfg)
 	events := cfg.Topics().Events
 	topics, err := adm.ListTopics(t.Context(), events)
 	if err != nil {

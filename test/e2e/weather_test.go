@@ -180,11 +180,7 @@ func refused(t *testing.T, err error) {
 // addPartitions gives every topic one more partition.
 func addPartitions(t *testing.T, cfg kafka.Config) {
 	t.Helper()
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, cfg)
 	added, err := adm.CreatePartitions(t.Context(), 1, cfg.Topics().All()...)
 	if err := errors.Join(err, added.Error()); err != nil {
 		t.Fatal(err)

@@ -207,11 +207,7 @@ func TestAttach_RefusesAnIDFromBeforeRetention(t *testing.T) {
 	events := said("chat", "r", 5)
 	s.publish("chat", "r", events...)
 	s.status("chat", "r", "finished") // by the other query, so that this one has followed nothing
-	adm, err := kafka.NewAdmin(s.kafka)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
+	adm := kafkatest.Admin(t, s.kafka)
 	below := kadm.Offsets{}
 	below.AddOffset(s.kafka.Topics().Events, 0, 4, -1)
 	if _, err := adm.DeleteRecords(t.Context(), below); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -128,6 +129,17 @@ func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 
 // Stop stops the cluster. Further calls do nothing.
 func (c *Cluster) Stop() { c.stop.Do(c.Fake.Close) }
+
+// Admin returns an admin client, which closes at the end of the test.
+func Admin(tb testing.TB, cfg kafka.Config) *kadm.Client {
+	tb.Helper()
+	adm, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(adm.Close)
+	return adm
+}
 
 // Produce writes records, each to the topic and partition that it names, and waits until all are acknowledged.
 // Afterwards, the records have their offsets.
