@@ -100,13 +100,7 @@ func (s *topicSet) removeMembers() {
 
 func (s *topicSet) until(what string, done func() bool) {
 	s.t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(kafkatest.Timeout); !done(); <-tick.C {
-		if time.Now().After(end) {
-			s.t.Fatalf("waited in vain: %s", what)
-		}
-	}
+	kafkatest.Eventually(s.t, what, done)
 }
 
 func latestRuns(t *testing.T, all []*kgo.Record) map[string]*record.Run {

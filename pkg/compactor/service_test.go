@@ -418,16 +418,7 @@ func works(s *Service) func() bool {
 	}
 }
 
-func waitFor(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(kafkatest.Timeout)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
+var waitFor = kafkatest.Eventually
 
 // leave takes a static member out of the group, as scaling in does.
 func leave(t *testing.T, k kafka.Config, instance string) {

@@ -166,16 +166,7 @@ func (r *running) stop() error {
 	return err
 }
 
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: it did not happen in time", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
+var until = kafkatest.Eventually
 
 // runRecord is a record of skein.runs; an empty status makes a tombstone.
 func runRecord(t *testing.T, cfg kafka.Config, partition int32, run string, status record.Status) *kgo.Record {

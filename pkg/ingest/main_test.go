@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
@@ -55,11 +54,7 @@ func open(t testing.TB, cfg Config) *stage {
 
 func (d *stage) eventually(what string, is func() bool) {
 	d.t.Helper()
-	for deadline := time.Now().Add(kafkatest.Timeout); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("it never comes: %s", what)
-		}
-	}
+	kafkatest.Eventually(d.t, what, is)
 }
 
 // start is open without waiting for ingest.

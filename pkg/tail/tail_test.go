@@ -237,7 +237,7 @@ func TestTail_LeavesAPartitionThatNobodyReads(t *testing.T) {
 		r := s.follow("acme/a", 0)
 		expect(t, read(t, r, 10), []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
 		r.Close()
-		waitFor(t, func() bool {
+		kafkatest.Eventually(t, "the partition is left", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return len(s.partitions) == 0
@@ -292,16 +292,6 @@ func TestTail_EndsItsReaders(t *testing.T) {
 	<-s.ended
 	if _, err := s.Follow(t.Context(), "acme/a", 0, 0); !errors.Is(err, ErrClosed) {
 		t.Errorf("a reader of a closed tail: %v, want ErrClosed", err)
-	}
-}
-
-func waitFor(t *testing.T, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(kafkatest.Timeout); !is(); {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not come true")
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

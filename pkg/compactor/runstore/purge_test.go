@@ -75,16 +75,6 @@ func (p *purged) files(text string) (names []string) {
 	return names
 }
 
-// await waits for something that Pebble does beside.
-func (p *purged) await(what string, is func() bool) {
-	p.t.Helper()
-	for deadline := time.Now().Add(kafkatest.Timeout); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("waited until %s", what)
-		}
-	}
-}
-
 // ignoreGone passes over files that were removed while the folder is read.
 func ignoreGone(err error) error {
 	if os.IsNotExist(err) {
@@ -144,7 +134,7 @@ func TestStore_RemovesWhatIsErasedFromItsFiles(t *testing.T) {
 				}
 				p.openPurged(time.Millisecond)
 			}
-			p.await("nothing is left of it", func() bool {
+			kafkatest.Eventually(p.t, "nothing is left of it", func() bool { // Pebble does it beside
 				marks, err := p.marks()
 				p.do(err)
 				return len(marks) == 0 && len(p.files(erased)) == 0

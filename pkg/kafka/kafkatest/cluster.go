@@ -141,6 +141,16 @@ func Admin(tb testing.TB, cfg kafka.Config) *kadm.Client {
 	return adm
 }
 
+// Eventually asks every 10 ms until the answer is true, and fails the test after Timeout.
+func Eventually(tb testing.TB, what string, is func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(Timeout); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
 // Produce writes records, each to the topic and partition that it names, and waits until all are acknowledged.
 // Afterwards, the records have their offsets.
 func Produce(tb testing.TB, cfg kafka.Config, records ...*kgo.Record) {

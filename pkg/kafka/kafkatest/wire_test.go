@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -65,16 +64,6 @@ func exists(t *testing.T, c *kafkatest.Cluster, topic string) bool {
 	return topics.Has(topic)
 }
 
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(kafkatest.Timeout); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for this: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func isDown(w *kafkatest.Wire) bool {
 	select {
 	case <-w.Dead():
@@ -123,7 +112,7 @@ func TestWire_GivesARequestItsFate(t *testing.T) {
 			}
 			wire.Decide(nil)
 			if c.done {
-				until(t, "the broker has done it", func() bool { return exists(t, cluster, "second") })
+				kafkatest.Eventually(t, "the broker has done it", func() bool { return exists(t, cluster, "second") })
 			} else if exists(t, cluster, "second") {
 				t.Error("the broker has done it")
 			}
