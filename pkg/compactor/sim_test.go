@@ -11,6 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -21,7 +22,7 @@ var (
 	text             = partitiontest.Text
 	custom           = partitiontest.Custom
 	assistantMessage = partitiontest.AssistantMessage
-	header           = partitiontest.Header
+	header           = kafkatest.Header
 )
 
 // sim is a log of skein.events and a processor that folds it without Kafka: what the stage is held to.

@@ -541,12 +541,7 @@ func TestProxy_CommentsSplitNoLineEnd(t *testing.T) {
 }
 
 func incompleteOf(r *kgo.Record) string {
-	for _, h := range r.Headers {
-		if h.Key == record.HeaderIncomplete {
-			return string(h.Value)
-		}
-	}
-	return ""
+	return kafkatest.Header(r, record.HeaderIncomplete)
 }
 
 func TestProxy_GoesOnWhereTheCallerHasLeft(t *testing.T) {

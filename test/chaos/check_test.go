@@ -278,14 +278,7 @@ func (c *check) checkLetters(refused map[*kgo.Record]string) {
 	}
 }
 
-func header(m *kgo.Record, name string) string {
-	for _, h := range m.Headers {
-		if h.Key == name {
-			return string(h.Value)
-		}
-	}
-	return ""
-}
+var header = kafkatest.Header
 
 // checkSnapshots wants snapshots in pairs that stand for the same run, each branch's last one with the
 // conversation and the state that its records give.

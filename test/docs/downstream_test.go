@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -106,14 +105,6 @@ func (d *downstream) settle() {
 	}
 }
 
-func headerOf(r *kgo.Record, name string) string {
-	i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == name })
-	if i < 0 {
-		return ""
-	}
-	return string(r.Headers[i].Value)
-}
-
 // Records have the kinds that the table names, and are JSON where it says so; run-id is on run records only.
 func TestDownstream_NamesTheKinds(t *testing.T) {
 	d := startDownstream(t)
@@ -128,7 +119,7 @@ func TestDownstream_NamesTheKinds(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, r := range d.records() {
-		kind := headerOf(r, record.HeaderKind)
+		kind := kafkatest.Header(r, record.HeaderKind)
 		value, ok := told[kind]
 		seen[kind] = true
 		switch {
@@ -136,7 +127,7 @@ func TestDownstream_NamesTheKinds(t *testing.T) {
 			t.Errorf("the kind %q of %s is not told", kind, r.Key)
 		case r.Value != nil && json.Valid(r.Value) != (value != "**no JSON**"):
 			t.Errorf("%s of kind %s is %q, the table says %s", r.Key, kind, r.Value, value)
-		case (headerOf(r, record.HeaderRunID) != "") != (kind == string(record.KindRun) && r.Value != nil):
+		case (kafkatest.Header(r, record.HeaderRunID) != "") != (kind == string(record.KindRun) && r.Value != nil):
 			t.Errorf("%s of kind %s has the headers %v", r.Key, kind, r.Headers)
 		}
 	}
@@ -182,7 +173,7 @@ func TestDownstream_ClickHouse(t *testing.T) {
 		if err := batch.Append(string(r.Value), string(r.Key), uint64(r.Offset), headers, values); err != nil {
 			t.Fatal(err)
 		}
-		if headerOf(r, record.HeaderKind) == string(record.KindRun) {
+		if kafkatest.Header(r, record.HeaderKind) == string(record.KindRun) {
 			if want[string(r.Key)], err = record.DecodeRun(r.Value); err != nil {
 				t.Fatal(err)
 			}

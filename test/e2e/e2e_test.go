@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/skeinhq/skein/pkg/client"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -320,15 +318,6 @@ func checkTopics(t *testing.T, cfg kafka.Config, stories []story) {
 		t.Errorf("a run that nobody published: %s", key)
 	}
 	for _, r := range kafkatest.Consume(t, cfg, cfg.Topics().DeadLetters) {
-		t.Errorf("dead letter %s: %s", r.Key, deadReason(r))
+		t.Errorf("dead letter %s: %s", r.Key, kafkatest.Header(r, record.HeaderReason))
 	}
-}
-
-func deadReason(r *kgo.Record) string {
-	for _, h := range r.Headers {
-		if h.Key == record.HeaderReason {
-			return string(h.Value)
-		}
-	}
-	return "no reason"
 }

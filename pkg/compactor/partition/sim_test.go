@@ -11,6 +11,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -319,5 +320,5 @@ var (
 	userMessage      = partitiontest.UserMessage
 	assistantMessage = partitiontest.AssistantMessage
 	seq              = partitiontest.Seq
-	header           = partitiontest.Header
+	header           = kafkatest.Header
 )

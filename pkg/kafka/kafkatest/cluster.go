@@ -168,6 +168,16 @@ func Produce(tb testing.TB, cfg kafka.Config, records ...*kgo.Record) {
 	}
 }
 
+// Header returns a record's header, "" where it has none of that name.
+func Header(m *kgo.Record, name string) string {
+	for _, h := range m.Headers {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
 // Consume reads a whole topic, read_committed, up to its current end. It sorts the records by partition, then offset.
 // The test fails if no record arrives for 30 s; a long topic may take longer in total.
 func Consume(tb testing.TB, cfg kafka.Config, topic string) []*kgo.Record {

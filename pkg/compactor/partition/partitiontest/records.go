@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -83,14 +84,16 @@ func Latest(tb testing.TB, runs []*kgo.Record) map[string]*record.Run {
 }
 
 // IsDetail reports whether a record of skein.runs has a thread's title, or that it is archived.
-func IsDetail(m *kgo.Record) bool { return Header(m, record.HeaderKind) == string(record.KindThread) }
+func IsDetail(m *kgo.Record) bool {
+	return kafkatest.Header(m, record.HeaderKind) == string(record.KindThread)
+}
 
 // Letters returns the records on a topic of dead letters, as "position reason".
 func Letters(topic string, records []*kgo.Record) []string {
 	out := []string{}
 	for _, m := range records {
 		if m.Topic == topic {
-			out = append(out, Header(m, record.HeaderPosition)+" "+Header(m, record.HeaderReason))
+			out = append(out, kafkatest.Header(m, record.HeaderPosition)+" "+kafkatest.Header(m, record.HeaderReason))
 		}
 	}
 	return out

@@ -120,16 +120,6 @@ func Seq(n int) kgo.RecordHeader {
 	return kgo.RecordHeader{Key: record.HeaderSeq, Value: []byte(strconv.Itoa(n))}
 }
 
-// Header returns a record's header, "" where it has none of that name.
-func Header(m *kgo.Record, name string) string {
-	for _, h := range m.Headers {
-		if h.Key == name {
-			return string(h.Value)
-		}
-	}
-	return ""
-}
-
 // Started is the first event of a run of thread t.
 func Started(run string) string {
 	return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q}`, run)
