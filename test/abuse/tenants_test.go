@@ -25,7 +25,7 @@ import (
 
 var (
 	manyTenants = flag.Int("abuse.tenants", 200, "how many tenants load the stages in TestSite_ManyTenants")
-	manyFor     = flag.Duration("abuse.tenants-for", 3*time.Second, "how long they do so, alone and again beside the largest one's flood")
+	manyFor     = flag.Duration("abuse.tenants-for", 3*time.Second, "how long they do so: at first, alone, beside a flood")
 	manyRuns    = flag.Int("abuse.tenants-runs", 40, "how many runs they begin a second")
 )
 
