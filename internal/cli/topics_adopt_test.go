@@ -207,12 +207,11 @@ func TestTopicsAdopt_GoesOnWhereverAMirrorEnds(t *testing.T) {
 			}
 			return 0, n/2 + crowd.rng.IntN(n-n/2+1)
 		})
-		s := &topicSet{t: t, cfg: to, partitions: partitions}
 		offsets := kadm.Offsets{}
 		for p := range partitions {
 			offsets.Add(kadm.Offset{Topic: to.Topics().Events, Partition: p, At: 200})
 		}
-		if err := s.admin().CommitAllOffsets(t.Context(), to.CompactorGroup(), offsets); err != nil {
+		if err := kafkatest.Admin(t, to).CommitAllOffsets(t.Context(), to.CompactorGroup(), offsets); err != nil {
 			t.Fatal(err)
 		}
 		if r, _ := adoptTopics(t, to, app.ExitDone, "--dry-run"); r.Adopted || len(r.Partitions) != int(partitions) {
@@ -265,8 +264,7 @@ func TestTopicsAdopt_RefusesWhatItCannotProve(t *testing.T) {
 				t.Errorf("there are %d records", n)
 			}
 			// The way on: its events are folded anew.
-			s := &topicSet{t: t, cfg: to, partitions: 2}
-			if _, err := s.admin().DeleteTopics(t.Context(), to.Topics().All()[1:]...); err != nil {
+			if _, err := kafkatest.Admin(t, to).DeleteTopics(t.Context(), to.Topics().All()[1:]...); err != nil {
 				t.Fatal(err)
 			}
 			if _, stderr, code := skein(t, "", "topics", "create", "--brokers", strings.Join(to.Brokers, ",")); code != app.ExitDone {
@@ -547,7 +545,7 @@ func TestTopicsAdopt_IsDoneOnce(t *testing.T) {
 
 func topicID(t *testing.T, k kafka.Config) string {
 	t.Helper()
-	set, err := kafka.ReadTopicSet(t.Context(), (&topicSet{t: t, cfg: k}).admin(), k.Topics())
+	set, err := kafka.ReadTopicSet(t.Context(), kafkatest.Admin(t, k), k.Topics())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -572,7 +570,7 @@ func TestTopicsAdopt_AfterThePrimaryWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	work.Go(func() { _ = c.Run(ctx) }) // its cluster is killed
-	(&topicSet{t: t}).until("the primary's compactor is ready", func() bool { return c.Ready() == nil })
+	kafkatest.Eventually(t, "the primary's compactor is ready", func() bool { return c.Ready() == nil })
 	slow := time.Now().Add(*failoverLoad - 2*time.Second) // from when on the events are mirrored more slowly than they come
 	for i, topic := range from.Config.Topics().All() {
 		writer, err := kafka.NewProducer(to.Config, kgo.RecordDeliveryTimeout(time.Hour)) // a record that it gives up moves all offsets

@@ -59,16 +59,11 @@ func (s *topicSet) compact(done func(map[string]*record.Run) bool, then ...func(
 	return latestRuns(s.t, kafkatest.Consume(s.t, s.cfg, s.cfg.Topics().Runs))
 }
 
-func (s *topicSet) admin() *kadm.Client {
-	s.t.Helper()
-	return kafkatest.Admin(s.t, s.cfg)
-}
-
 // awaitDecided waits until the group has decided every event.
 func (s *topicSet) awaitDecided() {
 	s.t.Helper()
-	adm := s.admin()
-	s.until("everything is decided", func() bool {
+	adm := kafkatest.Admin(s.t, s.cfg)
+	kafkatest.Eventually(s.t, "everything is decided", func() bool {
 		offsets, err := adm.FetchOffsets(s.t.Context(), s.cfg.CompactorGroup())
 		if err != nil {
 			return false
@@ -91,16 +86,11 @@ func (s *topicSet) awaitDecided() {
 // removeMembers takes the static members out of the group, as their session timeout would.
 func (s *topicSet) removeMembers() {
 	s.t.Helper()
-	adm := s.admin()
+	adm := kafkatest.Admin(s.t, s.cfg)
 	group := s.cfg.CompactorGroup()
 	if _, err := adm.LeaveGroup(s.t.Context(), kadm.LeaveGroup(group).InstanceIDs(group+"-one")); err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-func (s *topicSet) until(what string, done func() bool) {
-	s.t.Helper()
-	kafkatest.Eventually(s.t, what, done)
 }
 
 func latestRuns(t *testing.T, all []*kgo.Record) map[string]*record.Run {
@@ -178,7 +168,7 @@ func (s *topicSet) fill(then func()) map[string]*record.Run {
 		s.send(record.KindEvent, thread, "b", runEvents(thread, "b", true)...)
 	}
 	s.compact(func(runs map[string]*record.Run) bool { return len(runs) == 2*threads })
-	adm := s.admin()
+	adm := kafkatest.Admin(s.t, s.cfg)
 	ends, err := adm.ListEndOffsets(s.t.Context(), s.cfg.Topics().Events)
 	if err != nil {
 		s.t.Fatal(err)

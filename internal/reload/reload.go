@@ -95,8 +95,8 @@ func (s *Source) count(outcome string) {
 	}
 }
 
-// Err returns the result of the last Load that read the content.
-func (s *Source) Err() error {
+// lastErr returns the result of the last Load that read the content.
+func (s *Source) lastErr() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
@@ -107,7 +107,7 @@ func (s *Source) Ready() error {
 	if s.loaded.Load() != nil {
 		return nil
 	}
-	return s.Err()
+	return s.lastErr()
 }
 
 // Stale returns the error of reading the content since some was in force, or nil.
@@ -115,7 +115,7 @@ func (s *Source) Stale() error {
 	if s.loaded.Load() == nil {
 		return nil
 	}
-	return s.Err()
+	return s.lastErr()
 }
 
 // Run loads the content repeatedly until ctx ends. It returns nil.

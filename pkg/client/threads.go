@@ -121,13 +121,13 @@ type History struct {
 
 // Limits are those of what is known about a run.
 type Limits struct {
-	// Synthetic: the run's end is not the agent's.
+	// Synthetic: the run's end is not the agent's. Skein made it because the agent had become silent, or the agent's proxy made it.
 	Synthetic bool `json:"synthetic,omitempty"`
 	// Truncated: contents above the record limit were replaced by references.
 	Truncated bool `json:"truncated,omitempty"`
 	// RawLost: events expired before they were folded.
 	RawLost bool `json:"rawLost,omitempty"`
-	// ParentInferred: the agent did not name the parent.
+	// ParentInferred: the agent did not name the parent; Skein inferred it.
 	ParentInferred bool `json:"parentInferred,omitempty"`
 }
 
@@ -149,7 +149,7 @@ func (f RunFailure) String() string {
 type Fork struct {
 	RunID       string `json:"runId"`
 	ParentRunID string `json:"parentRunId,omitempty"`
-	// Message is the index of the run's first own message in the whole history; nil if it has none.
+	// Message is the index of the run's first own message in the whole history; nil if it has none, or they are unknown.
 	Message *int `json:"message,omitempty"`
 	// Index is the run's place among all Total siblings, itself included, by start.
 	Index int `json:"index"`
@@ -159,7 +159,8 @@ type Fork struct {
 	From         int           `json:"from"`
 }
 
-// Alternative is one of the siblings at a fork. TipRunID is the run whose history to show when it is picked.
+// Alternative is one of the siblings at a fork. TipRunID is the latest run among it and its descendants, whose history is shown when it is
+// picked.
 type Alternative struct {
 	RunID     string        `json:"runId"`
 	TipRunID  string        `json:"tipRunId"`
@@ -193,13 +194,14 @@ type LineageRun struct {
 	ClientRunID string `json:"clientRunId,omitempty"`
 	record.Lineage
 	// Rewrote are the ways in which the input departs from the parent's history.
-	Rewrote      []string        `json:"rewrote,omitempty"`
-	Status       record.Status   `json:"status"`
-	Agent        string          `json:"agent,omitempty"`
-	MessageCount int             `json:"messageCount"`
-	StartedAt    time.Time       `json:"startedAt"`
-	EndedAt      *time.Time      `json:"endedAt,omitempty"`
-	First        record.Position `json:"first"`
+	Rewrote      []string      `json:"rewrote,omitempty"`
+	Status       record.Status `json:"status"`
+	Agent        string        `json:"agent,omitempty"`
+	MessageCount int           `json:"messageCount"`
+	StartedAt    time.Time     `json:"startedAt"`
+	EndedAt      *time.Time    `json:"endedAt,omitempty"`
+	// First is the position of the run's first event.
+	First record.Position `json:"first"`
 	// DurationMs is the duration by the events' timestamps; nil while the run is open, or if its events have none.
 	DurationMs *int64 `json:"durationMs,omitempty"`
 	// Row is the index of the row of the picture that shows the run.

@@ -605,7 +605,7 @@ func countsRawThatExpired(w *world, aborted bool) {
 func (w *world) deleteGroup() {
 	w.Helper()
 	time.Sleep(time.Minute)
-	if _, err := w.admin().DeleteGroup(context.Background(), groupOf(w.kafka)); err != nil {
+	if _, err := w.admin().DeleteGroup(context.Background(), w.kafka.CompactorGroup()); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -648,7 +648,7 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 				if c.reset {
 					var back kadm.Offsets
 					back.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 0, LeaderEpoch: -1, Metadata: c.metadata})
-					if err := w.admin().CommitAllOffsets(context.Background(), groupOf(w.kafka), back); err != nil {
+					if err := w.admin().CommitAllOffsets(context.Background(), w.kafka.CompactorGroup(), back); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -726,7 +726,7 @@ func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
 				w.publish()
 				var higher kadm.Offsets
 				higher.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: at + 4, LeaderEpoch: -1})
-				if err := w.admin().CommitAllOffsets(context.Background(), groupOf(w.kafka), higher); err != nil {
+				if err := w.admin().CommitAllOffsets(context.Background(), w.kafka.CompactorGroup(), higher); err != nil {
 					t.Fatal(err)
 				}
 				const says = "committed offsets of the group were set higher"

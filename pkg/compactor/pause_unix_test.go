@@ -27,7 +27,7 @@ func pausedInsideATransaction(t *testing.T, k kafka.Config) {
 	state := func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), kafkatest.Timeout)
 		defer cancel()
-		id := groupOf(k) + "-a"
+		id := k.CompactorGroup() + "-a"
 		all, err := admin.DescribeTransactions(ctx, id)
 		if err != nil {
 			return "unknown: " + err.Error()
@@ -65,7 +65,7 @@ func pausedInsideATransaction(t *testing.T, k kafka.Config) {
 		return s == "CompleteAbort" || s == "Empty" && time.Since(began) > 2*time.Second
 	})
 	decided := func() string {
-		offsets, err := admin.FetchOffsets(t.Context(), groupOf(k))
+		offsets, err := admin.FetchOffsets(t.Context(), k.CompactorGroup())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,9 +51,6 @@ func testConfig(dir, instance string) Config {
 	return cfg
 }
 
-// groupOf is the group of a testConfig.
-func groupOf(k kafka.Config) string { return k.TopicPrefix + "skein-compactor" }
-
 // process is a compactor in a process of its own.
 type process struct {
 	cmd   *exec.Cmd
@@ -191,7 +188,7 @@ func waitDecided(t *testing.T, k kafka.Config, partitions int32) map[int32]int64
 	}
 	for {
 		got := map[int32]int64{}
-		offsets, err := admin.FetchOffsets(kadm.RequireStable(ctx), groupOf(k))
+		offsets, err := admin.FetchOffsets(kadm.RequireStable(ctx), k.CompactorGroup())
 		if ctx.Err() != nil {
 			t.Fatalf("the group did not get to the end; it is at %+v", offsets)
 		}
@@ -400,7 +397,7 @@ func commitPosition(t *testing.T, k kafka.Config, pos partition.Progress) {
 	admin := kafkatest.Admin(t, k)
 	var offsets kadm.Offsets
 	offsets.Add(kadm.Offset{Topic: k.Topics().Events, At: pos.Committed, LeaderEpoch: -1, Metadata: pos.Metadata()})
-	if err := admin.CommitAllOffsets(t.Context(), groupOf(k), offsets); err != nil {
+	if err := admin.CommitAllOffsets(t.Context(), k.CompactorGroup(), offsets); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -424,7 +421,8 @@ var waitFor = kafkatest.Eventually
 func leave(t *testing.T, k kafka.Config, instance string) {
 	t.Helper()
 	admin := kafkatest.Admin(t, k)
-	if _, err := admin.LeaveGroup(context.Background(), kadm.LeaveGroup(groupOf(k)).InstanceIDs(groupOf(k)+"-"+instance)); err != nil {
+	group := k.CompactorGroup()
+	if _, err := admin.LeaveGroup(context.Background(), kadm.LeaveGroup(group).InstanceIDs(group+"-"+instance)); err != nil {
 		t.Fatal(err)
 	}
 }

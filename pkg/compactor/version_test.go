@@ -70,7 +70,7 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 			equal(t, "readiness", m.ready(), nil)
 			equal(t, "dead letters", w.letters(), 0)
 			w.quiet()
-			committed, err := w.admin().FetchOffsets(context.Background(), groupOf(w.kafka))
+			committed, err := w.admin().FetchOffsets(context.Background(), w.kafka.CompactorGroup())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +117,7 @@ func TestService_OpensNoPartitionOverARecordOfANewerVersion(t *testing.T) {
 		w.script.Send(other, "r", finished("r"))
 		w.publish()
 		waitFor(t, "the other partition goes on", func() bool {
-			committed, err := w.admin().FetchOffsets(context.Background(), groupOf(w.kafka))
+			committed, err := w.admin().FetchOffsets(context.Background(), w.kafka.CompactorGroup())
 			at, _ := committed.Lookup(w.kafka.Topics().Events, 1)
 			return err == nil && at.At == 2
 		})

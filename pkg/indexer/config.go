@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// Config is the indexer's configuration.
+// Config is the indexer's configuration. Begin with DefaultConfig.
 type Config struct {
 	// Kafka names the brokers and topics.
 	Kafka kafka.Config

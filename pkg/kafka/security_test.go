@@ -144,6 +144,8 @@ func TestSecurity_RealKafkaLetsIn(t *testing.T) {
 			file := cfg.Security.OAuth.TokenFile
 			ctx, stop := context.WithCancel(t.Context())
 			var renewal sync.WaitGroup
+			defer renewal.Wait()
+			defer stop()
 			renewal.Go(func() {
 				for tick := time.NewTicker(lifetime / 3); ; {
 					select {
@@ -151,15 +153,13 @@ func TestSecurity_RealKafkaLetsIn(t *testing.T) {
 					case <-ctx.Done():
 						return
 					}
-					put(t, file+".new", c.Issuer.Token(t, lifetime, nil))
-					if err := os.Rename(file+".new", file); err != nil {
+					token := []byte(c.Issuer.Token(t, lifetime, nil))
+					if err := errors.Join(os.WriteFile(file+".new", token, 0o600), os.Rename(file+".new", file)); err != nil {
 						t.Error(err)
 					}
 				}
 			})
 			renewsUnderLoad(t, lifetime, cfg)
-			stop()
-			renewal.Wait()
 		})
 	})
 }

@@ -87,35 +87,6 @@ CREATE TABLE tool_calls (
     PRIMARY KEY (tenant, thread_id, run_id, idx)
 ) STRICT;
 
-CREATE TABLE interrupts (
-    tenant       TEXT    NOT NULL,
-    thread_id    TEXT    NOT NULL,
-    run_id       TEXT    NOT NULL,
-    idx          INTEGER NOT NULL,
-    version      INTEGER NOT NULL,
-    interrupt_id TEXT    NOT NULL,
-    reason       TEXT    NOT NULL,
-    message      TEXT    NOT NULL,
-    tool_call_id TEXT    NOT NULL,
-    agent        TEXT    NOT NULL,
-    opened_at    INTEGER NOT NULL,
-    expires_at   INTEGER,
-    PRIMARY KEY (tenant, thread_id, run_id, idx)
-) STRICT;
-
-CREATE TABLE answers (
-    tenant       TEXT    NOT NULL,
-    thread_id    TEXT    NOT NULL,
-    run_id       TEXT    NOT NULL,
-    idx          INTEGER NOT NULL,
-    version      INTEGER NOT NULL,
-    interrupt_id TEXT    NOT NULL,
-    status       TEXT    NOT NULL,
-    payload      TEXT    NOT NULL,
-    answered_at  INTEGER NOT NULL,
-    PRIMARY KEY (tenant, thread_id, run_id, idx)
-) STRICT;
-
 -- How far skein.events is indexed, by partition, for every tenant: what progress records of skein.runs say. The rows of runs say it only as far as
 -- records of runs go, which repeats and dead letters do not change; and their erasure takes it back. version is the offset of the last progress record.
 CREATE TABLE positions (

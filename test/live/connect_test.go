@@ -93,8 +93,8 @@ var connects = flag.Int("connects", 250, "how many clients connect at once to a 
 // connectMemory bounds the heap of a client that is connected: of query for its stream, and of the test for its client.
 const connectMemory = 160 << 10
 
-// Many clients connect at the same time to a run that goes on: each has what was said, and follows the run to its end. Another tenant is
-// served meanwhile.
+// Many clients connect at the same time to a run that goes on: each has what was said, and follows the run to its end. How long another
+// tenant waits meanwhile is logged.
 func TestConnect_JoinsARunThatGoesOn(t *testing.T) {
 	clients := *connects
 	s := start(t, kafkatest.Start(t, 2), options{auth: byHeader{}, query: func(c *query.Config) {
