@@ -285,8 +285,12 @@ func TestAlerts_FireWhereNothingWasRecorded(t *testing.T) {
 		`SkeinEventsLost{reason="no-room"}`:  `skein_ingest_proxied_events_left_out_total{reason="no-room"} 0x20 7x60`,
 		`SkeinRebalances{instance="the group"}`: `skein_compactor_partitions{state="open"} 6x80
 			skein_compactor_transactions_total{outcome="unknown"} 0x20 12x60`,
-		`SkeinLag{stage="indexer"}`:                         `skein_indexer_lag_seconds 9x20 400x60`,
-		`SkeinLag{stage="compactor"}`:                       `skein_compactor_lag_seconds 9x20 400x60`,
+		`SkeinLag{stage="indexer"}`:     `skein_indexer_lag_seconds 9x20 400x60`,
+		`SkeinLag{stage="compactor"}`:   `skein_compactor_lag_seconds 9x20 400x60`,
+		`SkeinStoreAway{check="store"}`: `skein_admin_check_failing{check="store"} 0x20 1x60`,
+		`SkeinStoreAway{check="index"}`: `skein_admin_check_failing{check="index"} 0x20 1x60`,
+		`SkeinRebalances{instance="the group", namespace="b"}`: `skein_compactor_partitions{state="open",namespace="b"} 6x80
+			skein_compactor_partition_open_duration_seconds_count{namespace="b"} 6x20 6+1x60`,
 		`SkeinStaleCredentials{check="quotas"}`:             `skein_quota_file_stale 0x20 1x60`,
 		`SkeinStaleCredentials{check="api-keys-file"}`:      `skein_admin_check_failing{check="api-keys-file"} 0x20 1x60`,
 		`SkeinDeadLetters{namespace="b", reason="size"}`:    `skein_compactor_dead_letters_total{namespace="b",reason="size"} 0x20 1x60`,
